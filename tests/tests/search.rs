@@ -68,3 +68,58 @@ fn requests_that_meet_are_found_in_their_burst() {
     ]);
     assert_eq!(slow.succeeds().json()["matched"].as_u64(), Some(2));
 }
+
+/// Formula, fault, and whether bursts are searched.
+const MYSTERIES: [(&str, bool); 5] = [
+    (
+        r#"{ service = "store" && name = "read" } then { service = "store" && name = "read" } with the same .key within 20ms"#,
+        false,
+    ),
+    (
+        r#"at least 20 of { service = "web" && kind = client && name =~ ".*Read" } within 5s"#,
+        false,
+    ),
+    (
+        r#"{ name = "attempt" && .error = true } then { name = "attempt" } within 5s"#,
+        false,
+    ),
+    (
+        r#"at least 3 of ({ name = "read" } overlaps { name = "read" && duration > 35ms }) within 200ms"#,
+        false,
+    ),
+    (
+        r#"{ name = "read" && .key =~ "user/.*" } overlaps { name = "read" && .key =~ "story/.*" } with the same .shard in another request"#,
+        true,
+    ),
+];
+
+/// How often each formula holds of what the newsfeed did with these faults.
+fn newsfeed(rate: &str, faults: &[&str]) -> Vec<u64> {
+    let program = Program::new();
+    let mut demo = vec!["demo", "--json", "--seconds", "3", "--rate", rate];
+    demo.extend(["--burst-config", "always"]);
+    faults
+        .iter()
+        .for_each(|fault| demo.extend(["--fault", fault]));
+    let report = program.run(&demo).succeeds().json();
+    let data = report["data"].as_str().expect("a folder").to_owned();
+    let search = |(formula, is_of_bursts): &(&str, bool)| {
+        let mut arguments = vec!["search", "--json", "--data", &data, formula];
+        arguments.extend(is_of_bursts.then_some("--bursts"));
+        let found = Program::run_plain(&arguments).succeeds().json();
+        found["matched"].as_u64().expect("a number")
+    };
+    MYSTERIES.iter().map(search).collect()
+}
+
+#[test]
+fn five_mysteries_of_the_newsfeed_are_found_by_a_line_each() {
+    let healthy = newsfeed("4", &[]);
+    assert_eq!(healthy, [0, 0, 0, 0, 0]);
+    let calls = ["web.read-again", "web.call-loop", "web.late-retry=+100ms"];
+    let found = newsfeed("4", &calls);
+    assert!(found[..3].iter().all(|count| *count > 0), "{found:?}");
+    let found = newsfeed("3", &["store.lock=+20ms", "store.one-shard"]);
+    assert!(found[3..].iter().all(|count| *count > 0), "{found:?}");
+    assert_eq!(found[..3], [0, 0, 0], "{found:?}");
+}

@@ -1,11 +1,14 @@
 //! Requests selected by a formula, for every question.
 
+use std::sync::Arc;
+
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{Formula, Unit};
 use stroboscope_store::tables::AttributeKeys;
 
 use super::clocks::alignment;
+use super::kernel_events::KernelEvents;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
@@ -17,6 +20,8 @@ pub struct Filter {
     formula: Formula,
     keys: AttributeKeys,
     clocks: Option<Alignment>,
+    /// If it is about that.
+    kernel: Option<Arc<KernelEvents>>,
 }
 
 impl Filter {
@@ -30,11 +35,21 @@ impl Filter {
         text: &str,
         formula: Formula,
     ) -> Result<Self, QueryError> {
+        let clocks = alignment(source, selection)?;
+        let kernel = match formula.names_kernel() {
+            true => Some(KernelEvents::read(
+                source,
+                selection.range,
+                clocks.as_ref(),
+            )?),
+            false => None,
+        };
         Ok(Self {
             text: text.to_owned(),
             keys: AttributeKeys::of(formula.keys()),
             formula,
-            clocks: alignment(source, selection)?,
+            clocks,
+            kernel: kernel.map(Arc::new),
         })
     }
 
@@ -48,14 +63,19 @@ impl Filter {
     }
 
     pub(super) fn holds(&self, records: &TraceRecords, has_losses: bool) -> bool {
-        let truth = match &self.clocks {
-            None => Unit::of_request(records, has_losses).of_whole(&self.formula),
+        let mut aligned = None;
+        let records = match &self.clocks {
+            None => records,
             Some(clocks) => {
-                let mut aligned = records.clone();
-                clocks.apply(&mut aligned);
-                Unit::of_request(&aligned, has_losses).of_whole(&self.formula)
+                let records = aligned.insert(records.clone());
+                clocks.apply(records);
+                records
             }
         };
-        truth.is_sure()
+        let mut unit = Unit::of_request(records, has_losses);
+        if let Some(kernel) = &self.kernel {
+            unit = kernel.join(unit, records);
+        }
+        unit.of_whole(&self.formula).is_sure()
     }
 }

@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search`, `slowest` (a list of requests), `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -13,7 +13,9 @@ mod anomalies;
 mod attribute_names;
 mod breakdown;
 mod burst_goal;
+mod burst_search;
 mod cache;
+mod candidates;
 mod categories;
 mod causal_graph;
 mod clocks;
@@ -21,11 +23,13 @@ mod compare;
 mod experiment;
 mod explain;
 mod filter;
+mod first_look;
 mod heatmap;
 mod infer;
 mod kept_inference;
 mod kernel;
 mod kernel_clocks;
+mod kernel_events;
 mod losses;
 mod notes;
 mod operations;
@@ -55,6 +59,8 @@ pub use anomalies::{AnomalyQuestion, AnomalyReport};
 pub use attribute_names::nearest;
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
 pub use burst_goal::{BurstBasis, BusiestProcess, burst_basis};
+pub use burst_search::{LargeBurst, search_bursts};
+pub use candidates::{ProbedFile, SearchPlan};
 pub use categories::{
     Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals,
 };
@@ -88,7 +94,7 @@ pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
 };
 pub use search::{
-    SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts, search_requests,
+    HELD_BYTES_MAX, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_requests,
 };
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};

@@ -1,10 +1,18 @@
 //! When which process lost records, of all batches in the store.
 
-use stroboscope_analysis::completeness::ProcessLoss;
+use stroboscope_analysis::completeness::{Incomplete, ProcessLoss};
 
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
 use stroboscope_store::tables::BatchRead;
+
+/// Whether spans of a trace may be missing anywhere in it.
+pub(super) fn is_unseen(reason: &Incomplete) -> bool {
+    matches!(
+        reason,
+        Incomplete::Lossy { .. } | Incomplete::MissingParent { .. }
+    )
+}
 
 /// Intervals in which processes lost records, see [`LossWatch`]. `batches` come in order of process and sequence.
 pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {

@@ -1,6 +1,7 @@
 //! Traces read by several threads at the same time, each its own range of trace ids. The analyses know nothing of it:
 //! what they make of the parts merges to what they would have made of the whole.
 
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
 use stroboscope_analysis::record::TraceRecords;
@@ -27,6 +28,14 @@ impl Parts {
     #[must_use]
     pub fn files(&self) -> (usize, usize) {
         (self.files.files(), self.files.skipped())
+    }
+
+    /// Of their traces only these, which are in any order.
+    pub(super) fn only(self, traces: Vec<u128>) -> Self {
+        Self {
+            files: self.files.only(traces),
+            ..self
+        }
     }
 
     /// How many there are; at least one.
@@ -63,8 +72,17 @@ impl Source {
     /// # Errors
     /// When the store cannot be listed.
     pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
+        self.parts_between(selection.range.records_ns(), keys)
+    }
+
+    /// The same, of files that have rows which begin then.
+    pub(super) fn parts_between(
+        &self,
+        times_ns: RangeInclusive<i64>,
+        keys: &AttributeKeys,
+    ) -> Result<Parts, QueryError> {
         let keys = self.keys(keys);
-        let files = TraceFiles::open_between(self.store(), &keys, selection.range.records_ns())?;
+        let files = TraceFiles::open_between(self.store(), &keys, times_ns)?;
         let rows_min = if self.parts_wanted() == PartsWanted::Cores {
             ROWS_PER_PART_MIN
         } else {

@@ -26,6 +26,12 @@ pub enum QueryError {
          or `stroboscope collect --kernel`"
     )]
     NoKernel(String),
+    /// Its events do not fit into memory.
+    #[error(
+        "the kernel's events of all requests take more than {held_mib} MiB, which is what a search holds of them; give it \
+         less time by --since and --until"
+    )]
+    MuchOfKernel { held_mib: u64 },
     /// The kernel was not recorded at that time.
     #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
     NoBurst { at_ns: i64, data: String },

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stroboscope_analysis::clock::Alignment;
-use stroboscope_analysis::completeness::{Incomplete, completeness};
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_search::{Formula, Truth, Unit};
-use stroboscope_store::tables::{AttributeKeys, read_batches};
+use stroboscope_search::{Formula, Need, Truth, Unit};
+use stroboscope_store::tables::AttributeKeys;
 
-use super::clocks::alignment;
+use super::burst_search::LargeBurst;
+use super::candidates::{SearchPlan, candidates};
+use super::first_look::{first_look, has_losses};
+use super::kernel_events::KernelEvents;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
-use super::time_range::TimeRange;
 
-/// Bursts are held whole while they are searched: those of so much time together.
-const SLICE_NS: i64 = 600_000_000_000;
+/// Rows of bursts that are held at a time, unless another bound is asked for.
+pub const HELD_BYTES_MAX: u64 = 256 << 20;
 
 /// What to search for.
 #[derive(Clone, Debug)]
@@ -25,6 +26,10 @@ pub struct SearchSettings {
     pub formula: Formula,
     /// Keep so many of those of which it holds, and as many of those of which it may; the first in time.
     pub kept_max: usize,
+    /// Bursts that are searched at a time take no more than this, and one that takes more by itself is not searched.
+    pub held_bytes_max: u64,
+    /// Read all requests, also those of which the formula cannot hold.
+    pub reads_all: bool,
 }
 
 /// A span that makes a formula hold.
@@ -74,24 +79,31 @@ pub struct SearchReport {
     pub matches: Vec<SearchMatch>,
     /// Attributes that the formula asks for, and no span has.
     pub absent: Vec<String>,
+    /// What was not read, and why.
+    pub plan: SearchPlan,
+    /// Bursts that are too large to be held, and were not searched.
+    pub large: Vec<LargeBurst>,
+    /// In so many slices bursts were searched, of which the largest took so many bytes.
+    pub slices: u64,
+    pub held_bytes: u64,
     /// What was noticed on the way.
     pub notes: Notes,
 }
 
 /// The first of those found, and counts of all.
 #[derive(Clone, Debug)]
-struct Matches {
+pub(super) struct Matches {
     kept_max: usize,
     searched: u64,
     matched: u64,
     unknown: u64,
     sure: BTreeMap<(i64, u128), SearchMatch>,
     unsure: BTreeMap<(i64, u128), SearchMatch>,
-    absent: Vec<String>,
+    pub(super) absent: Vec<String>,
 }
 
 impl Matches {
-    fn new(settings: &SearchSettings) -> Self {
+    pub(super) fn new(settings: &SearchSettings) -> Self {
         Self {
             kept_max: settings.kept_max,
             absent: absent_at_first(&settings.formula),
@@ -103,7 +115,12 @@ impl Matches {
         }
     }
 
-    fn note(&mut self, truth: Truth, at: (i64, u128), found: impl FnOnce() -> SearchMatch) {
+    pub(super) fn note(
+        &mut self,
+        truth: Truth,
+        at: (i64, u128),
+        found: impl FnOnce() -> SearchMatch,
+    ) {
         self.searched += 1;
         let kept = match truth {
             Truth::False => return,
@@ -126,7 +143,7 @@ impl Matches {
         }
     }
 
-    fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         self.searched += other.searched;
         self.matched += other.matched;
         self.unknown += other.unknown;
@@ -142,7 +159,7 @@ impl Matches {
         }
     }
 
-    fn report(self, notes: Notes) -> SearchReport {
+    pub(super) fn report(self, notes: Notes, plan: SearchPlan) -> SearchReport {
         SearchReport {
             searched: self.searched,
             matched: self.matched,
@@ -153,6 +170,10 @@ impl Matches {
                 .chain(self.unsure.into_values())
                 .collect(),
             absent: self.absent,
+            plan,
+            large: Vec::new(),
+            slices: 0,
+            held_bytes: 0,
             notes,
         }
     }
@@ -165,7 +186,7 @@ fn absent_at_first(formula: &Formula) -> Vec<String> {
 }
 
 /// Takes those out that a trace has.
-fn note_present(absent: &mut Vec<String>, records: &TraceRecords) {
+pub(super) fn note_present(absent: &mut Vec<String>, records: &TraceRecords) {
     if !absent.is_empty() {
         let has = |key: &str| records.attributes.iter().any(|one| *one.key == *key);
         absent.retain(|key| !has(key));
@@ -177,27 +198,14 @@ fn keys_of(formula: &Formula) -> AttributeKeys {
 }
 
 /// Cut requests are searched, too: what of them is not known is said.
-fn with_cut(selection: Selection) -> Selection {
+pub(super) fn with_cut(selection: Selection) -> Selection {
     Selection {
         include_incomplete: true,
         ..selection
     }
 }
 
-/// Whether spans of a trace may be missing anywhere in it.
-pub(super) fn is_unseen(reason: &Incomplete) -> bool {
-    matches!(
-        reason,
-        Incomplete::Lossy { .. } | Incomplete::MissingParent { .. }
-    )
-}
-
-fn has_losses(source: &Source, records: &TraceRecords) -> bool {
-    let reasons = completeness(records, source.losses()).reasons;
-    reasons.iter().any(is_unseen)
-}
-
-fn times_ns(records: &TraceRecords) -> (i64, i64) {
+pub(super) fn times_ns(records: &TraceRecords) -> (i64, i64) {
     let spans = records
         .spans
         .iter()
@@ -212,7 +220,7 @@ fn times_ns(records: &TraceRecords) -> (i64, i64) {
         .unwrap_or((0, 0))
 }
 
-fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
+pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
     let places = unit.search(formula).witness;
     let span = |place: usize| {
         let (records, span_id) = unit.names(place);
@@ -229,10 +237,11 @@ fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
     places.into_iter().map(span).collect()
 }
 
-/// The requests of which a formula holds. Reads the store twice: for the clocks, and to search.
+/// The requests of which a formula holds. Reads the store for the clocks, unless that was done before; and then, of requests
+/// of which all was seen, only those that have what the formula needs.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// When the store cannot be read, or the formula is about the kernel and that was not recorded.
 pub fn search_requests(
     source: &Source,
     selection: Selection,
@@ -240,13 +249,35 @@ pub fn search_requests(
 ) -> Result<SearchReport, QueryError> {
     let selection = with_cut(selection);
     let formula = &settings.formula;
-    let clocks = alignment(source, selection)?;
-    let parts = source.parts(selection, &keys_of(formula))?;
+    let look = first_look(source, selection)?;
+    let clocks = look.clocks.as_ref();
+    let kernel = match formula.names_kernel() {
+        true => Some(KernelEvents::read(source, selection.range, clocks)?),
+        false => None,
+    };
+    let (plan, wanted) = match settings.reads_all {
+        true => (SearchPlan::asked_for(&look), None),
+        false => candidates(
+            source,
+            selection,
+            &Need::of(formula),
+            &keys_of(formula),
+            &look,
+        )?,
+    };
+    let mut parts = source.parts(selection, &keys_of(formula))?;
+    if let Some(wanted) = wanted {
+        parts = parts.only(wanted);
+    }
     let workers = vec![Matches::new(settings); parts.count()];
     let visit = |matches: &mut Matches, records: &mut TraceRecords, _: &mut Notes| {
-        align(clocks.as_ref(), records);
+        let has_losses = has_losses(source, records);
+        align(clocks, records);
         note_present(&mut matches.absent, records);
-        let unit = Unit::of_request(records, has_losses(source, records));
+        let mut unit = Unit::of_request(records, has_losses);
+        if let Some(kernel) = &kernel {
+            unit = kernel.join(unit, records);
+        }
         let truth = unit.of_whole(formula);
         let (start_ns, end_ns) = times_ns(records);
         matches.note(truth, (start_ns, records.id.0), || SearchMatch {
@@ -258,142 +289,22 @@ pub fn search_requests(
             witness: witness(&unit, formula),
         });
     };
-    let (found, notes) = source.fold("searching", selection, &parts, workers, visit);
+    let (found, of_reading) = source.fold("searching", selection, &parts, workers, visit);
     let mut matches = Matches::new(settings);
     found.into_iter().for_each(|part| matches.merge(part));
-    Ok(matches.report(notes))
+    // Those that were not read are known not to be it.
+    matches.searched = look.notes.traces;
+    let mut notes = look.notes;
+    notes.add_damage(of_reading.damage);
+    notes.add_damage(kernel.map_or_else(Vec::new, |kernel| kernel.damage));
+    if !matches.absent.is_empty() {
+        matches.absent.retain(|key| !plan.present.contains(key));
+    }
+    Ok(matches.report(notes, plan))
 }
 
-fn align(clocks: Option<&Alignment>, records: &mut TraceRecords) {
+pub(super) fn align(clocks: Option<&Alignment>, records: &mut TraceRecords) {
     if let Some(clocks) = clocks {
         clocks.apply(records);
     }
-}
-
-/// The bursts of which a formula holds, about all spans of all their requests. Reads the store once for the clocks, and once
-/// in slices of ten minutes, of which one is held at a time.
-///
-/// # Errors
-/// When the store cannot be read, or nothing in it was recorded in bursts.
-pub fn search_bursts(
-    source: &Source,
-    selection: Selection,
-    settings: &SearchSettings,
-) -> Result<SearchReport, QueryError> {
-    let selection = with_cut(selection);
-    let bursts: Vec<(i64, i64)> = super::recorded::bursts(read_batches(source.store())?)
-        .into_iter()
-        .filter(|(open_ns, _)| selection.range.contains(*open_ns))
-        .collect();
-    if bursts.is_empty() {
-        return Err(QueryError::NoBursts(source.name()));
-    }
-    let clocks = alignment(source, selection)?;
-    let mut matches = Matches::new(settings);
-    let mut notes = Notes::default();
-    let slices = bursts.chunk_by(|a, b| a.0.div_euclid(SLICE_NS) == b.0.div_euclid(SLICE_NS));
-    for bursts in slices {
-        let (Some(first), Some(last)) = (bursts.first(), bursts.last()) else {
-            continue;
-        };
-        let selection = Selection {
-            range: TimeRange {
-                // Requests begin before the burst that saw the rest of them.
-                since_ns: Some(first.0.saturating_sub(SLICE_NS)),
-                until_ns: Some(last.1),
-            },
-            ..selection
-        };
-        let (requests, of_slice) = gather(source, selection, settings, bursts, clocks.as_ref())?;
-        notes.merge(of_slice);
-        let found = search_each(source, settings, bursts, &requests);
-        matches.merge(found);
-    }
-    Ok(matches.report(notes))
-}
-
-/// The requests of each burst, with those of their spans that start in it.
-fn gather(
-    source: &Source,
-    selection: Selection,
-    settings: &SearchSettings,
-    bursts: &[(i64, i64)],
-    clocks: Option<&Alignment>,
-) -> Result<(Vec<Vec<TraceRecords>>, Notes), QueryError> {
-    let parts = source.parts(selection, &keys_of(&settings.formula))?;
-    let workers = vec![vec![Vec::new(); bursts.len()]; parts.count()];
-    let visit =
-        |gathered: &mut Vec<Vec<TraceRecords>>, records: &mut TraceRecords, _: &mut Notes| {
-            align(clocks, records);
-            let (from_ns, to_ns) = times_ns(records);
-            let first = bursts.partition_point(|(_, close_ns)| *close_ns <= from_ns);
-            let after = bursts.partition_point(|(open_ns, _)| *open_ns <= to_ns);
-            for (place, (open_ns, close_ns)) in bursts.iter().enumerate().take(after).skip(first) {
-                let is_in = |at_ns: i64| *open_ns <= at_ns && at_ns < *close_ns;
-                let mut of_burst = records.clone();
-                of_burst.spans.retain(|span| is_in(span.start_ns));
-                of_burst.events.retain(|event| is_in(event.ts_ns));
-                if !of_burst.spans.is_empty() || !of_burst.events.is_empty() {
-                    gathered[place].push(of_burst);
-                }
-            }
-        };
-    let (found, notes) = source.fold("searching", selection, &parts, workers, visit);
-    let mut requests = vec![Vec::new(); bursts.len()];
-    for part in found {
-        for (all, of_part) in requests.iter_mut().zip(part) {
-            all.extend(of_part);
-        }
-    }
-    Ok((requests, notes))
-}
-
-fn search_each(
-    source: &Source,
-    settings: &SearchSettings,
-    bursts: &[(i64, i64)],
-    requests: &[Vec<TraceRecords>],
-) -> Matches {
-    let threads = source.parts_wanted().threads().min(bursts.len()).max(1);
-    let one = |first: usize| {
-        let mut matches = Matches::new(settings);
-        let own = bursts.iter().zip(requests).skip(first).step_by(threads);
-        for (&(open_ns, close_ns), requests) in own {
-            for records in requests {
-                note_present(&mut matches.absent, records);
-            }
-            let is_lossy = source
-                .losses()
-                .iter()
-                .any(|loss| loss.from_ns < close_ns && loss.to_ns > open_ns);
-            let unit = Unit::of(requests, (!is_lossy).then_some((open_ns, close_ns)));
-            let truth = unit.of_whole(&settings.formula);
-            matches.note(truth, (open_ns, 0), || SearchMatch {
-                start_ns: open_ns,
-                end_ns: close_ns,
-                trace: None,
-                what: match requests.len() {
-                    1 => "1 request".to_owned(),
-                    many => format!("{many} requests"),
-                },
-                is_sure: truth.is_sure(),
-                witness: witness(&unit, &settings.formula),
-            });
-        }
-        matches
-    };
-    let one = &one;
-    let mut matches = Matches::new(settings);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads)
-            .map(|first| scope.spawn(move || one(first)))
-            .collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(found) => matches.merge(found),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-    });
-    matches
 }

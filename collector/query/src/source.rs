@@ -11,10 +11,10 @@ use tokio::runtime::Handle;
 
 use super::cache::Cache;
 use super::filter::Filter;
+use super::losses::is_unseen;
 use super::notes::Notes;
 use super::parts::PartsWanted;
 use super::query_error::QueryError;
-use super::search::is_unseen;
 use super::time_range::TimeRange;
 use super::{KernelClocks, Recorded, losses};
 use stroboscope_store::data_dir::DataDir;

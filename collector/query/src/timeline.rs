@@ -347,7 +347,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
 }
 
 /// Windows in order of time, those that touch made one: several hosts', and parts of one that chunks divide.
-fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+pub(super) fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     windows.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::new();
     for (open_ns, close_ns) in windows {

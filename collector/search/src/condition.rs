@@ -87,6 +87,15 @@ impl PartialEq for Pattern {
 }
 
 impl Pattern {
+    /// As it was written.
+    pub(super) fn text(&self) -> &str {
+        let text = self.0.as_str();
+        let inner = text
+            .strip_prefix("^(?:")
+            .and_then(|text| text.strip_suffix(")$"));
+        inner.unwrap_or(text)
+    }
+
     /// Anchored at both ends, as TraceQL's are.
     pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
         regex::RegexBuilder::new(&format!("^(?:{text})$"))

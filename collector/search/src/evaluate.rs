@@ -89,7 +89,12 @@ impl Unit<'_> {
                 let is_enough = |counts: Counts| {
                     Truth::from_bounds(counts.sure >= *count, counts.possible >= *count)
                 };
-                self.counted(&holds, *when, (*count == 0, inner.names_kernel()), is_enough)
+                self.counted(
+                    &holds,
+                    *when,
+                    (*count == 0, inner.names_kernel()),
+                    is_enough,
+                )
             }
             Formula::Until(holds, when, until) => {
                 let names_kernel = holds.names_kernel() || until.names_kernel();

@@ -66,6 +66,7 @@ mod truth;
 mod unit;
 mod until;
 mod witness;
+mod wording;
 
 pub use condition::{Comparison, Condition, Field, Pattern, Value};
 pub use evaluate::Found;

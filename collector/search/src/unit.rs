@@ -175,6 +175,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Whether a formula looks at a place: at what the kernel did only if that is what it is about.
+    #[cfg(test)]
     pub(super) fn is_looked_at(&self, place: usize, names_kernel: bool) -> bool {
         names_kernel || !self.is_kernel(place)
     }

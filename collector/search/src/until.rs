@@ -35,7 +35,9 @@ impl Starts<'_, '_> {
 
     fn is_all_seen(&self, from_ns: i64, to_ns: i64) -> bool {
         match self.is_mirrored {
-            true => self.unit.is_all_seen_of(self.names_kernel, -to_ns, -from_ns),
+            true => self
+                .unit
+                .is_all_seen_of(self.names_kernel, -to_ns, -from_ns),
             false => self.unit.is_all_seen_of(self.names_kernel, from_ns, to_ns),
         }
     }

@@ -35,8 +35,9 @@ pub(super) struct Demo {
     #[arg(long, value_name = "CONFIG", default_value = "256ms/1024ms")]
     burst_config: String,
     /// Break the newsfeed: POINT=+DURATION[@PERCENT%], such as store.read=+5ms@50%; repeatable. POINT is edge.proxy,
-    /// web.render, web.partition (for every other user), ranker.score, store.read or store.lock; client.small-count,
-    /// ranker.longer-loop, ranker.cache-miss, ranker.extra-call and store.archive-shard take no duration
+    /// web.render, web.partition (for every other user), web.late-retry, ranker.score, store.read or store.lock;
+    /// client.small-count, web.read-again, web.call-loop, ranker.longer-loop, ranker.cache-miss, ranker.extra-call,
+    /// store.one-shard and store.archive-shard take no duration
     #[arg(long = "fault", value_name = "FAULT", value_parser = parse_fault)]
     faults: Vec<String>,
     /// Send copies of this share of requests to a second web server and ranker, where they explore what the ranker may leave

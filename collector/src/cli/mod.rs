@@ -43,6 +43,7 @@ mod run;
 #[cfg(test)]
 mod schemas;
 mod search;
+mod search_plan;
 mod settings;
 mod size;
 mod slack;

@@ -10,9 +10,10 @@ use stroboscope_analysis::flow::{FlowSettings, Fold, Zoom};
 use tokio::runtime::Runtime;
 
 use super::Failure;
-use super::arguments::{DataArguments, Readable, ReadingArguments, parse_range};
+use super::arguments::{DataArguments, Readable, ReadingArguments, parse_formula, parse_range};
 use super::study::{NamedStudy, open};
 use stroboscope_query::{PeriodOf, Source, TimeRange};
+use stroboscope_search::Formula;
 
 /// Two periods, and what makes requests of both alike.
 #[derive(Clone, Debug, Args)]
@@ -24,6 +25,13 @@ pub(super) struct PeriodArguments {
     /// The later period, written in the same way
     #[arg(long, value_name = "PERIOD")]
     after: Option<String>,
+    /// Of the earlier period only requests of which this formula holds, as `search` takes it. A formula for one side, and
+    /// nothing for the other: that one has the requests of which it does not hold
+    #[arg(long, value_name = "FORMULA", value_parser = parse_formula)]
+    before_where: Option<(String, Formula)>,
+    /// The same of the later period
+    #[arg(long, value_name = "FORMULA", value_parser = parse_formula)]
+    after_where: Option<(String, Formula)>,
     /// Take the earlier period from this data folder
     #[arg(long, value_name = "DIR")]
     before_data: Option<PathBuf>,
@@ -46,7 +54,7 @@ pub(super) struct Periods {
     pub(super) before: PeriodOf,
     pub(super) after: PeriodOf,
     /// A mirror is this process's own until here.
-    _folder: Option<Readable>,
+    _folders: Vec<Readable>,
 }
 
 impl Periods {
@@ -119,7 +127,9 @@ impl PeriodArguments {
 
     /// Whether any is given.
     pub(super) fn are_asked(&self) -> bool {
-        self.before.is_some() || self.after.is_some() || self.before_data.is_some()
+        let is_time = self.before.is_some() || self.after.is_some();
+        let is_formula = self.before_where.is_some() || self.after_where.is_some();
+        is_time || is_formula || self.before_data.is_some()
     }
 
     /// Opens both; without a runtime, of one store.
@@ -130,22 +140,29 @@ impl PeriodArguments {
         reading: &ReadingArguments,
         runtime: Option<&Runtime>,
     ) -> Result<Periods, Failure> {
-        let after_source = study.inner().shared_source();
-        let mut folder = None;
-        let before_source = match (&self.before_data, runtime) {
-            (Some(data), Some(runtime)) => {
-                let mut from = reading.clone();
+        let mut folders = Vec::new();
+        let mut source_of = |data: Option<&PathBuf>, formula: Option<(String, Formula)>| {
+            let (Some(runtime), true) = (runtime, data.is_some() || formula.is_some()) else {
+                return Ok(study.inner().shared_source());
+            };
+            let mut from = reading.clone();
+            if let Some(data) = data {
                 from.from.data = DataArguments { data: data.clone() };
-                let (readable, source, _) = open(&from, runtime.handle())?;
-                folder = Some(readable);
-                Arc::new(source)
             }
-            _ => after_source.clone(),
+            from.from.filter = both(from.from.filter, formula);
+            let (readable, source, _) = open(&from, runtime.handle())?;
+            folders.push(readable);
+            Ok::<_, Failure>(Arc::new(source))
         };
+        let [of_before, of_after] = self.formulas();
+        let is_by_formula = of_before.is_some() || of_after.is_some();
+        let before_source = source_of(self.before_data.as_ref(), of_before)?;
+        let after_source = source_of(None, of_after)?;
         if !self.are_asked() {
             return Err(Failure(format!(
                 "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests that say something, \
-                 such as service.version=1.4; or --before-data, the folder that the earlier period is in"
+                 such as service.version=1.4; or --before-data, the folder that the earlier period is in; or a formula for a side, \
+                 --before-where or --after-where"
             )));
         }
         let mut before = Self::period(
@@ -154,7 +171,7 @@ impl PeriodArguments {
             &before_source,
         )?;
         let mut after = Self::period(("--after", self.after.as_deref()), reading, &after_source)?;
-        let is_one_store = folder.is_none();
+        let is_one_store = self.before_data.is_none() && !is_by_formula;
         if is_one_store && before.only.is_none() && after.only.is_none() {
             let (old, new) = (&mut before.selection.range, &mut after.selection.range);
             // The one that is not given is what lies on the other side.
@@ -170,8 +187,24 @@ impl PeriodArguments {
         Ok(Periods {
             before,
             after,
-            _folder: folder,
+            _folders: folders,
         })
+    }
+
+    /// The formulas of both sides.
+    fn formulas(&self) -> [Option<(String, Formula)>; 2] {
+        let others = |of: &(String, Formula)| {
+            let (text, formula) = of.clone();
+            (format!("not ({text})"), Formula::Not(Box::new(formula)))
+        };
+        let has_before = self.before.is_some() || self.before_data.is_some();
+        match (&self.before_where, &self.after_where) {
+            (None, Some(after)) if !has_before => [Some(others(after)), Some(after.clone())],
+            (Some(before), None) if self.after.is_none() && !has_before => {
+                [Some(before.clone()), Some(others(before))]
+            }
+            (before, after) => [before.clone(), after.clone()],
+        }
     }
 
     /// A period as it was asked for, of a store.
@@ -202,6 +235,17 @@ impl PeriodArguments {
             selection,
             only,
         })
+    }
+}
+
+/// Of which both hold.
+fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(String, Formula)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((
+            format!("({}) and ({})", a.0, b.0),
+            Formula::And(Box::new(a.1), Box::new(b.1)),
+        )),
+        (a, b) => a.or(b),
     }
 }
 

@@ -9,12 +9,14 @@ use stroboscope_search::Formula;
 
 use super::Failure;
 use super::arguments::{ReadingArguments, ShowArguments, parse_formula};
+use super::search_plan::PlanSays;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{
-    Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts, search_requests,
+    HELD_BYTES_MAX, Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts,
+    search_requests,
 };
 
 /// Find requests and bursts by what happened in them, and in which order
@@ -44,6 +46,16 @@ pub(super) struct SearchVerb {
     /// List so many, the first ones in time; 0 only counts them
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
+    /// Say which spans a request needs for the formula to hold, and which files and row groups were skipped as they have none
+    #[arg(long)]
+    explain: bool,
+    /// With --bursts: hold so many MiB of rows at a time; a burst that takes more by itself is not searched, which is said
+    #[arg(long, value_name = "MIB", default_value_t = HELD_BYTES_MAX >> 20,
+        value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    memory: u64,
+    /// Skip nothing: read all requests, also those of which the formula cannot hold
+    #[arg(long)]
+    read_all: bool,
 }
 
 impl ReadingVerb for SearchVerb {
@@ -59,13 +71,15 @@ impl ReadingVerb for SearchVerb {
         let settings = SearchSettings {
             formula: self.formula.1.clone(),
             kept_max: self.top,
+            held_bytes_max: self.memory << 20,
+            reads_all: self.read_all,
         };
         let search = match self.bursts {
             true => search_bursts,
             false => search_requests,
         };
         let found = search(study.source(), study.selection(), &settings).map_err(Failure::of)?;
-        Ok(SearchSays::of(found, self.bursts))
+        Ok(SearchSays::of(found, self.bursts, self.explain))
     }
 }
 
@@ -86,8 +100,21 @@ pub(super) struct SearchSays {
     requests: Vec<FoundRequest>,
     /// Empty, where requests were.
     bursts: Vec<FoundBurst>,
+    /// Bursts that take more memory than may be held, and were not searched.
+    too_large_bursts: Vec<TooLargeBurst>,
+    /// What was read and what was skipped; null unless it was asked for.
+    plan: Option<PlanSays>,
     #[serde(skip)]
     is_of_bursts: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct TooLargeBurst {
+    /// Ns since the Unix epoch.
+    open_ns: i64,
+    close_ns: i64,
+    /// What holding it takes.
+    bytes: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -148,7 +175,8 @@ fn because(witness: &[WitnessSpan]) -> String {
 }
 
 impl SearchSays {
-    fn of(found: SearchReport, is_of_bursts: bool) -> Self {
+    fn of(found: SearchReport, is_of_bursts: bool, is_explained: bool) -> Self {
+        let plan = is_explained.then(|| PlanSays::of(&found));
         let (mut requests, mut bursts) = (Vec::new(), Vec::new());
         for one in &found.matches {
             match one.trace {
@@ -164,6 +192,16 @@ impl SearchSays {
             absent_attributes: found.absent,
             requests,
             bursts,
+            too_large_bursts: found
+                .large
+                .iter()
+                .map(|large| TooLargeBurst {
+                    open_ns: large.open_ns,
+                    close_ns: large.close_ns,
+                    bytes: large.bytes,
+                })
+                .collect(),
+            plan,
             is_of_bursts,
         }
     }
@@ -275,6 +313,13 @@ impl Report for SearchSays {
             self.matched,
             counted(self.searched, what)
         ));
+        if let Some(largest) = self.too_large_bursts.iter().map(|burst| burst.bytes).max() {
+            doc.sentence(format!(
+                "Not searched: {} of more rows than may be held at a time; the largest takes {} MiB (--memory MIB).",
+                counted(self.too_large_bursts.len() as u64, "burst"),
+                largest.div_ceil(1 << 20)
+            ));
+        }
         for absent in &self.absent_attributes {
             doc.sentence(format!(
                 "No span has the attribute .{absent}; `predict` lists those that there are."
@@ -291,5 +336,8 @@ impl Report for SearchSays {
             because: burst.because.clone(),
         });
         doc.table("Bursts", &bursts.collect::<Vec<_>>(), usize::MAX);
+        if let Some(plan) = &self.plan {
+            plan.show(doc);
+        }
     }
 }

@@ -311,3 +311,53 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
         "{text}"
     );
 }
+
+/// Formulas about what the kernel did for requests: of one that it was not recorded for, nothing is known.
+#[test]
+fn what_the_kernel_did_is_searched() {
+    let folder = record(&[1_020_000_000]);
+    let page = |trace: u64, start_ns: i64| {
+        let text = |value: &str| serde_json::json!({"stringValue": value});
+        serde_json::json!({
+            "resource": {"attributes": [
+                {"key": "service.name", "value": text("web")},
+                {"key": "host.name", "value": text("web1")},
+            ]},
+            "scopeSpans": [{"spans": [{
+                "traceId": format!("{trace:032x}"),
+                "spanId": format!("{:016x}", 7),
+                "name": "page",
+                "kind": 2,
+                "startTimeUnixNano": (WALL_NS + start_ns).to_string(),
+                "endTimeUnixNano": (WALL_NS + start_ns + 70_000_000).to_string(),
+            }]}],
+        })
+    };
+    let (first, other) = (1 << 32 | 1, 2 << 32 | 1);
+    let pages = [
+        page(first, 3_000_000),
+        page(other, 6_000_000),
+        page(9 << 32, 2 * END_NS as i64),
+    ];
+    let at = folder.path();
+    let spans = serde_json::json!({"resourceSpans": pages}).to_string();
+    std::fs::write(at.join("spans.json"), spans).unwrap();
+    crate::common::check(at, &["import", "--data", ".", "spans.json"], 0);
+    let counts = |formula: &str| {
+        let found = crate::common::json_of(at, &["search", "--data", ".", "--json", formula]);
+        ["matched", "unknown"].map(|key| found[key].as_u64().unwrap())
+    };
+    let read = r#"{ kernel = syscall && name = "read" && duration > 1ms }"#;
+    assert_eq!(counts(read), [2, 1]);
+    assert_eq!(counts("{ kernel = syscall && duration > 30ms }"), [0, 1]);
+    let behind = r#"{ kernel = lock_wait && .holder_trace = "0000000100000001" }"#;
+    assert_eq!(counts(behind), [1, 1]);
+    let away =
+        r#"{ kernel = off_cpu } during { name = "page" } at the same host in the same request"#;
+    assert_eq!(counts(away), [2, 1]);
+    assert_eq!(
+        counts(r#"{ name = "page" } >> { kernel = off_cpu && name = "read" }"#),
+        [2, 1]
+    );
+    assert_eq!(counts(r#"{ name = "read" }"#), [0, 0]);
+}

@@ -141,3 +141,78 @@ fn what_cannot_be_searched_for_is_said() {
     let (_, said) = check(at, &["search", "--bursts", "{ }"], 2);
     assert!(said.contains("without --bursts"), "{said}");
 }
+
+/// The same with and without what is skipped, of formulas that need something, and of some that need nothing.
+#[test]
+fn what_is_skipped_changes_no_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at);
+    let mut skipped = 0;
+    for formula in [
+        r#"{ name = "read" && .block = 8 }"#,
+        r#"{ name = "read" && .block > 8 }"#,
+        r#"{ name = "nothing" }"#,
+        r#"{ name = "page" && duration > 50ms }"#,
+        r#"{ service =~ "st.*" && .block = 8 } or { name = "write" }"#,
+        r#"never { name = "write" }"#,
+        r#"{ .none != nil } and { name = "read" }"#,
+        r#"{ name = "read" } then { name = "read" } with the same .block within 5ms"#,
+    ] {
+        let found = |more: &[&str]| {
+            let arguments = [&["search", formula, "--json", "--explain"], more].concat();
+            let mut found = json_of(at, &arguments);
+            let plan = found["plan"].take();
+            (found, plan)
+        };
+        let (read, plan) = found(&[]);
+        let (all, without) = found(&["--read-all"]);
+        assert_eq!(read, all, "{formula}");
+        assert_eq!(without["all_because"], "it was asked for");
+        skipped += u64::from(plan["all_because"].is_null());
+        if formula.starts_with("never") {
+            assert!(!plan["all_because"].is_null(), "{plan}");
+        }
+    }
+    assert!(skipped >= 3, "hardly anything was skipped: {skipped}");
+    let nothing = ["search", r#"{ name = "nothing" }"#, "--explain"];
+    let (said, _) = check(at, &nothing, 0);
+    for part in [
+        "What was read",
+        r#"{ name = "nothing" }"#,
+        "1 of 1 file",
+        "1 of 3 requests",
+    ] {
+        assert!(said.contains(part), "{said} lacks {part}");
+    }
+    let (said, _) = check(at, &["search", "never { }", "--explain"], 0);
+    assert!(said.contains("All requests were read"), "{said}");
+}
+
+#[test]
+fn a_formula_for_each_side_is_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at);
+    let slow = r#"{ name = "page" && duration > 50ms }"#;
+    let count = |more: &[&str]| {
+        let arguments = [&["compare", "--json", "--include-incomplete"], more].concat();
+        let found = json_of(at, &arguments);
+        ["before", "after"].map(|side| found[side]["requests"].as_u64())
+    };
+    assert_eq!(count(&["--after-where", slow]), [Some(2), Some(1)]);
+    assert_eq!(count(&["--before-where", slow]), [Some(1), Some(2)]);
+    let again = r#"{ .block = 7 } | count() = 2"#;
+    let both = ["--before-where", again, "--after-where", slow];
+    assert_eq!(count(&both), [Some(1), Some(1)]);
+}
+
+#[test]
+fn without_a_recording_of_the_kernel_its_events_are_not_searched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at);
+    let call = r#"{ kernel = syscall && name = "read" && duration > 1ms }"#;
+    let (_, said) = check(at, &["search", call], 2);
+    assert!(said.contains("kernel record"), "{said}");
+}

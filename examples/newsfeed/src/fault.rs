@@ -24,6 +24,12 @@ pub enum FaultPoint {
     /// The web server, once in every page of those users that an experiment gave the new code: half of them, their
     /// `partition` is 1.
     WebPartition,
+    /// The web server reads the user's first property again right after it has it. Takes no duration.
+    WebReadAgain,
+    /// The web server gives up a reading of the user's theme that it began, waits, and reads it again.
+    WebLateRetry,
+    /// The web server reads each property of the user in every round of a loop. Takes no duration.
+    WebCallLoop,
     /// The ranker's generators read each of their parts several times. Takes no duration.
     RankerLongerLoop,
     /// The ranker's cache of models, which does not have what is looked up: it is read from the store. Takes no duration.
@@ -36,23 +42,29 @@ pub enum FaultPoint {
     StoreRead,
     /// The store, in every read, while it holds the lock of the key's shard.
     StoreLock,
+    /// The store has only one shard: whoever reads anything meets everybody else at its lock. Takes no duration.
+    StoreOneShard,
     /// The store is configured to read from the archive shard, whose values are packed. Takes no duration.
     StoreArchiveShard,
 }
 
 impl FaultPoint {
     /// All points, in the order a request meets them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::ClientSmallCount,
         Self::EdgeProxy,
         Self::WebRender,
         Self::WebPartition,
+        Self::WebReadAgain,
+        Self::WebLateRetry,
+        Self::WebCallLoop,
         Self::RankerLongerLoop,
         Self::RankerCacheMiss,
         Self::RankerScore,
         Self::RankerExtraCall,
         Self::StoreRead,
         Self::StoreLock,
+        Self::StoreOneShard,
         Self::StoreArchiveShard,
     ];
 
@@ -64,12 +76,16 @@ impl FaultPoint {
             Self::EdgeProxy => "edge.proxy",
             Self::WebRender => "web.render",
             Self::WebPartition => "web.partition",
+            Self::WebReadAgain => "web.read-again",
+            Self::WebLateRetry => "web.late-retry",
+            Self::WebCallLoop => "web.call-loop",
             Self::RankerLongerLoop => "ranker.longer-loop",
             Self::RankerCacheMiss => "ranker.cache-miss",
             Self::RankerScore => "ranker.score",
             Self::RankerExtraCall => "ranker.extra-call",
             Self::StoreRead => "store.read",
             Self::StoreLock => "store.lock",
+            Self::StoreOneShard => "store.one-shard",
             Self::StoreArchiveShard => "store.archive-shard",
         }
     }
@@ -79,10 +95,14 @@ impl FaultPoint {
             Self::EdgeProxy
             | Self::WebRender
             | Self::WebPartition
+            | Self::WebLateRetry
             | Self::RankerScore
             | Self::StoreRead
             | Self::StoreLock => true,
             Self::ClientSmallCount
+            | Self::WebReadAgain
+            | Self::WebCallLoop
+            | Self::StoreOneShard
             | Self::RankerLongerLoop
             | Self::RankerCacheMiss
             | Self::RankerExtraCall

@@ -343,12 +343,19 @@ const fn role_of(point: FaultPoint) -> &'static str {
     match point {
         FaultPoint::ClientSmallCount => "client",
         FaultPoint::EdgeProxy => "edge",
-        FaultPoint::WebRender | FaultPoint::WebPartition => "web",
+        FaultPoint::WebRender
+        | FaultPoint::WebPartition
+        | FaultPoint::WebReadAgain
+        | FaultPoint::WebLateRetry
+        | FaultPoint::WebCallLoop => "web",
         FaultPoint::RankerLongerLoop
         | FaultPoint::RankerCacheMiss
         | FaultPoint::RankerScore
         | FaultPoint::RankerExtraCall => "ranker",
-        FaultPoint::StoreRead | FaultPoint::StoreLock | FaultPoint::StoreArchiveShard => "store",
+        FaultPoint::StoreRead
+        | FaultPoint::StoreLock
+        | FaultPoint::StoreOneShard
+        | FaultPoint::StoreArchiveShard => "store",
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) struct Place {
 pub(crate) struct Index {
     shards: Vec<Mutex<Shard>>,
     cpu: Cpu,
+    count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -43,10 +44,16 @@ struct Entry {
 }
 
 impl Index {
-    pub(crate) fn new(places: impl IntoIterator<Item = (String, Place)>, cpu: Cpu) -> Self {
-        let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::default()).collect();
+    /// `is_one`: all in one shard, as the fault `store.one-shard` has it.
+    pub(crate) fn new(
+        places: impl IntoIterator<Item = (String, Place)>,
+        cpu: Cpu,
+        is_one: bool,
+    ) -> Self {
+        let count = if is_one { 1 } else { SHARDS };
+        let mut shards: Vec<Shard> = (0..count).map(|_| Shard::default()).collect();
         for (key, place) in places {
-            let shard = shard_of(&key);
+            let shard = shard_of(&key, count);
             shards[shard].places.insert(
                 key,
                 Entry {
@@ -59,16 +66,22 @@ impl Index {
         Self {
             shards: shards.into_iter().map(Mutex::new).collect(),
             cpu,
+            count,
         }
+    }
+
+    /// The shard of a key.
+    pub(crate) fn shard(&self, key: &str) -> usize {
+        shard_of(key, self.count)
     }
 
     /// Finds `key`, holding its shard's lock. `None` if there is no such key.
     pub(crate) fn find(&self, key: &str, faults: &Faults) -> Option<Place> {
-        let lock = &self.shards[shard_of(key)];
+        let lock = &self.shards[self.shard(key)];
         // A reader that panicked leaves at worst an old read count behind.
         let mut shard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Begun with the lock in hand: time spent waiting for it is outside.
-        let _held = stroboscope::span!("lock", shard = shard_of(key)).entered();
+        let _held = stroboscope::span!("lock", shard = self.shard(key)).entered();
         let held_longer = faults.draw(FaultPoint::StoreLock);
         if !held_longer.is_zero() {
             std::thread::sleep(held_longer);
@@ -80,12 +93,12 @@ impl Index {
     }
 }
 
-fn shard_of(key: &str) -> usize {
+fn shard_of(key: &str, count: usize) -> usize {
     let first = key.split('/').next().unwrap_or(key);
     let hash = first
         .bytes()
         .fold(0_u64, |hash, byte| mix(hash ^ u64::from(byte)));
-    (hash % SHARDS as u64) as usize
+    (hash % count as u64) as usize
 }
 
 #[cfg(test)]
@@ -105,6 +118,7 @@ mod tests {
                 ("a".to_owned(), place(9)),
             ],
             Cpu::calibrate(),
+            false,
         );
         let faults = Faults::default();
         assert_eq!(index.find("user/1/name", &faults), Some(place(0)));
@@ -118,7 +132,7 @@ mod tests {
         let shards = |prefix: &str| {
             let mut shards: Vec<usize> = key::all()
                 .filter(|key| key.starts_with(prefix))
-                .map(|key| shard_of(&key))
+                .map(|key| shard_of(&key, SHARDS))
                 .collect();
             shards.dedup();
             shards

@@ -43,13 +43,14 @@ pub(crate) async fn run(options: StoreOptions, stop: &Stop) -> Result<(), RoleEr
     let folder = options.folder.unwrap_or_else(std::env::temp_dir);
     let (values, places) = Values::create(&folder, key::all())?;
     let cpu = Cpu::calibrate();
-    let index = Index::new(places, cpu);
+    let faults = Faults::new(options.faults);
+    let index = Index::new(places, cpu, faults.strikes(FaultPoint::StoreOneShard));
     let store = Store {
         shelf: Arc::new(Shelf {
             values,
             index,
             cpu,
-            faults: Faults::new(options.faults),
+            faults,
         }),
     };
     Ok(serve(options.listen, Routes::new(StoreServer::new(store)), stop).await?)
@@ -96,7 +97,7 @@ fn check_key(key: &str) -> Result<(), Status> {
 }
 
 impl Shelf {
-    #[stroboscope::trace(fields(key))]
+    #[stroboscope::trace(fields(key, shard = self.index.shard(key)))]
     async fn read(&self, key: &str) -> Result<Vec<u8>, Status> {
         self.faults.wait(FaultPoint::StoreRead).await;
         let place = self.find(key)?;

@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stroboscope::FutureExt;
+use stroboscope::{FutureExt, span};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, async_trait};
 
 use crate::cpu::Cpu;
+use crate::delay::delay;
 use crate::fault::{Fault, FaultPoint, Faults};
 use crate::key::{self, PROPERTIES};
 use crate::pagelet::{self, PAGELETS};
@@ -24,6 +25,9 @@ use crate::upstream::{Upstream, connect};
 use crate::wire::page_server::{Page as PageService, PageServer};
 use crate::wire::ranker_client::RankerClient;
 use crate::wire::{PageRequest, Pagelet, RankRequest, Story};
+
+/// How many others the fault `web.call-loop` asks for.
+const LOOP_ROUNDS: u64 = 4;
 
 /// Stories on a page.
 const STORIES: u32 = 10;
@@ -166,8 +170,40 @@ impl Generation {
         let mut values = Vec::with_capacity(PROPERTIES.len());
         for name in PROPERTIES {
             values.push(self.reader.read(key::property(user, name)).await?);
+            if name == PROPERTIES[0] && self.faults.strikes(FaultPoint::WebReadAgain) {
+                self.reader.read(key::property(user, name)).await?;
+            }
+        }
+        if self.faults.strikes(FaultPoint::WebCallLoop) {
+            self.friends(user).await?;
+        }
+        let retried_after = self.faults.draw(FaultPoint::WebLateRetry);
+        if !retried_after.is_zero() {
+            self.badge(user, retried_after).await?;
         }
         Ok(values)
+    }
+
+    /// The fault `web.call-loop`: one call per property of each of some others.
+    async fn friends(&self, user: u64) -> Result<(), Status> {
+        for friend in 1..=LOOP_ROUNDS {
+            for name in PROPERTIES {
+                let key = key::property((user + friend) % key::USERS, name);
+                self.reader.read(key).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The fault `web.late-retry`: a call fails, and long after that it is made again.
+    async fn badge(&self, user: u64, retried_after: Duration) -> Result<(), Status> {
+        let first = self.reader.read(key::property(user, "badge"));
+        if first.in_span(span!("attempt", error = true)).await.is_err() {
+            delay(retried_after).await;
+            let second = self.reader.read(key::property(user, PROPERTIES[0]));
+            second.in_span(span!("attempt", error = false)).await?;
+        }
+        Ok(())
     }
 
     #[stroboscope::trace(fields(user))]

@@ -144,7 +144,9 @@ fn record<'u>(unit: &'u Unit<'_>, place: usize) -> Option<(u32, &'u SpanRecord)>
 fn parent_of(unit: &Unit<'_>, place: usize) -> Option<(u32, u64)> {
     let span = &unit.spans[place];
     match span.record {
-        Recorded::Span(record) => (record.parent_id != 0).then_some((span.request, record.parent_id)),
+        Recorded::Span(record) => {
+            (record.parent_id != 0).then_some((span.request, record.parent_id))
+        }
         Recorded::Kernel { event, .. } => Some((span.request, event.span_id)),
         Recorded::Event { .. } => None,
     }

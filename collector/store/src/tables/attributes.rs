@@ -83,6 +83,11 @@ impl AttributeKeys {
         self.keys.is_empty() && !self.all
     }
 
+    /// Those that are asked for by name.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.keys.iter().map(ToString::to_string)
+    }
+
     /// Whether it is asked for.
     pub(super) fn has(&self, key: &str) -> bool {
         self.all || self.keys.iter().any(|wanted| **wanted == *key)

@@ -32,6 +32,7 @@ mod staged;
 mod texts;
 mod trace_rows;
 mod traces;
+mod values;
 mod verify;
 mod write;
 

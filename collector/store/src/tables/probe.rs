@@ -93,8 +93,22 @@ impl TraceFiles {
                 }
             }
         });
-        probed.groups.sort_by(|a, b| (&a.file, a.group).cmp(&(&b.file, b.group)));
         probed
+            .groups
+            .sort_by(|a, b| (&a.file, a.group).cmp(&(&b.file, b.group)));
+        probed
+    }
+}
+
+impl TraceFiles {
+    /// Which of the attributes that are read any row may have, as the statistics say.
+    #[must_use]
+    pub fn present(&self, keys: &AttributeKeys) -> Vec<String> {
+        let files = self.span_files().iter().chain(self.event_files());
+        let mut present: Vec<String> = files.flat_map(|file| file.present(keys)).collect();
+        present.sort_unstable();
+        present.dedup();
+        present
     }
 }
 
@@ -106,13 +120,23 @@ trait Probable: DeclaredTable {
 }
 
 impl Probable for Spans {
-    fn record(rows: &RowLayout<Self>, row: usize, to: &mut TraceRecords, context: &mut ReadContext) {
+    fn record(
+        rows: &RowLayout<Self>,
+        row: usize,
+        to: &mut TraceRecords,
+        context: &mut ReadContext,
+    ) {
         rows.add_span(row, to, context);
     }
 }
 
 impl Probable for Events {
-    fn record(rows: &RowLayout<Self>, row: usize, to: &mut TraceRecords, context: &mut ReadContext) {
+    fn record(
+        rows: &RowLayout<Self>,
+        row: usize,
+        to: &mut TraceRecords,
+        context: &mut ReadContext,
+    ) {
         let event = rows.event(row, None, context);
         // Those inside of spans are none by themselves.
         if event.span_id == 0 {

@@ -20,8 +20,9 @@ use super::id_range::{IdRange, RowGroupIds, row_groups, selection, times_ns};
 use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
-use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
+use super::schema::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY, schema};
 use super::shredding::AttributeColumn;
+use super::values::values;
 
 /// Objects up to this size are fetched at once,
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
@@ -150,6 +151,20 @@ impl TableFile {
     /// Its name, for messages.
     pub(super) fn name(&self) -> &str {
         &self.file
+    }
+
+    /// Attributes that a column has values of; all of them, where there are some without a column.
+    pub(super) fn present(&self, keys: &AttributeKeys) -> Vec<String> {
+        let counted = values(self.metadata()).filter(|(_, count)| *count > 0);
+        let mut present = Vec::new();
+        for (name, _) in counted {
+            if name == ATTRIBUTES {
+                present.extend(keys.names());
+            } else if let Some(column) = AttributeColumn::of_name(&name) {
+                present.push(column.key.into_string());
+            }
+        }
+        present
     }
 
     /// Where its bytes are.

@@ -97,7 +97,8 @@ impl RowGroupFacts<'_> {
         };
         let is_empty = |column: &ColumnChunkMetaData| {
             let nulls = column.statistics().and_then(|found| found.null_count_opt());
-            nulls.is_some_and(|nulls| i64::try_from(nulls).is_ok_and(|of| of >= column.num_values()))
+            nulls
+                .is_some_and(|nulls| i64::try_from(nulls).is_ok_and(|of| of >= column.num_values()))
         };
         if let Some((_, json)) = self.column(ATTRIBUTES)
             && !is_empty(json)
@@ -131,9 +132,9 @@ impl RowGroupFacts<'_> {
             ..ColumnFacts::default()
         };
         let mut read = self.read.borrow_mut();
-        let dictionary = read.entry(at).or_insert_with(|| {
-            guarded(|| Ok(self.dictionary(column))).unwrap_or_default()
-        });
+        let dictionary = read
+            .entry(at)
+            .or_insert_with(|| guarded(|| Ok(self.dictionary(column))).unwrap_or_default());
         if let Some(texts) = dictionary {
             facts.texts.clone_from(texts);
             return facts;

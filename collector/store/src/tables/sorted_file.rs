@@ -20,6 +20,7 @@ use super::reader::{ReadBudget, column, guarded};
 use super::row_merge::KeyedBatches;
 use super::schema::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY, schema};
 use super::shredding::{fold, folded};
+use super::values::values;
 
 /// What rows are sorted by, as numbers in the same order.
 pub(super) type SortKey = [u128; 3];
@@ -127,21 +128,6 @@ fn type_of_more(field: &Field) -> DataType {
     } else {
         field.data_type().clone()
     }
-}
-
-/// How many values each column of a file has, as its footer says; of one that says nothing, as many as there are rows.
-pub(super) fn values(metadata: &ParquetMetaData) -> impl Iterator<Item = (String, u64)> {
-    metadata.row_groups().iter().flat_map(|group| {
-        group.columns().iter().map(|column| {
-            let rows = u64::try_from(column.num_values()).unwrap_or(0);
-            let nulls = column.statistics().and_then(|found| found.null_count_opt());
-            let name = column.column_path().parts().first().cloned();
-            (
-                name.unwrap_or_default(),
-                rows.saturating_sub(nulls.unwrap_or(0)),
-            )
-        })
-    })
 }
 
 /// All columns of some files: those of the table in their order, then the others in order of their names. Of columns of

@@ -29,7 +29,8 @@ use super::reader::{Damage, ReadBudget, TableFile, TableReader, is_wanted};
 use super::row_merge::{KeyedBatches, RowMerge};
 use super::schema::schema;
 use super::shredding::{AttributeColumn, folded};
-use super::sorted_file::{SortKey, conform, keys, values};
+use super::sorted_file::{SortKey, conform, keys};
+use super::values::values;
 use super::write::properties_with;
 
 /// Files of a table that are read side by side. A store that is cared for has one or few of each hour.
@@ -138,8 +139,8 @@ impl Wanted<'_> {
                 false
             }
             Ok(file) => {
-                let is_in_range =
-                    self.range.is_all() || !selection(file.metadata(), &self.range, None).0.is_empty();
+                let is_in_range = self.range.is_all()
+                    || !selection(file.metadata(), &self.range, None).0.is_empty();
                 opened.read += usize::from(!is_in_range);
                 is_in_range
             }

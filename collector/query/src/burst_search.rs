@@ -1,0 +1,346 @@
+//! Bursts of which a formula holds. A burst is held whole while it is searched; of a store of any length, no more bursts are
+//! held at a time than a bound has room for.
+
+use std::collections::HashSet;
+
+use stroboscope_analysis::clock::Alignment;
+use stroboscope_analysis::record::{
+    AttributeRecord, EventRecord, RecordOwner, SpanRecord, TraceRecords,
+};
+use stroboscope_search::{Truth, Unit};
+use stroboscope_store::tables::{AttributeKeys, read_batches};
+
+use super::candidates::SearchPlan;
+use super::first_look::first_look;
+use super::kernel_events::KernelEvents;
+use super::notes::Notes;
+use super::parts::Parts;
+use super::query_error::QueryError;
+use super::search::{
+    Matches, SearchMatch, SearchReport, SearchSettings, align, note_present, times_ns, with_cut,
+    witness,
+};
+use super::source::{Selection, Source};
+use super::time_range::TimeRange;
+
+/// Beside its record, what a search has of a span: its place in order of time, and what holds of it.
+const SEARCHED_SPAN_BYTES: u64 = 160;
+
+/// A burst that is larger than the bound, and was not searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeBurst {
+    /// When it opened and closed, ns since the Unix epoch.
+    pub open_ns: i64,
+    pub close_ns: i64,
+    /// What holding it would take.
+    pub bytes: u64,
+}
+
+/// The bursts of which a formula holds, about all spans of all their requests. Reads the store to compare clocks, once more to
+/// weigh the bursts, and then in slices of bursts that fit into memory together.
+///
+/// # Errors
+/// When the store cannot be read, or nothing in it was recorded in bursts.
+pub fn search_bursts(
+    source: &Source,
+    selection: Selection,
+    settings: &SearchSettings,
+) -> Result<SearchReport, QueryError> {
+    let selection = with_cut(selection);
+    let bursts: Vec<(i64, i64)> = super::recorded::bursts(read_batches(source.store())?)
+        .into_iter()
+        .filter(|(open_ns, _)| selection.range.contains(*open_ns))
+        .collect();
+    let (Some(first), Some(last)) = (bursts.first(), bursts.last()) else {
+        return Err(QueryError::NoBursts(source.name()));
+    };
+    let look = first_look(source, selection)?;
+    let clocks = look.clocks.as_ref();
+    let kernel = match settings.formula.names_kernel() {
+        true => Some(KernelEvents::read(source, selection.range, clocks)?),
+        false => None,
+    };
+    let reading = Reading {
+        source,
+        settings,
+        clocks,
+        kernel: kernel.as_ref(),
+        selection: Selection {
+            range: TimeRange::default(),
+            ..selection
+        },
+    };
+    let mut notes = look.notes;
+    notes.add_damage(kernel.iter().flat_map(|of| of.damage.clone()).collect());
+    let mut matches = Matches::new(settings);
+    let bytes = reading.weigh(&bursts, (first.0, last.1), &mut notes)?;
+    let (slices, large) = slices(&bursts, &bytes, settings.held_bytes_max);
+    let (mut held_bytes, mut slice_count) = (0, 0);
+    for slice in &slices {
+        let requests = reading.gather(slice, &mut notes)?;
+        let all = requests.iter().flatten();
+        held_bytes = all.map(bytes_of).sum::<u64>().max(held_bytes);
+        slice_count += 1;
+        matches.merge(reading.search_each(slice, &requests));
+    }
+    let plan = SearchPlan {
+        all_because: Some("bursts are searched with all of their requests"),
+        read: notes.traces,
+        of: notes.traces,
+        ..SearchPlan::default()
+    };
+    let mut report = matches.report(notes, plan);
+    (report.large, report.held_bytes, report.slices) = (large, held_bytes, slice_count);
+    Ok(report)
+}
+
+/// Bursts that follow each other and fit together, and those that do not fit by themselves.
+fn slices(
+    bursts: &[(i64, i64)],
+    bytes: &[u64],
+    held_bytes_max: u64,
+) -> (Vec<Vec<(i64, i64)>>, Vec<LargeBurst>) {
+    let (mut slices, mut large) = (Vec::new(), Vec::new());
+    let (mut slice, mut sum) = (Vec::new(), 0);
+    for (&(open_ns, close_ns), &bytes) in bursts.iter().zip(bytes) {
+        if bytes > held_bytes_max {
+            large.push(LargeBurst {
+                open_ns,
+                close_ns,
+                bytes,
+            });
+            continue;
+        }
+        if sum + bytes > held_bytes_max {
+            slices.push(std::mem::take(&mut slice));
+            sum = 0;
+        }
+        slice.push((open_ns, close_ns));
+        sum += bytes;
+    }
+    slices.push(slice);
+    slices.retain(|slice| !slice.is_empty());
+    (slices, large)
+}
+
+/// What holding a request's part of a burst takes.
+fn bytes_of(records: &TraceRecords) -> u64 {
+    let attributes = records.attributes.iter();
+    let values = attributes.map(|one| (size_of::<AttributeRecord>() + one.value.len()) as u64);
+    let (spans, events) = (records.spans.len() as u64, records.events.len() as u64);
+    size_of::<TraceRecords>() as u64
+        + spans * (size_of::<SpanRecord>() as u64 + SEARCHED_SPAN_BYTES)
+        + events * (size_of::<EventRecord>() as u64 + SEARCHED_SPAN_BYTES)
+        + values.sum::<u64>()
+}
+
+/// What of a request starts in a burst, if anything does.
+fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<TraceRecords> {
+    let is_in = |at_ns: i64| open_ns <= at_ns && at_ns < close_ns;
+    let spans = records.spans.iter().filter(|span| is_in(span.start_ns));
+    let events = records.events.iter().filter(|event| is_in(event.ts_ns));
+    let mut part = TraceRecords {
+        id: records.id,
+        spans: spans
+            .map(|span| SpanRecord {
+                events: Vec::new(),
+                ..span.clone()
+            })
+            .collect(),
+        events: events.cloned().collect(),
+        clocks: records.clocks.clone(),
+        ..TraceRecords::default()
+    };
+    if part.spans.is_empty() && part.events.is_empty() {
+        return None;
+    }
+    let spans = part
+        .spans
+        .iter()
+        .map(|span| RecordOwner::Span(span.span_id));
+    let events = part
+        .events
+        .iter()
+        .map(|event| RecordOwner::Event(event.seq));
+    let owners: HashSet<RecordOwner> = spans.chain(events).collect();
+    let own = records.attributes.iter();
+    part.attributes = own
+        .filter(|attribute| owners.contains(&attribute.owner))
+        .cloned()
+        .collect();
+    Some(part)
+}
+
+/// The parts of a request in each of the bursts that it has records in.
+fn parts_of<'a>(
+    records: &'a TraceRecords,
+    bursts: &'a [(i64, i64)],
+) -> impl Iterator<Item = (usize, TraceRecords)> + 'a {
+    let (from_ns, to_ns) = times_ns(records);
+    let first = bursts.partition_point(|(_, close_ns)| *close_ns <= from_ns);
+    let after = bursts.partition_point(|(open_ns, _)| *open_ns <= to_ns);
+    let touched = bursts.iter().enumerate().take(after).skip(first);
+    touched.filter_map(|(place, burst)| Some((place, part_of(records, *burst)?)))
+}
+
+struct Reading<'a> {
+    source: &'a Source,
+    settings: &'a SearchSettings,
+    clocks: Option<&'a Alignment>,
+    kernel: Option<&'a KernelEvents>,
+    selection: Selection,
+}
+
+impl Reading<'_> {
+    /// The files that may hold records of this time.
+    fn parts(&self, (from_ns, to_ns): (i64, i64)) -> Result<Parts, QueryError> {
+        let keys = AttributeKeys::of(self.settings.formula.keys());
+        let is_as_recorded = self.clocks.is_none();
+        let is_any = self.source.root().is_none() && self.source.filter().is_empty();
+        let times_ns = match is_as_recorded && is_any {
+            // What starts in a burst is all that is looked at of a request.
+            true => from_ns..=to_ns,
+            false => TimeRange {
+                since_ns: Some(from_ns),
+                until_ns: Some(to_ns),
+            }
+            .records_ns(),
+        };
+        self.source.parts_between(times_ns, &keys)
+    }
+
+    /// What each burst takes.
+    fn weigh(
+        &self,
+        bursts: &[(i64, i64)],
+        time_ns: (i64, i64),
+        notes: &mut Notes,
+    ) -> Result<Vec<u64>, QueryError> {
+        let parts = self.parts(time_ns)?;
+        let workers = vec![vec![0_u64; bursts.len()]; parts.count()];
+        let visit = |bytes: &mut Vec<u64>, records: &mut TraceRecords, _: &mut Notes| {
+            align(self.clocks, records);
+            for (place, part) in parts_of(records, bursts) {
+                bytes[place] += bytes_of(&part);
+            }
+        };
+        let what = "weighing bursts";
+        let (weighed, of_reading) = self
+            .source
+            .fold(what, self.selection, &parts, workers, visit);
+        notes.add_damage(of_reading.damage);
+        let mut bytes = vec![0; bursts.len()];
+        for of_part in weighed {
+            let all = bytes.iter_mut().zip(of_part);
+            all.for_each(|(sum, of_burst)| *sum += of_burst);
+        }
+        Ok(bytes)
+    }
+
+    /// The requests of each burst, with those of their spans that start in it.
+    fn gather(
+        &self,
+        bursts: &[(i64, i64)],
+        notes: &mut Notes,
+    ) -> Result<Vec<Vec<TraceRecords>>, QueryError> {
+        let (Some(first), Some(last)) = (bursts.first(), bursts.last()) else {
+            return Ok(Vec::new());
+        };
+        let parts = self.parts((first.0, last.1))?;
+        let workers = vec![vec![Vec::new(); bursts.len()]; parts.count()];
+        let visit =
+            |gathered: &mut Vec<Vec<TraceRecords>>, records: &mut TraceRecords, _: &mut Notes| {
+                align(self.clocks, records);
+                for (place, part) in parts_of(records, bursts) {
+                    gathered[place].push(part);
+                }
+            };
+        let (found, of_slice) =
+            self.source
+                .fold("searching", self.selection, &parts, workers, visit);
+        notes.add_damage(of_slice.damage);
+        let mut requests = vec![Vec::new(); bursts.len()];
+        for part in found {
+            for (all, of_part) in requests.iter_mut().zip(part) {
+                all.extend(of_part);
+            }
+        }
+        Ok(requests)
+    }
+
+    fn search_each(&self, bursts: &[(i64, i64)], requests: &[Vec<TraceRecords>]) -> Matches {
+        let threads = self.source.parts_wanted().threads();
+        let threads = threads.min(bursts.len()).max(1);
+        let one = |first: usize| {
+            let mut matches = Matches::new(self.settings);
+            let own = bursts.iter().zip(requests).skip(first).step_by(threads);
+            own.for_each(|(burst, requests)| self.search_one(*burst, requests, &mut matches));
+            matches
+        };
+        let one = &one;
+        let mut matches = Matches::new(self.settings);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads)
+                .map(|first| scope.spawn(move || one(first)))
+                .collect();
+            for thread in threads {
+                match thread.join() {
+                    Ok(found) => matches.merge(found),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+        matches
+    }
+
+    fn search_one(&self, burst: (i64, i64), requests: &[TraceRecords], matches: &mut Matches) {
+        let (open_ns, close_ns) = burst;
+        for records in requests {
+            note_present(&mut matches.absent, records);
+        }
+        let is_lossy = self
+            .source
+            .losses()
+            .iter()
+            .any(|loss| loss.from_ns < close_ns && loss.to_ns > open_ns);
+        let mut unit = Unit::of(requests, (!is_lossy).then_some(burst));
+        if let Some(kernel) = self.kernel {
+            let is_in = |at_ns: i64| open_ns <= at_ns && at_ns < close_ns;
+            let events = requests.iter().enumerate().flat_map(|(at, records)| {
+                let own = kernel.of(records).iter();
+                own.filter(|event| is_in(event.start_ns))
+                    .map(move |event| (at, event))
+            });
+            let hosts = requests.iter().flat_map(TraceRecords::hosts);
+            unit = unit.with_kernel(events, kernel.is_seen(hosts, burst));
+        }
+        let truth: Truth = unit.of_whole(&self.settings.formula);
+        matches.note(truth, (open_ns, 0), || SearchMatch {
+            start_ns: open_ns,
+            end_ns: close_ns,
+            trace: None,
+            what: match requests.len() {
+                1 => "1 request".to_owned(),
+                many => format!("{many} requests"),
+            },
+            is_sure: truth.is_sure(),
+            witness: witness(&unit, &self.settings.formula),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_fit_and_leave_nothing_out() {
+        let bursts: Vec<(i64, i64)> = (0..6).map(|at| (at * 10, at * 10 + 4)).collect();
+        let (found, large) = slices(&bursts, &[60, 40, 1, 101, 0, 99], 100);
+        let sizes: Vec<usize> = found.iter().map(Vec::len).collect();
+        assert_eq!(sizes, [2, 3], "{found:?}");
+        assert_eq!(large.len(), 1);
+        assert_eq!((large[0].open_ns, large[0].bytes), (30, 101));
+        assert_eq!(slices(&[], &[], 100), (Vec::new(), Vec::new()));
+    }
+}

@@ -1,0 +1,268 @@
+//! Which requests a formula may hold of, so that the others are not read: row groups by their dictionaries and statistics
+//! first, then the rows of those that are left.
+
+use std::collections::BTreeMap;
+
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, TraceRecords};
+use stroboscope_search::{FieldFacts, Need};
+use stroboscope_store::tables::{
+    AttributeKeys, ColumnFacts, Probed, ProbedGroup, RowGroupFacts, RowProbe, StoreTable,
+    TraceFiles,
+};
+
+use super::first_look::FirstLook;
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
+
+/// Of more of the requests than this, all are read: to pick them costs more than it saves.
+const READ_SHARE_MAX: f64 = 0.5;
+
+/// What was read, what was not, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchPlan {
+    /// The spans that there must be in a request, as they are asked for.
+    pub needs: Vec<String>,
+    /// Why nothing was left out; none: something was.
+    pub all_because: Option<&'static str>,
+    /// File by file, which row groups could not have any such span.
+    pub files: Vec<ProbedFile>,
+    /// Requests of which not all was seen: nothing is false of them for want of a span.
+    pub unseen: u64,
+    /// Requests that have what is needed.
+    pub candidates: u64,
+    /// Requests that were read, of so many.
+    pub read: u64,
+    pub of: u64,
+    /// Attributes that rows have which were not read.
+    pub(super) present: Vec<String>,
+}
+
+/// A file of the store, and what of it was not looked at row by row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbedFile {
+    pub file: String,
+    pub row_groups: u64,
+    pub skipped_row_groups: u64,
+    pub rows: u64,
+    pub skipped_rows: u64,
+}
+
+impl SearchPlan {
+    /// To read all of them.
+    pub(super) fn asked_for(look: &FirstLook) -> Self {
+        let plan = Self {
+            of: look.notes.traces,
+            unseen: look.unseen.len() as u64,
+            ..Self::default()
+        };
+        plan.all("it was asked for").0
+    }
+
+    fn note(&mut self, groups: &[ProbedGroup]) {
+        let mut files: BTreeMap<&str, ProbedFile> = BTreeMap::new();
+        for group in groups {
+            let file = files.entry(&group.file).or_insert_with(|| ProbedFile {
+                file: group.file.clone(),
+                row_groups: 0,
+                skipped_row_groups: 0,
+                rows: 0,
+                skipped_rows: 0,
+            });
+            file.row_groups += 1;
+            file.rows += group.rows;
+            if group.may == 0 {
+                file.skipped_row_groups += 1;
+                file.skipped_rows += group.rows;
+            }
+        }
+        self.files = files.into_values().collect();
+    }
+
+    fn all(mut self, because: &'static str) -> (Self, Option<Vec<u128>>) {
+        self.all_because = Some(because);
+        self.read = self.of;
+        (self, None)
+    }
+}
+
+/// The requests to read; none: all of them.
+pub(super) fn candidates(
+    source: &Source,
+    selection: Selection,
+    need: &Need,
+    keys: &AttributeKeys,
+    look: &FirstLook,
+) -> Result<(SearchPlan, Option<Vec<u128>>), QueryError> {
+    let plan = SearchPlan {
+        needs: need.spans().iter().map(ToString::to_string).collect(),
+        of: look.notes.traces,
+        unseen: look.unseen.len() as u64,
+        ..SearchPlan::default()
+    };
+    if need.is_anything() {
+        return Ok(plan.all("it may hold where there is no span of any kind"));
+    }
+    if look.unseen.len() as f64 > READ_SHARE_MAX * plan.of as f64 {
+        return Ok(plan.all("of most requests not all was seen, so that nothing is false of them for want of a span"));
+    }
+    let times_ns = selection.range.records_ns();
+    let files = TraceFiles::open_between(source.store(), keys, times_ns)?;
+    let probe = SpanProbe {
+        need,
+        are_clocks_exact: look.clocks.is_none(),
+    };
+    let probed = files.probe(&probe, source.parts_wanted().threads());
+    let (mut plan, wanted) = chosen(plan, probed, need, look);
+    if wanted.is_some() {
+        plan.present = files.present(keys);
+    }
+    Ok((plan, wanted))
+}
+
+fn chosen(
+    mut plan: SearchPlan,
+    probed: Probed,
+    need: &Need,
+    look: &FirstLook,
+) -> (SearchPlan, Option<Vec<u128>>) {
+    plan.note(&probed.groups);
+    if !probed.damage.is_empty() || !look.notes.damage.is_empty() {
+        return plan.all("files are damaged");
+    }
+    let found = probed.found.into_iter();
+    let mut wanted: Vec<u128> = found
+        .filter(|(_, there)| need.is_met(*there))
+        .map(|(trace, _)| trace)
+        .collect();
+    plan.candidates = wanted.len() as u64;
+    wanted.extend(&look.unseen);
+    wanted.sort_unstable();
+    wanted.dedup();
+    if wanted.len() as f64 > READ_SHARE_MAX * plan.of as f64 {
+        return plan.all("most requests have what it needs");
+    }
+    plan.read = wanted.len() as u64;
+    (plan, Some(wanted))
+}
+
+/// Looks for the spans that a formula needs.
+struct SpanProbe<'a> {
+    need: &'a Need,
+    /// Durations are what was recorded.
+    are_clocks_exact: bool,
+}
+
+impl From<ColumnFactsOf> for FieldFacts {
+    fn from(ColumnFactsOf(facts): ColumnFactsOf) -> Self {
+        Self {
+            is_unknown: facts.is_unknown,
+            may_be_absent: facts.may_be_absent,
+            texts: facts.texts,
+            between: facts.between,
+        }
+    }
+}
+
+/// As both crates know it.
+struct ColumnFactsOf(ColumnFacts);
+
+impl SpanProbe<'_> {
+    fn of(&self, facts: &impl Fn(&stroboscope_search::Field) -> FieldFacts) -> u64 {
+        let conditions = self.need.spans().iter().enumerate();
+        conditions.fold(0, |bits, (number, condition)| {
+            bits | u64::from(condition.may_hold(facts)) << number
+        })
+    }
+
+    fn duration(&self, low_ns: i64, high_ns: i64) -> FieldFacts {
+        match self.are_clocks_exact {
+            true => FieldFacts::between(low_ns as f64, high_ns as f64),
+            false => FieldFacts::unknown(),
+        }
+    }
+}
+
+impl RowProbe for SpanProbe<'_> {
+    fn of_group(&self, group: &RowGroupFacts<'_>) -> u64 {
+        use stroboscope_search::Field;
+        let is_spans = group.table() == StoreTable::Spans;
+        self.of(&|field| match field {
+            Field::Name => ColumnFactsOf(group.texts("name")).into(),
+            Field::Service if is_spans => ColumnFactsOf(group.texts("service")).into(),
+            Field::Service => ColumnFactsOf(group.texts("task")).into(),
+            Field::Host => ColumnFactsOf(group.texts("host")).into(),
+            // A span that is cut may have taken longer; of such requests not all was seen.
+            Field::Duration if is_spans => match group.durations_ns() {
+                Some((low_ns, high_ns)) => self.duration(low_ns, high_ns),
+                None => FieldFacts::unknown(),
+            },
+            Field::Duration => FieldFacts::between(0.0, 0.0),
+            Field::Attribute(key) => ColumnFactsOf(group.attribute(key)).into(),
+            Field::Kernel => FieldFacts::absent(),
+            Field::Kind | Field::RootName | Field::RootService | Field::RootDuration => {
+                FieldFacts::unknown()
+            }
+        })
+    }
+
+    fn of_row(&self, row: &TraceRecords) -> u64 {
+        use stroboscope_search::Field;
+        let attribute = |owner: RecordOwner, key: &str| {
+            let mut own = row.attributes.iter();
+            let found = own.find(|one| one.owner == owner && *one.key == *key);
+            found.map_or_else(FieldFacts::absent, |one| FieldFacts::text(&one.value))
+        };
+        if let Some(span) = row.spans.first() {
+            let is_cut = [
+                SpanFlags::CUT_OPEN,
+                SpanFlags::CUT_CLOSE,
+                SpanFlags::UNFINISHED,
+            ];
+            if is_cut.iter().any(|flag| span.flags.contains(*flag)) {
+                return u64::MAX;
+            }
+            let owner = RecordOwner::Span(span.span_id);
+            return self.of(&|field| match field {
+                Field::Name => FieldFacts::text(&span.name),
+                Field::Service => FieldFacts::text(&span.service),
+                Field::Host => FieldFacts::text(&span.host),
+                Field::Duration => {
+                    let ns = span.end_ns.saturating_sub(span.start_ns).max(0);
+                    self.duration(ns, ns)
+                }
+                Field::Attribute(key) => attribute(owner, key),
+                Field::Kernel => FieldFacts::absent(),
+                Field::Kind => kind(row, owner, span.flags),
+                _ => FieldFacts::unknown(),
+            });
+        }
+        let Some(event) = row.events.first() else {
+            return 0;
+        };
+        // Those of one trace are numbered anew where several imports have the same: by any number.
+        let of_event = |key: &str| {
+            let mut own = row.attributes.iter();
+            let found = own.find(|one| *one.key == *key);
+            found.map_or_else(FieldFacts::absent, |one| FieldFacts::text(&one.value))
+        };
+        self.of(&|field| match field {
+            Field::Name => FieldFacts::text(&event.event),
+            Field::Service => FieldFacts::text(&event.task),
+            Field::Host => FieldFacts::text(&event.host),
+            Field::Attribute(key) => of_event(key),
+            Field::Kernel => FieldFacts::absent(),
+            _ => FieldFacts::unknown(),
+        })
+    }
+}
+
+fn kind(row: &TraceRecords, owner: RecordOwner, flags: SpanFlags) -> FieldFacts {
+    let mut own = row.attributes.iter();
+    let said = own.find(|one| one.owner == owner && *one.key == *"span.kind");
+    match said {
+        Some(said) => FieldFacts::text(&said.value),
+        None if flags.contains(SpanFlags::SERVER) => FieldFacts::text("server"),
+        None if flags.contains(SpanFlags::CLIENT) => FieldFacts::text("client"),
+        None => FieldFacts::text("internal"),
+    }
+}

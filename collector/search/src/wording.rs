@@ -1,0 +1,76 @@
+//! Conditions as they are written.
+
+use std::fmt;
+
+use super::condition::{Comparison, Condition, Field, Value};
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name => f.write_str("name"),
+            Self::Service => f.write_str("service"),
+            Self::Host => f.write_str("host"),
+            Self::Duration => f.write_str("duration"),
+            Self::Kind => f.write_str("kind"),
+            Self::Kernel => f.write_str("kernel"),
+            Self::RootName => f.write_str("rootName"),
+            Self::RootService => f.write_str("rootServiceName"),
+            Self::RootDuration => f.write_str("traceDuration"),
+            Self::Attribute(key) => write!(f, ".{key}"),
+        }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Equal => "=",
+            Self::NotEqual => "!=",
+            Self::Less => "<",
+            Self::AtMost => "<=",
+            Self::Greater => ">",
+            Self::AtLeast => ">=",
+        })
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("true"),
+            Self::Compare(field, comparison, Value::Text(text)) => {
+                write!(f, "{field} {comparison} {text:?}")
+            }
+            Self::Compare(field, comparison, Value::Number(number)) => {
+                let is_time = matches!(field, Field::Duration | Field::RootDuration);
+                let unit = if is_time { "ns" } else { "" };
+                write!(f, "{field} {comparison} {number}{unit}")
+            }
+            Self::Matches(field, pattern, is_wanted) => {
+                let sign = if *is_wanted { "=~" } else { "!~" };
+                write!(f, "{field} {sign} {:?}", pattern.text())
+            }
+            Self::IsThere(field, is_wanted) => {
+                write!(f, "{field} {} nil", if *is_wanted { "!=" } else { "=" })
+            }
+            Self::Not(inner) => write!(f, "!({inner})"),
+            Self::And(a, b) => write!(f, "{a} && {b}"),
+            Self::Or(a, b) => write!(f, "({a} || {b})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Need, parse};
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let whole =
+            r#"{ (name = "a b" || .n >= 5) && !(duration > 2ms) && host =~ "h.*" && .x != nil }"#;
+        let spans = |text: &str| Need::of(&parse(text).expect("a formula")).spans().to_vec();
+        let first = spans(whole);
+        let again = format!("{{ {} }}", first[0]);
+        assert_eq!(spans(&again), first, "{again}");
+    }
+}

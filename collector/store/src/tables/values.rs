@@ -1,0 +1,18 @@
+//! How many values columns have.
+
+use parquet::file::metadata::ParquetMetaData;
+
+/// How many values each column of a file has, as its footer says; of one that says nothing, as many as there are rows.
+pub(super) fn values(metadata: &ParquetMetaData) -> impl Iterator<Item = (String, u64)> {
+    metadata.row_groups().iter().flat_map(|group| {
+        group.columns().iter().map(|column| {
+            let rows = u64::try_from(column.num_values()).unwrap_or(0);
+            let nulls = column.statistics().and_then(|found| found.null_count_opt());
+            let name = column.column_path().parts().first().cloned();
+            (
+                name.unwrap_or_default(),
+                rows.saturating_sub(nulls.unwrap_or(0)),
+            )
+        })
+    })
+}
