@@ -238,7 +238,7 @@ fn a_service_at_the_wrong_port_is_told_the_right_one() {
     }
     let page = get(&pages, "/nothing");
     assert!(
-        page.starts_with("HTTP/1.1 404") && page.contains("/metrics"),
+        page.starts_with("HTTP/1.1 404") && page.contains("No such page"),
         "{page}"
     );
     let otlp = get(&pages, "/v1/traces");

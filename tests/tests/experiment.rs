@@ -1,7 +1,5 @@
 //! An experiment on the newsfeed's real processes: half of its users get slower code, and halves of the others do not differ.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 use stroboscope_newsfeed::{Fleet, FleetOptions};
 use stroboscope_tests::{Program, Server};
@@ -37,7 +35,7 @@ async fn record(program: &Program) {
         faults: vec![fault],
         rate_per_s: 16.0,
         seconds: 12.0,
-        ..FleetOptions::new(PathBuf::from(Program::path()))
+        ..FleetOptions::new(Program::path())
     })
     .await
     .expect("the newsfeed starts");

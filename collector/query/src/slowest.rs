@@ -11,9 +11,9 @@ use stroboscope_analysis::segment::answered_interval;
 use stroboscope_search::{Formula, Truth, Unit};
 use stroboscope_store::tables::AttributeKeys;
 
+use super::losses::is_unseen;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::search::is_unseen;
 use super::source::{Selection, Source};
 
 /// So many names of services and of root operations are listed to choose from.

@@ -49,6 +49,7 @@
 //! ```
 
 mod among;
+mod clock;
 mod condition;
 mod evaluate;
 mod formula;

@@ -175,7 +175,7 @@ impl Need {
             spans: Vec::new(),
             tree: Tree::Anything,
         };
-        need.tree = need.to_hold(formula);
+        need.tree = need.for_holding(formula);
         if need.spans.len() > u64::BITS as usize {
             // Nobody writes that.
             (need.spans, need.tree) = (Vec::new(), Tree::Anything);
@@ -201,29 +201,29 @@ impl Need {
         self.tree.is_met(there)
     }
 
-    fn to_hold(&mut self, formula: &Formula) -> Tree {
+    fn for_holding(&mut self, formula: &Formula) -> Tree {
         match formula {
             Formula::Is(selector) => self.selected(selector),
-            Formula::Not(inner) => self.to_fail(inner),
+            Formula::Not(inner) => self.for_failing(inner),
             Formula::And(a, b) | Formula::Pair(a, _, b) => {
-                Tree::All(vec![self.to_hold(a), self.to_hold(b)])
+                Tree::All(vec![self.for_holding(a), self.for_holding(b)])
             }
-            Formula::Or(a, b) => Tree::Any(vec![self.to_hold(a), self.to_hold(b)]),
-            Formula::Implies(a, b) => Tree::Any(vec![self.to_fail(a), self.to_hold(b)]),
+            Formula::Or(a, b) => Tree::Any(vec![self.for_holding(a), self.for_holding(b)]),
+            Formula::Implies(a, b) => Tree::Any(vec![self.for_failing(a), self.for_holding(b)]),
             // Of the span that it is said of, too.
-            Formula::Some(_, inner) | Formula::All(_, inner) => self.to_hold(inner),
+            Formula::Some(_, inner) | Formula::All(_, inner) => self.for_holding(inner),
             Formula::AtLeast(0, ..) => Tree::Anything,
-            Formula::AtLeast(_, _, inner) => self.to_hold(inner),
-            Formula::Until(_, _, until) => self.to_hold(until),
+            Formula::AtLeast(_, _, inner) => self.for_holding(inner),
+            Formula::Until(_, _, until) => self.for_holding(until),
         }
     }
 
-    fn to_fail(&mut self, formula: &Formula) -> Tree {
+    fn for_failing(&mut self, formula: &Formula) -> Tree {
         match formula {
-            Formula::Not(inner) => self.to_hold(inner),
-            Formula::And(a, b) => Tree::Any(vec![self.to_fail(a), self.to_fail(b)]),
-            Formula::Or(a, b) => Tree::All(vec![self.to_fail(a), self.to_fail(b)]),
-            Formula::Implies(a, b) => Tree::All(vec![self.to_hold(a), self.to_fail(b)]),
+            Formula::Not(inner) => self.for_holding(inner),
+            Formula::And(a, b) => Tree::Any(vec![self.for_failing(a), self.for_failing(b)]),
+            Formula::Or(a, b) => Tree::All(vec![self.for_failing(a), self.for_failing(b)]),
+            Formula::Implies(a, b) => Tree::All(vec![self.for_holding(a), self.for_failing(b)]),
             _ => Tree::Anything,
         }
     }

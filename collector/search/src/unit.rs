@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use stroboscope_analysis::record::{HostClock, RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 
+use super::clock::Clock;
+pub(super) use super::clock::NEVER_NS;
 use super::condition::{Field, Said};
 use super::formula::Formula;
 use super::kernel_event::KernelEvent;
@@ -61,18 +63,6 @@ pub(super) enum Recorded<'a> {
 pub(super) struct Instant {
     pub(super) from_ns: i64,
     pub(super) to_ns: i64,
-}
-
-/// Long before all, and long after: apart from any instant by more than any bound, and far from overflow.
-pub(super) const NEVER_NS: i64 = i64::MAX / 4;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Clock {
-    /// None: one of those that are exact, of whichever host.
-    host: Option<Arc<str>>,
-    error_ns: i64,
-    resolution_ns: i64,
-    island: u32,
 }
 
 #[derive(Debug)]
@@ -499,28 +489,4 @@ fn duration(low: i64, high: i64) -> Said<'static> {
         high as f64
     };
     Said::Between(low.max(0) as f64, high)
-}
-
-impl Clock {
-    fn of(host: &Arc<str>, clocks: &[HostClock]) -> Self {
-        let known = clocks.iter().find(|clock| clock.host == *host);
-        match known.filter(|clock| !clock.is_exact()) {
-            None => Self {
-                host: None,
-                error_ns: 0,
-                resolution_ns: 1,
-                island: 0,
-            },
-            Some(clock) => Self {
-                host: Some(clock.host.clone()),
-                error_ns: i64::try_from(clock.error_ns)
-                    .unwrap_or(NEVER_NS)
-                    .min(NEVER_NS),
-                resolution_ns: i64::try_from(clock.resolution_ns)
-                    .unwrap_or(NEVER_NS)
-                    .clamp(1, NEVER_NS),
-                island: clock.island,
-            },
-        }
-    }
 }

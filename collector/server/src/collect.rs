@@ -28,8 +28,8 @@ pub struct CollectorSettings {
     pub otlp_http: Option<SocketAddr>,
     /// Where to serve pages; none: nowhere.
     pub http: Option<SocketAddr>,
-    /// Pages of the store, that are served there as well.
-    pub site: Option<ServedSite>,
+    /// Makes the pages of the store that are served there as well.
+    pub site: Option<SiteMaker>,
     /// The fleet's burst-config; none: each process keeps its own.
     pub burst_config: Option<BurstConfig>,
     /// Who may come in, and how much at once.
@@ -42,6 +42,23 @@ pub struct CollectorSettings {
     pub limits: Limits,
     /// What its caller publishes of its store, for the metrics.
     pub publishing: Option<Arc<PublishCounters>>,
+}
+
+/// Makes pages, once it is certain who may see them and the data folder is there, and this collector's.
+#[derive(Clone)]
+pub struct SiteMaker(Arc<dyn Fn() -> Result<ServedSite, String> + Send + Sync>);
+
+impl SiteMaker {
+    /// By this function, whose error says why there are none.
+    pub fn new(make: impl Fn() -> Result<ServedSite, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl std::fmt::Debug for SiteMaker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SiteMaker")
+    }
 }
 
 /// Why a collector cannot start.
@@ -64,6 +81,9 @@ pub enum CollectorError {
     /// The one for OTLP.
     #[error(transparent)]
     OtlpHttp(#[from] OtlpHttpError),
+    /// The pages of the store.
+    #[error("{0}")]
+    Site(String),
     /// The blocking task that opens the data folder did not come back.
     #[error("opening the data folder was interrupted")]
     Interrupted,
@@ -111,6 +131,8 @@ impl Collector {
         let (intake, redaction) = tokio::task::spawn_blocking(open)
             .await
             .map_err(|_| CollectorError::Interrupted)??;
+        let site = site.map(|make| (make.0)()).transpose();
+        let site = site.map_err(CollectorError::Site)?;
         let control = BurstControl::new(burst_config);
         let door = Door::new(intake.clone(), limits.clone(), redaction.clone());
         let server = Server::start(

@@ -60,7 +60,7 @@ enum BurstVerb {
 #[allow(dead_code, reason = "the document's schema is made of it")]
 pub(super) enum BurstSays {
     Explained(BurstPlan),
-    Planned(plan::PlanSays),
+    Planned(Box<plan::BurstPlanSays>),
 }
 
 struct Explained {

@@ -25,7 +25,7 @@ use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel, notify};
 use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
-use stroboscope_server::collect::{Collector, CollectorSettings};
+use stroboscope_server::collect::{Collector, CollectorSettings, SiteMaker};
 use stroboscope_server::ingest::{BurstControl, ListenAddresses};
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
@@ -281,8 +281,10 @@ impl Collect {
             let policy = tradeoffs.as_deref().map(read_policy).transpose()?;
             let readers = self.readers;
             let mut settings = self.settings(burst_config);
-            let site = served_site(&data, Handle::current(), true, readers)?;
-            settings.site = Some(site);
+            let (of, runtime) = (data.clone(), Handle::current());
+            settings.site = Some(SiteMaker::new(move || {
+                served_site(&of, runtime.clone(), true, readers).map_err(|failure| failure.0)
+            }));
             settings.publishing = publishing.clone();
             if let Some(care) = &mut settings.intake.care {
                 care.settings.publishing = publishing.clone();

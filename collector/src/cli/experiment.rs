@@ -8,7 +8,7 @@ use serde::Serialize;
 use stroboscope_analysis::experiment::{Effect, Metric, alpha_of_look};
 
 use self::rows::{
-    BalanceRow, LeftOutRow, MetricRow, MixRow, NeededRow, NoiseRow, SideOf, name_of, percent,
+    BalanceRow, LeftOutRow, MetricRow, NeededRow, NoiseRow, SideMixRow, SideOf, name_of, percent,
 };
 use super::Failure;
 use super::arguments::{
@@ -112,7 +112,7 @@ impl ReadingVerb for ExperimentVerb {
             by: self.by.clone(),
             of: self.of.clone(),
             share: self.share,
-            equal: self.equal.clone(),
+            equal: self.equal,
             control: self.control.clone(),
             test: self.test.clone(),
             unit: self.unit.clone(),
@@ -154,7 +154,7 @@ pub(super) struct ExperimentSays {
     equal: Vec<MetricRow>,
     noise: Vec<NoiseRow>,
     needed: Vec<NeededRow>,
-    mix: Vec<MixRow>,
+    mix: Vec<SideMixRow>,
     left_out: Vec<LeftOutRow>,
     /// Requests of another value of the attribute, or without it.
     of_no_side: u64,
@@ -236,7 +236,7 @@ impl ExperimentSays {
             equal,
             noise: noise.collect(),
             needed: needed(&found, alpha),
-            mix: found.mix.into_iter().map(MixRow::of).collect(),
+            mix: found.mix.into_iter().map(SideMixRow::of).collect(),
             left_out: found.left_out.iter().map(LeftOutRow::of).collect(),
             of_no_side: found.of_no_side,
             of_several: found.of_several,

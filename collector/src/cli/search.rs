@@ -9,7 +9,7 @@ use stroboscope_search::Formula;
 
 use super::Failure;
 use super::arguments::{ReadingArguments, ShowArguments, parse_formula};
-use super::search_plan::PlanSays;
+use super::search_plan::SearchPlanSays;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
@@ -103,7 +103,7 @@ pub(super) struct SearchSays {
     /// Bursts that take more memory than may be held, and were not searched.
     too_large_bursts: Vec<TooLargeBurst>,
     /// What was read and what was skipped; null unless it was asked for.
-    plan: Option<PlanSays>,
+    plan: Option<SearchPlanSays>,
     #[serde(skip)]
     is_of_bursts: bool,
 }
@@ -176,7 +176,7 @@ fn because(witness: &[WitnessSpan]) -> String {
 
 impl SearchSays {
     fn of(found: SearchReport, is_of_bursts: bool, is_explained: bool) -> Self {
-        let plan = is_explained.then(|| PlanSays::of(&found));
+        let plan = is_explained.then(|| SearchPlanSays::of(&found));
         let (mut requests, mut bursts) = (Vec::new(), Vec::new());
         for one in &found.matches {
             match one.trace {

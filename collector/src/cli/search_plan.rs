@@ -13,7 +13,7 @@ const FILES_SHOWN_MAX: usize = 20;
 
 /// What was read, what was skipped, and why.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct PlanSays {
+pub(super) struct SearchPlanSays {
     /// Conditions of spans that a request needs.
     needs: Vec<String>,
     /// Why nothing was skipped; null: something was.
@@ -40,7 +40,7 @@ struct FileSays {
     skipped_rows: u64,
 }
 
-impl PlanSays {
+impl SearchPlanSays {
     pub(super) fn of(found: &SearchReport) -> Self {
         let plan = &found.plan;
         let file = |file: &ProbedFile| FileSays {

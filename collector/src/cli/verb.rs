@@ -55,15 +55,18 @@ pub(super) fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Do
     Ok(doc)
 }
 
+/// What a page says, and what was noticed on the way; or why there is nothing.
+pub(super) type PageSays = Result<(Doc, Notes), Failure>;
+
 /// A verb that is a page as well: what it says, and what was noticed on the way.
 pub(super) trait PageVerb {
     /// Reads, and says. Nothing is printed or written.
-    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure>;
+    fn document(&self, reader: &Reader) -> PageSays;
 }
 
 /// Each that gives a report of a study is one.
 impl<V: ReadingVerb> PageVerb for V {
-    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+    fn document(&self, reader: &Reader) -> PageSays {
         let study = NamedStudy::read_by(&self.arguments().0, reader)?;
         Ok(said(&self.answer(&study)?))
     }

@@ -7,14 +7,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use tokio::runtime::Runtime;
 
 use super::study::{NamedStudy, Reader};
-use super::verb::{PageVerb, ReadingVerb, document};
+use super::verb::{PageSays, PageVerb, ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
     critical_path, experiment, explain, flows, import, infer, kernel, model, pool, predict, ready,
     report, search, slack, sql, timeline, tradeoffs, view, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
-use stroboscope_query::Notes;
 
 type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
 
@@ -74,7 +73,7 @@ pub(super) struct Page {
     /// Arguments that a page does not have.
     pub without: &'static [&'static str],
     pub command: fn(Command) -> Command,
-    pub document: fn(&ArgMatches, &Reader) -> Result<(Doc, Notes), Failure>,
+    pub document: fn(&ArgMatches, &Reader) -> PageSays,
 }
 
 /// What a verb says without arguments, as tables.

@@ -98,7 +98,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until all of them were acknowledged something, or something more.
+    /// Waits until all of them were acknowledged a dozen more: what is told at the end shall be of more than a few.
     pub(crate) fn wait_for_acknowledgements(&mut self) {
         let count = |said: &str| {
             let is_one = |line: &&str| line.starts_with(['{']) || line.starts_with("acknowledged ");
@@ -111,7 +111,7 @@ impl Fleet {
             .collect();
         for ((_, sender), before) in self.running.iter_mut().zip(before) {
             sender.wait_for("an acknowledgement", |said| {
-                (count(said) > before).then_some(())
+                (count(said) >= before + 12).then_some(())
             });
         }
     }

@@ -193,9 +193,9 @@ async fn a_token_is_asked_for_at_each_door() {
     }
     let metrics = counted().await;
     assert!(metrics.contains("\nstroboscope_processes 1\n"), "{metrics}");
-    assert_eq!(turned_away(&metrics, "pages", "token_missing"), 4);
-    assert_eq!(turned_away(&metrics, "pages", "token_unknown"), 4);
-    assert_eq!(turned_away(&metrics, "pages", "token_role"), 5);
+    assert_eq!(turned_away(&metrics, "pages", "token_missing"), 5);
+    assert_eq!(turned_away(&metrics, "pages", "token_unknown"), 5);
+    assert_eq!(turned_away(&metrics, "pages", "token_role"), 6);
     assert_eq!(turned_away(&metrics, "otlp_http", "token_missing"), 2);
     assert_eq!(turned_away(&metrics, "otlp_http", "token_unknown"), 2);
     assert_eq!(turned_away(&metrics, "otlp_http", "token_role"), 2);

@@ -40,7 +40,7 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
     let pages = collector.pages.clone();
     assert_eq!(json(&pages, "/api/critical-path")["requests"], 0);
     assert_eq!(json(&pages, "/api/processes")["known"], 0);
-    assert!(get(&pages, "/").contains("No complete request in the last 5 minutes"));
+    assert!(get(&pages, "/fleet").contains("No complete request in the last 5 minutes"));
     let replies = ship(&collector.grpc, (0..REQUESTS).map(request).collect()).await;
     assert_eq!(replies.len() as u64, REQUESTS);
     wait_for("all requests", || {

@@ -191,6 +191,10 @@ fn one_in_twenty(count: usize) -> f64 {
     0.05 + 3.1 * (0.05 * 0.95 / count as f64).sqrt()
 }
 
+/// Of a planned experiment: how many times the pilot, the power foretold at its own size, whether the effect was seen, and
+/// whether the interval holds it.
+type Planned = (f64, f64, bool, bool);
+
 /// Each pilot, in which there is no effect, foretells how many more users and bursts are needed, and an experiment of that size
 /// follows.
 #[test]
@@ -222,11 +226,10 @@ fn effects_are_seen_as_often_as_foretold_and_their_intervals_hold_them() {
             Some((times, foretold, is_seen, is_held))
         });
         let all = found.len();
-        let found: Vec<_> = found.into_iter().flatten().collect();
+        let found: Vec<Planned> = found.into_iter().flatten().collect();
         assert!(found.len() * 100 >= all * 95, "{} of {all}", found.len());
-        let mean = |of: &dyn Fn(&(f64, f64, bool, bool)) -> f64| {
-            found.iter().map(of).sum::<f64>() / found.len() as f64
-        };
+        let mean =
+            |of: &dyn Fn(&Planned) -> f64| found.iter().map(of).sum::<f64>() / found.len() as f64;
         let part = |is_so: bool| f64::from(u8::from(is_so));
         let (seen, held) = (mean(&|one| part(one.2)), mean(&|one| part(one.3)));
         let foretold = mean(&|one| one.1);

@@ -30,12 +30,12 @@ pub struct Dependence {
 
 /// What was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundDependence {
     pub(super) strongest: Option<Dependence>,
     untold: Option<PoolRefusal>,
 }
 
-impl Found {
+impl FoundDependence {
     pub(super) fn refusal(&self) -> Option<PoolRefusal> {
         let dependent = self.strongest.clone().map(PoolRefusal::Dependent);
         dependent.or_else(|| self.untold.clone())
@@ -43,7 +43,11 @@ impl Found {
 }
 
 /// The pair whose correlation is least likely by chance, if it is not to be expected of any.
-pub(super) fn strongest(grid: &Grid, uses: &[ProcessUse], pairs: &[(usize, usize)]) -> Found {
+pub(super) fn strongest(
+    grid: &Grid,
+    uses: &[ProcessUse],
+    pairs: &[(usize, usize)],
+) -> FoundDependence {
     let ranks: Vec<Ranks> = (0..uses.len())
         .map(|process| Ranks::of(grid.values(process)))
         .collect();
@@ -83,7 +87,7 @@ pub(super) fn strongest(grid: &Grid, uses: &[ProcessUse], pairs: &[(usize, usize
         let alike = alike.fold(1.0, f64::max);
         (needed * alike + 3.0 * alike).ceil() as usize
     };
-    Found {
+    FoundDependence {
         strongest: best.map(|(_, found)| found),
         untold: (!is_told).then(|| PoolRefusal::Untold {
             steps,

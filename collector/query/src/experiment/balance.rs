@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use stroboscope_analysis::experiment::{Experiment, Metric, Observed};
 use stroboscope_analysis::statistics::{benjamini_hochberg, student_two_sided};
 
-use super::gathered::Seen;
+use super::gathered::SeenRequest;
 
 /// One root operation's part of the requests of either side.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ impl UserBalance {
 }
 
 impl LoadBalance {
-    pub(super) fn of(seen: &[Seen]) -> Option<LoadBalance> {
+    pub(super) fn of(seen: &[SeenRequest]) -> Option<LoadBalance> {
         let mut counts: HashMap<(u64, bool), u64> = HashMap::new();
         for one in seen {
             let unit = (one.observed.unit, one.observed.is_test);
@@ -92,18 +92,18 @@ impl LoadBalance {
 
 /// Whether users of both sides ask for the same: each operation's part, as if it were a latency of 0 or 1.
 pub(super) fn mix(
-    seen: &[Seen],
+    seen: &[SeenRequest],
     names: &[String],
     roots: &[u32],
     (control, test): (usize, usize),
 ) -> Vec<MixOf> {
     let parts = roots.iter().map(|root| {
-        let is_own = |seen: &Seen| Observed {
+        let is_own = |seen: &SeenRequest| Observed {
             latency_ns: u64::from(seen.root == *root),
             ..seen.observed
         };
         let own = |is_test: bool| {
-            let own = |seen: &&Seen| seen.root == *root && seen.observed.is_test == is_test;
+            let own = |seen: &&SeenRequest| seen.root == *root && seen.observed.is_test == is_test;
             seen.iter().filter(own).count() as f64
         };
         MixOf {
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn users_who_ask_twice_as_often_are_another_load() {
-        let seen = |twice: u64| -> Vec<Seen> {
+        let seen = |twice: u64| -> Vec<SeenRequest> {
             let of = |unit: u64| {
                 let is_test = unit % 2 == 1;
                 let count = (1 + unit % 7) * if is_test { twice } else { 1 };
-                (0..count).map(move |_| Seen {
+                (0..count).map(move |_| SeenRequest {
                     at_ns: 0,
                     root: 0,
                     observed: Observed {

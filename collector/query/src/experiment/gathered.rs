@@ -18,7 +18,7 @@ const VALUES_MAX: usize = 12;
 
 /// A request, and which operation it is by its number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenRequest {
     pub(super) at_ns: i64,
     pub(super) root: u32,
     pub(super) observed: Observed,
@@ -27,7 +27,7 @@ pub(super) struct Seen {
 /// Those of a part of the store.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<SeenRequest>,
     /// Names of root operations.
     pub(super) roots: Vec<String>,
     values: BTreeMap<Arc<str>, u64>,
@@ -96,7 +96,7 @@ impl Gathered {
             is_test,
             latency_ns: end_ns.saturating_sub(start_ns).max(0).unsigned_abs(),
         };
-        self.seen.push(Seen {
+        self.seen.push(SeenRequest {
             at_ns: start_ns,
             root: root as u32,
             observed,
@@ -115,10 +115,11 @@ impl Gathered {
                 }) as u32
             })
             .collect();
-        self.seen.extend(other.seen.into_iter().map(|seen| Seen {
-            root: numbers[seen.root as usize],
-            ..seen
-        }));
+        self.seen
+            .extend(other.seen.into_iter().map(|seen| SeenRequest {
+                root: numbers[seen.root as usize],
+                ..seen
+            }));
         for (value, count) in other.values {
             if self.values.len() < VALUES_MAX || self.values.contains_key(&value) {
                 *self.values.entry(value).or_default() += count;
@@ -142,7 +143,7 @@ impl Gathered {
             return Err(no_such_attribute(source, selection, &settings.by));
         }
         for (values, is_test) in [(&settings.control, false), (&settings.test, true)] {
-            let is_own = |seen: &Seen| seen.observed.is_test == is_test;
+            let is_own = |seen: &SeenRequest| seen.observed.is_test == is_test;
             if !self.seen.iter().any(is_own) && self.without_unit == 0 {
                 let known: Vec<&str> = self.values.keys().map(|value| &**value).collect();
                 return Err(QueryError::NoSide {

@@ -8,7 +8,7 @@ use stroboscope_analysis::experiment::{
 use stroboscope_analysis::statistics::benjamini_hochberg;
 
 use super::balance::{LoadBalance, UserBalance, mix};
-use super::gathered::{Gathered, Seen};
+use super::gathered::{Gathered, SeenRequest};
 use super::{ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings};
 use crate::notes::Notes;
 
@@ -107,7 +107,7 @@ impl Gathered {
     }
 
     /// Takes out what was recorded while both sides were treated alike.
-    fn take_equal(&mut self, settings: &ExperimentSettings) -> Vec<Seen> {
+    fn take_equal(&mut self, settings: &ExperimentSettings) -> Vec<SeenRequest> {
         let Some(range) = settings.equal else {
             return Vec::new();
         };
@@ -123,8 +123,9 @@ impl Gathered {
         let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
         let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);
         let of = |is_test: bool| -> BTreeSet<i64> {
-            let own = |seen: &&Seen| seen.observed.is_test == is_test;
-            let hour = |seen: &Seen| seen.at_ns.div_euclid(HOUR_NS).rem_euclid(HOURS_OF_WEEK);
+            let own = |seen: &&SeenRequest| seen.observed.is_test == is_test;
+            let hour =
+                |seen: &SeenRequest| seen.at_ns.div_euclid(HOUR_NS).rem_euclid(HOURS_OF_WEEK);
             self.seen.iter().filter(own).map(hour).collect()
         };
         let both = of(true).intersection(&of(false)).count();
@@ -182,7 +183,7 @@ impl Gathered {
     }
 
     /// Of the time in which both sides were treated alike; otherwise the control was, by itself.
-    fn noise(&self, equal: &[Seen]) -> Vec<Noise> {
+    fn noise(&self, equal: &[SeenRequest]) -> Vec<Noise> {
         let found = match equal.is_empty() {
             false => noise(equal.iter().map(|seen| seen.observed), &METRICS),
             true => {

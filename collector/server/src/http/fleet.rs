@@ -24,7 +24,7 @@ const PROCESSES_SHOWN: usize = 50;
 const PATH: &str = "/fleet";
 
 /// The page; `set` says how it went where the burst-config was to be set.
-pub(super) fn answer(pages: &Pages, set: Option<Result<String, String>>) -> Response {
+pub(super) fn answer(pages: &Pages, set: Option<&Result<String, String>>) -> Response {
     let own = [NavLink {
         path: PATH.to_owned(),
         name: "Fleet".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn answer(pages: &Pages, set: Option<Result<String, String>>) -> Resp
     };
     let mut html = head.begin();
     html.markup("<div class=\"answer\">");
-    let status = match &set {
+    let status = match set {
         Some(Err(wrong)) => {
             html.markup("<div class=\"notice error\" role=\"alert\"><p>")
                 .text(&format!("The burst-config was not changed: {wrong}"))

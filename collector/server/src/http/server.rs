@@ -181,7 +181,7 @@ async fn set_from_form(State(shared): State<Pages>, body: String) -> Response {
         .find(|(name, _)| name == "config")
         .map(|(_, text)| text.into_owned());
     let set = set_config(&shared, asked.as_deref().unwrap_or_default());
-    in_the_background(move || fleet::answer(&shared, Some(set))).await
+    in_the_background(move || fleet::answer(&shared, Some(&set))).await
 }
 
 async fn recent_path(State(shared): State<Pages>) -> Response {

@@ -81,14 +81,14 @@ impl PlanVerb {
         let study = NamedStudy::of(&reading, runtime.handle())?;
         let basis = burst_basis(study.source(), study.selection()).map_err(Failure::of)?;
         let record_ns = to_ns(self.record_cost) as f64;
-        let said = PlanSays::of(basis, &wanted, record_ns).map_err(Failure)?;
+        let said = BurstPlanSays::of(basis, &wanted, record_ns).map_err(Failure)?;
         give(&said, &reading.from, &self.show)
     }
 }
 
 /// Bursts that reach a goal.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::cli) struct PlanSays {
+pub(in crate::cli) struct BurstPlanSays {
     #[serde(flatten)]
     notes: Notes,
     /// Requests up to this length are of interest.
@@ -153,7 +153,7 @@ struct GivesWay {
     plan: Option<PlanRow>,
 }
 
-impl PlanSays {
+impl BurstPlanSays {
     /// # Errors
     /// When an overhead is asked for, and nothing is known of it.
     fn of(basis: BurstBasis, wanted: &Wanted, record_ns: f64) -> Result<Self, String> {
@@ -265,7 +265,7 @@ fn gives_way(giving: &GivingWay, goal: &BurstGoal, cost: Option<f64>) -> Vec<Giv
     let way =
         |part, plan: Option<PlanRow>, helps: &dyn Fn(&PlanRow) -> String, not: String| GivesWay {
             part,
-            said: plan.as_ref().map_or(not, |plan| helps(plan)),
+            said: plan.as_ref().map_or(not, helps),
             plan,
         };
     vec![
@@ -332,7 +332,7 @@ impl Row for PlanRow {
     }
 }
 
-impl Report for PlanSays {
+impl Report for BurstPlanSays {
     fn notes(&self) -> &Notes {
         &self.notes
     }

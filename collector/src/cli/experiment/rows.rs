@@ -93,7 +93,7 @@ pub(super) struct BalanceRow {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct MixRow {
+pub(super) struct SideMixRow {
     pub(super) root: String,
     /// Parts of either side's requests.
     pub(super) control: f64,
@@ -192,7 +192,7 @@ impl MetricRow {
     }
 }
 
-impl MixRow {
+impl SideMixRow {
     pub(super) fn of(of: MixOf) -> Self {
         let MixOf {
             root,
@@ -310,7 +310,7 @@ impl Row for MetricRow {
     }
 }
 
-impl Row for MixRow {
+impl Row for SideMixRow {
     const TABLE: TableSpec = TableSpec {
         name: "experiment_mix",
         about: "A root operation's part of the requests of control and test.",

@@ -3,6 +3,7 @@
 
 mod attach;
 mod attributes;
+mod batches;
 mod checksum;
 mod columns;
 mod compact;
@@ -39,6 +40,7 @@ mod write;
 pub use attach::{EventAttacher, EventRead};
 pub use attributes::parse_attributes;
 pub use attributes::{AttributeKeys, AttributeValues, ELEMENT};
+pub use batches::{SortedRows, damage_of, read_batches, read_batches_of};
 pub use columns::ColumnInfo;
 pub use compact::{MergeError, MergedFile, Retried, merge_files};
 pub use id_range::IdRange;
@@ -58,8 +60,6 @@ pub use segments::Segments;
 pub use shredding::{attribute_field, attribute_fields};
 pub use staged::is_part;
 pub use trace_rows::{SpanRead, TraceRows};
-pub use traces::{
-    LeftOut, SortedRows, TraceFiles, TraceReader, damage_of, read_batches, read_batches_of,
-};
+pub use traces::{LeftOut, TraceFiles, TraceReader};
 pub use verify::{Flaw, is_readable, verify_file};
 pub use write::{WrittenObjects, write_rows};

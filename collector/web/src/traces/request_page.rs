@@ -58,8 +58,10 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
         .markup("</b> took <b>")
         .text(&duration(latency as f64))
         .markup("</b>");
+    // Where parts have no place in the path, shares of it would say more than is known.
     let told: Vec<String> = sums
         .iter()
+        .filter(|_| request.unmodelled.is_empty())
         .map(|sum| (sum, sum.time_ns as f64 / latency.max(1) as f64))
         .take_while(|(_, share)| *share >= TOLD_SHARE_MIN)
         .take(3)

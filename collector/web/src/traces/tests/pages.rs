@@ -26,6 +26,10 @@ impl Verbs for NoVerbs {
         &[]
     }
 
+    fn check(&self, verb: &str, _: &[(String, String)]) -> Result<(), VerbError> {
+        Err(VerbError::Unknown(verb.to_owned()))
+    }
+
     fn answer(
         &self,
         verb: &str,

@@ -1,0 +1,42 @@
+//! Clocks of hosts, as far as they tell spans apart: those with the same errors are one.
+
+use std::sync::Arc;
+
+use stroboscope_analysis::record::HostClock;
+
+/// Long before all, and long after: apart from any instant by more than any bound, and far from overflow.
+pub(super) const NEVER_NS: i64 = i64::MAX / 4;
+
+/// What is known of the clock that times were taken by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Clock {
+    /// None: one of those that are exact, of whichever host.
+    pub(super) host: Option<Arc<str>>,
+    pub(super) error_ns: i64,
+    pub(super) resolution_ns: i64,
+    pub(super) island: u32,
+}
+
+impl Clock {
+    pub(super) fn of(host: &Arc<str>, clocks: &[HostClock]) -> Self {
+        let known = clocks.iter().find(|clock| clock.host == *host);
+        match known.filter(|clock| !clock.is_exact()) {
+            None => Self {
+                host: None,
+                error_ns: 0,
+                resolution_ns: 1,
+                island: 0,
+            },
+            Some(clock) => Self {
+                host: Some(clock.host.clone()),
+                error_ns: i64::try_from(clock.error_ns)
+                    .unwrap_or(NEVER_NS)
+                    .min(NEVER_NS),
+                resolution_ns: i64::try_from(clock.resolution_ns)
+                    .unwrap_or(NEVER_NS)
+                    .clamp(1, NEVER_NS),
+                island: clock.island,
+            },
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Batches in order of process and sequence: the files of their table, walked side by side.
+
+use object_store::path::Path;
+
+use super::attributes::AttributeKeys;
+use super::columns::cell_columns;
+use super::id_range::IdRange;
+use super::merge::Merge;
+use super::objects::{Store, StoreError};
+use super::partition::StoreTable;
+use super::reader::{Damage, ReadBudget, TableReader};
+use super::runs::{BatchRead, FileRun};
+use super::schema::Batches;
+use super::spill::{FILES_MAX, Wanted, open_files};
+
+/// Rows of all files of a table, in order.
+pub type SortedRows<Row> = Merge<FileRun<Row>>;
+
+/// All batches, in order of process and sequence.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
+    read_batches_of(store, &store.list(StoreTable::Batches)?)
+}
+
+/// Those of some files.
+///
+/// # Errors
+/// When they are too many to be read side by side, and cannot be merged first.
+pub fn read_batches_of(
+    store: &Store,
+    files: &[(Path, u64)],
+) -> Result<SortedRows<BatchRead>, StoreError> {
+    let columns = cell_columns::<Batches>();
+    let keys = AttributeKeys::none();
+    let wanted = Wanted {
+        store,
+        table: StoreTable::Batches,
+        columns: &columns,
+        keys: &keys,
+        times_ns: i64::MIN..=i64::MAX,
+        range: IdRange::ALL,
+        files_max: FILES_MAX,
+    };
+    let opened = open_files::<Batches>(&wanted, files.to_vec())?;
+    let budget = ReadBudget::of(opened.files.len());
+    let readers = opened
+        .files
+        .iter()
+        .map(|file| TableReader::of(file, &columns, &keys, budget, &IdRange::ALL));
+    let damaged = opened.damage.into_iter().map(TableReader::of_damage);
+    Ok(Merge::new(
+        readers.chain(damaged).map(FileRun::new).collect(),
+    ))
+}
+
+/// The damage met so far in the files of a table.
+#[must_use]
+pub fn damage_of(rows: &SortedRows<BatchRead>) -> Vec<Damage> {
+    rows.runs()
+        .iter()
+        .filter_map(|run| run.damage().cloned())
+        .collect()
+}
