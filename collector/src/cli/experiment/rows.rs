@@ -383,9 +383,9 @@ impl Row for NeededRow {
         columns: Cow::Borrowed(&[
             Column::new("metric", "latency", Kind::Text),
             Column::new("difference", "to see", Kind::Share),
-            Column::new("times", "times as much", Kind::Number),
-            Column::new("requests", "requests", Kind::Number),
-            Column::new("units", "units", Kind::Number),
+            Column::new("times", "times as much", Kind::Mean),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("units", "units", Kind::Count),
             Column::new("duration_ns", "as they come, in", Kind::DurationNs),
         ]),
     };
@@ -395,8 +395,8 @@ impl Row for NeededRow {
             (&*self.metric).into(),
             self.difference.into(),
             self.times.into(),
-            self.requests.round().into(),
-            self.units.round().into(),
+            (self.requests.round() as u64).into(),
+            (self.units.round() as u64).into(),
             self.duration_ns.into(),
         ]
     }
