@@ -50,7 +50,7 @@ pub(crate) fn saw_span_without_end() {
     saw_span(AHEAD_MAX_NS);
 }
 
-/// How long before an opening requests are named that begin unseen. Asked once a window; each time, what was longest
+/// How long before an opening requests are named that begin unseen. Asked at each turn of the timer; each time, what was longest
 /// counts a little less.
 pub(super) fn ahead_ns() -> i64 {
     let longest_ns = LONGEST_NS.load(Relaxed);
