@@ -125,6 +125,32 @@ async function nothingExecuted() {
     assert.equal(await page.evaluate(() => "hacked" in window || document.querySelectorAll("main script").length > 0), false);
 }
 
+/** One click hands a request to Perfetto's page, here one that answers as that does, and says what it got. */
+async function perfetto() {
+    const theirs = `<!DOCTYPE html><title>theirs</title><script>
+        addEventListener("message", ({ data, source, origin }) => {
+            if (data === "PING") source.postMessage("PONG", origin);
+            else if (data.perfetto) window.got = { bytes: [...new Uint8Array(data.perfetto.buffer)], name: data.perfetto.fileName };
+        });</script>`;
+    await context.route("https://ui.perfetto.dev/**", (route) => route.fulfill({ contentType: "text/html", body: theirs }));
+    await load(`/traces/${asked.smallId}`);
+    const links = page.locator("a[data-perfetto]");
+    assert.ok((await links.count()) >= 2, "a request and its burst can be downloaded");
+    const [other] = await Promise.all([context.waitForEvent("page"), page.click("button.hand >> nth=0")]);
+    await other.waitForFunction(() => "got" in window);
+    const got = await other.evaluate(() => window.got);
+    const downloaded = await context.request.get(origin + (await links.nth(0).getAttribute("href")));
+    assert.deepEqual(got.bytes, [...(await downloaded.body())]);
+    assert.match(got.name, /^[0-9a-f]{32}\.pftrace$/);
+    await page.waitForFunction(() => document.querySelector(".said")?.textContent === "opened there");
+    await other.close();
+    // What was imported was not recorded in bursts: that is said, in words.
+    const [vain] = await Promise.all([context.waitForEvent("page"), page.click("button.hand >> nth=1")]);
+    await page.waitForFunction(() => /^not opened: .*burst/.test([...document.querySelectorAll(".said")][1]?.textContent ?? ""));
+    await vain.close();
+    await context.unroute("https://ui.perfetto.dev/**");
+}
+
 /** Opens the large request, and zooms in it. */
 async function large() {
     origin = new URL(asked.large).origin;
@@ -230,7 +256,7 @@ async function tables() {
 }
 
 try {
-    for (const part of [everyPage, nothingThere, nothingExecuted, tables, heatmap, large]) {
+    for (const part of [everyPage, nothingThere, nothingExecuted, tables, heatmap, perfetto, large]) {
         const began = Date.now();
         await part();
         console.log(`${part.name}: ${((Date.now() - began) / 1000).toFixed(1)} s`);

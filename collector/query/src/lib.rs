@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -36,6 +36,7 @@ mod operations;
 mod overview;
 mod parts;
 mod paths;
+mod perfetto_trace;
 mod pool;
 mod predict;
 mod query_error;
@@ -83,6 +84,7 @@ pub use operations::{OperationTimes, Operations, OperationsQuestion};
 pub use overview::{Example, Overview, OverviewQuestion};
 pub use parts::{Parts, PartsWanted};
 pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
+pub use perfetto_trace::{PerfettoHostError, perfetto_trace};
 pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use query_error::QueryError;

@@ -15,6 +15,7 @@ use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 use super::kernel::{ChunkView, KernelPart, between, each_chunk};
 use super::query_error::QueryError;
 use super::source::Source;
+use super::time_range::TimeRange;
 use stroboscope_store::tables::{
     AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader, list_kernel,
 };
@@ -231,17 +232,48 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         kernel.retain(|part| !part.timeline.is_empty());
         let shown_ns = (from_ns, to_ns);
         let burst_ns = whole_burst(&files, (open_ns, close_ns));
-        let requests = requests_between(source, from_ns, to_ns)?;
+        let (requests, damaged) = requests_between(source, from_ns, to_ns)?;
         return Ok(TimelineView {
             requests,
             kernel,
-            damage,
+            damage: [damage, damaged].concat(),
             burst: Some(BurstPart { burst_ns, shown_ns }),
         });
     }
     Err(QueryError::NoBurst {
         at_ns,
         data: source.name(),
+    })
+}
+
+/// The burst in which services recorded at a moment (ns since the Unix epoch), or next after it, with all requests in it and
+/// what their kernels did, if those were recorded.
+///
+/// # Errors
+/// When nothing was recorded in bursts from that moment on, or the store cannot be read.
+pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
+    let bursts = source.bursts()?;
+    let holds_or_follows = bursts.iter().find(|(_, close_ns)| *close_ns > at_ns);
+    let &(open_ns, close_ns) = holds_or_follows.ok_or_else(|| QueryError::NoBurst {
+        at_ns,
+        data: source.name(),
+    })?;
+    let from_ns = at_ns.clamp(open_ns, (close_ns - ALWAYS_ON_SHOWN_NS).max(open_ns));
+    let to_ns = close_ns.min(from_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
+    let (mut kernel, damage) = between(source.store(), from_ns, to_ns)?;
+    for part in &mut kernel {
+        part.show(from_ns, to_ns);
+    }
+    kernel.retain(|part| !part.timeline.is_empty());
+    let (requests, damaged) = requests_between(source, from_ns, to_ns)?;
+    Ok(TimelineView {
+        requests,
+        kernel,
+        damage: [damage, damaged].concat(),
+        burst: Some(BurstPart {
+            burst_ns: (open_ns, close_ns),
+            shown_ns: (from_ns, to_ns),
+        }),
     })
 }
 
@@ -266,17 +298,28 @@ fn requests_between(
     source: &Source,
     from_ns: i64,
     to_ns: i64,
-) -> Result<Vec<TraceRecords>, QueryError> {
+) -> Result<(Vec<TraceRecords>, Vec<Damage>), QueryError> {
     let mut progress = source
         .observer()
         .begin("looking for requests", "traces", None);
     let touches = |records: &TraceRecords| {
         bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
-    let traces = TraceReader::open(source.store())?.inspect(|_| progress.add(1));
-    let mut requests: Vec<TraceRecords> = traces.filter(touches).collect();
+    // A request that touches the interval began, or has spans, not long before it: files far from it are not read.
+    let range = TimeRange {
+        since_ns: Some(from_ns),
+        until_ns: Some(to_ns),
+    };
+    let keys = AttributeKeys::none();
+    let files = TraceFiles::open_between(source.store(), &keys, range.records_ns())?;
+    let mut traces = TraceReader::of(files);
+    let mut requests: Vec<TraceRecords> = traces
+        .by_ref()
+        .inspect(|_| progress.add(1))
+        .filter(touches)
+        .collect();
     requests.sort_by_key(|records| (bounds(records), records.id));
-    Ok(requests)
+    Ok((requests, traces.damage()))
 }
 
 /// Sums over everything.

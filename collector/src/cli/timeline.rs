@@ -11,7 +11,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
-use stroboscope_kernel_model::export::{self, NamedSegment};
 use tokio::runtime::Runtime;
 
 use self::sums::Sums;
@@ -23,9 +22,8 @@ use super::{Failure, Status, notes};
 use crate::progress::on_stderr;
 use stroboscope_import::trace_id;
 use stroboscope_present::show::Doc;
-use stroboscope_query::request_tree::tree;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
-use stroboscope_query::{Notes, Source};
+use stroboscope_query::{Notes, PerfettoHostError, Source, perfetto_trace};
 
 /// Show what the kernel did for requests: segments, and under them system calls, processors, waits and locks
 ///
@@ -184,46 +182,12 @@ impl PageVerb for TimelineVerb {
     }
 }
 
-/// The request's segments as slices for Perfetto.
-fn slices(view: &TimelineView) -> Vec<NamedSegment> {
-    let mut slices = Vec::new();
-    for records in &view.requests {
-        for node in tree(records) {
-            slices.extend(node.segments.iter().map(|segment| NamedSegment {
-                trace: records.id.0 as u64,
-                span: node.span.span_id,
-                track: node.operation(),
-                name: format!("{} … {}", segment.start, segment.end),
-                start_ns: segment.start_ns,
-                end_ns: segment.end_ns,
-            }));
-        }
-    }
-    slices
-}
-
-/// Perfetto knows one machine in a trace.
 fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
-    let hosts: std::collections::BTreeSet<&str> =
-        view.kernel.iter().map(|part| part.host.as_str()).collect();
-    if hosts.len() > 1 {
-        let hosts: Vec<&str> = hosts.into_iter().collect();
-        return Err(Failure(format!(
+    perfetto_trace(&view.requests, &view.kernel, None).map_err(|error| match error {
+        PerfettoHostError::OneOf(hosts) => Failure(format!(
             "a Perfetto trace shows one host; --host one of {}",
             hosts.join(", ")
-        )));
-    }
-    let segments = slices(view);
-    let mut bytes = Vec::new();
-    // Traces that follow each other are one trace.
-    for (place, part) in view.kernel.iter().enumerate() {
-        let segments = if place == 0 { segments.as_slice() } else { &[] };
-        bytes.extend(export::perfetto(
-            &part.timeline,
-            &part.events,
-            &part.clocks,
-            segments,
-        ));
-    }
-    Ok(bytes)
+        )),
+        unknown @ PerfettoHostError::Unknown { .. } => Failure(unknown.to_string()),
+    })
 }

@@ -1,9 +1,10 @@
-//! The store as it was opened last, and the model of it: both cost much, and pages of single requests share them.
+//! The store as it was opened last, the model of it, and the request that was looked at last: each costs much, and pages of
+//! single requests share them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stroboscope_query::{InferSettings, Inference, QueryError, Selection, Source, Study};
+use stroboscope_query::{InferSettings, Inference, QueryError, Request, Selection, Source, Study};
 
 /// A model of files that are others by now is used for so long,
 const AGE_MIN: Duration = Duration::from_secs(60);
@@ -15,6 +16,28 @@ const AGE_PER_MAKING: u32 = 20;
 pub(crate) struct Models {
     source: Mutex<Option<(String, Arc<Source>)>>,
     model: Mutex<Option<Kept>>,
+    request: Mutex<Option<(RequestKey, Arc<Request>)>>,
+}
+
+/// What a request's records and its path were made of.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestKey {
+    /// The store's files.
+    pub(crate) state: String,
+    /// None: its critical path is not asked for.
+    pub(crate) model: Option<Arc<Inference>>,
+    pub(crate) id: u128,
+}
+
+impl PartialEq for RequestKey {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same_model = match (&self.model, &other.model) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        self.id == other.id && self.state == other.state && is_same_model
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +67,26 @@ impl Models {
         let source = Arc::new(open()?);
         *kept = Some((state.to_owned(), source.clone()));
         Ok(source)
+    }
+
+    /// The request of this key, read by `read` unless it is the one that was looked at last: its page asks for it, and the
+    /// timeline on that for its columns. Whoever comes while it is read waits for the same.
+    pub(crate) fn request<E>(
+        &self,
+        key: RequestKey,
+        read: impl FnOnce() -> Result<Request, E>,
+    ) -> Result<Arc<Request>, E> {
+        let mut kept = lock(&self.request);
+        if let Some((of, request)) = &*kept
+            && *of == key
+        {
+            return Ok(request.clone());
+        }
+        // It goes before another one is read: two large ones are not held at a time for it.
+        *kept = None;
+        let request = Arc::new(read()?);
+        *kept = Some((key, request.clone()));
+        Ok(request)
     }
 
     /// The model of the whole store. Where files came since, one that is not old is good enough for single requests: what
@@ -81,4 +124,51 @@ impl Models {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_query::request;
+    use stroboscope_store::record::Rows;
+    use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+    use stroboscope_testkit::workload;
+
+    use super::*;
+
+    #[test]
+    fn the_request_looked_at_last_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let rows: Rows = workload::rows(7, 40, 0);
+        let received_ns = workload::EPOCH_NS as i64;
+        let rule = PartitionRule::received(received_ns, received_ns);
+        write_rows(&store, "seg-0", rows, &rule).unwrap();
+        let source = Source::open_cached(folder.path(), runtime.handle().clone()).unwrap();
+        let models = Models::default();
+        let mut readings = 0;
+        let mut ask = |state: &str, number: u64| {
+            let id = workload::request(7, number).trace_id;
+            let key = RequestKey {
+                state: state.to_owned(),
+                model: None,
+                id,
+            };
+            let found = models.request(key, || {
+                readings += 1;
+                request(&source, None, id).unwrap().ok_or("absent")
+            });
+            (found.map(|found| found.recorded.id.0 == id), readings)
+        };
+        assert_eq!(ask("a", 3), (Ok(true), 1));
+        assert_eq!(ask("a", 3), (Ok(true), 1));
+        // Other files, another request.
+        assert_eq!(ask("b", 3), (Ok(true), 2));
+        assert_eq!(ask("b", 4), (Ok(true), 3));
+        assert_eq!(ask("b", 4), (Ok(true), 3));
+        // What is not there is looked for again, and does not stand in the way.
+        assert_eq!(ask("b", 1 << 40), (Err("absent"), 4));
+        assert_eq!(ask("b", 1 << 40), (Err("absent"), 5));
+        assert_eq!(ask("b", 4), (Ok(true), 6));
+    }
 }

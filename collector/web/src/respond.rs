@@ -81,10 +81,6 @@ impl NoPage {
         }
     }
 
-    #[allow(
-        dead_code,
-        reason = "pages of traces say what is wrong with an address"
-    )]
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,
@@ -165,10 +161,6 @@ pub(crate) async fn page(
 }
 
 /// What is no page, such as numbers for a picture: `make` gives its bytes.
-#[allow(
-    dead_code,
-    reason = "for the module of a trace's timeline, which is the traces' part"
-)]
 pub(crate) async fn data(
     site: &Site,
     content_type: &'static str,

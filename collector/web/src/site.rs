@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stroboscope_present::page::NavLink;
-use stroboscope_query::{QueryError, Source};
+use stroboscope_query::{QueryError, Request, Source};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{Store, StoreTable, list_kernel};
 use tokio::runtime::Handle;
 use twox_hash::XxHash3_128;
 
 use crate::answers::Answers;
-use crate::model::{Model, Models};
+use crate::model::{Model, Models, RequestKey};
 use crate::refreshed::Refreshed;
 use crate::verbs::Verbs;
 
@@ -116,6 +116,22 @@ impl Site {
     pub(crate) fn model(&self, runtime: &Handle, observer: Arc<dyn Observer>) -> Model {
         let open = || self.source(runtime, observer);
         self.inner.models.model(&self.state(runtime), open)
+    }
+
+    /// The request of this id, read by `read` unless it is the one that was looked at last. Not for async code.
+    pub(crate) fn request<E>(
+        &self,
+        runtime: &Handle,
+        model: &Model,
+        id: u128,
+        read: impl FnOnce() -> Result<Request, E>,
+    ) -> Result<Arc<Request>, E> {
+        let key = RequestKey {
+            state: self.state(runtime),
+            model: model.as_ref().ok().cloned(),
+            id,
+        };
+        self.inner.models.request(key, read)
     }
 
     /// Opens the store, for a reading. Not for async code.

@@ -1,7 +1,7 @@
-//! Everything under `/traces`: a list of requests, and each with its timeline.
+//! Everything under `/traces`: a list of requests, and each with its timeline; and a burst of them for Perfetto.
 //!
 //! From the bottom up: `asked_id`, `instants`, `table`; `columns` with `texts`, `kernel_rows` and `request_columns`, what the
-//! timeline reads; `path_sums`, `remarks`, `request_page`; `list_page`; `span_json`, `pftrace`. A request is looked up by the
+//! timeline reads; `path_sums`, `remarks`, `request_page`; `list_page`; `span_json`. A request is looked up by the
 //! files' indexes.
 
 mod asked_id;
@@ -10,7 +10,6 @@ mod instants;
 mod kernel_rows;
 mod list_page;
 mod path_sums;
-mod pftrace;
 mod remarks;
 mod request_columns;
 mod request_page;
@@ -27,11 +26,13 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_present::page::{Asset, Html};
 use stroboscope_present::show::short_request;
+use stroboscope_query::timeline::of_recorded_burst;
 use stroboscope_query::{
-    QueryError, Request, RequestList, Selection, Source, TimeRange, list_requests, request,
-    request_exists, request_of_low, span_of,
+    KernelPart, PerfettoHostError, QueryError, Request, RequestList, Selection, Source, TimeRange,
+    list_requests, perfetto_trace, request, request_exists, request_of_low, span_of,
 };
 use tokio::runtime::Handle;
 use url::form_urlencoded;
@@ -53,6 +54,7 @@ pub(crate) fn routes() -> Router<Site> {
         .route("/traces/{id}/columns", get(columns))
         .route("/traces/{id}/spans/{span}", get(span))
         .route("/traces/{id}/perfetto", get(perfetto))
+        .route("/bursts/{at}/perfetto", get(burst_perfetto))
 }
 
 /// What a query's failure is as a page.
@@ -146,7 +148,7 @@ async fn one(
     })
     .await;
     let mut head = Head::new(format!("Trace {}", short_request(&shown(&text))), "/traces");
-    head.scripts = &[Asset::TimelineStyle, Asset::Timeline];
+    head.scripts = &[Asset::TimelineStyle, Asset::Timeline, Asset::Perfetto];
     let id = match there {
         Ok((asked, whole)) if asked != whole => {
             return Redirect::temporary(&format!("/traces/{whole:032x}")).into_response();
@@ -201,11 +203,13 @@ fn whole_id(source: &Source, id: u128, at_ns: Option<i64>) -> Result<u128, NoPag
     })
 }
 
-fn read(site: &Site, runtime: &Handle, model: &Model, id: u128) -> Result<Request, NoPage> {
-    let source = site.opened(runtime).map_err(|error| no_page(&error))?;
-    let inference = model.as_ref().ok().map(|model| &**model);
-    let found = request(&source, inference, id).map_err(|error| no_page(&error))?;
-    found.ok_or_else(|| NoPage::not_found("There is no trace of this id any more."))
+fn read(site: &Site, runtime: &Handle, model: &Model, id: u128) -> Result<Arc<Request>, NoPage> {
+    site.request(runtime, model, id, || {
+        let source = site.opened(runtime).map_err(|error| no_page(&error))?;
+        let inference = model.as_ref().ok().map(|model| &**model);
+        let found = request(&source, inference, id).map_err(|error| no_page(&error))?;
+        found.ok_or_else(|| NoPage::not_found("There is no trace of this id any more."))
+    })
 }
 
 async fn columns(State(site): State<Site>, Path(text): Path<String>) -> Response {
@@ -257,24 +261,65 @@ async fn perfetto(
     };
     let host = asked_for(query.as_deref(), "host");
     let key = format!("/traces/{id:032x}/perfetto {host:?}");
-    let mut response = data(
-        &site,
-        "application/octet-stream",
-        &key,
-        move |site, runtime, _| {
-            let none: Model = Err(Arc::from(""));
-            let request = read(site, runtime, &none, id)?;
-            pftrace::pftrace(&request, host.as_deref())
-        },
-    )
-    .await;
+    let made = data(&site, PFTRACE, &key, move |site, runtime, _| {
+        let none: Model = Err(Arc::from(""));
+        let request = read(site, runtime, &none, id)?;
+        pftrace([&request.recorded], &request.kernel, host.as_deref())
+    });
+    as_file(made.await, &format!("{id:032x}.pftrace"))
+}
+
+/// The burst that holds an instant, or is next after it.
+async fn burst_perfetto(
+    State(site): State<Site>,
+    Path(text): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Ok(at_ns) = text.parse::<i64>() else {
+        return plain(NoPage::bad_request(format!(
+            "{:?} is no instant: /bursts/NANOSECONDS/perfetto, since the Unix epoch.",
+            shown(&text)
+        )));
+    };
+    let host = asked_for(query.as_deref(), "host");
+    let key = format!("/bursts/{at_ns}/perfetto {host:?}");
+    let made = data(&site, PFTRACE, &key, move |site, runtime, _| {
+        let source = site.opened(runtime).map_err(|error| no_page(&error))?;
+        let view = of_recorded_burst(&source, at_ns).map_err(|error| match error {
+            none @ QueryError::NoBurst { .. } => NoPage::not_found(format!("{none}.")),
+            other => no_page(&other),
+        })?;
+        pftrace(&view.requests, &view.kernel, host.as_deref())
+    });
+    as_file(made.await, &format!("burst-{at_ns}.pftrace"))
+}
+
+/// What a browser is told of a trace of Perfetto.
+const PFTRACE: &str = "application/octet-stream";
+
+fn pftrace<'a>(
+    requests: impl IntoIterator<Item = &'a TraceRecords>,
+    kernel: &[KernelPart],
+    host: Option<&str>,
+) -> Result<Vec<u8>, NoPage> {
+    perfetto_trace(requests, kernel, host).map_err(|error| match error {
+        PerfettoHostError::OneOf(hosts) => NoPage::bad_request(format!(
+            "A trace of Perfetto shows one host: ?host= one of {}.",
+            hosts.join(", ")
+        )),
+        unknown @ PerfettoHostError::Unknown { .. } => {
+            NoPage::not_found(format!("No such trace: {unknown}."))
+        }
+    })
+}
+
+fn as_file(mut response: Response, name: &str) -> Response {
+    let named = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
     if response.status() == StatusCode::OK
-        && let Ok(name) =
-            HeaderValue::from_str(&format!("attachment; filename=\"{id:032x}.pftrace\""))
+        && let Ok(named) = named
     {
-        response
-            .headers_mut()
-            .insert(header::CONTENT_DISPOSITION, name);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_DISPOSITION, named);
     }
     response
 }

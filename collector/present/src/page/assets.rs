@@ -26,6 +26,8 @@ pub enum Asset {
     Heatmap,
     /// Tables, graphs, forms and fragments.
     Tables,
+    /// Hands traces to Perfetto's page.
+    Perfetto,
 }
 
 macro_rules! asset {
@@ -36,7 +38,7 @@ macro_rules! asset {
 
 impl Asset {
     /// How many there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Style,
@@ -51,6 +53,7 @@ impl Asset {
         Self::TimelineState,
         Self::Heatmap,
         Self::Tables,
+        Self::Perfetto,
     ];
 
     fn file(self) -> (&'static str, &'static str) {
@@ -73,6 +76,7 @@ impl Asset {
             Self::TimelineState => asset!("timeline-state.js"),
             Self::Heatmap => asset!("heatmap.js"),
             Self::Tables => asset!("tables.js"),
+            Self::Perfetto => asset!("perfetto.js"),
         }
     }
 

@@ -395,24 +395,34 @@ fn elsewhere(html: &mut Html, request: &Request) {
         [] | [_] => vec![None],
         several => several.iter().copied().map(Some).collect(),
     };
-    for host in parts {
-        let asked = host.map_or_else(String::new, |host| {
-            let host: String = byte_serialize(host.as_bytes()).collect();
-            format!("?host={host}")
-        });
-        html.markup("<li><a download=\"\" data-perfetto=\"")
-            .markup(PERFETTO)
-            .markup("\" href=\"/traces/");
-        html.text(&id)
-            .markup("/perfetto")
-            .text(&asked)
-            .markup("\">Download for Perfetto (.pftrace)");
-        if let Some(host) = host {
-            html.text(&format!(", with the kernel of {host}"));
+    for (what, path) in [
+        ("this request", format!("/traces/{id}/perfetto")),
+        (
+            "the burst that it began in, with all its requests",
+            format!("/bursts/{}/perfetto", request.recorded_ns().0),
+        ),
+    ] {
+        for host in &parts {
+            let asked = host.map_or_else(String::new, |host| {
+                let host: String = byte_serialize(host.as_bytes()).collect();
+                format!("?host={host}")
+            });
+            html.markup("<li><a download=\"\" data-perfetto=\"")
+                .markup(PERFETTO)
+                .markup("\" href=\"")
+                .text(&path)
+                .text(&asked)
+                .markup("\">Download ")
+                .markup(what);
+            if let Some(host) = host {
+                html.text(&format!(", and the kernel of {host}"));
+            }
+            html.markup(" (.pftrace)</a></li>\n");
         }
-        html.markup("</a></li>\n");
     }
-    html.markup("<li>It can be opened at <a rel=\"noopener noreferrer external\" href=\"")
-        .markup(PERFETTO)
-        .markup("\">ui.perfetto.dev</a>, which leaves this site.</li></ul>\n");
+    html.markup(
+        "<li>Without scripts, open the file at <a rel=\"noopener noreferrer external\" href=\"",
+    )
+    .markup(PERFETTO)
+    .markup("\">ui.perfetto.dev</a>, which leaves this site.</li></ul>\n");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use stroboscope_store::progress::Observer;
-use stroboscope_store::record::Rows;
+use stroboscope_store::record::{Rows, WindowRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::workload;
 use tempfile::TempDir;
@@ -105,7 +105,15 @@ fn read(page: &str) -> (String, Vec<String>) {
 
 #[test]
 fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
-    let folder = folder(REQUESTS, |_| {});
+    let folder = folder(REQUESTS, |rows| {
+        for batch in &mut rows.batches {
+            batch.windows.push(WindowRow {
+                open_ns: batch.from_ns,
+                close_ns: batch.to_ns,
+                burst_config: 1,
+            });
+        }
+    });
     run(async {
         let request = workload::request(SEED, 3);
         let id = format!("{:032x}", request.trace_id);
@@ -144,6 +152,14 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
             name.contains(&format!("{id}.pftrace")) && perfetto.bytes.len() > 1000,
             "{name}"
         );
+        // Its burst has it, and others.
+        let burst = links.iter().find(|link| link.starts_with("/bursts/"));
+        let of_burst = ask(&folder, burst.unwrap()).await;
+        assert_eq!(of_burst.status, StatusCode::OK, "{}", of_burst.text());
+        assert!(of_burst.bytes.len() > 2 * perfetto.bytes.len());
+        let absent = ask(&folder, &format!("/traces/{id}/perfetto?host=nowhere")).await;
+        assert_eq!(absent.status, StatusCode::NOT_FOUND);
+        assert!(absent.text().contains("nowhere"), "{}", absent.text());
     });
 }
 
@@ -227,6 +243,16 @@ fn what_is_not_there_or_not_understood_is_said_with_its_status() {
                 "hexadecimal",
             ),
             ("/traces/ff/perfetto", StatusCode::NOT_FOUND, "no trace"),
+            (
+                "/bursts/soon/perfetto",
+                StatusCode::BAD_REQUEST,
+                "no instant",
+            ),
+            (
+                &format!("/bursts/{}/perfetto", i64::MAX),
+                StatusCode::NOT_FOUND,
+                "burst",
+            ),
             ("/traces?min=soon", StatusCode::BAD_REQUEST, "no duration"),
             ("/traces?q=%7B", StatusCode::BAD_REQUEST, "formula"),
         ] {

@@ -1,0 +1,106 @@
+//! Requests, and what the kernel did meanwhile, as a trace for Perfetto.
+
+use std::collections::BTreeSet;
+
+use stroboscope_analysis::kernel::timeline::Timeline;
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_kernel_model::export::{NamedSegment, perfetto};
+use stroboscope_kernel_model::{ClockLog, ClockSample};
+
+use super::kernel::KernelPart;
+use super::request_tree::tree;
+
+/// A trace of Perfetto shows one host, and it is not clear which.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PerfettoHostError {
+    /// Several kernels were recorded, and none was chosen.
+    #[error("a Perfetto trace shows one host: choose one of {}", .0.join(", "))]
+    OneOf(Vec<String>),
+    /// Nothing of this host's kernel is there.
+    #[error("the kernel of {host:?} did nothing here{}", recorded(.others))]
+    Unknown {
+        /// The one that was asked for.
+        host: String,
+        /// Those that are there.
+        others: Vec<String>,
+    },
+}
+
+fn recorded(hosts: &[String]) -> String {
+    match hosts {
+        [] => ": no kernel was recorded".to_owned(),
+        hosts => format!("; that of {} did", hosts.join(", ")),
+    }
+}
+
+/// The bytes of a `.pftrace`: the segments of `requests`, and the kernel of `host`, of the only host in `kernel`, or of none
+/// where there is none.
+///
+/// # Errors
+/// When there are several hosts and none was asked for, or not that one.
+pub fn perfetto_trace<'a>(
+    requests: impl IntoIterator<Item = &'a TraceRecords>,
+    kernel: &[KernelPart],
+    host: Option<&str>,
+) -> Result<Vec<u8>, PerfettoHostError> {
+    let hosts: BTreeSet<&str> = kernel.iter().map(|part| &*part.host).collect();
+    let names = || hosts.iter().map(|host| (*host).to_owned()).collect();
+    let host = match (host, hosts.len()) {
+        (Some(host), _) if !hosts.contains(host) => {
+            return Err(PerfettoHostError::Unknown {
+                host: host.to_owned(),
+                others: names(),
+            });
+        }
+        (Some(host), _) => Some(host),
+        (None, 0 | 1) => hosts.first().copied(),
+        (None, _) => return Err(PerfettoHostError::OneOf(names())),
+    };
+    let mut segments = Vec::new();
+    let mut began_ns = i64::MAX;
+    for records in requests {
+        let starts = records.spans.iter().map(|span| span.start_ns);
+        began_ns = starts.min().unwrap_or(i64::MAX).min(began_ns);
+        segments.extend(segments_of(records));
+    }
+    let mut bytes = Vec::new();
+    let parts = kernel.iter().filter(|part| Some(&*part.host) == host);
+    for (place, part) in parts.enumerate() {
+        // Traces that follow each other are one trace.
+        let segments = if place == 0 { &*segments } else { &[] };
+        bytes.extend(perfetto(
+            &part.timeline,
+            &part.events,
+            &part.clocks,
+            segments,
+        ));
+    }
+    if bytes.is_empty() {
+        let mut clocks = ClockLog::default();
+        // Nothing says what the monotonic clock showed, and nothing asks: times of segments are wall time.
+        clocks.push(ClockSample {
+            at_ns: u64::try_from(began_ns).unwrap_or(0),
+            wall_offset_ns: 0,
+            tai_offset_ns: 0,
+            boot_offset_ns: 0,
+            uncertainty_ns: 0,
+        });
+        bytes = perfetto(&Timeline::default(), &[], &clocks, &segments);
+    }
+    Ok(bytes)
+}
+
+fn segments_of(records: &TraceRecords) -> Vec<NamedSegment> {
+    let mut all = Vec::new();
+    for node in tree(records) {
+        all.extend(node.segments.iter().map(|segment| NamedSegment {
+            trace: records.id.0 as u64,
+            span: node.span.span_id,
+            track: node.operation(),
+            name: format!("{} … {}", segment.start, segment.end),
+            start_ns: segment.start_ns,
+            end_ns: segment.end_ns,
+        }));
+    }
+    all
+}
