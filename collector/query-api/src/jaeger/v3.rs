@@ -67,17 +67,42 @@ async fn summaries(State(door): State<Door>, RawQuery(query): RawQuery) -> Respo
 async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
     let answer = door.answer(move |traces| {
         let given = Parameters::of(query.as_deref())?;
-        result(&Wanted::of_v3(&given)?.find(traces)?)
+        let mut found = Wanted::of_v3(&given)?.find(traces)?;
+        if !is_raw(&given) {
+            found.iter_mut().for_each(|trace| traces.correct(trace));
+        }
+        result(&found)
     });
     answered(answer.await)
 }
 
-async fn one(State(door): State<Door>, Path(id): Path<String>) -> Response {
+async fn one(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let answer = door.answer(move |traces| {
-        let found = traces.by_id(trace_id(&id).map_err(Refusal::Bad)?)?;
+        let given = Parameters::of(query.as_deref())?;
+        let number = trace_id(&id).map_err(Refusal::Bad)?;
+        let found = if is_raw(&given) {
+            traces.by_id(number)?
+        } else {
+            traces.by_id_corrected(number)?
+        };
         result(found.as_slice())
     });
     answered(answer.await)
+}
+
+/// Whether times are wanted as they were recorded.
+fn is_raw(given: &Parameters) -> bool {
+    let names = [
+        "raw_traces",
+        "rawTraces",
+        "query.raw_traces",
+        "query.rawTraces",
+    ];
+    given.text(&names) == Some("true")
 }
 
 fn result(found: &[StoredTrace]) -> Result<Value, Refusal> {

@@ -39,7 +39,7 @@ pub(super) fn routes() -> Router<Door> {
 
 async fn found(door: &Door, id: String) -> Result<Vec<ResourceSpans>, Refusal> {
     let found = door.answer(move |traces| {
-        let found = traces.by_id(trace_id(&id).map_err(Refusal::Bad)?)?;
+        let found = traces.by_id_corrected(trace_id(&id).map_err(Refusal::Bad)?)?;
         let found = found.ok_or_else(|| Refusal::NotFound("trace not found".to_owned()))?;
         Ok(resource_spans(found.otlp_parts()))
     });

@@ -6,3 +6,4 @@ mod samples;
 mod served;
 mod tempo;
 mod tempo_clients;
+mod warnings;
