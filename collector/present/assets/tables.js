@@ -259,3 +259,8 @@ export function enhance(root) {
 }
 
 enhance(document);
+
+// Where the links stand in one line, which is longer than a small window, the one of this page is in sight.
+const here = document.querySelector("header nav [aria-current]");
+const links = here?.closest("nav");
+if (here && links) links.scrollLeft += here.getBoundingClientRect().left - links.getBoundingClientRect().left - links.clientWidth / 3;

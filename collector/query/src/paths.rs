@@ -72,6 +72,8 @@ pub struct Paths {
     pub categories: Vec<CategoryTotals>,
     /// Of each segment that is ever critical, the request that waited longest for it.
     pub examples: BTreeMap<SegmentId, TraceId>,
+    /// Of each segment that has slack, the request in which it has most.
+    pub slack_examples: BTreeMap<SegmentId, TraceId>,
     /// What was noticed on the way.
     pub notes: Notes,
 }
@@ -125,30 +127,38 @@ pub struct PathsQuestion(pub CategoryRule);
 pub struct PathsByRoot<'a> {
     inference: &'a Inference,
     by_root: BTreeMap<String, PathAggregate>,
-    longest: LongestWaits,
+    longest: Largest,
+    slackest: Largest,
 }
 
-/// By the segment's number: how long was waited for it at most, and in which request; of equal ones that of the least id.
+/// By the segment's number: how long something of it was at most, and in which request; of equal ones that of the least id.
 #[derive(Debug, Default)]
-struct LongestWaits(Vec<Option<(u64, TraceId)>>);
+struct Largest(Vec<Option<(u64, TraceId)>>);
 
-impl LongestWaits {
-    fn note(&mut self, at: usize, waited_ns: u64, id: TraceId) {
+impl Largest {
+    fn note(&mut self, at: usize, ns: u64, id: TraceId) {
         if self.0.len() <= at {
             self.0.resize(at + 1, None);
         }
-        let is_longer = |(known_ns, known): (u64, TraceId)| {
-            (waited_ns, Reverse(id)) > (known_ns, Reverse(known))
-        };
+        let is_longer =
+            |(known_ns, known): (u64, TraceId)| (ns, Reverse(id)) > (known_ns, Reverse(known));
         if self.0[at].is_none_or(is_longer) {
-            self.0[at] = Some((waited_ns, id));
+            self.0[at] = Some((ns, id));
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (at, largest) in other.0.into_iter().enumerate() {
+            if let Some((ns, id)) = largest {
+                self.note(at, ns, id);
+            }
         }
     }
 
     fn examples(&self) -> BTreeMap<SegmentId, TraceId> {
         let known = self.0.iter().zip(0u32..);
         known
-            .filter_map(|(longest, at)| Some((SegmentId(at), (*longest)?.1)))
+            .filter_map(|(largest, at)| Some((SegmentId(at), (*largest)?.1)))
             .collect()
     }
 }
@@ -159,9 +169,14 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .entry(self.inference.known_root(seen.records))
             .or_default()
             .observe(seen.path);
-        for timing in seen.path.segments.iter().filter(|timing| timing.critical) {
+        for timing in &seen.path.segments {
             let at = timing.segment.0 as usize;
-            self.longest.note(at, timing.weight_ns(), seen.trace.id);
+            if timing.critical {
+                self.longest.note(at, timing.weight_ns(), seen.trace.id);
+            }
+            if timing.slack_ns > 0 && !timing.after_answer {
+                self.slackest.note(at, timing.slack_ns, seen.trace.id);
+            }
         }
     }
 
@@ -170,11 +185,8 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .by_root
             .iter()
             .for_each(|(root, paths)| self.by_root.entry(root.clone()).or_default().merge(paths));
-        for (at, longest) in other.longest.0.into_iter().enumerate() {
-            if let Some((waited_ns, id)) = longest {
-                self.longest.note(at, waited_ns, id);
-            }
-        }
+        self.longest.merge(other.longest);
+        self.slackest.merge(other.slackest);
     }
 }
 
@@ -208,7 +220,8 @@ impl Question for PathsQuestion {
         PathsByRoot {
             inference: studied.inference,
             by_root: BTreeMap::new(),
-            longest: LongestWaits::default(),
+            longest: Largest::default(),
+            slackest: Largest::default(),
         }
     }
 
@@ -226,12 +239,14 @@ impl Question for PathsQuestion {
             .for_each(|of_root| aggregate.merge(of_root));
         let categories = totals(&aggregate, categories);
         let examples = paths.longest.examples();
+        let slack_examples = paths.slackest.examples();
         let by_root = studied.inference.ranked(paths.by_root);
         Ok(Paths {
             aggregate,
             by_root,
             categories,
             examples,
+            slack_examples,
             notes,
         })
     }

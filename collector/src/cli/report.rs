@@ -99,7 +99,7 @@ impl ReportVerb {
             known,
             changed: self.changed(&study, runtime)?,
             tradeoffs: self.given_up(&study)?,
-            slack: SlackList::of(&paths.aggregate, paths.notes.clone(), known, SEGMENTS_SHOWN),
+            slack: SlackList::of(&paths, known, SEGMENTS_SHOWN),
             // Every picture of categories has the same colours.
             aggregate: Aggregate::of(paths, known, SEGMENTS_SHOWN)
                 .with_categories(overview.categories.names()),

@@ -67,7 +67,7 @@ impl ReadingVerb for Slack {
             return Ok(SlackReport::Check(Box::new(checked)));
         }
         let paths = study.ask(&PathsQuestion::default())?;
-        let list = SlackList::of(&paths.aggregate, paths.notes, study.known()?, self.top);
+        let list = SlackList::of(&paths, study.known()?, self.top);
         Ok(SlackReport::Segments(Box::new(list)))
     }
 }

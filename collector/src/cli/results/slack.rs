@@ -5,13 +5,12 @@ use std::cmp::Reverse;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::aggregate::PathAggregate;
 
 use super::super::latency::Latency;
 use super::super::study::Known;
 use stroboscope_present::humanise::counted;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
-use stroboscope_query::Notes;
+use stroboscope_query::{Notes, Paths};
 
 /// Segments by their median slack, the largest first.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -32,6 +31,9 @@ pub(in super::super) struct SegmentSlack {
     critical_share: f64,
     slack: Latency,
     duration: Latency,
+    /// The request in which it has most.
+    #[serde(skip)]
+    example: Option<String>,
 }
 
 impl Row for SegmentSlack {
@@ -44,6 +46,7 @@ impl Row for SegmentSlack {
             Column::new("slack_p95_ns", "p95", Kind::DurationNs),
             Column::new("duration_p50_ns", "takes p50", Kind::DurationNs),
             Column::new("critical_share", "critical in", Kind::Share),
+            Column::new("example", "most in", Kind::Request),
         ]),
     };
 
@@ -54,18 +57,15 @@ impl Row for SegmentSlack {
             (self.slack.p95_ns as f64).into(),
             (self.duration.p50_ns as f64).into(),
             self.critical_share.into(),
+            self.example.as_deref().into(),
         ]
     }
 }
 
 impl SlackList {
     /// Of all requests' paths; so many segments are shown, 0: all.
-    pub(in super::super) fn of(
-        aggregate: &PathAggregate,
-        notes: Notes,
-        known: Known<'_>,
-        top: usize,
-    ) -> Self {
+    pub(in super::super) fn of(paths: &Paths, known: Known<'_>, top: usize) -> Self {
+        let aggregate = &paths.aggregate;
         let traces = aggregate.traces();
         // What only goes on after the answer has none: the request does not wait for it.
         let with_slack = aggregate
@@ -78,11 +78,12 @@ impl SlackList {
                 critical_share: statistics.critical_traces as f64 / traces.max(1) as f64,
                 slack: Latency::of(&statistics.slack),
                 duration: Latency::of(&statistics.duration),
+                example: paths.slack_examples.get(&id).map(ToString::to_string),
             })
             .collect();
         segments.sort_by_key(|of| (Reverse(of.slack.p50_ns), of.segment.id()));
         Self {
-            notes,
+            notes: paths.notes.clone(),
             used_traces: traces,
             segments,
             top: if top == 0 { usize::MAX } else { top },

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_store::record::EventRow;
+use stroboscope_store::record::{EventRow, LoadRow};
 use stroboscope_store::tables::{
     AttributeKeys, AttributeValues, EventAttacher, LeftOut, RecordDecoder, TraceReader, add_span,
-    event_read, parse_attributes, span_record,
+    event_read, parse_attributes, read_batches, span_record,
 };
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
@@ -100,4 +100,37 @@ fn a_row_becomes_one_record_by_every_way() {
         .add_spans(&stored(&fixture, "events"), &mut empty())
         .unwrap_err();
     assert_eq!(error, "it has no column parent_id");
+}
+
+/// What a process used is read as it was sent: with gaps where its system says nothing, and batches that say none.
+#[test]
+fn loads_come_out_as_they_went_in() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    let sent = |sequence| batch(1, sequence, 1).loads;
+    for sequence in 0..6 {
+        write(
+            &store,
+            &format!("seg-{sequence:010}"),
+            rows([batch(1, sequence, 1)]),
+        );
+    }
+    let read: Vec<_> = read_batches(&store).unwrap().collect();
+    assert_eq!(read.len(), 6);
+    let mut loads = 0;
+    for row in read {
+        let of_row: Vec<LoadRow> = sent(row.sequence)
+            .iter()
+            .map(|load| LoadRow {
+                from_ns: load.from_ns as i64,
+                to_ns: load.to_ns as i64,
+                cpu_ns: load.cpu_ns.map(|ns| ns as i64),
+                memory_bytes: load.memory_bytes,
+                requests: load.requests,
+            })
+            .collect();
+        loads += of_row.len();
+        assert_eq!(row.loads, of_row, "batch {}", row.sequence);
+    }
+    assert_eq!(loads, 6);
 }
