@@ -262,10 +262,11 @@ impl Report {
         writeln!(f)?;
         writeln!(f, "Look further:")?;
         let verbs = [
+            ("view", "all of it as pages in a browser"),
             ("critical-path", "each segment's part in the critical path"),
             ("slack", "how much slower each could be unnoticed"),
             ("model", "what happens before what"),
-            ("report --html report.html", "all of it, with pictures"),
+            ("report --html report.html", "the same as one file"),
         ];
         let kernel = self.findings.kernel.as_ref();
         let kernel = kernel.map(|_| {
