@@ -112,6 +112,10 @@ pub struct OperationStatistics {
     pub duration_shares: ShareSum,
     /// Their shares by wait, summed: exactly the sum over the segments.
     pub wait_shares: ShareSum,
+    /// How long an instance of a segment takes: a stretch of the operation's own work, without what it calls.
+    pub duration: Distribution,
+    /// An instance's slack, of those that ended by the answer.
+    pub slack: Distribution,
 }
 
 /// Critical paths of many traces. All must be numbered by the same labels.
@@ -269,6 +273,8 @@ impl PathAggregate {
                         critical_wait_ns: 0,
                         duration_shares: ShareSum::default(),
                         wait_shares: ShareSum::default(),
+                        duration: Distribution::default(),
+                        slack: Distribution::default(),
                     });
             group.segments.push(id);
             group.occurrences += statistics.occurrences;
@@ -276,6 +282,8 @@ impl PathAggregate {
             group.critical_wait_ns += statistics.critical_wait_ns;
             group.duration_shares = group.duration_shares + statistics.duration_shares;
             group.wait_shares = group.wait_shares + statistics.wait_shares;
+            group.duration.merge(&statistics.duration);
+            group.slack.merge(&statistics.slack);
         }
         operations.into_values().collect()
     }

@@ -64,6 +64,30 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
     let all = all + share(&path["others_mean_share"]) + share(&path["mean_tail_share"]);
     assert!((all - 1.0).abs() < 1e-6, "shares of all: {all} in {path:#}");
 
+    // The same by operation, with how long its own work takes.
+    let operations = path["operations"].as_array().expect("operations");
+    assert_eq!(path["operations_known"], operations.len());
+    let shares = operations.iter().map(|one| share(&one["mean_share"]));
+    let all = shares.sum::<f64>() + share(&path["mean_tail_share"]);
+    assert!((all - 1.0).abs() < 1e-6, "operations: {all} in {path:#}");
+    let put = operations.iter().find(|one| {
+        one["operation"]
+            .as_str()
+            .is_some_and(|name| name.ends_with(":put"))
+    });
+    let put = put.expect("an operation");
+    assert_eq!(put["occurrences"], REQUESTS);
+    for (of, ns) in [("duration", 300_000.0), ("slack", 0.0)] {
+        for percentile in ["p50_ns", "p95_ns", "p99_ns"] {
+            let found = share(&put[of][percentile]);
+            // The first two digits, and one more.
+            assert!(
+                (found - ns).abs() <= ns * 2e-3,
+                "{of} {percentile}: {put:#}"
+            );
+        }
+    }
+
     let processes = json(&pages, "/api/processes");
     let process = &processes["processes"][0];
     assert_eq!(

@@ -99,6 +99,17 @@ fn operations_have_exactly_their_segments_shares() {
         operations[0].critical_duration_ns,
         members().map(|s| s.critical_duration_ns).sum()
     );
+    // And durations and slack of all their instances.
+    let [mut duration, mut slack] = [Distribution::default(), Distribution::default()];
+    for member in members() {
+        duration.merge(&member.duration);
+        slack.merge(&member.slack);
+    }
+    assert_eq!(duration.count(), 150);
+    assert_eq!(
+        (&operations[0].duration, &operations[0].slack),
+        (&duration, &slack)
+    );
 }
 
 #[test]

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stroboscope_analysis::aggregate::OperationStatistics;
 use stroboscope_analysis::clock::Resolution;
+use stroboscope_analysis::distribution::Percentiles;
 use stroboscope_present::show::{Names, SegmentName};
 
 use super::server::Pages;
 use crate::live::{LiveModel, ProcessWindows, RECENT};
 
-/// Segments, and operations, that are told; the rest is `others_mean_share`.
+/// Segments that are told; the rest is `others_mean_share`.
 const SEGMENTS_SHOWN: usize = 30;
+/// Operations that are told, the largest shares first; of all, how many there are.
+const OPERATIONS_SHOWN: usize = 500;
 /// Processes that are told, those seen last; of the others, how many there are.
 const PROCESSES_SHOWN: usize = 1_000;
 
@@ -25,6 +29,46 @@ pub(super) struct PathShare {
     pub(super) mean_ns: f64,
 }
 
+/// An operation's part in what requests waited for, and how long its own work takes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OperationNow {
+    operation: String,
+    /// Its segments' instances in these requests.
+    occurrences: u64,
+    mean_share: f64,
+    mean_wait_share: f64,
+    /// Of a segment's instance.
+    duration: Percentiles,
+    /// None: all of it goes on after the answer.
+    slack: Option<Percentiles>,
+}
+
+impl OperationNow {
+    fn of(operation: OperationStatistics, requests: u64) -> Self {
+        let slack = &operation.slack;
+        Self {
+            occurrences: operation.occurrences,
+            mean_share: (operation.duration_shares + operation.wait_shares).mean(requests),
+            mean_wait_share: operation.wait_shares.mean(requests),
+            duration: operation.duration.percentiles(),
+            slack: (slack.count() > 0).then(|| slack.percentiles()),
+            operation: operation.operation,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let percentiles = |of: Percentiles| json!({"p50_ns": of.p50_ns, "p95_ns": of.p95_ns, "p99_ns": of.p99_ns});
+        json!({
+            "operation": self.operation,
+            "occurrences": self.occurrences,
+            "mean_share": self.mean_share,
+            "mean_wait_share": self.mean_wait_share,
+            "duration": percentiles(self.duration),
+            "slack": self.slack.map(percentiles),
+        })
+    }
+}
+
 /// The critical path of the last minutes' requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RecentPath {
@@ -33,6 +77,9 @@ pub(super) struct RecentPath {
     pub(super) segments: Vec<PathShare>,
     pub(super) others_mean_share: f64,
     pub(super) mean_tail_share: f64,
+    /// The same path by operation, the largest share first.
+    operations: Vec<OperationNow>,
+    operations_known: usize,
 }
 
 impl RecentPath {
@@ -60,12 +107,22 @@ impl RecentPath {
                 .total_cmp(&a.mean_share)
                 .then_with(|| a.segment.full().cmp(&b.segment.full()))
         });
+        let mut operations: Vec<OperationNow> = aggregate
+            .by_operation(labels)
+            .into_iter()
+            .map(|operation| OperationNow::of(operation, requests))
+            .collect();
+        let operations_known = operations.len();
+        operations.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
+        operations.truncate(OPERATIONS_SHOWN);
         let others = segments.split_off(segments.len().min(SEGMENTS_SHOWN));
         Self {
             requests,
             segments,
             others_mean_share: others.iter().fold(0.0, |sum, share| sum + share.mean_share),
             mean_tail_share: aggregate.tail_wait().1.mean(requests),
+            operations,
+            operations_known,
         }
     }
 
@@ -84,6 +141,8 @@ impl RecentPath {
             "segments": segments.collect::<Vec<_>>(),
             "others_mean_share": self.others_mean_share,
             "mean_tail_share": self.mean_tail_share,
+            "operations_known": self.operations_known,
+            "operations": self.operations.iter().map(OperationNow::json).collect::<Vec<_>>(),
         })
     }
 }
