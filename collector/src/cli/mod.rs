@@ -3,6 +3,7 @@
 mod advice;
 mod anomalies;
 mod arguments;
+mod ask;
 mod burst;
 mod care;
 mod check;
@@ -51,6 +52,7 @@ mod sql;
 mod study;
 mod time;
 mod timeline;
+mod top;
 mod tradeoffs;
 mod verb;
 mod verbs;

@@ -1,12 +1,12 @@
 //! `ready`
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::runtime::Runtime;
 
+use super::ask::ask;
 use super::output::print;
 use super::{Failure, Status};
 
@@ -28,33 +28,10 @@ pub(super) struct Ready {
 
 impl Ready {
     pub(super) fn run(self, _: &Runtime) -> Result<Status, Failure> {
-        let answer = self
-            .ask()
-            .map_err(|error| Failure(format!("no collector answers at {}: {error}", self.http)))?;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split_whitespace().nth(1);
-        match status {
-            Some("200") => print(body.trim_end()).map(|()| Status::Done),
-            Some(_) => Err(Failure(format!("not ready: {}", body.trim_end()))),
-            None => Err(Failure(format!(
-                "what listens at {} is no collector, or speaks TLS",
-                self.http
-            ))),
+        let answer = ask(self.http, "/readyz", PATIENCE, ANSWER_BYTES_MAX).map_err(Failure::of)?;
+        match answer.status {
+            200 => print(answer.body.trim_end()).map(|()| Status::Done),
+            _ => Err(Failure(format!("not ready: {}", answer.body.trim_end()))),
         }
-    }
-
-    fn ask(&self) -> std::io::Result<String> {
-        let mut connection = TcpStream::connect_timeout(&self.http, PATIENCE)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
-        // The older protocol: its answers are not chunked, and end with the connection.
-        write!(
-            connection,
-            "GET /readyz HTTP/1.0\r\nHost: {}\r\n\r\n",
-            self.http
-        )?;
-        let mut answer = Vec::new();
-        connection.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 }

@@ -11,7 +11,7 @@ use super::verb::{PageSays, PageVerb, ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
     critical_path, experiment, explain, flows, import, infer, kernel, model, pool, predict, ready,
-    report, search, slack, sql, timeline, tradeoffs, view, what_if,
+    report, search, slack, sql, timeline, top, tradeoffs, view, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
 
@@ -97,6 +97,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("config", config::Config::run),
         other("ready", ready::Ready::run),
         other("view", view::View::run),
+        other("top", top::TopVerb::run),
         other("import", import::Import::run),
         other("infer", infer::Infer::run)
             .saying::<infer::Inferred<'_>>()

@@ -1,0 +1,66 @@
+//! One question to a collector's port for pages, and its answer.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// What a collector answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answered {
+    pub status: u16,
+    pub body: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    #[error("no collector answers at {0}: {1}")]
+    Silent(SocketAddr, io::Error),
+    #[error("what listens at {0} is no collector, or speaks TLS")]
+    Foreign(SocketAddr),
+}
+
+/// Asks for a page, without TLS, with the token of STROBOSCOPE_TOKEN where that is set. Of a longer answer than `bytes_max`, the
+/// beginning.
+pub(super) fn ask(
+    address: SocketAddr,
+    path: &str,
+    patience: Duration,
+    bytes_max: u64,
+) -> Result<Answered, Unanswered> {
+    let answer = exchange(address, path, patience, bytes_max)
+        .map_err(|error| Unanswered::Silent(address, error))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.strip_prefix("HTTP/").and_then(|head| {
+        let status = head.split_whitespace().nth(1)?;
+        status.parse().ok()
+    });
+    Ok(Answered {
+        status: status.ok_or(Unanswered::Foreign(address))?,
+        body: body.to_owned(),
+    })
+}
+
+fn exchange(
+    address: SocketAddr,
+    path: &str,
+    patience: Duration,
+    bytes_max: u64,
+) -> io::Result<String> {
+    let mut connection = TcpStream::connect_timeout(&address, patience)?;
+    connection.set_read_timeout(Some(patience))?;
+    connection.set_write_timeout(Some(patience))?;
+    let token = std::env::var("STROBOSCOPE_TOKEN").ok();
+    let token = token.filter(|token| !token.chars().any(char::is_control));
+    let authorization = token.map_or_else(String::new, |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
+    // The older protocol: its answers are not chunked, and end with the connection.
+    write!(
+        connection,
+        "GET {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}\r\n"
+    )?;
+    let mut answer = Vec::new();
+    connection.take(bytes_max).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

@@ -1,0 +1,202 @@
+//! `top`
+
+mod picture;
+mod snapshot;
+mod source;
+mod state;
+mod terminal;
+
+use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use crossterm::event::{Event, KeyEventKind, poll, read};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::snapshot::Snapshot;
+use self::source::Watched;
+use self::state::{KeyAsks, TopState};
+use self::terminal::Screen;
+use super::arguments::{DataArguments, parse_duration};
+use super::output::{has_colour, print, width};
+use super::{Failure, Status};
+
+/// How long a key may wait at most for what came meanwhile.
+const KEY_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Watch what requests wait for, in the terminal, while it happens
+///
+/// A table of operations by their share of the latest requests' critical path, with percentiles of their own work and
+/// slack; above it who ships, how much, in which bursts, and what was lost. It is of a running collector (`--http`), by its live
+/// model, or of a store (`--data`), also of one that somebody writes to.
+///
+/// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all. Where standard output is no
+/// terminal, and with `--once`, it prints one picture as text and ends. A collector that does not answer is asked again;
+/// with `--once` that is status 2. Speaks no TLS; a collector that asks for tokens gets the one in STROBOSCOPE_TOKEN.
+#[derive(Debug, Args)]
+pub(super) struct TopVerb {
+    /// The collector's address for pages and metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
+    http: SocketAddr,
+    /// Watch a store instead: the data folder, or what was published to an object store
+    #[arg(long, value_name = "DIR", conflicts_with = "http")]
+    data: Option<PathBuf>,
+    /// With --data, of requests that began so long ago at most, such as 5min or 1d
+    #[arg(long, value_name = "DURATION", default_value = "5min", requires = "data", value_parser = parse_duration)]
+    last: Duration,
+    /// Look again after so many seconds, 0.1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    interval: Duration,
+    /// Print one picture as text, and end. It takes an interval, as rates are of two looks
+    #[arg(long)]
+    once: bool,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds from 0.1 to 3600, such as 2".to_owned()),
+    }
+}
+
+impl TopVerb {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let watched = match self.data {
+            None => Watched::Collector(self.http),
+            Some(data) => Watched::Store {
+                data: DataArguments { data },
+                last: self.last,
+                runtime: runtime.handle().clone(),
+            },
+        };
+        if self.once || !io::stdout().is_terminal() {
+            return once(&watched, self.interval);
+        }
+        let ends = Arc::new(AtomicBool::new(false));
+        runtime.block_on(async {
+            for kind in [
+                SignalKind::interrupt(),
+                SignalKind::terminate(),
+                SignalKind::hangup(),
+            ] {
+                let mut heard = signal(kind).map_err(Failure::of)?;
+                let ends = ends.clone();
+                tokio::spawn(async move {
+                    heard.recv().await;
+                    ends.store(true, Relaxed);
+                });
+            }
+            Ok::<(), Failure>(())
+        })?;
+        let seen = looking(watched.clone(), self.interval)?;
+        let screen = Screen::take(has_colour()).map_err(|error| of_terminal(&error))?;
+        let ended = watch(&watched, &seen, &screen, &ends).map_err(|error| of_terminal(&error));
+        drop(screen);
+        ended.map(|()| Status::Done)
+    }
+}
+
+fn of_terminal(error: &io::Error) -> Failure {
+    Failure(format!(
+        "the terminal cannot be used ({error}); --once prints a picture as text"
+    ))
+}
+
+/// One picture, with rates where there can be any.
+fn once(watched: &Watched, interval: Duration) -> Result<Status, Failure> {
+    let began = Instant::now();
+    let mut state = TopState::of(watched.name());
+    state.take(Ok(watched.look()?), began.elapsed());
+    // What is in a store is no matter of rates.
+    if matches!(watched, Watched::Collector(_)) {
+        std::thread::sleep(interval);
+        state.take(Ok(watched.look()?), began.elapsed());
+    }
+    print(&picture::text(&state, width(), began.elapsed()))?;
+    Ok(Status::Done)
+}
+
+type Seen = Result<Snapshot, String>;
+
+/// Looks again and again, on a thread of its own, so that keys never wait for a collector. It ends with the process, or when
+/// nobody takes what it sees.
+fn looking(watched: Watched, interval: Duration) -> Result<Receiver<Seen>, Failure> {
+    let (sender, seen): (SyncSender<Seen>, _) = sync_channel(1);
+    let body = move || {
+        loop {
+            let began = Instant::now();
+            let found = watched.look().map_err(|failure| failure.to_string());
+            if sender.send(found).is_err() {
+                return;
+            }
+            std::thread::sleep(interval.saturating_sub(began.elapsed()).max(KEY_PATIENCE));
+        }
+    };
+    let thread = std::thread::Builder::new().name("top-look".to_owned());
+    thread.spawn(body).map_err(Failure::of)?;
+    Ok(seen)
+}
+
+/// Pictures and keys, until somebody ends it.
+fn watch(
+    watched: &Watched,
+    seen: &Receiver<Seen>,
+    screen: &Screen,
+    ends: &AtomicBool,
+) -> io::Result<()> {
+    let began = Instant::now();
+    let mut state = TopState::of(watched.name());
+    let mut shown = Vec::new();
+    let mut shown_in = None;
+    while !ends.load(Relaxed) {
+        match seen.try_recv() {
+            Ok(found) => state.take(found, began.elapsed()),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                return Err(io::Error::other("the thread that looks has ended"));
+            }
+        }
+        let size = Screen::size()?;
+        let lines = picture::picture(&mut state, size, began.elapsed());
+        // Most of the time there is nothing new.
+        if lines != shown || shown_in != Some(size) {
+            screen.draw(&lines)?;
+            (shown, shown_in) = (lines, Some(size));
+        }
+        if !poll(KEY_PATIENCE)? {
+            continue;
+        }
+        if let Event::Key(key) = read()?
+            && key.kind != KeyEventKind::Release
+        {
+            match state.press(key) {
+                KeyAsks::Nothing => {}
+                KeyAsks::Quit => return Ok(()),
+                KeyAsks::Suspend => {
+                    screen.suspend()?;
+                    shown_in = None;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_no_interval() {
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "NaN", "inf", "1e9", "", "2s"] {
+            assert!(parse_interval(text).is_err(), "{text}");
+        }
+    }
+}

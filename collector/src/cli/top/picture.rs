@@ -1,0 +1,357 @@
+//! A state as lines of a size. No terminal.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use stroboscope_burst::BurstConfig;
+use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::show::{scrubbed, shortened};
+
+use super::snapshot::{Operation, Snapshot};
+use super::state::{SortKey, TopState};
+
+/// How a line stands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Plain,
+    Bold,
+    Marked,
+    Bad,
+    Faint,
+}
+
+/// A line of the screen, not longer than that is wide, and with nothing in it that a terminal would obey.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ScreenLine {
+    pub text: String,
+    pub look: Look,
+}
+
+/// A screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub columns: usize,
+    pub rows: usize,
+}
+
+/// The width of the columns of numbers, with what parts them.
+const NUMBERS: usize = 8;
+/// Rows of the table that remain, however small the screen is.
+const ROWS_MIN: usize = 1;
+/// Lines of losses, before one that says how many more there are.
+const LOSS_LINES_MAX: usize = 3;
+
+const HELP: [&str; 10] = [
+    "s       sort by the next column; or by SHARE P, WAIT W, P50 5, P99 9, SLACK L, COUNT C, OPERATION N",
+    "r       the other way around",
+    "/       only operations with this text in their name; Enter keeps it, Esc takes it back",
+    "p Space pause: the picture stays as it is",
+    "j k     down and up, as arrows, PgDn, PgUp, g and G for the ends",
+    "q Esc   quit, as Ctrl-C; Ctrl-Z suspends",
+    "",
+    "SHARE   the mean share of a request's critical path; WAIT: of that, before the operation began or went on",
+    "P50 P99 of the operation's own work at a time: between two events of it, without what it waits for in others",
+    "SLACK   how much longer that could take, in the middle, and nobody would wait; COUNT: how often it was seen",
+];
+
+/// The screen: never more lines than it has rows. `page_rows` of the state is how many of them are of the table.
+pub(super) fn picture(state: &mut TopState, size: Size, now: Duration) -> Vec<ScreenLine> {
+    let mut lines = head(state, size.columns, now);
+    let foot = foot(state);
+    if state.has_help {
+        lines.truncate(1);
+        lines.extend(HELP.map(|text| plain(text.to_owned())));
+        state.page_rows = 0;
+    } else {
+        let room = size.rows.saturating_sub(lines.len() + foot.len() + 1);
+        let room = room.max(ROWS_MIN);
+        state.page_rows = room;
+        lines.extend(table(state, room, size.columns));
+    }
+    let above_foot = size.rows.saturating_sub(foot.len());
+    lines.truncate(above_foot.max(1));
+    let line = |text: String, look| ScreenLine { text, look };
+    lines.resize_with(above_foot.max(1), || line(String::new(), Look::Plain));
+    lines.extend(foot);
+    lines.truncate(size.rows);
+    for line in &mut lines {
+        line.text = fitted(&line.text, size.columns);
+    }
+    lines
+}
+
+/// The same for who reads no screen: as long as it is, without what is about keys.
+pub(super) fn text(state: &TopState, columns: Option<usize>, now: Duration) -> String {
+    let columns = columns.unwrap_or(usize::MAX);
+    let mut lines = head(state, columns, now);
+    lines.extend(table(state, usize::MAX, columns));
+    let texts = lines.iter().map(|line| {
+        // No row is marked for nobody.
+        let text = line.text.strip_prefix("> ").map(|rest| format!("  {rest}"));
+        fitted(text.as_deref().unwrap_or(&line.text), columns)
+            .trim_end()
+            .to_owned()
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn plain(text: String) -> ScreenLine {
+    ScreenLine {
+        text,
+        look: Look::Plain,
+    }
+}
+
+/// The beginning of a text that is too long, without what a terminal would obey.
+fn fitted(text: &str, columns: usize) -> String {
+    let text = scrubbed(text);
+    if text.chars().count() <= columns {
+        return text;
+    }
+    text.chars().take(columns).collect()
+}
+
+fn seconds(of: Duration) -> String {
+    match of.as_secs() {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7_200 => format!("{} min", s / 60),
+        s => format!("{} h", s / 3_600),
+    }
+}
+
+fn head(state: &TopState, columns: usize, now: Duration) -> Vec<ScreenLine> {
+    let mut title = format!("stroboscope top - {}", state.name);
+    if state.paused {
+        let _ = write!(title, " - PAUSED, of {} ago", seconds(state.age(now)));
+    }
+    let mut lines = vec![ScreenLine {
+        text: title,
+        look: Look::Bold,
+    }];
+    if let Some(trouble) = &state.trouble {
+        let since = match state.snapshot {
+            Some(_) => format!("STALE, of {} ago: {trouble}", seconds(state.age(now))),
+            None => format!("waiting: {trouble}"),
+        };
+        lines.push(ScreenLine {
+            text: format!("{since}; trying again"),
+            look: Look::Bad,
+        });
+    }
+    let Some(snapshot) = &state.snapshot else {
+        return lines;
+    };
+    lines.push(plain(senders_text(snapshot)));
+    lines.push(plain(rates_text(state, snapshot)));
+    if snapshot.is_live {
+        lines.push(plain(bursts_text(snapshot)));
+    }
+    lines.extend(losses_lines(snapshot, columns));
+    lines.push(plain(path_text(snapshot)));
+    lines
+}
+
+fn senders_text(snapshot: &Snapshot) -> String {
+    let senders = &snapshot.senders;
+    let Some(last_ns) = senders.last_ns else {
+        return match senders.processes {
+            0 => "processes: nothing has arrived yet; point a service here with STROBOSCOPE_COLLECTOR".to_owned(),
+            known => format!("processes: {known} recorded"),
+        };
+    };
+    let ago =
+        Duration::from_nanos(u64::try_from(snapshot.at_ns.saturating_sub(last_ns)).unwrap_or(0));
+    format!(
+        "processes: {} of {} sent in the last minute, on {}; the last records {} ago",
+        senders.sending,
+        senders.processes,
+        counted(senders.hosts as u64, "host"),
+        seconds(ago)
+    )
+}
+
+fn rates_text(state: &TopState, snapshot: &Snapshot) -> String {
+    let totals = &snapshot.totals;
+    let rates = state.rates().map_or_else(
+        || {
+            format!(
+                "{} and {}",
+                counted(totals.requests, "request"),
+                counted(totals.records, "record")
+            )
+        },
+        |(requests, records)| {
+            format!(
+                "{requests:.1} requests/s, {records:.1} spans and events/s; {} and {} in all",
+                counted(totals.requests, "request"),
+                counted(totals.records, "record")
+            )
+        },
+    );
+    format!("seen:      {rates}")
+}
+
+/// What the table is of.
+fn path_text(snapshot: &Snapshot) -> String {
+    let Some(path) = &snapshot.path else {
+        return "no operations: the collector has no live model (--no-live-model)".to_owned();
+    };
+    let of = match path.operations_known {
+        known if known > path.operations.len() => {
+            format!(
+                "the {} largest of {known} operations",
+                path.operations.len()
+            )
+        }
+        _ => "operations".to_owned(),
+    };
+    format!(
+        "{of} by the critical path of {} of the last {}; {} of it is after the last of them",
+        counted(path.requests, "complete request"),
+        seconds(Duration::from_secs(path.last_seconds)),
+        percent(path.mean_tail_share)
+    )
+}
+
+fn bursts_text(snapshot: &Snapshot) -> String {
+    let set = snapshot.burst_config.as_deref();
+    let set = set.map_or_else(
+        || "none set by the collector".to_owned(),
+        |config| format!("{config} set by the collector"),
+    );
+    let masks = snapshot.senders.masks.iter().map(|(bits, count)| {
+        let config = BurstConfig::from_bits(*bits);
+        let duty = percent(config.duty());
+        format!("{config}, {duty} of the time, in {}", processes(*count))
+    });
+    let told: Vec<String> = masks.collect();
+    if told.is_empty() {
+        return format!("bursts:    {set}");
+    }
+    format!("bursts:    {}; {set}", told.join("; "))
+}
+
+fn processes(count: usize) -> String {
+    match count {
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    }
+}
+
+/// All causes, in as many lines as they take, up to a bound.
+fn losses_lines(snapshot: &Snapshot, columns: usize) -> Vec<ScreenLine> {
+    let lost = &snapshot.totals.lost;
+    if lost.is_empty() {
+        return vec![plain("lost:      nothing".to_owned())];
+    }
+    let mut largest: Vec<(&String, &u64)> = lost.iter().collect();
+    largest.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let mut texts = vec!["lost:     ".to_owned()];
+    for (at, (cause, count)) in largest.iter().enumerate() {
+        let comma = if at + 1 < largest.len() { "," } else { "" };
+        let one = format!(" {} {count}{comma}", scrubbed(cause));
+        let last = texts.len() - 1;
+        let is_full = texts[last].chars().count() + one.chars().count() > columns;
+        if is_full && texts.len() == LOSS_LINES_MAX {
+            let more = largest.len() - at;
+            texts.push(format!("           and {more} more; /metrics has all"));
+            break;
+        }
+        if is_full {
+            texts.push("          ".to_owned() + &one);
+        } else {
+            texts[last] += &one;
+        }
+    }
+    let line = |text| ScreenLine {
+        text,
+        look: Look::Bad,
+    };
+    texts.into_iter().map(line).collect()
+}
+
+/// The heads, and the rows around the marked one.
+fn table(state: &TopState, room: usize, columns: usize) -> Vec<ScreenLine> {
+    let rows = state.rows();
+    let heads: String = SortKey::ALL
+        .iter()
+        .filter(|key| **key != SortKey::Name)
+        .map(|key| format!("{:>NUMBERS$}", marked_head(state, *key)))
+        .collect();
+    let mut lines = vec![ScreenLine {
+        text: format!("  {heads}  {}", marked_head(state, SortKey::Name)),
+        look: Look::Bold,
+    }];
+    let first = (state.row + 1).saturating_sub(room);
+    let shown = rows.iter().enumerate().skip(first).take(room);
+    lines.extend(shown.map(|(at, of)| {
+        let is_marked = at == state.row;
+        ScreenLine {
+            text: format!("{} {}", if is_marked { '>' } else { ' ' }, row(of, columns)),
+            look: if is_marked { Look::Marked } else { Look::Plain },
+        }
+    }));
+    if rows.is_empty() && state.snapshot.is_some() {
+        let why = if state.filter.is_empty() {
+            "  No complete request yet. One is taken for whole when nothing of it has come for a while."
+        } else {
+            "  No operation has this in its name."
+        };
+        lines.push(plain(why.to_owned()));
+    }
+    lines
+}
+
+fn marked_head(state: &TopState, key: SortKey) -> String {
+    let mark = match (state.sort == key, (key == SortKey::Name) != state.reversed) {
+        (false, _) => "",
+        (true, true) => "^",
+        (true, false) => "v",
+    };
+    format!("{}{mark}", key.head())
+}
+
+fn row(of: &Operation, columns: usize) -> String {
+    let slack = of.slack.map(|slack| duration(slack.p50_ns as f64));
+    let numbers = [
+        percent(of.mean_share),
+        percent(of.mean_wait_share),
+        duration(of.duration.p50_ns as f64),
+        duration(of.duration.p99_ns as f64),
+        slack.unwrap_or_else(|| "-".to_owned()),
+        of.occurrences.to_string(),
+    ];
+    let numbers: String = numbers
+        .iter()
+        .map(|text| format!("{text:>NUMBERS$}"))
+        .collect();
+    let room = columns.saturating_sub(numbers.chars().count() + 4).max(8);
+    format!("{numbers}  {}", shortened(&scrubbed(&of.operation), room))
+}
+
+fn foot(state: &TopState) -> Vec<ScreenLine> {
+    let keys = if state.is_filtering {
+        format!("/{}_   Enter keeps it, Esc takes it back", state.filter)
+    } else if state.has_help {
+        "any key goes back".to_owned()
+    } else {
+        let rows = state.rows();
+        let marked = rows.get(state.row).map_or("", |of| &*of.operation);
+        let filter = match &*state.filter {
+            "" => String::new(),
+            filter => format!("only {filter:?} (Esc: all)  "),
+        };
+        let place = (state.row + 1).min(rows.len());
+        format!(
+            "q quit  s sort  / filter  p pause  h help  {filter}{place}/{} {marked}",
+            rows.len()
+        )
+    };
+    vec![ScreenLine {
+        text: keys,
+        look: Look::Faint,
+    }]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! What is looked at: a collector or a store as it was at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+/// A process that was heard of within so much time is sending.
+const SENDING_NS: i64 = 60_000_000_000;
+
+/// Percentiles of durations, as JSON has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Spread {
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+}
+
+/// An operation, and its part in what requests waited for.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(super) struct Operation {
+    pub operation: String,
+    /// How often its own work began or went on.
+    pub occurrences: u64,
+    pub mean_share: f64,
+    pub mean_wait_share: f64,
+    /// Of its own work at a time.
+    pub duration: Spread,
+    /// None: all of it goes on after the answer.
+    pub slack: Option<Spread>,
+}
+
+/// The critical path of the latest requests.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(super) struct LatestPath {
+    pub last_seconds: u64,
+    pub requests: u64,
+    pub mean_tail_share: f64,
+    pub operations_known: usize,
+    pub operations: Vec<Operation>,
+}
+
+/// Who ships.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Senders {
+    pub processes: usize,
+    pub sending: usize,
+    pub hosts: usize,
+    /// When the last of them was heard of, ns since the Unix epoch.
+    pub last_ns: Option<i64>,
+    /// Masks in force, and how many processes said so.
+    pub masks: BTreeMap<u64, usize>,
+}
+
+#[derive(Deserialize)]
+struct ProcessesSay {
+    known: usize,
+    processes: Vec<ProcessSays>,
+}
+
+#[derive(Deserialize)]
+struct ProcessSays {
+    host: String,
+    last_seen_ns: i64,
+    windows: Option<WindowsSay>,
+}
+
+#[derive(Deserialize)]
+struct WindowsSay {
+    burst_config: u64,
+}
+
+impl Senders {
+    /// Out of `/api/processes`.
+    pub(super) fn of_json(text: &str, now_ns: i64) -> serde_json::Result<Self> {
+        let said: ProcessesSay = serde_json::from_str(text)?;
+        let is_sending = |of: &&ProcessSays| now_ns.saturating_sub(of.last_seen_ns) < SENDING_NS;
+        let sending: Vec<&ProcessSays> = said.processes.iter().filter(is_sending).collect();
+        let mut masks = BTreeMap::new();
+        for windows in sending.iter().filter_map(|of| of.windows.as_ref()) {
+            *masks.entry(windows.burst_config).or_default() += 1;
+        }
+        let hosts: BTreeSet<&str> = sending.iter().map(|of| &*of.host).collect();
+        Ok(Self {
+            processes: said.known,
+            sending: sending.len(),
+            hosts: hosts.len(),
+            last_ns: said.processes.iter().map(|of| of.last_seen_ns).max(),
+            masks,
+        })
+    }
+}
+
+/// What only grows while a collector runs, out of its metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub records: u64,
+    /// Requests that are whole by now, complete or not.
+    pub requests: u64,
+    /// Whatever was lost, refused or left out, by cause; what never happened is no part of it.
+    pub lost: BTreeMap<String, u64>,
+}
+
+/// Metrics that count what is not there, and what their labels are called in.
+const LOSSES: [(&str, &str); 10] = [
+    ("lost_records_total", "processes"),
+    ("missing_batches", "missing_batches"),
+    ("refused_batches_total", "refused"),
+    ("otlp_rejected_spans_total", "otlp_rejected_spans"),
+    ("otlp_rejected_logs_total", "otlp_rejected_logs"),
+    ("otlp_logs_without_trace_total", "otlp_logs_without_trace"),
+    ("turned_away_total", "turned_away"),
+    ("live_left_out_records_total", "left_out"),
+    ("live_early_traces_total", "early_traces"),
+    ("wal_damage_total", "log_damage"),
+];
+
+impl Totals {
+    /// Out of `/metrics`.
+    pub(super) fn of_metrics(text: &str) -> Self {
+        let mut totals = Self::default();
+        let samples = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("stroboscope_"));
+        for sample in samples {
+            let Some((series, value)) = sample.rsplit_once(' ') else {
+                continue;
+            };
+            let Some(value) = value.parse::<f64>().ok().filter(|value| *value >= 0.0) else {
+                continue;
+            };
+            let value = value as u64;
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            match name {
+                "records_total" => totals.records = value,
+                "live_traces_total" => {
+                    totals.requests += value;
+                    if value > 0 && labels.contains("complete=\"no\"") {
+                        totals.lost.insert("incomplete_requests".to_owned(), value);
+                    }
+                }
+                _ => {
+                    let of = LOSSES.iter().find(|(metric, _)| *metric == name);
+                    if let Some((_, called)) = of.filter(|_| value > 0) {
+                        let cause = cause_of(labels);
+                        let called = cause.map_or_else(
+                            || (*called).to_owned(),
+                            |cause| format!("{called}:{cause}"),
+                        );
+                        *totals.lost.entry(called).or_default() += value;
+                    }
+                }
+            }
+        }
+        totals
+    }
+}
+
+/// The value of the label `cause`. Causes are words of ours, but for those that processes name.
+fn cause_of(labels: &str) -> Option<&str> {
+    let (_, rest) = labels.rsplit_once("cause=\"")?;
+    rest.split_once('"').map(|(cause, _)| cause)
+}
+
+/// All that was seen at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Snapshot {
+    /// None: there is no live model.
+    pub path: Option<LatestPath>,
+    pub senders: Senders,
+    pub totals: Totals,
+    /// Whether it is of a running collector, which knows more than its store.
+    pub is_live: bool,
+    /// The burst-config that the collector gives out.
+    pub burst_config: Option<String>,
+    /// When, ns since the Unix epoch.
+    pub at_ns: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loss_of_the_metrics_is_seen() {
+        let text = "# HELP stroboscope_records_total x\nstroboscope_records_total 12\n\
+            stroboscope_live_traces_total{complete=\"yes\"} 3\nstroboscope_live_traces_total{complete=\"no\"} 2\n\
+            stroboscope_lost_records_total{service=\"a \\\"b\",cause=\"ring_full\"} 4\n\
+            stroboscope_lost_records_total{service=\"c\",cause=\"ring_full\"} 5\n\
+            stroboscope_missing_batches 0\nstroboscope_wal_damage_total 1\n\
+            stroboscope_turned_away_total{door=\"pages\",cause=\"host\"} 6\nbad line\n";
+        let totals = Totals::of_metrics(text);
+        assert_eq!((totals.records, totals.requests), (12, 5));
+        let lost: Vec<(&str, u64)> = totals.lost.iter().map(|(c, n)| (&**c, *n)).collect();
+        let expected = [
+            ("incomplete_requests", 2),
+            ("log_damage", 1),
+            ("processes:ring_full", 9),
+            ("turned_away:host", 6),
+        ];
+        assert_eq!(lost, expected);
+    }
+
+    #[test]
+    fn who_was_silent_for_a_minute_is_not_sending() {
+        let text = r#"{"known":3,"processes":[
+            {"host":"a","last_seen_ns":100000000000,"windows":{"burst_config":28}},
+            {"host":"a","last_seen_ns":99000000000,"windows":null},
+            {"host":"b","last_seen_ns":1,"windows":{"burst_config":1}}]}"#;
+        let senders = Senders::of_json(text, 101_000_000_000).unwrap();
+        let expected = Senders {
+            processes: 3,
+            sending: 2,
+            hosts: 1,
+            last_ns: Some(100_000_000_000),
+            masks: BTreeMap::from([(28, 1)]),
+        };
+        assert_eq!(senders, expected);
+    }
+}

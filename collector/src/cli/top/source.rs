@@ -1,0 +1,191 @@
+//! Where snapshots come from: a collector's pages, or a store.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::super::Failure;
+use super::super::arguments::{DataArguments, ReadingArguments, SelectionArguments};
+use super::super::ask::{Answered, ask};
+use super::super::study::{NamedStudy, Reader};
+use super::snapshot::{LatestPath, Operation, Senders, Snapshot, Spread, Totals};
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_query::{CategoryRule, PathsQuestion};
+use stroboscope_store::flush::now_ns;
+use stroboscope_store::progress::silent;
+
+/// How long a collector may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// No answer is longer.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// Where to look.
+#[derive(Clone, Debug)]
+pub(super) enum Watched {
+    Collector(SocketAddr),
+    Store {
+        data: DataArguments,
+        last: Duration,
+        runtime: Handle,
+    },
+}
+
+impl Watched {
+    /// Its name for people.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Collector(address) => format!("collector at {address}"),
+            Self::Store { data, .. } => format!("store {}", data.data.display()),
+        }
+    }
+
+    /// Looks once. Waits for the answer.
+    pub(super) fn look(&self) -> Result<Snapshot, Failure> {
+        match self {
+            Self::Collector(address) => of_collector(*address),
+            Self::Store {
+                data,
+                last,
+                runtime,
+            } => of_store(data, *last, runtime),
+        }
+    }
+}
+
+fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
+    let get = |path: &str| -> Result<Answered, Failure> {
+        let answer = ask(address, path, PATIENCE, ANSWER_BYTES_MAX).map_err(Failure::of)?;
+        match answer.status {
+            200 | 404 => Ok(answer),
+            status => Err(Failure(format!(
+                "the collector at {address} answers {status} for {path}: {}",
+                answer.body.trim_end()
+            ))),
+        }
+    };
+    let found = |path: &str| -> Result<String, Failure> {
+        let answer = get(path)?;
+        if answer.status == 404 {
+            return Err(Failure(format!(
+                "what listens at {address} is no collector's port for pages (no {path}): give that by --http"
+            )));
+        }
+        Ok(answer.body)
+    };
+    let unreadable = |path: &str, error: serde_json::Error| {
+        Failure(format!(
+            "{path} of the collector at {address} cannot be read ({error}): is it of another version?"
+        ))
+    };
+    let metrics = found("/metrics")?;
+    let at_ns = now_ns();
+    let senders = Senders::of_json(&found("/api/processes")?, at_ns)
+        .map_err(|error| unreadable("/api/processes", error))?;
+    let burst_config = found("/burst-config")?;
+    let path = get("/api/critical-path")?;
+    // Without a live model there is none, and all else is there.
+    let path = match path.status {
+        200 => {
+            let read = serde_json::from_str::<LatestPath>(&path.body);
+            Some(read.map_err(|error| unreadable("/api/critical-path", error))?)
+        }
+        _ => None,
+    };
+    Ok(Snapshot {
+        path,
+        senders,
+        totals: Totals::of_metrics(&metrics),
+        is_live: true,
+        burst_config: Some(burst_config.trim().to_owned()).filter(|config| config != "none set"),
+        at_ns,
+    })
+}
+
+fn spread(of: &Distribution) -> Spread {
+    let percentiles = of.percentiles();
+    Spread {
+        p50_ns: percentiles.p50_ns,
+        p99_ns: percentiles.p99_ns,
+    }
+}
+
+/// Of the requests that began in the last while, by what is in the files now.
+fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Snapshot, Failure> {
+    let at_ns = now_ns();
+    let last_ns = i64::try_from(last.as_nanos()).unwrap_or(i64::MAX);
+    let reading = ReadingArguments::of(SelectionArguments {
+        data: data.clone(),
+        json: false,
+        since: Some(at_ns.saturating_sub(last_ns)),
+        until: None,
+        root: None,
+        filter: None,
+        include_incomplete: false,
+    });
+    let reader = Reader {
+        runtime: runtime.clone(),
+        observer: silent(),
+    };
+    let study = NamedStudy::read_by(&reading, &reader)?;
+    let paths = study.ask(&PathsQuestion(CategoryRule::default()))?;
+    let known = study.known()?;
+    let (aggregate, traces) = (&paths.aggregate, paths.aggregate.traces());
+    let operations = aggregate
+        .by_operation(known.inference.model.labels())
+        .into_iter()
+        .map(|of| Operation {
+            occurrences: of.occurrences,
+            mean_share: (of.duration_shares + of.wait_shares).mean(traces),
+            mean_wait_share: of.wait_shares.mean(traces),
+            duration: spread(&of.duration),
+            slack: (of.slack.count() > 0).then(|| spread(&of.slack)),
+            operation: of.operation,
+        });
+    let operations: Vec<Operation> = operations.collect();
+    let notes = &paths.notes;
+    let mut lost: BTreeMap<String, u64> = notes
+        .incomplete
+        .iter()
+        .map(|(cause, count)| (format!("incomplete:{cause}"), *count))
+        .collect();
+    let counted = [
+        ("left_out:outside_requests", notes.left_out.outside_requests),
+        ("left_out:over_trace_limit", notes.left_out.over_trace_limit),
+        ("left_out:span_missing", notes.left_out.span_missing),
+        ("left_out:no_span_no_task", notes.left_out.no_span_no_task),
+        ("damaged_files", notes.damage.len() as u64),
+        ("bytes_not_in_the_store_yet", notes.unflushed_bytes),
+    ];
+    let counted = counted.into_iter().filter(|(_, count)| *count > 0);
+    lost.extend(counted.map(|(cause, count)| (cause.to_owned(), count)));
+    let recorded = study.source().recorded().map_err(Failure::of)?;
+    for ((_, cause), count) in &recorded.lost {
+        *lost.entry(format!("processes:{cause}")).or_default() += count;
+    }
+    if recorded.missing_batches > 0 {
+        lost.insert("missing_batches".to_owned(), recorded.missing_batches);
+    }
+    Ok(Snapshot {
+        path: Some(LatestPath {
+            last_seconds: last.as_secs(),
+            requests: traces,
+            mean_tail_share: aggregate.tail_wait().1.mean(traces),
+            operations_known: operations.len(),
+            operations,
+        }),
+        senders: Senders {
+            processes: usize::try_from(recorded.processes).unwrap_or(usize::MAX),
+            ..Senders::default()
+        },
+        totals: Totals {
+            records: recorded.records,
+            requests: notes.traces,
+            lost,
+        },
+        is_live: false,
+        burst_config: None,
+        at_ns,
+    })
+}
