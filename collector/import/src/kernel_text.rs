@@ -24,7 +24,6 @@ pub(super) fn recognise(head: &[u8]) -> Option<Format> {
     if line.contains("] ") && ["raw_syscalls", "sched", "task"].iter().any(is_event) {
         return Some(Format::PerfScript);
     }
-    let words: Vec<&str> = line.trim_start_matches("[pid ").splitn(3, ' ').collect();
     let is_time = |word: &str| {
         let parts = word.split_once('.');
         parts.is_some_and(|(s, us)| {
@@ -34,11 +33,10 @@ pub(super) fn recognise(head: &[u8]) -> Option<Format> {
                     .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
         })
     };
-    let time = words
-        .iter()
-        .position(|word| is_time(word))
-        .filter(|&place| place < 2)?;
-    let call = line.split_once(words[time])?.1.trim_start();
+    // A thread's number comes first, if any, and as many spaces more as it has fewer digits than others.
+    let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
+    let time = words.find(|word| is_time(word))?;
+    let call = line.split_once(time)?.1.trim_start();
     (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
 }
 
@@ -135,6 +133,14 @@ mod tests {
         );
         check(
             "[pid 12] 1767322800.123456 +++ exited with 0 +++\n",
+            Some(Format::Strace),
+        );
+        check(
+            "685   1767322800.123456 brk(NULL)       = 0x55c16a4ed000 <0.000004>\n",
+            Some(Format::Strace),
+        );
+        check(
+            "[pid   685] 1767322800.123456 getppid() = 1\n",
             Some(Format::Strace),
         );
         check("{\"trace\":\"a\",\"ts_ns\":1767322800.123456}\n", None);
