@@ -2,4 +2,6 @@
 
 mod others_data;
 mod parts;
+mod random_store;
+mod search;
 mod uneven_parts;
