@@ -118,7 +118,7 @@ fn search(
 ) -> (SearchReport, usize) {
     let source = Source::open(folder, runtime.handle().clone()).expect("it opens");
     let source = source.with_parts(PartsWanted::Exactly(2));
-    let again = r#"{ name = "read" } then { name = "read" } with the same .key within 40us"#;
+    let again = r#"{ name = "read" } then { name = "read" } with the same .key within 60us"#;
     let settings = SearchSettings {
         formula: parse(again).expect("a formula"),
         kept_max: 3,

@@ -24,6 +24,8 @@ mod report;
 mod requests;
 mod robust;
 mod search;
+mod search_kernel;
+mod search_stores;
 mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
