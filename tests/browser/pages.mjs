@@ -65,6 +65,13 @@ const nameOf = (path) => path.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "")
 /** A page in all sizes, light and dark: pictures for people, and what axe says. */
 async function look(path) {
     const found = [];
+    // A path of somebody else's machine has no blank to break it at.
+    await page.evaluate(() => {
+        const long = document.createElement("p");
+        long.id = "long-path";
+        long.textContent = "/home/somebody/" + "long-folder/".repeat(12);
+        document.querySelector("main .answer")?.prepend(long);
+    });
     for (const theme of THEMES) {
         await page.emulateMedia({ colorScheme: theme });
         for (const width of WIDTHS) {
@@ -72,6 +79,7 @@ async function look(path) {
             await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
             const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
             if (wide > 1) found.push(`${path} at ${width}: ${wide} px wider than the window`);
+            await page.evaluate(() => document.getElementById("long-path")?.remove());
             if (width < 2560) found.push(...(await accessible(path, `${theme}, ${width}`)));
             const file = join(asked.pictures, `${nameOf(path)}-${width}-${theme}.png`);
             await page.screenshot({ path: file, clip: { x: 0, y: 0, width, height: width === 390 ? 844 : 900 } });

@@ -1,7 +1,8 @@
 //! Bursts of which a formula holds. A burst is held whole while it is searched; of a store of any length, no more bursts are
 //! held at a time than a bound has room for.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::record::{
@@ -47,15 +48,23 @@ pub fn search_bursts(
     settings: &SearchSettings,
 ) -> Result<SearchReport, QueryError> {
     let selection = with_cut(selection);
-    let bursts: Vec<(i64, i64)> = super::recorded::bursts(read_batches(source.store())?)
+    let mut hosts = BTreeSet::new();
+    let batches = read_batches(source.store())?.inspect(|batch| {
+        hosts.insert(batch.host.clone());
+    });
+    let recorded: Vec<(i64, i64)> = super::recorded::bursts(batches)
         .into_iter()
         .filter(|(open_ns, _)| selection.range.contains(*open_ns))
         .collect();
-    let (Some(first), Some(last)) = (bursts.first(), bursts.last()) else {
+    if recorded.is_empty() {
         return Err(QueryError::NoBursts(source.name()));
-    };
+    }
     let look = first_look(source, selection)?;
     let clocks = look.clocks.as_ref();
+    let bursts: Vec<Burst> = recorded
+        .into_iter()
+        .map(|recorded| Burst::of(recorded, clocks, &hosts))
+        .collect();
     let kernel = match settings.formula.names_kernel() {
         true => Some(KernelEvents::read(source, selection.range, clocks)?),
         false => None,
@@ -73,7 +82,7 @@ pub fn search_bursts(
     let mut notes = look.notes;
     notes.add_damage(kernel.iter().flat_map(|of| of.damage.clone()).collect());
     let mut matches = Matches::new(settings);
-    let bytes = reading.weigh(&bursts, (first.0, last.1), &mut notes)?;
+    let bytes = reading.weigh(&bursts, &mut notes)?;
     let (slices, large) = slices(&bursts, &bytes, settings.held_bytes_max);
     let (mut held_bytes, mut slice_count) = (0, 0);
     for slice in &slices {
@@ -94,19 +103,55 @@ pub fn search_bursts(
     Ok(report)
 }
 
+/// When a burst was. Each process opens its window by its host's clock; where clocks differ, windows are not open at the
+/// same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Burst {
+    /// By the clocks that recorded it.
+    recorded_ns: (i64, i64),
+    /// When any host recorded it, by the time that all hosts have in common.
+    any_ns: (i64, i64),
+    /// When all hosts did, by the same; none: there was no such time.
+    all_ns: Option<(i64, i64)>,
+}
+
+impl Burst {
+    fn of(recorded_ns: (i64, i64), clocks: Option<&Alignment>, hosts: &BTreeSet<Arc<str>>) -> Self {
+        let windows = hosts.iter().map(|host| {
+            let common_ns = |at_ns| {
+                let converted = clocks.and_then(|clocks| clocks.convert(host, at_ns));
+                converted.map_or(at_ns, |(ns, _)| ns)
+            };
+            (common_ns(recorded_ns.0), common_ns(recorded_ns.1))
+        });
+        let both = windows.map(|window| (window, window)).reduce(|a, b| {
+            (
+                (a.0.0.min(b.0.0), a.0.1.max(b.0.1)),
+                (a.1.0.max(b.1.0), a.1.1.min(b.1.1)),
+            )
+        });
+        let (any_ns, all_ns) = both.unwrap_or((recorded_ns, recorded_ns));
+        Self {
+            recorded_ns,
+            any_ns,
+            all_ns: (all_ns.0 < all_ns.1).then_some(all_ns),
+        }
+    }
+}
+
 /// Bursts that follow each other and fit together, and those that do not fit by themselves.
 fn slices(
-    bursts: &[(i64, i64)],
+    bursts: &[Burst],
     bytes: &[u64],
     held_bytes_max: u64,
-) -> (Vec<Vec<(i64, i64)>>, Vec<LargeBurst>) {
+) -> (Vec<Vec<Burst>>, Vec<LargeBurst>) {
     let (mut slices, mut large) = (Vec::new(), Vec::new());
     let (mut slice, mut sum) = (Vec::new(), 0);
-    for (&(open_ns, close_ns), &bytes) in bursts.iter().zip(bytes) {
+    for (&burst, &bytes) in bursts.iter().zip(bytes) {
         if bytes > held_bytes_max {
             large.push(LargeBurst {
-                open_ns,
-                close_ns,
+                open_ns: burst.recorded_ns.0,
+                close_ns: burst.recorded_ns.1,
                 bytes,
             });
             continue;
@@ -115,7 +160,7 @@ fn slices(
             slices.push(std::mem::take(&mut slice));
             sum = 0;
         }
-        slice.push((open_ns, close_ns));
+        slice.push(burst);
         sum += bytes;
     }
     slices.push(slice);
@@ -174,13 +219,13 @@ fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<Tr
 /// The parts of a request in each of the bursts that it has records in.
 fn parts_of<'a>(
     records: &'a TraceRecords,
-    bursts: &'a [(i64, i64)],
+    bursts: &'a [Burst],
 ) -> impl Iterator<Item = (usize, TraceRecords)> + 'a {
     let (from_ns, to_ns) = times_ns(records);
-    let first = bursts.partition_point(|(_, close_ns)| *close_ns <= from_ns);
-    let after = bursts.partition_point(|(open_ns, _)| *open_ns <= to_ns);
+    let first = bursts.partition_point(|burst| burst.any_ns.1 <= from_ns);
+    let after = bursts.partition_point(|burst| burst.any_ns.0 <= to_ns);
     let touched = bursts.iter().enumerate().take(after).skip(first);
-    touched.filter_map(|(place, burst)| Some((place, part_of(records, *burst)?)))
+    touched.filter_map(|(place, burst)| Some((place, part_of(records, burst.any_ns)?)))
 }
 
 struct Reading<'a> {
@@ -192,8 +237,10 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The files that may hold records of this time.
-    fn parts(&self, (from_ns, to_ns): (i64, i64)) -> Result<Parts, QueryError> {
+    /// The files that may hold records of these bursts, which are in order.
+    fn parts(&self, bursts: &[Burst]) -> Result<Parts, QueryError> {
+        let recorded_ns = |burst: Option<&Burst>| burst.map_or((0, 0), |of| of.recorded_ns);
+        let (from_ns, to_ns) = (recorded_ns(bursts.first()).0, recorded_ns(bursts.last()).1);
         let keys = AttributeKeys::of(self.settings.formula.keys());
         let is_as_recorded = self.clocks.is_none();
         let is_any = self.source.root().is_none() && self.source.filter().is_empty();
@@ -210,13 +257,8 @@ impl Reading<'_> {
     }
 
     /// What each burst takes.
-    fn weigh(
-        &self,
-        bursts: &[(i64, i64)],
-        time_ns: (i64, i64),
-        notes: &mut Notes,
-    ) -> Result<Vec<u64>, QueryError> {
-        let parts = self.parts(time_ns)?;
+    fn weigh(&self, bursts: &[Burst], notes: &mut Notes) -> Result<Vec<u64>, QueryError> {
+        let parts = self.parts(bursts)?;
         let workers = vec![vec![0_u64; bursts.len()]; parts.count()];
         let visit = |bytes: &mut Vec<u64>, records: &mut TraceRecords, _: &mut Notes| {
             align(self.clocks, records);
@@ -240,13 +282,10 @@ impl Reading<'_> {
     /// The requests of each burst, with those of their spans that start in it.
     fn gather(
         &self,
-        bursts: &[(i64, i64)],
+        bursts: &[Burst],
         notes: &mut Notes,
     ) -> Result<Vec<Vec<TraceRecords>>, QueryError> {
-        let (Some(first), Some(last)) = (bursts.first(), bursts.last()) else {
-            return Ok(Vec::new());
-        };
-        let parts = self.parts((first.0, last.1))?;
+        let parts = self.parts(bursts)?;
         let workers = vec![vec![Vec::new(); bursts.len()]; parts.count()];
         let visit =
             |gathered: &mut Vec<Vec<TraceRecords>>, records: &mut TraceRecords, _: &mut Notes| {
@@ -268,7 +307,7 @@ impl Reading<'_> {
         Ok(requests)
     }
 
-    fn search_each(&self, bursts: &[(i64, i64)], requests: &[Vec<TraceRecords>]) -> Matches {
+    fn search_each(&self, bursts: &[Burst], requests: &[Vec<TraceRecords>]) -> Matches {
         let threads = self.source.parts_wanted().threads();
         let threads = threads.min(bursts.len()).max(1);
         let one = |first: usize| {
@@ -293,8 +332,8 @@ impl Reading<'_> {
         matches
     }
 
-    fn search_one(&self, burst: (i64, i64), requests: &[TraceRecords], matches: &mut Matches) {
-        let (open_ns, close_ns) = burst;
+    fn search_one(&self, burst: Burst, requests: &[TraceRecords], matches: &mut Matches) {
+        let (open_ns, close_ns) = burst.recorded_ns;
         for records in requests {
             note_present(&mut matches.absent, records);
         }
@@ -303,16 +342,17 @@ impl Reading<'_> {
             .losses()
             .iter()
             .any(|loss| loss.from_ns < close_ns && loss.to_ns > open_ns);
-        let mut unit = Unit::of(requests, (!is_lossy).then_some(burst));
+        let mut unit = Unit::of(requests, burst.all_ns.filter(|_| !is_lossy));
         if let Some(kernel) = self.kernel {
-            let is_in = |at_ns: i64| open_ns <= at_ns && at_ns < close_ns;
+            let (any_from_ns, any_to_ns) = burst.any_ns;
+            let is_in = |at_ns: i64| any_from_ns <= at_ns && at_ns < any_to_ns;
             let events = requests.iter().enumerate().flat_map(|(at, records)| {
                 let own = kernel.of(records).iter();
                 own.filter(|event| is_in(event.start_ns))
                     .map(move |event| (at, event))
             });
             let hosts = requests.iter().flat_map(TraceRecords::hosts);
-            unit = unit.with_kernel(events, kernel.is_seen(hosts, burst));
+            unit = unit.with_kernel(events, kernel.is_seen(hosts, burst.any_ns));
         }
         let truth: Truth = unit.of_whole(&self.settings.formula);
         matches.note(truth, (open_ns, 0), || SearchMatch {
@@ -335,7 +375,10 @@ mod tests {
 
     #[test]
     fn slices_fit_and_leave_nothing_out() {
-        let bursts: Vec<(i64, i64)> = (0..6).map(|at| (at * 10, at * 10 + 4)).collect();
+        let hosts = BTreeSet::new();
+        let bursts: Vec<Burst> = (0..6)
+            .map(|at| Burst::of((at * 10, at * 10 + 4), None, &hosts))
+            .collect();
         let (found, large) = slices(&bursts, &[60, 40, 1, 101, 0, 99], 100);
         let sizes: Vec<usize> = found.iter().map(Vec::len).collect();
         assert_eq!(sizes, [2, 3], "{found:?}");

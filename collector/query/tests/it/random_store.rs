@@ -47,22 +47,24 @@ struct Traits {
 
 impl RandomStore {
     pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random(seed ^ 0x5e);
+        let third_ns = random.below(2) * random.below(3_000_000);
+        match seed % 4 > 1 {
+            true => Self::with_skew(seed, [0, 4_000_000, third_ns as i64]),
+            false => Self::with_skew(seed, [0; 3]),
+        }
+    }
+
+    /// Whose hosts' clocks are ahead by so much.
+    pub(crate) fn with_skew(seed: u64, skew_ns: [i64; 3]) -> Self {
         let store = Self {
             runtime: tokio::runtime::Runtime::new().expect("a runtime"),
             folder: tempfile::tempdir().expect("a folder"),
             is_cached: seed.is_multiple_of(2),
         };
         let mut random = Random(seed);
-        let skew = |random: &mut Random| match random.happens(500) {
-            true => 0,
-            false => random.below(3_000_000) as i64,
-        };
-        let is_skewed = seed % 4 > 1;
         let traits = Traits {
-            skew_ns: match is_skewed {
-                true => [0, 4_000_000, skew(&mut random)],
-                false => [0; 3],
-            },
+            skew_ns,
             cut_per_mille: [0, 60, 200][random.below(3)],
             orphans_per_mille: [0, 5][random.below(2)],
             lossy_file: random.happens(300).then(|| random.below(5) as u64),
