@@ -1,8 +1,8 @@
 //! A table's files, opened to be read side by side: never more than some. Where there are more, the smallest are merged in
 //! groups first, to sorted runs on disk (an external merge sort), of the columns that are wanted.
 //!
-//! A file that is open costs memory whatever is in it: its footer, and a page of each column. A flush of ten seconds is less
-//! than that. Runs have no names: the system deletes them when the last reader is gone, however it goes.
+//! A file that is open costs memory whatever is in it: its footer, a page of each column, and what zstd unpacks each column
+//! with, 95 KB, which is most of it. A flush of ten seconds is less than that. Runs have no names: the system deletes them when the last reader is gone, however it goes.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -33,7 +33,9 @@ use super::sorted_file::{SortKey, conform, keys};
 use super::values::values;
 use super::write::properties_with;
 
-/// Files of a table that are read side by side. A store that is cared for has one or few of each hour.
+/// Files of a table that are read side by side. A store that is cared for has one or few of each hour. With twelve columns and
+/// two readers each takes 2 MB: a week's 177 files take 450 to 580 MB of a search. With 64 it was 370 MB, and 9.2 s where
+/// 3.8 s are enough.
 pub(super) const FILES_MAX: usize = 256;
 /// Groups that are merged at the same time.
 const WORKERS_MAX: usize = 4;
