@@ -38,6 +38,8 @@ class Heatmap {
         this.frame.setAttribute("class", "heatmap-selection");
         this.frame.setAttribute("visibility", "hidden");
         svg.append(this.frame);
+        // What is wider than the window begins with what came last.
+        for (let box = svg.parentElement; box && box !== figure.parentElement; box = box.parentElement) box.scrollLeft = box.scrollWidth;
         /** @type {{ x: number, y: number } | null} */
         this.begin = null;
         this.isDragged = false;

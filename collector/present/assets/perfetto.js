@@ -6,7 +6,7 @@
 /** It is asked whether it listens so often, ms. */
 const ASKED_EVERY_MS = 50;
 /** Who has not answered within this time is not there, ms. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 15_000;
 
 /** Waits until a window of another site listens.
  * @param {Window} other @param {string} origin */
@@ -19,7 +19,7 @@ function listens(other, origin) {
         };
         const asking = setInterval(() => {
             if (other.closed) return end(() => failed(new Error("its window was closed")));
-            if (performance.now() - began > PATIENCE_MS) return end(() => failed(new Error(`${origin} does not answer`)));
+            if (performance.now() - began > PATIENCE_MS) return end(() => failed(new Error(`${origin} does not answer; download the file, and open it there`)));
             other.postMessage("PING", origin);
         }, ASKED_EVERY_MS);
         /** @param {() => void} then */
@@ -38,7 +38,7 @@ async function hand(link, said) {
     // At once, while the click counts as asking for a window.
     const other = open(origin);
     if (!other) throw new Error("the browser opened no window: allow it, or open the downloaded file there");
-    said.textContent = "reading …";
+    said.textContent = `waiting for ${origin} …`;
     const [answer] = await Promise.all([fetch(link.href), listens(other, origin)]);
     if (!answer.ok) throw new Error((await answer.text()).trim());
     const buffer = await answer.arrayBuffer();

@@ -143,18 +143,21 @@ function kernel(trace, span) {
     const { first, start, end, kind, thread, text, holder } = trace.kernel;
     const count = first[span + 1] - first[span];
     if (count === 0) return null;
-    // The longest first: that is what is looked for.
+    // The longest are looked for; they stand in the order in which they happened.
     const rows = Array.from({ length: count }, (_, at) => first[span] + at);
     const took = (/** @type {number} */ at) => (Number.isNaN(end[at]) ? Infinity : end[at] - start[at]);
     rows.sort((a, b) => took(b) - took(a) || start[a] - start[b]);
-    const items = rows.slice(0, LISTED_MAX).map((at) => {
+    rows.length = Math.min(rows.length, LISTED_MAX);
+    rows.sort((a, b) => start[a] - start[b]);
+    const items = rows.map((at) => {
         const said = Number.isNaN(end[at]) ? "not ended in the window" : duration(end[at] - start[at]);
         const by = trace.head.threads[thread[at]]?.name ?? "";
-        const item = element("li", {}, `${trace.head.texts[text[at]]}: ${said} (${by})`);
-        if (kind[at] === KERNEL.LOCK && holder[at] !== NONE) {
+        const item = element("li", {}, `at ${duration(start[at])}, ${trace.head.texts[text[at]]}: ${said} (${by})`);
+        if (holder[at] !== NONE) {
             const low = trace.head.holders[holder[at]];
             const near = BigInt(trace.head.origin_ns) + BigInt(Math.round(start[at]));
-            item.append(" ", element("a", { href: `/traces/${low}?at=${near}` }, "the request that held it"));
+            const what = kind[at] === KERNEL.LOCK ? "the request that held it" : "the request that woke it";
+            item.append(" ", element("a", { href: `/traces/${low}?at=${near}` }, what));
         }
         return item;
     });

@@ -46,6 +46,8 @@ use crate::site::Site;
 
 /// Who holds a lock is looked for among requests that began so long before and after, ns.
 const HOLDER_WITHIN_NS: i64 = 60_000_000_000;
+/// So many digits of an id are all that the kernel knows of it.
+const LOW_DIGITS: usize = 16;
 
 pub(crate) fn routes() -> Router<Site> {
     Router::new()
@@ -143,7 +145,11 @@ async fn one(
         let source = of_site.opened(runtime).map_err(|error| no_page(&error))?;
         match request_exists(&source, id).map_err(|error| no_page(&error))? {
             true => Ok((id, id)),
-            false => whole_id(&source, id, near_ns).map(|whole| (id, whole)),
+            // As the kernel's part has it, and tables show it.
+            false if name.len() == LOW_DIGITS || near_ns.is_some() => {
+                whole_id(&source, id, near_ns).map(|whole| (id, whole))
+            }
+            false => Err(no_trace(&source)),
         }
     })
     .await;
@@ -184,23 +190,25 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// The whole id of a request of which only the low half is known.
+/// The whole id of a request of which only the low half is known; without a moment near it, all requests are looked through.
 fn whole_id(source: &Source, id: u128, at_ns: Option<i64>) -> Result<u128, NoPage> {
-    let range = at_ns.filter(|_| id >> 64 == 0).map(|at_ns| TimeRange {
+    if id >> 64 != 0 {
+        return Err(no_trace(source));
+    }
+    let range = at_ns.map_or_else(TimeRange::default, |at_ns| TimeRange {
         since_ns: Some(at_ns.saturating_sub(HOLDER_WITHIN_NS)),
         until_ns: Some(at_ns.saturating_add(HOLDER_WITHIN_NS)),
     });
-    let found = range
-        .map(|range| request_of_low(source, id as u64, range))
-        .transpose()
-        .map_err(|error| no_page(&error))?;
-    found.flatten().ok_or_else(|| {
-        NoPage::not_found(format!(
-            "There is no trace of this id in {}. Perhaps it was never recorded, or is older than what is kept; an id is 1 to 32 \
-             hexadecimal digits, or the name its source gave it.",
-            source.name()
-        ))
-    })
+    let found = request_of_low(source, id as u64, range).map_err(|error| no_page(&error))?;
+    found.ok_or_else(|| no_trace(source))
+}
+
+fn no_trace(source: &Source) -> NoPage {
+    NoPage::not_found(format!(
+        "There is no trace of this id in {}. Perhaps it was never recorded, or is older than what is kept; an id is 1 to 32 \
+         hexadecimal digits, its last 16, or the name its source gave it.",
+        source.name()
+    ))
 }
 
 fn read(site: &Site, runtime: &Handle, model: &Model, id: u128) -> Result<Arc<Request>, NoPage> {

@@ -210,7 +210,9 @@ impl Report for ExplainedSays {
         match self.leaves.first() {
             Some(leaf) => doc.sentence(format!("In short: {}.", leaf.sentence)),
             None => doc.sentence(
-                "No parameter tells requests with the change from those without: it does not depend on what they say.",
+                "No parameter tells requests with the change from those without. Where times changed, these are all requests of \
+                 the later period: what is slower for a part of them only is among both, and `critical-path --by` an \
+                 attribute shows it value by value.",
             ),
         };
         doc.sentence(format!(

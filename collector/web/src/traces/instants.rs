@@ -28,6 +28,37 @@ pub(super) fn parse_instant(text: &str) -> Result<i64, String> {
         })
 }
 
+/// What stands in an address, as a form shows it: an instant that is written in ns as people write it.
+pub(super) fn readable_instant(text: &str) -> String {
+    match text.parse::<i64>() {
+        Ok(ns) if ns % 1_000 == 0 => instant(ns),
+        Ok(ns) => DateTime::from_timestamp_nanos(ns)
+            .format("%Y-%m-%d %H:%M:%S%.9f")
+            .to_string(),
+        Err(_) => text.to_owned(),
+    }
+}
+
+/// The same of a duration that is written in ns.
+pub(super) fn readable_duration(text: &str) -> String {
+    let Ok(ns) = text.parse::<u64>() else {
+        return text.to_owned();
+    };
+    let (per_unit, unit) = match ns {
+        0..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "us"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let (whole, rest) = (ns / per_unit, ns % per_unit);
+    let digits = per_unit.ilog10() as usize;
+    let fraction = format!("{rest:0digits$}");
+    match fraction.trim_end_matches('0') {
+        "" => format!("{whole}{unit}"),
+        fraction => format!("{whole}.{fraction}{unit}"),
+    }
+}
+
 /// A duration as it may stand in an address or a form, in ns.
 pub(super) fn parse_duration(text: &str) -> Result<u64, String> {
     let text = text.trim();
@@ -62,6 +93,34 @@ pub(super) fn parse_duration(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn forms_show_what_people_write() {
+        for ns in [
+            0,
+            7,
+            1_000,
+            133_352_143,
+            2_500_000,
+            1_000_000_000,
+            12_345_678_901,
+        ] {
+            let shown = readable_duration(&ns.to_string());
+            assert_eq!(parse_duration(&shown), Ok(ns), "{shown}");
+        }
+        assert_eq!(readable_duration("133352143"), "133.352143ms");
+        assert_eq!(readable_duration("2ms"), "2ms");
+        assert_eq!(
+            readable_instant("1795309397123456789"),
+            "2026-11-22 01:03:17.123456789"
+        );
+        assert_eq!(
+            parse_instant(&readable_instant("1795309397123456789")),
+            Ok(1_795_309_397_123_456_789)
+        );
+        assert_eq!(readable_instant("2026-11-21 10:00"), "2026-11-21 10:00");
+        assert_eq!(readable_instant("soon"), "soon");
+    }
 
     #[test]
     fn instants_are_read_as_they_are_written() {

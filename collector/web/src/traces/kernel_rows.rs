@@ -69,8 +69,11 @@ pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelR
         push(on.owner, RowKind::OnCpu, on.tid, times, text, None);
     }
     for off in &timeline.off_cpu {
+        let waker = off.waker.and_then(|waker| waker.owner.trace());
+        let waker = waker.filter(|waker| *waker != low);
         for (kind, times, text) in off_rows(off, architecture) {
-            push(off.owner, kind, off.tid, times, text, None);
+            let waker = waker.filter(|_| kind == RowKind::Blocked);
+            push(off.owner, kind, off.tid, times, text, waker);
         }
     }
     for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {

@@ -6,7 +6,9 @@ use stroboscope_query::{RequestList, RequestOrder, RequestsWanted, Selection, Ti
 use stroboscope_search::parse;
 use url::form_urlencoded::{Serializer, parse as parse_form};
 
-use super::instants::{instant, parse_duration, parse_instant};
+use super::instants::{
+    instant, parse_duration, parse_instant, readable_duration, readable_instant,
+};
 use super::table::{LinkedTable, Set};
 
 /// Requests on a page of the list.
@@ -149,10 +151,12 @@ pub(super) fn form(asked: &Asked) -> Html {
         };
     field("service", "Service", &asked.service, "any");
     field("operation", "Operation", &asked.operation, "any");
-    field("min", "Takes at least", &asked.min, "2ms");
-    field("max", "Takes less than", &asked.max, "1s");
-    field("from", "Began at or after", &asked.from, "2026-11-21 10:00");
-    field("to", "Began before", &asked.to, "2026-11-21 11:00");
+    let (min, max) = (readable_duration(&asked.min), readable_duration(&asked.max));
+    field("min", "Takes at least", &min, "2ms");
+    field("max", "Takes less than", &max, "1s");
+    let (from, to) = (readable_instant(&asked.from), readable_instant(&asked.to));
+    field("from", "Began at or after", &from, "2026-11-21 10:00");
+    field("to", "Began before", &to, "2026-11-21 11:00");
     field(
         "q",
         "Formula",
