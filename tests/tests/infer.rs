@@ -1,12 +1,12 @@
 //! `infer --json` on event logs equals brute force, whatever the order of arrival.
 
-mod structure;
+mod random_cause;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use random_cause::Structure;
 use serde_json::Value;
 use stroboscope_tests::{Line, Program, Random, event_lines, shuffled};
-use structure::Structure;
 
 type Label = (String, String, String);
 
