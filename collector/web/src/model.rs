@@ -70,7 +70,7 @@ impl Models {
     }
 
     /// The request of this key, read by `read` unless it is the one that was looked at last: its page asks for it, and the
-    /// timeline on that for its columns. Whoever comes while it is read waits for the same.
+    /// timeline on that for its columns. Nobody waits for another's reading.
     pub(crate) fn request<E>(
         &self,
         key: RequestKey,
@@ -84,8 +84,9 @@ impl Models {
         }
         // It goes before another one is read: two large ones are not held at a time for it.
         *kept = None;
+        drop(kept);
         let request = Arc::new(read()?);
-        *kept = Some((key, request.clone()));
+        *lock(&self.request) = Some((key, request.clone()));
         Ok(request)
     }
 
