@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use stroboscope_analysis::compare::{CompareSettings, Comparison, Contrast, Contrasted};
+use stroboscope_analysis::compare::{
+    CompareSettings, Comparison, Contrast, Contrasted, PartialChange,
+};
 use stroboscope_analysis::explain::{
-    ExplainSettings, ExplainedRequest, Explanation, Parameter, Template, explain,
+    ExplainError, ExplainSettings, ExplainedRequest, Explanation, Parameter, Template, explain,
 };
 use stroboscope_analysis::flow::FlowSettings;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
@@ -20,7 +22,7 @@ use super::query_error::QueryError;
 use super::source::Source;
 
 /// The kind of entry that tables are kept as.
-const SAID: &str = "said";
+const SAID: &str = "said-2";
 
 /// What is to be explained, by its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,25 +36,78 @@ pub enum Explained {
 pub struct ExplainedChange {
     /// What changed, in words.
     pub what: String,
-    pub explanation: Explanation,
+    pub telling: Telling,
     pub notes: Notes,
+}
+
+/// What tells requests with a change from those without it.
+#[derive(Debug)]
+pub struct Telling {
+    /// Both sides of the change. Where times changed: later requests from earlier ones.
+    pub explanation: Explanation,
+    /// Where times of a part of the later requests changed only, and something tells this part from the others.
+    pub among_later: Option<AmongLater>,
+}
+
+/// What tells the later requests that a change is seen in from the other later ones.
+#[derive(Debug)]
+pub struct AmongLater {
+    /// Which these are.
+    pub partial: PartialChange,
+    pub explanation: Explanation,
+}
+
+impl Telling {
+    /// Of requests, each with whether it is beyond the partial change, if there is one.
+    fn of(
+        requests: Vec<ExplainedRequest>,
+        beyond: Vec<Option<bool>>,
+        partial: Option<PartialChange>,
+        settings: &ExplainSettings,
+    ) -> Result<Telling, ExplainError> {
+        let explanation = explain(&requests, settings)?;
+        let later = requests.into_iter().zip(beyond);
+        let later: Vec<ExplainedRequest> = later
+            .filter_map(|(request, is_beyond)| {
+                Some(ExplainedRequest {
+                    is_mutation: is_beyond?,
+                    ..request
+                })
+            })
+            .collect();
+        // Too few of either are no reason to say nothing of the periods. Where nothing tells them apart, chance may.
+        let among_later = partial.and_then(|partial| {
+            let explanation = explain(&later, settings).ok()?;
+            (!explanation.leaves.is_empty()).then_some(AmongLater {
+                partial,
+                explanation,
+            })
+        });
+        Ok(Telling {
+            explanation,
+            among_later,
+        })
+    }
 }
 
 /// A table, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
 struct Said {
     what: String,
+    partial: Option<PartialChange>,
     parameters: Vec<(String, String)>,
     texts: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// A request: its id, when it began, whether it is of the changed side, and what it says, by places in the lists.
+/// A request: its id, when it began, whether it is of the changed side, whether it is beyond a partial change, and what it
+/// says, by places in the lists.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     id: u128,
     start_ns: i64,
     is_mutation: bool,
+    is_beyond: Option<bool>,
     said: Vec<(u32, u32)>,
 }
 
@@ -92,10 +147,11 @@ pub fn explain_change(
             (said, compared.notes)
         }
     };
-    let explanation = explain(&said.requests(), settings)?;
+    let beyond = said.rows.iter().map(|row| row.is_beyond).collect();
+    let telling = Telling::of(said.requests(), beyond, said.partial, settings)?;
     Ok(ExplainedChange {
         what: said.what,
-        explanation,
+        telling,
         notes,
     })
 }
@@ -115,7 +171,7 @@ const LOOKED_MAX: usize = 1_000;
 pub fn explain_briefly(
     periods: [&PeriodOf; 2],
     compared: &ComparedPeriods,
-) -> Result<Option<Explanation>, QueryError> {
+) -> Result<Option<Telling>, QueryError> {
     let Ok(contrast) = contrast(compared, Explained::Cause(1)) else {
         return Ok(None);
     };
@@ -130,7 +186,7 @@ pub fn explain_briefly(
     if most < BRIEF_MIN {
         return Ok(None);
     }
-    let mut found = Vec::new();
+    let (mut found, mut beyond) = (Vec::new(), Vec::new());
     for is_mutation in [false, true] {
         let of_side = contrast
             .requests
@@ -144,14 +200,18 @@ pub fn explain_briefly(
             let wanted = of_side
                 .iter()
                 .filter(|request| request.is_later == is_later);
-            let ids: Vec<u128> = wanted.map(|request| request.id.0).collect();
-            let traces = period.source.traces(&ids, period.selection)?;
-            let request =
-                |records: &TraceRecords| said_by(records, is_mutation, &contrast.template);
-            found.extend(traces.iter().map(request));
+            let wanted: BTreeMap<TraceId, Option<bool>> = wanted
+                .map(|request| (request.id, request.is_beyond))
+                .collect();
+            let ids: Vec<u128> = wanted.keys().map(|id| id.0).collect();
+            for records in &period.source.traces(&ids, period.selection)? {
+                found.push(said_by(records, is_mutation, &contrast.template));
+                beyond.push(wanted.get(&records.id).copied().flatten());
+            }
         }
     }
-    Ok(explain(&found, &ExplainSettings::default()).ok())
+    let settings = ExplainSettings::default();
+    Ok(Telling::of(found, beyond, contrast.partial, &settings).ok())
 }
 
 /// A request of a side, and what it says.
@@ -195,7 +255,7 @@ fn contrast(compared: &ComparedPeriods, which: Explained) -> Result<Contrast, Qu
     match which {
         Explained::Cause(rank) => at(rank)
             .and_then(|at| comparison.causes.get(at))
-            .map(|cause| Contrast::of_cause(cause, flows))
+            .map(|cause| Contrast::of_cause(cause, &comparison.edges, flows))
             .ok_or_else(|| none("cause", rank, comparison.causes.len())),
         Explained::Mutation(rank) => at(rank)
             .and_then(|at| comparison.mutations.get(at))
@@ -208,6 +268,7 @@ fn contrast(compared: &ComparedPeriods, which: Explained) -> Result<Contrast, Qu
 fn read(periods: [&PeriodOf; 2], contrast: &Contrast, what: String) -> Result<Said, QueryError> {
     let mut said = Said {
         what,
+        partial: contrast.partial,
         parameters: Vec::new(),
         texts: Vec::new(),
         rows: Vec::new(),
@@ -218,9 +279,8 @@ fn read(periods: [&PeriodOf; 2], contrast: &Contrast, what: String) -> Result<Sa
             .requests
             .iter()
             .filter(|request| request.is_later == is_later);
-        let wanted: BTreeMap<TraceId, bool> = of_period
-            .map(|request| (request.id, request.is_mutation))
-            .collect();
+        let wanted: BTreeMap<TraceId, &Contrasted> =
+            of_period.map(|request| (request.id, request)).collect();
         let found = requests(&period.source, period, &wanted, &contrast.template)?;
         for request in found {
             let said_of = request.parameters.into_iter().map(|(parameter, text)| {
@@ -235,6 +295,7 @@ fn read(periods: [&PeriodOf; 2], contrast: &Contrast, what: String) -> Result<Sa
                 id: request.id.0,
                 start_ns: request.start_ns,
                 is_mutation: request.is_mutation,
+                is_beyond: wanted.get(&request.id).and_then(|of| of.is_beyond),
                 said: said_of,
             });
         }
@@ -301,7 +362,7 @@ impl Said {
 fn requests(
     source: &Source,
     period: &PeriodOf,
-    wanted: &BTreeMap<TraceId, bool>,
+    wanted: &BTreeMap<TraceId, &Contrasted>,
     template: &Template,
 ) -> Result<Vec<ExplainedRequest>, QueryError> {
     if wanted.is_empty() {
@@ -310,10 +371,9 @@ fn requests(
     let parts = source.parts(period.selection, &AttributeKeys::all())?;
     let workers = vec![Vec::new(); parts.count()];
     let visit = |found: &mut Vec<ExplainedRequest>, records: &mut TraceRecords, _: &mut Notes| {
-        let Some(is_mutation) = wanted.get(&records.id) else {
-            return;
-        };
-        found.push(said_by(records, *is_mutation, template));
+        if let Some(contrasted) = wanted.get(&records.id) {
+            found.push(said_by(records, contrasted.is_mutation, template));
+        }
     };
     // What there is to note was noted when the periods were compared.
     let (found, _) = source.fold(

@@ -72,7 +72,9 @@ pub use experiment::{
     ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, LoadBalance, MixOf,
     UserBalance, experiment,
 };
-pub use explain::{Explained, ExplainedChange, HowCompared, explain_briefly, explain_change};
+pub use explain::{
+    AmongLater, Explained, ExplainedChange, HowCompared, Telling, explain_briefly, explain_change,
+};
 pub use filter::Filter;
 pub use heatmap::{Heatmap, HeatmapCell, HeatmapQuestion, band_edges_ns};
 pub use infer::{InferSettings, Inference, infer, infer_with};

@@ -44,8 +44,8 @@ impl CompareVerb {
             &settings,
         )
         .map_err(Failure::of)?;
-        let explanation = explain_briefly(periods.both(), &found).map_err(Failure::of)?;
-        Ok(Compared::of(found, self.top).explained_by(explanation))
+        let telling = explain_briefly(periods.both(), &found).map_err(Failure::of)?;
+        Ok(Compared::of(found, self.top).explained_by(telling.as_ref()))
     }
 }
 

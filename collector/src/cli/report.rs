@@ -179,9 +179,9 @@ impl ReportVerb {
             &self.periods.settings(),
         );
         let found = found.map_err(Failure::of)?;
-        let explanation = explain_briefly(periods.both(), &found).map_err(Failure::of)?;
+        let telling = explain_briefly(periods.both(), &found).map_err(Failure::of)?;
         Ok(Some(
-            Compared::of(found, MUTATIONS_SHOWN).explained_by(explanation),
+            Compared::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref()),
         ))
     }
 }

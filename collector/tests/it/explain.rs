@@ -114,6 +114,73 @@ fn a_parameter_that_changes_the_path_is_named() {
     );
 }
 
+/// Requests of ten users; those with an odd number take so much longer in the store.
+fn users(from_ns: u64, odd_ns: u64) -> String {
+    let mut log = String::new();
+    for request in 0..400 {
+        let mut at_ns = from_ns + request * 10_000_000;
+        let user = noise(request + 3) % 10;
+        let slower_ns = user % 2 * odd_ns;
+        let steps = [
+            ("begin", 0),
+            ("asked", 300_000),
+            ("found", 900_000 + slower_ns),
+        ];
+        for (event, after_ns) in steps {
+            at_ns += after_ns + 2 * noise(request + after_ns);
+            let _ = writeln!(
+                log,
+                r#"{{"trace":"{from_ns} {request}","host":"h","ts_ns":{at_ns},"event":"{event}","task":"server","attrs":{{"user":"u{user}","partition":"{}"}}}}"#,
+                user % 2
+            );
+        }
+    }
+    log
+}
+
+#[test]
+fn whom_a_change_hits_is_told_though_both_periods_have_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (users(BEFORE_NS, 0), users(AFTER_NS, 5_000_000));
+    import(folder.path(), "d", &format!("{old}{new}"));
+    let check_leaf = |leaf: &Value| {
+        assert_eq!(leaf["among_later"], true, "{leaf}");
+        assert_eq!(leaf["changed"], true, "{leaf}");
+        let conditions = leaf["conditions"].to_string();
+        assert!(conditions.contains("partition > 0 "), "{leaf}");
+        assert!(leaf["precision"].as_f64().unwrap() > 0.95, "{leaf}");
+    };
+    for _ in ["read", "as it is kept"] {
+        let found = explained(folder.path(), &[]);
+        check_leaf(&found["leaves"][0]);
+        let of = &found["among_later"];
+        let boundary_ns = of["boundary_ns"].as_u64().unwrap();
+        assert!((900_000..5_900_000).contains(&boundary_ns), "{found}");
+        let share = of["later_share"].as_f64().unwrap();
+        assert!((0.4..0.6).contains(&share), "{found}");
+    }
+    let asked = [&["compare", "--json", "--data", "d"], &PERIODS[..]].concat();
+    check_leaf(&json_of(folder.path(), &asked)["leaves"][0]);
+    let asked = [&["explain", "--data", "d"], &PERIODS[..]].concat();
+    let (text, _) = check(folder.path(), &asked, 0);
+    assert!(text.contains(" take longer than "), "{text}");
+    assert!(
+        text.contains("of the later requests, those with partition > 0 "),
+        "{text}"
+    );
+    // Where nothing changed, nobody is told from anybody.
+    import(
+        folder.path(),
+        "same",
+        &format!("{old}{}", users(AFTER_NS, 0)),
+    );
+    let asked = [&["compare", "--json", "--data", "same"], &PERIODS[..]].concat();
+    assert_eq!(
+        json_of(folder.path(), &asked)["leaves"],
+        serde_json::json!([])
+    );
+}
+
 #[test]
 fn what_cannot_be_explained_is_refused() {
     let folder = tempfile::tempdir().unwrap();

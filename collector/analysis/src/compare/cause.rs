@@ -53,6 +53,8 @@ pub struct Cause {
     pub place: Option<Place>,
     /// The edge that changed most.
     pub edge: Option<EdgeId>,
+    /// All edges of the places that it is seen at; empty, where the structure changed.
+    pub edges: Vec<EdgeId>,
     /// What it adds to the mean latency of all requests.
     pub contribution_ns: f64,
     /// The part of the later period's requests that it is seen in.
@@ -389,12 +391,8 @@ impl Draft {
             .iter()
             .max_by(|a, b| a.affected.total_cmp(&b.affected));
         if let Some(largest) = largest {
-            let contribution_ns: f64 = self
-                .structural
-                .iter()
-                .map(|change| change.contribution_ns)
-                .sum();
             let sum = |of: fn(&PathChange) -> f64| self.structural.iter().map(of).sum::<f64>();
+            let contribution_ns = sum(|change| change.contribution_ns);
             let always = self
                 .structural
                 .iter()
@@ -408,6 +406,7 @@ impl Draft {
                 operation: operation.clone(),
                 place: Some(Place::Own(largest.at.clone())),
                 edge: None,
+                edges: Vec::new(),
                 contribution_ns,
                 affected: sum(|change| change.affected),
                 q_value: self.q_value,
@@ -474,6 +473,7 @@ impl Draft {
             operation: operation.clone(),
             place: place.map(|place| places.all()[place].clone()),
             edge,
+            edges: places.edges_of(&|place| self.places.contains_key(&place)),
             contribution_ns,
             affected,
             q_value: self.q_value,

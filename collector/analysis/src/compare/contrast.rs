@@ -2,8 +2,11 @@
 
 use super::cause::{Cause, CauseKind};
 use super::mutation::{Mutation, MutationKind};
+use super::partial::PartialChange;
 use crate::explain::Template;
-use crate::flow::{CategoryId, FlowCategory, Operation, PeriodFlows, Shape};
+use crate::flow::{
+    CategoryId, EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request, Shape,
+};
 use crate::record::TraceId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +39,8 @@ pub struct Contrasted {
     pub is_later: bool,
     /// Whether it is of the changed side.
     pub is_mutation: bool,
+    /// Whether the change is seen in it, where only a part of the later requests has it; of later requests only.
+    pub is_beyond: Option<bool>,
     /// Its id.
     pub id: TraceId,
 }
@@ -45,6 +50,8 @@ pub struct Contrasted {
 pub struct Contrast {
     /// In order of periods and ids.
     pub requests: Vec<Contrasted>,
+    /// Where times changed, and those of a part of the later requests only: which part.
+    pub partial: Option<PartialChange>,
     /// What of a request can be a reason.
     pub template: Template,
 }
@@ -53,15 +60,16 @@ pub struct Contrast {
 const COMMON_MIN: f64 = 0.95;
 
 impl Contrast {
-    /// What a cause is told by.
-    pub fn of_cause(cause: &Cause, periods: [&PeriodFlows; 2]) -> Contrast {
+    /// What a cause is told by; its edges are those of this table, which is the comparison's.
+    pub fn of_cause(cause: &Cause, edges: &EdgeTable, periods: [&PeriodFlows; 2]) -> Contrast {
         let is_structural = matches!(cause.kind, CauseKind::Structure(_));
         // Where requests go another way because of a callee, they do so at the caller.
         let at = match &cause.place {
             Some(super::Place::Own(at)) if is_structural => at,
             _ => &cause.operation,
         };
-        Contrast::of(&cause.sides, Some(at), is_structural, periods)
+        let edges: BTreeSet<&FlowEdge> = cause.edges.iter().map(|edge| edges.get(*edge)).collect();
+        Contrast::of(&cause.sides, Some(at), is_structural, Some(&edges), periods)
     }
 
     /// What a mutation is told by.
@@ -85,22 +93,32 @@ impl Contrast {
             .iter()
             .find_map(|precursor| precursor.divergence.as_ref());
         let at = divergence.and_then(|divergence| divergence.operation().cloned());
-        Contrast::of(&[sides], at.as_ref(), is_structural, periods)
+        Contrast::of(&[sides], at.as_ref(), is_structural, None, periods)
     }
 
     /// Where the structure changed, requests of both periods that have it are told from those that do not: what came at the
     /// same time as the change, and has nothing to do with it, tells them less well than its reason. Where times changed,
-    /// later requests are told from earlier ones.
+    /// later requests are told from earlier ones; and, if only a part of the later ones changed, by their times on these edges
+    /// (as a whole, if none are given), that part is known.
     fn of(
         sides: &[Sides],
         at: Option<&Operation>,
         is_structural: bool,
+        edges: Option<&BTreeSet<&FlowEdge>>,
         periods: [&PeriodFlows; 2],
     ) -> Contrast {
         let mut requests = Vec::new();
+        let mut times_ns: [Vec<f64>; 2] = Default::default();
         let mut common = [Common::default(), Common::default()];
         for (period, flows) in periods.into_iter().enumerate() {
             let is_later = period == 1;
+            // Each period numbers edges by itself.
+            let edges: Option<BTreeSet<EdgeId>> = edges.map(|edges| {
+                let own = flows.edges.iter();
+                own.filter(|(_, edge)| edges.contains(edge))
+                    .map(|(id, _)| id)
+                    .collect()
+            });
             for side in sides {
                 let of_root = |ids: &BTreeSet<CategoryId>| -> Vec<&FlowCategory> {
                     let root = flows.roots.get(&side.root).into_iter();
@@ -115,24 +133,55 @@ impl Contrast {
                 for (is_mutation, ids) in both {
                     for category in of_root(ids) {
                         common[usize::from(is_mutation)].add(category);
-                        requests.extend(category.sample.iter().map(|request| Contrasted {
-                            is_later,
-                            is_mutation,
-                            id: request.id,
-                        }));
+                        for request in &category.sample {
+                            let time_ns = time_on_ns(request, edges.as_ref());
+                            times_ns[period].push(time_ns);
+                            let contrasted = Contrasted {
+                                is_later,
+                                is_mutation,
+                                is_beyond: None,
+                                id: request.id,
+                            };
+                            requests.push((contrasted, time_ns));
+                        }
                     }
                 }
             }
         }
+        let partial = (!is_structural)
+            .then(|| PartialChange::of(times_ns))
+            .flatten();
+        let requests = requests.into_iter().map(|(contrasted, time_ns)| {
+            let is_beyond = partial
+                .filter(|_| contrasted.is_later)
+                .map(|partial| partial.holds(time_ns));
+            Contrasted {
+                is_beyond,
+                ..contrasted
+            }
+        });
+        let mut requests: Vec<Contrasted> = requests.collect();
         requests.sort_unstable_by_key(|request| (request.is_later, request.id));
         requests.dedup_by_key(|request| (request.is_later, request.id));
         let [former, changed] = common.map(Common::operations);
         let operations = former.intersection(&changed).cloned().collect();
         Contrast {
             requests,
+            partial,
             template: Template::new(&operations, at, is_structural),
         }
     }
+}
+
+/// How long a request was on these edges; as a whole, if none are asked about.
+fn time_on_ns(request: &Request, edges: Option<&BTreeSet<EdgeId>>) -> f64 {
+    let Some(edges) = edges else {
+        return request.latency_ns as f64;
+    };
+    let on = request.edges_ns.iter();
+    on.filter(|(edge, _)| edges.contains(edge))
+        .map(|(_, time_ns)| f64::from(*time_ns))
+        .sum()
 }
 
 /// How many requests of a side each operation runs in.

@@ -80,6 +80,15 @@ impl Places {
         self.of_edges[edge.0 as usize]
     }
 
+    /// The edges of these places.
+    pub(super) fn edges_of(&self, is_one: &dyn Fn(usize) -> bool) -> Vec<EdgeId> {
+        let numbered = self.of_edges.iter().zip(0..);
+        numbered
+            .filter(|(place, _)| is_one(**place))
+            .map(|(_, edge)| EdgeId(edge))
+            .collect()
+    }
+
     /// All places, by their numbers.
     pub(super) fn all(&self) -> &[Place] {
         &self.places

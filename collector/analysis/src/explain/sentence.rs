@@ -62,19 +62,29 @@ pub struct ExplainedLeaf {
 impl ExplainedLeaf {
     /// As a sentence.
     pub fn sentence(&self) -> String {
+        let category = if self.is_mutation {
+            "mutation"
+        } else {
+            "precursor"
+        };
+        self.sentence_of("requests", &format!("are of the {category}"))
+    }
+
+    /// As a sentence, where both categories are of the later period, with what requests of either do: "take longer than 5 ms".
+    pub fn sentence_among_later(&self, do_what: [&str; 2]) -> String {
+        let did = do_what[usize::from(self.is_mutation)];
+        self.sentence_of("of the later requests, those", did)
+    }
+
+    fn sentence_of(&self, requests: &str, are: &str) -> String {
         let conditions: Vec<String> = self
             .conditions
             .iter()
             .map(ParameterCondition::to_string)
             .collect();
         format!(
-            "requests with {} are of the {}: precision {:.2}, recall {:.2}, of {} held out",
+            "{requests} with {} {are}: precision {:.2}, recall {:.2}, of {} held out",
             conditions.join(" and "),
-            if self.is_mutation {
-                "mutation"
-            } else {
-                "precursor"
-            },
             self.precision,
             self.recall,
             self.held_out_all[0] + self.held_out_all[1],

@@ -6,7 +6,6 @@ mod surroundings;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::explain::Explanation;
 use stroboscope_analysis::flow::PeriodFlows;
 
 use super::super::verb::{Report, Top};
@@ -15,7 +14,7 @@ use rows::{CauseRow, MutationRow};
 pub(in super::super) use rows::{cause_in_words, mutation_in_words};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Doc, Figure};
-use stroboscope_query::{ComparedPeriods, Notes};
+use stroboscope_query::{ComparedPeriods, Notes, Telling};
 use surroundings::{MixRow, VariationSays, surroundings};
 
 /// What changed.
@@ -169,10 +168,9 @@ impl Compared {
     }
 
     /// With what tells requests of the first cause apart.
-    pub(in super::super) fn explained_by(self, explanation: Option<Explanation>) -> Self {
-        let leaves = explanation.into_iter().flat_map(|found| found.leaves);
+    pub(in super::super) fn explained_by(self, telling: Option<&Telling>) -> Self {
         Self {
-            leaves: leaves.map(|leaf| LeafRow::of(&leaf)).collect(),
+            leaves: telling.map(LeafRow::all).unwrap_or_default(),
             ..self
         }
     }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use stroboscope_analysis::compare::PartialChange;
 use stroboscope_analysis::explain::{ExplainSettings, ExplainedLeaf, LeftOut};
 
 use super::super::Failure;
 use super::super::verb::Report;
-use stroboscope_present::humanise::counted;
+use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
-use stroboscope_query::{ExplainedChange, Notes};
+use stroboscope_query::{AmongLater, ExplainedChange, Notes, Telling};
 
 /// What tells requests with a change from those without.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -19,8 +20,11 @@ pub(in super::super) struct ExplainedSays {
     notes: Notes,
     /// The change.
     what: String,
-    /// What tells them apart, the largest part first; empty, if no parameter does.
+    /// What tells them apart, the largest part first; empty, if no parameter does. Where only a part of the later requests
+    /// takes another time, what tells that part from the other later ones comes first.
     leaves: Vec<LeafRow>,
+    /// Where times of a part of the later requests changed only: which part.
+    among_later: Option<AmongLaterSays>,
     /// Requests of both sides.
     requests: Sides,
     /// Those that the tree was grown from.
@@ -31,6 +35,66 @@ pub(in super::super) struct ExplainedSays {
     left_out: Vec<LeftOutRow>,
     /// What was not looked at because of a bound.
     unseen: Unseen,
+}
+
+/// The part of the later requests that a change is seen in.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AmongLaterSays {
+    /// They take longer than this where it changed, or less where they became faster.
+    boundary_ns: u64,
+    /// Whether they take longer.
+    slower: bool,
+    /// The part of the earlier requests that do.
+    earlier_share: f64,
+    /// The part of the later requests that do.
+    later_share: f64,
+    /// Later requests with the change, and the other later ones.
+    requests: Sides,
+    /// Those that the tree was grown from.
+    learned_from: Sides,
+    /// Those that judged it.
+    held_out: Sides,
+}
+
+impl AmongLaterSays {
+    fn of(found: &AmongLater) -> Self {
+        let (partial, explanation) = (&found.partial, &found.explanation);
+        Self {
+            boundary_ns: partial.boundary_ns.round() as u64,
+            slower: partial.is_slower,
+            earlier_share: partial.shares[0],
+            later_share: partial.shares[1],
+            requests: Sides::of(explanation.requests),
+            learned_from: Sides::of(explanation.learned_from),
+            held_out: Sides::of(explanation.held_out),
+        }
+    }
+
+    /// Which they are, as a sentence.
+    fn sentence(&self) -> String {
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        format!(
+            "Of the later requests, {} take {} than {} there; of the earlier ones, {}.",
+            percent(self.later_share),
+            if self.slower { "longer" } else { "less" },
+            duration(self.boundary_ns as f64),
+            percent(self.earlier_share),
+        )
+    }
+}
+
+/// What requests do that are not of the changed part, and those that are.
+fn sides(partial: &PartialChange) -> [String; 2] {
+    let boundary = duration(partial.boundary_ns);
+    let longer = format!("take longer than {boundary} there");
+    let at_most = format!("take {boundary} at most there");
+    let less = format!("take less than {boundary} there");
+    let at_least = format!("take {boundary} at least there");
+    if partial.is_slower {
+        [at_most, longer]
+    } else {
+        [at_least, less]
+    }
 }
 
 /// Requests with the change, and those that they are told from.
@@ -56,6 +120,9 @@ pub(super) struct LeafRow {
     conditions: Vec<String>,
     /// Whether they are of the changed side.
     changed: bool,
+    /// Whether both sides are of the later period: those that a change is seen in, and the others. Otherwise they are the two
+    /// sides of the change: where times changed, all requests of the later and of the earlier period.
+    among_later: bool,
     /// The part of such requests that is of that side, as held out.
     precision: f64,
     /// The part of that side's requests that are such, as held out.
@@ -68,8 +135,23 @@ pub(super) struct LeafRow {
 }
 
 impl LeafRow {
-    pub(super) fn of(leaf: &ExplainedLeaf) -> Self {
+    /// All of them, those of later requests first: whom a change hits is nearer to its reason than when it came.
+    pub(super) fn all(telling: &Telling) -> Vec<Self> {
+        let among_later = telling.among_later.iter().flat_map(|found| {
+            let [others, changed] = sides(&found.partial);
+            found.explanation.leaves.iter().map(move |leaf| Self {
+                among_later: true,
+                sentence: leaf.sentence_among_later([&others, &changed]),
+                ..Self::of(leaf)
+            })
+        });
+        let leaves = telling.explanation.leaves.iter().map(Self::of);
+        among_later.chain(leaves).collect()
+    }
+
+    fn of(leaf: &ExplainedLeaf) -> Self {
         Self {
+            among_later: false,
             conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
             changed: leaf.is_mutation,
             precision: leaf.precision,
@@ -117,7 +199,7 @@ impl ExplainedSays {
         found: ExplainedChange,
         settings: &ExplainSettings,
     ) -> Result<Self, Failure> {
-        let explanation = found.explanation;
+        let explanation = &found.telling.explanation;
         if let Some(unknown) = settings.without.iter().find(|name| {
             let is_it = |of: &LeftOut| {
                 let recorded = of.parameter.recorded();
@@ -141,7 +223,8 @@ impl ExplainedSays {
         Ok(Self {
             notes: found.notes,
             what: found.what,
-            leaves: explanation.leaves.iter().map(LeafRow::of).collect(),
+            leaves: LeafRow::all(&found.telling),
+            among_later: found.telling.among_later.as_ref().map(AmongLaterSays::of),
             requests: Sides::of(explanation.requests),
             learned_from: Sides::of(explanation.learned_from),
             held_out: Sides::of(explanation.held_out),
@@ -165,6 +248,7 @@ impl Row for LeafRow {
         columns: Cow::Borrowed(&[
             Column::new("conditions", "requests with", Kind::Text),
             Column::new("changed", "are", Kind::Text),
+            Column::new("among_later", "told from", Kind::Text),
             Column::new("precision", "precision", Kind::Share),
             Column::new("recall", "recall", Kind::Share),
             Column::new("requests", "held out", Kind::Count),
@@ -176,6 +260,13 @@ impl Row for LeafRow {
         vec![
             (&*self.conditions.join(" and ")).into(),
             if self.changed { "changed" } else { "others" }.into(),
+            match (self.among_later, self.changed) {
+                (true, true) => "later ones that did not change",
+                (true, false) => "later ones that changed",
+                (false, true) => "all others",
+                (false, false) => "all changed",
+            }
+            .into(),
             self.precision.into(),
             self.recall.into(),
             self.requests.into(),
@@ -207,12 +298,14 @@ impl Report for ExplainedSays {
     fn show(&self, doc: &mut Doc) {
         doc.heading("What tells the requests apart");
         doc.sentence(format!("{}.", self.what));
+        if let Some(among_later) = &self.among_later {
+            doc.sentence(among_later.sentence());
+        }
         match self.leaves.first() {
             Some(leaf) => doc.sentence(format!("In short: {}.", leaf.sentence)),
             None => doc.sentence(
                 "No parameter tells requests with the change from those without. Where times changed, these are all requests of \
-                 the later period: what is slower for a part of them only is among both, and `critical-path --by` an \
-                 attribute shows it value by value.",
+                 the later period; `critical-path --by` an attribute shows times value by value.",
             ),
         };
         doc.sentence(format!(

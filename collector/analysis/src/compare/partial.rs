@@ -1,0 +1,164 @@
+//! A change that only a part of the later requests has: what hits every second user is of both periods alike, and what tells
+//! the periods apart does not tell whom it hits.
+//!
+//! Times of both periods are split where the parts beyond differ most: at the point of Kolmogorov and Smirnov's statistic.
+
+/// Where times of later requests part into those that earlier ones had as well, and those that hardly any had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PartialChange {
+    /// The changed requests take longer than this (or less, where they became faster), in ns.
+    pub boundary_ns: f64,
+    /// Whether they take longer.
+    pub is_slower: bool,
+    /// The parts of the earlier and of the later requests that do.
+    pub shares: [f64; 2],
+}
+
+/// So much more of the later requests than of the earlier ones lies beyond, or it is no change to speak of.
+const EXCESS_MIN: f64 = 0.02;
+/// Of those beyond, at most this part would be there without the change.
+const UNCHANGED_MAX: f64 = 0.25;
+/// If nearly all later requests are beyond, it is a change of all.
+const SHARE_MAX: f64 = 0.9;
+
+impl PartialChange {
+    /// Of the times of earlier and of later requests, in ns; none, where nothing changed, or all did.
+    pub(super) fn of([mut earlier, mut later]: [Vec<f64>; 2]) -> Option<PartialChange> {
+        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+        if earlier.is_empty() || later.is_empty() {
+            return None;
+        }
+        let is_slower = mean(&later) > mean(&earlier);
+        // What became faster lies beyond in the mirror.
+        for times in [&mut earlier, &mut later] {
+            if !is_slower {
+                times.iter_mut().for_each(|time| *time = -*time);
+            }
+            times.sort_unstable_by(f64::total_cmp);
+        }
+        let (boundary, shares) = parting(&earlier, &later);
+        let is_partial = shares[1] - shares[0] >= EXCESS_MIN
+            && shares[0] <= UNCHANGED_MAX * shares[1]
+            && shares[1] <= SHARE_MAX;
+        is_partial.then_some(PartialChange {
+            boundary_ns: boundary.abs(),
+            is_slower,
+            shares,
+        })
+    }
+
+    /// Whether a time is that of a changed request.
+    pub fn holds(&self, time_ns: f64) -> bool {
+        if self.is_slower {
+            time_ns > self.boundary_ns
+        } else {
+            time_ns < self.boundary_ns
+        }
+    }
+}
+
+/// Of sorted times: that beyond which the parts of both differ most, the larger of equal ones; with these parts.
+fn parting(earlier: &[f64], later: &[f64]) -> (f64, [f64; 2]) {
+    let (mut at_earlier, mut at_later) = (0, 0);
+    let mut best = (f64::NEG_INFINITY, i128::MIN, [1.0, 1.0]);
+    while at_earlier < earlier.len() || at_later < later.len() {
+        let next = |times: &[f64], at: usize| times.get(at).copied().unwrap_or(f64::INFINITY);
+        let time = next(earlier, at_earlier).min(next(later, at_later));
+        let passed = |times: &[f64], at: usize| {
+            let same = times[at..].iter().take_while(|own| **own <= time);
+            at + same.count()
+        };
+        at_earlier = passed(earlier, at_earlier);
+        at_later = passed(later, at_later);
+        let beyond = [earlier.len() - at_earlier, later.len() - at_later];
+        // The difference of the parts, times both numbers: equal ones are equal.
+        let excess =
+            beyond[1] as i128 * earlier.len() as i128 - beyond[0] as i128 * later.len() as i128;
+        if excess >= best.1 {
+            let shares = [
+                beyond[0] as f64 / earlier.len() as f64,
+                beyond[1] as f64 / later.len() as f64,
+            ];
+            best = (time, excess, shares);
+        }
+    }
+    (best.0, best.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(earlier: &[f64], later: &[f64]) -> Option<PartialChange> {
+        PartialChange::of([earlier.to_vec(), later.to_vec()])
+    }
+
+    #[test]
+    fn a_part_of_the_later_requests_is_told() {
+        let earlier: Vec<f64> = (0..100).map(f64::from).collect();
+        let half: Vec<f64> = (0..100).map(|at| f64::from(at + at % 2 * 200)).collect();
+        let expected = PartialChange {
+            boundary_ns: 99.0,
+            is_slower: true,
+            shares: [0.0, 0.5],
+        };
+        assert_eq!(of(&earlier, &half), Some(expected));
+        // One in twenty.
+        let few: Vec<f64> = (0..100)
+            .map(|at| f64::from(at + i32::from(at % 20 == 0) * 200))
+            .collect();
+        assert_eq!(of(&earlier, &few).map(|it| it.shares), Some([0.0, 0.05]));
+        // All of them, and none at all.
+        let all = |by: f64| -> Vec<f64> { earlier.iter().map(|time| time + by).collect() };
+        assert_eq!(of(&earlier, &all(200.0)), None);
+        assert_eq!(of(&earlier, &all(95.0)), None);
+        assert_eq!(of(&earlier, &earlier), None);
+        assert_eq!(of(&earlier, &[]), None);
+        // Some became faster.
+        let slow = all(500.0);
+        let faster: Vec<f64> = (0..100)
+            .map(|at| f64::from(500 + at - at % 2 * 510))
+            .collect();
+        let found = of(&slow, &faster).unwrap();
+        assert!(!found.is_slower && found.shares == [0.0, 0.5], "{found:?}");
+        assert_eq!(faster.iter().filter(|time| found.holds(**time)).count(), 50);
+        assert_eq!(slow.iter().filter(|time| found.holds(**time)).count(), 0);
+    }
+
+    /// Each time, tried one by one.
+    fn parting_one_by_one(earlier: &[f64], later: &[f64]) -> f64 {
+        let beyond = |times: &[f64], boundary: f64| {
+            times.iter().filter(|time| **time > boundary).count() as f64 / times.len() as f64
+        };
+        let all = earlier.iter().chain(later);
+        all.map(|time| beyond(later, *time) - beyond(earlier, *time))
+            .fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    #[test]
+    fn it_parts_where_one_by_one_finds_it() {
+        let mut state = 7u64;
+        let mut below = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        for _ in 0..500 {
+            // Few values, so that many are alike.
+            let mut times = |from: u64| -> Vec<f64> {
+                let count = 1 + below(30);
+                let mut times: Vec<f64> = (0..count).map(|_| (from + below(12)) as f64).collect();
+                times.sort_unstable_by(f64::total_cmp);
+                times
+            };
+            let (earlier, later) = (times(0), times(3));
+            let (boundary, shares) = parting(&earlier, &later);
+            let expected = parting_one_by_one(&earlier, &later);
+            assert!((shares[1] - shares[0] - expected).abs() < 1e-9);
+            let beyond = later.iter().filter(|time| **time > boundary).count();
+            assert!((shares[1] - beyond as f64 / later.len() as f64).abs() < 1e-9);
+        }
+    }
+}
