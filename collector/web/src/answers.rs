@@ -46,10 +46,18 @@ pub(crate) struct Answers {
     inner: Arc<Inner>,
 }
 
+/// What an answer is made of. What reads one request does not wait for what reads the whole store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MadeOf {
+    Store,
+    Request,
+}
+
 #[derive(Debug)]
 struct Inner {
     kept: Mutex<Kept>,
-    slots: Arc<Semaphore>,
+    /// Of either kind.
+    slots: [Arc<Semaphore>; 2],
     bytes_max: usize,
 }
 
@@ -70,7 +78,7 @@ impl Answers {
         Self {
             inner: Arc::new(Inner {
                 kept: Mutex::default(),
-                slots: Arc::new(Semaphore::new(at_once.max(1))),
+                slots: [(); 2].map(|()| Arc::new(Semaphore::new(at_once.max(1)))),
                 bytes_max,
             }),
         }
@@ -80,6 +88,7 @@ impl Answers {
     pub(crate) fn find(
         &self,
         key: &str,
+        made_of: MadeOf,
         make: impl FnOnce(&Telling) -> Answer + Send + 'static,
     ) -> Found {
         let mut kept = self.inner.lock();
@@ -99,7 +108,7 @@ impl Answers {
         drop(kept);
         let (inner, key) = (self.inner.clone(), key.to_owned());
         tokio::spawn(async move {
-            let slot = inner.slots.clone().acquire_owned().await;
+            let slot = inner.slots[made_of as usize].clone().acquire_owned().await;
             let made = tokio::task::spawn_blocking(move || {
                 let answer = make(&telling);
                 drop(slot);
@@ -151,6 +160,7 @@ impl Inner {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+    use super::MadeOf::{Request, Store};
     use super::*;
 
     fn answer(bytes: usize) -> Answer {
@@ -175,7 +185,7 @@ mod tests {
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let gone = Mutex::new(gone);
         let counted = made.clone();
-        let first = answers.find("a", move |_| {
+        let first = answers.find("a", Store, move |_| {
             gone.lock().unwrap().recv().unwrap();
             counted.fetch_add(1, SeqCst);
             answer(10)
@@ -183,14 +193,14 @@ mod tests {
         // Who asked first goes.
         drop(first);
         let counted = made.clone();
-        let second = answers.find("a", move |_| {
+        let second = answers.find("a", Store, move |_| {
             counted.fetch_add(1, SeqCst);
             answer(10)
         });
         assert!(matches!(second, Found::Awaited(_)));
         go.send(()).unwrap();
         assert_eq!(wait(second).await.unwrap().bytes.len(), 10);
-        let third = answers.find("a", |_| unreachable!("it is there"));
+        let third = answers.find("a", Store, |_| unreachable!("it is there"));
         assert!(matches!(third, Found::Kept(_)));
         assert_eq!(made.load(SeqCst), 1);
     }
@@ -199,37 +209,62 @@ mod tests {
     async fn what_is_kept_is_bounded_and_the_oldest_goes() {
         let answers = Answers::new(2, 3 * (1000 + 1 + ENTRY_BYTES));
         for key in ["a", "b", "c"] {
-            wait(answers.find(key, |_| answer(1000))).await;
+            wait(answers.find(key, Store, |_| answer(1000))).await;
         }
-        assert!(matches!(answers.find("a", |_| answer(1)), Found::Kept(_)));
-        wait(answers.find("d", |_| answer(1000))).await;
-        assert!(matches!(answers.find("a", |_| answer(1)), Found::Kept(_)));
         assert!(matches!(
-            answers.find("b", |_| answer(1)),
+            answers.find("a", Store, |_| answer(1)),
+            Found::Kept(_)
+        ));
+        wait(answers.find("d", Store, |_| answer(1000))).await;
+        assert!(matches!(
+            answers.find("a", Store, |_| answer(1)),
+            Found::Kept(_)
+        ));
+        assert!(matches!(
+            answers.find("b", Store, |_| answer(1)),
             Found::Awaited(_)
         ));
         // What has no room at all is given, and not kept.
-        assert!(wait(answers.find("e", |_| answer(100_000))).await.is_some());
+        assert!(
+            wait(answers.find("e", Store, |_| answer(100_000)))
+                .await
+                .is_some()
+        );
         assert!(answers.inner.lock().bytes <= 3 * (1000 + 1 + ENTRY_BYTES));
     }
 
     #[tokio::test]
     async fn what_fell_over_is_said_and_tried_again() {
         let answers = Answers::new(1, 10_000);
-        let fallen = answers.find("a", |_| panic!("on purpose"));
+        let fallen = answers.find("a", Store, |_| panic!("on purpose"));
         assert!(wait(fallen).await.is_none());
-        let failed = answers.find("a", |_| Answer {
+        let failed = answers.find("a", Store, |_| Answer {
             status: StatusCode::NOT_FOUND,
             ..answer(3)
         });
         assert_eq!(wait(failed).await.unwrap().status, StatusCode::NOT_FOUND);
         assert_eq!(
-            wait(answers.find("a", |_| answer(4)))
+            wait(answers.find("a", Store, |_| answer(4)))
                 .await
                 .unwrap()
                 .bytes
                 .len(),
             4
         );
+    }
+
+    #[tokio::test]
+    async fn a_request_does_not_wait_for_the_store() {
+        let answers = Answers::new(1, 10_000);
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        let slow = answers.find("store", Store, move |_| {
+            gone.lock().unwrap().recv().unwrap();
+            answer(1)
+        });
+        let request = answers.find("request", Request, |_| answer(2));
+        assert_eq!(wait(request).await.unwrap().bytes.len(), 2);
+        go.send(()).unwrap();
+        assert_eq!(wait(slow).await.unwrap().bytes.len(), 1);
     }
 }

@@ -16,6 +16,8 @@ const AGE_PER_MAKING: u32 = 20;
 pub(crate) struct Models {
     source: Mutex<Option<(String, Arc<Source>)>>,
     model: Mutex<Option<Kept>>,
+    /// Held by who makes a model: the others wait for the same.
+    making: Mutex<()>,
     request: Mutex<Option<(RequestKey, Arc<Request>)>>,
 }
 
@@ -50,6 +52,14 @@ struct Kept {
 
 /// The model that requests' critical paths go by, or why there is none.
 pub(crate) type Model = Result<Arc<Inference>, Arc<str>>;
+
+/// What is known of a model.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) model: Model,
+    /// Whether it is of these files, or young. Otherwise it is better than none.
+    pub(crate) is_fresh: bool,
+}
 
 impl Models {
     /// The store of these files, opened by `open` unless it is there.
@@ -90,6 +100,18 @@ impl Models {
         Ok(request)
     }
 
+    /// What is known of the model of the store of these files, without waiting for it to be made.
+    pub(crate) fn known(&self, state: &str) -> Option<Known> {
+        let kept = lock(&self.model);
+        let kept = kept.as_ref()?;
+        let is_fresh = kept.is_good_for(state);
+        // Why there was none of other files says nothing of these.
+        (is_fresh || kept.model.is_ok()).then(|| Known {
+            model: kept.model.clone(),
+            is_fresh,
+        })
+    }
+
     /// The model of the whole store. Where files came since, one that is not old is good enough for single requests: what
     /// was believed of many is hardly changed by a few. Whoever comes while it is made waits for the same.
     pub(crate) fn model(
@@ -97,13 +119,14 @@ impl Models {
         state: &str,
         open: impl FnOnce() -> Result<Source, QueryError>,
     ) -> Model {
-        let mut kept = lock(&self.model);
-        if let Some(known) = &*kept {
-            let age_max = AGE_MIN.max(known.took * AGE_PER_MAKING);
-            let is_young = known.model.is_ok() && known.made.elapsed() < age_max;
-            if known.state == state || is_young {
-                return known.model.clone();
-            }
+        let fresh = || self.known(state).filter(|known| known.is_fresh);
+        if let Some(known) = fresh() {
+            return known.model;
+        }
+        let _making = lock(&self.making);
+        // Another one made it meanwhile.
+        if let Some(known) = fresh() {
+            return known.model;
         }
         let began = Instant::now();
         let inferred = open().and_then(|source| {
@@ -113,13 +136,29 @@ impl Models {
             Ok(inference) => Ok(Arc::new(inference)),
             Err(error) => Err(Arc::from(error.to_string())),
         };
-        *kept = Some(Kept {
+        *lock(&self.model) = Some(Kept {
             state: state.to_owned(),
             made: Instant::now(),
             took: began.elapsed(),
             model: model.clone(),
         });
         model
+    }
+}
+
+#[cfg(test)]
+impl Models {
+    /// As long as this is held, no model is made.
+    pub(crate) fn hold_making(&self) -> std::sync::MutexGuard<'_, ()> {
+        lock(&self.making)
+    }
+}
+
+impl Kept {
+    fn is_good_for(&self, state: &str) -> bool {
+        let age_max = AGE_MIN.max(self.took * AGE_PER_MAKING);
+        let is_young = self.model.is_ok() && self.made.elapsed() < age_max;
+        self.state == state || is_young
     }
 }
 
@@ -171,5 +210,39 @@ mod tests {
         assert_eq!(ask("b", 1 << 40), (Err("absent"), 4));
         assert_eq!(ask("b", 1 << 40), (Err("absent"), 5));
         assert_eq!(ask("b", 4), (Ok(true), 6));
+    }
+
+    #[test]
+    fn an_older_model_is_better_than_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let received_ns = workload::EPOCH_NS as i64;
+        let rule = PartitionRule::received(received_ns, received_ns);
+        write_rows(&store, "seg-0", workload::rows(7, 40, 0), &rule).unwrap();
+        let open = || Source::open_cached(folder.path(), runtime.handle().clone());
+        let models = Models::default();
+        let known = |state: &str| {
+            let known = models.known(state)?;
+            Some((known.is_fresh, known.model.is_ok()))
+        };
+        assert_eq!(known("a"), None);
+        let failed = models.model("a", || {
+            Source::open_cached("/nowhere/at/all".as_ref(), runtime.handle().clone())
+        });
+        assert!(failed.is_err());
+        // Why there is none is known of these files, and says nothing of others.
+        assert_eq!(known("a"), Some((true, false)));
+        assert_eq!(known("b"), None);
+        assert!(models.model("b", open).is_ok());
+        // Young.
+        assert_eq!(known("c"), Some((true, true)));
+        let mut kept = lock(&models.model);
+        let kept_model = kept.as_mut().unwrap();
+        kept_model.took = Duration::ZERO;
+        kept_model.made = Instant::now().checked_sub(2 * AGE_MIN).unwrap();
+        drop(kept);
+        assert_eq!(known("b"), Some((true, true)));
+        assert_eq!(known("c"), Some((false, true)));
     }
 }

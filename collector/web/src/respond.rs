@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::answers::{Answer, Awaited, Found};
+use crate::answers::{Answer, Awaited, Found, MadeOf};
 use crate::progress::{Step, Telling};
 use crate::site::Site;
 
@@ -109,13 +109,41 @@ impl NoPage {
     }
 }
 
+/// By what an answer is known, and kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    /// The address, as a rule.
+    text: String,
+    made_of: MadeOf,
+}
+
+/// Of what reads the store.
+impl<T: AsRef<str> + ?Sized> From<&T> for Key {
+    fn from(text: &T) -> Self {
+        Self {
+            text: text.as_ref().to_owned(),
+            made_of: MadeOf::Store,
+        }
+    }
+}
+
+impl Key {
+    /// Of what reads one request.
+    pub(crate) fn of_request(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            made_of: MadeOf::Request,
+        }
+    }
+}
+
 /// The content of a page alone, made and kept as for a page.
 pub(crate) async fn content(
     site: &Site,
-    key: &str,
+    key: impl Into<Key>,
     make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
 ) -> Answer {
-    let made = find(site, key, move |site, runtime, telling| {
+    let made = find(site, key.into(), move |site, runtime, telling| {
         of_content(make(site, runtime, telling))
     });
     match made.await {
@@ -141,10 +169,10 @@ fn of_content(content: Result<Html, NoPage>) -> Answer {
 pub(crate) async fn page(
     site: &Site,
     head: Head,
-    key: &str,
+    key: impl Into<Key>,
     make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
 ) -> Response {
-    let found = find(site, key, move |site, runtime, telling| {
+    let found = find(site, key.into(), move |site, runtime, telling| {
         of_content(make(site, runtime, telling))
     })
     .await;
@@ -164,10 +192,10 @@ pub(crate) async fn page(
 pub(crate) async fn data(
     site: &Site,
     content_type: &'static str,
-    key: &str,
+    key: impl Into<Key>,
     make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Vec<u8>, NoPage> + Send + 'static,
 ) -> Response {
-    let found = find(site, key, move |site, runtime, telling| {
+    let found = find(site, key.into(), move |site, runtime, telling| {
         match make(site, runtime, telling) {
             Ok(bytes) => Answer {
                 status: StatusCode::OK,
@@ -207,15 +235,16 @@ pub(crate) fn page_now(site: &Site, head: &Head, content: Result<Html, NoPage>) 
 
 async fn find(
     site: &Site,
-    key: &str,
+    key: Key,
     make: impl FnOnce(&Site, &Handle, &Telling) -> Answer + Send + 'static,
 ) -> Found {
     let (of_site, runtime) = (site.clone(), Handle::current());
     let (looking, handle) = (site.clone(), runtime.clone());
     let state = tokio::task::spawn_blocking(move || looking.state(&handle)).await;
-    let key = format!("{} {key}", state.unwrap_or_default());
-    site.answers()
-        .find(&key, move |telling| make(&of_site, &runtime, telling))
+    let text = format!("{} {}", state.unwrap_or_default(), key.text);
+    site.answers().find(&text, key.made_of, move |telling| {
+        make(&of_site, &runtime, telling)
+    })
 }
 
 /// What made the answer fell over.

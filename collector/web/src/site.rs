@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use twox_hash::XxHash3_128;
 
 use crate::answers::Answers;
-use crate::model::{Model, Models, RequestKey};
+use crate::model::{Known, Model, Models, RequestKey};
 use crate::refreshed::Refreshed;
 use crate::verbs::Verbs;
 
@@ -101,6 +101,11 @@ impl Site {
         &self.inner.answers
     }
 
+    #[cfg(test)]
+    pub(crate) fn models(&self) -> &Models {
+        &self.inner.models
+    }
+
     /// What is refreshed.
     pub(crate) fn refreshed(&self) -> &Refreshed {
         &self.inner.refreshed
@@ -116,6 +121,11 @@ impl Site {
     pub(crate) fn model(&self, runtime: &Handle, observer: Arc<dyn Observer>) -> Model {
         let open = || self.source(runtime, observer);
         self.inner.models.model(&self.state(runtime), open)
+    }
+
+    /// What is known of that model by now. Not for async code.
+    pub(crate) fn known_model(&self, runtime: &Handle) -> Option<Known> {
+        self.inner.models.known(&self.state(runtime))
     }
 
     /// The request of this id, read by `read` unless it is the one that was looked at last. Not for async code.

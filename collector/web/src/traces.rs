@@ -1,10 +1,11 @@
 //! Everything under `/traces`: a list of requests, and each with its timeline; and a burst of them for Perfetto.
 //!
-//! From the bottom up: `asked_id`, `instants`, `table`; `columns` with `texts`, `kernel_rows` and `request_columns`, what the
+//! From the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with `texts`, `kernel_rows` and `request_columns`, what the
 //! timeline reads; `path_sums`, `remarks`, `request_page`; `list_page`; `span_json`. A request is looked up by the
 //! files' indexes.
 
 mod asked_id;
+mod awaited_path;
 mod columns;
 mod instants;
 mod kernel_rows;
@@ -38,10 +39,11 @@ use tokio::runtime::Handle;
 use url::form_urlencoded;
 
 use self::asked_id::{asked_span, asked_trace};
+use self::awaited_path::{path_is_known, path_soon};
 use self::list_page::{Asked, form, found};
 use crate::model::Model;
 use crate::progress::Telling;
-use crate::respond::{Head, NoPage, data, page, page_now};
+use crate::respond::{Head, Key, NoPage, data, page, page_now};
 use crate::site::Site;
 
 /// Who holds a lock is looked for among requests that began so long before and after, ns.
@@ -54,6 +56,7 @@ pub(crate) fn routes() -> Router<Site> {
         .route("/traces", get(list))
         .route("/traces/{id}", get(one))
         .route("/traces/{id}/columns", get(columns))
+        .route("/traces/{id}/path", get(path_is_known))
         .route("/traces/{id}/spans/{span}", get(span))
         .route("/traces/{id}/perfetto", get(perfetto))
         .route("/bursts/{at}/perfetto", get(burst_perfetto))
@@ -154,7 +157,12 @@ async fn one(
     })
     .await;
     let mut head = Head::new(format!("Trace {}", short_request(&shown(&text))), "/traces");
-    head.scripts = &[Asset::TimelineStyle, Asset::Timeline, Asset::Perfetto];
+    head.scripts = &[
+        Asset::TimelineStyle,
+        Asset::Timeline,
+        Asset::Perfetto,
+        Asset::Awaited,
+    ];
     let id = match there {
         Ok((asked, whole)) if asked != whole => {
             return Redirect::temporary(&format!("/traces/{whole:032x}")).into_response();
@@ -165,19 +173,12 @@ async fn one(
             return page_now(&site, &head, Err(none));
         }
     };
-    page(
-        &site,
-        head,
-        &format!("/traces/{id:032x}"),
-        move |site, runtime, telling| {
-            let model = site.model(runtime, telling.observer());
-            let request = read(site, runtime, &model, id)?;
-            Ok(request_page::request_page(
-                &request,
-                model.as_ref().err().map(|why| &**why),
-            ))
-        },
-    )
+    let path = path_soon(&site).await;
+    let key = Key::of_request(format!("/traces/{id:032x}{}", path.key()));
+    page(&site, head, key, move |site, runtime, _| {
+        let request = read(site, runtime, &path.model(), id)?;
+        Ok(request_page::request_page(&request, &path))
+    })
     .await
 }
 
@@ -225,14 +226,14 @@ async fn columns(State(site): State<Site>, Path(text): Path<String>) -> Response
         Ok(id) => id,
         Err(none) => return plain(none),
     };
-    let key = format!("/traces/{id:032x}/columns");
+    let path = path_soon(&site).await;
+    let key = Key::of_request(format!("/traces/{id:032x}/columns{}", path.key()));
     data(
         &site,
         columns::CONTENT_TYPE,
-        &key,
-        move |site, runtime, telling| {
-            let model = site.model(runtime, telling.observer());
-            let request = read(site, runtime, &model, id)?;
+        key,
+        move |site, runtime, _| {
+            let request = read(site, runtime, &path.model(), id)?;
             Ok(request_columns::columns_of(&request).encode())
         },
     )
@@ -245,8 +246,8 @@ async fn span(State(site): State<Site>, Path((text, span)): Path<(String, String
         Ok(asked) => asked,
         Err(none) => return plain(none),
     };
-    let key = format!("/traces/{id:032x}/spans/{span_id:016x}");
-    data(&site, "application/json", &key, move |site, runtime, _| {
+    let key = Key::of_request(format!("/traces/{id:032x}/spans/{span_id:016x}"));
+    data(&site, "application/json", key, move |site, runtime, _| {
         let source = site.opened(runtime).map_err(|error| no_page(&error))?;
         let found = span_of(&source, id, span_id).map_err(|error| no_page(&error))?;
         let none = || NoPage::not_found("There is no such span in this trace, or no such trace.");
@@ -268,8 +269,8 @@ async fn perfetto(
         Err(none) => return plain(none),
     };
     let host = asked_for(query.as_deref(), "host");
-    let key = format!("/traces/{id:032x}/perfetto {host:?}");
-    let made = data(&site, PFTRACE, &key, move |site, runtime, _| {
+    let key = Key::of_request(format!("/traces/{id:032x}/perfetto {host:?}"));
+    let made = data(&site, PFTRACE, key, move |site, runtime, _| {
         let none: Model = Err(Arc::from(""));
         let request = read(site, runtime, &none, id)?;
         pftrace([&request.recorded], &request.kernel, host.as_deref())

@@ -28,6 +28,8 @@ pub enum Asset {
     Tables,
     /// Hands traces to Perfetto's page.
     Perfetto,
+    /// Shows a page again when what it lacks is there.
+    Awaited,
 }
 
 macro_rules! asset {
@@ -38,7 +40,7 @@ macro_rules! asset {
 
 impl Asset {
     /// How many there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Style,
@@ -54,6 +56,7 @@ impl Asset {
         Self::Heatmap,
         Self::Tables,
         Self::Perfetto,
+        Self::Awaited,
     ];
 
     fn file(self) -> (&'static str, &'static str) {
@@ -77,6 +80,7 @@ impl Asset {
             Self::Heatmap => asset!("heatmap.js"),
             Self::Tables => asset!("tables.js"),
             Self::Perfetto => asset!("perfetto.js"),
+            Self::Awaited => asset!("awaited.js"),
         }
     }
 

@@ -7,6 +7,7 @@ use stroboscope_present::show::{Doc, Figure, Interval, Timeline, TimelineRow};
 use stroboscope_query::Request;
 use url::form_urlencoded::byte_serialize;
 
+use super::awaited_path::AwaitedPath;
 use super::instants::instant;
 use super::path_sums::{PathSum, operation_of, path_sums};
 use super::remarks::{clocks, incomplete, kernel};
@@ -24,12 +25,14 @@ const PIECES_LISTED_MAX: usize = 100;
 const TOLD_SHARE_MIN: f64 = 0.1;
 const PERFETTO: &str = "https://ui.perfetto.dev";
 
-/// The content of the page. `no_model` says why there is no critical path, if there is none.
-pub(super) fn request_page(request: &Request, no_model: Option<&str>) -> Html {
+/// The content of the page.
+pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
     let mut html = Html::new();
     let sums = path_sums(request);
     headline(&mut html, request, &sums);
-    notices(&mut html, request, no_model);
+    awaited(&mut html, request, path);
+    let no_model = path.model.as_ref().and_then(|model| model.as_ref().err());
+    notices(&mut html, request, no_model.map(|why| &**why));
     timeline(&mut html, request);
     waited_for(&mut html, request, &sums);
     pieces(&mut html, request);
@@ -106,6 +109,24 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
         facts.push(format!("called {name} by its source"));
     }
     html.text(&facts.join(" · ")).markup("</p>\n");
+}
+
+/// That the page will be shown again.
+fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
+    let lacks = match &request.path {
+        None => "its critical path and the slack of its spans",
+        // An older model has all that is to be said of it.
+        Some(_) if request.unmodelled.is_empty() => return,
+        Some(_) => "the part of it that the model of a while ago does not know",
+    };
+    if !path.is_awaited {
+        return;
+    }
+    html.markup("<p class=\"progress\" role=\"status\" data-awaits=\"/traces/")
+        .text(&request.recorded.id.to_string())
+        .markup("/path\">What requests have in common is being read from the store; then ")
+        .text(lacks)
+        .markup(" is shown. <a href=\"\">Show it again</a></p>\n");
 }
 
 fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {

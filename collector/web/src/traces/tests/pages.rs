@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
+use crate::site::Site;
 use crate::verbs::{VerbAnswer, VerbError, VerbPage, Verbs};
 use crate::{SiteOptions, site};
 
@@ -67,8 +68,15 @@ impl Answered {
     }
 }
 
+/// A page of a site whose model is known.
 async fn ask(folder: &TempDir, address: &str) -> Answered {
     let router = site(Arc::new(NoVerbs), SiteOptions::of(folder.path()));
+    get(&router, "/traces/1/path").await;
+    get(&router, address).await
+}
+
+async fn get(router: &axum::Router, address: &str) -> Answered {
+    let router = router.clone();
     let request = Request::get(address).body(Body::empty()).unwrap();
     let answer = router.oneshot(request).await.unwrap();
     let (status, headers) = (answer.status(), answer.headers().clone());
@@ -353,5 +361,52 @@ fn a_damaged_file_leaves_the_others() {
             gone.status
         );
         assert!(Handle::try_current().is_ok());
+    });
+}
+
+#[test]
+fn a_request_is_shown_before_its_path_is_known_and_then_with_it() {
+    let folder = folder(REQUESTS, |_| {});
+    let site = Site::new(
+        Arc::new(NoVerbs),
+        SiteOptions::of(folder.path()),
+        Vec::new(),
+    );
+    let router = crate::traces::routes().with_state(site.clone());
+    let id = format!("{:032x}", workload::request(SEED, 3).trace_id);
+    let address = format!("/traces/{id}");
+    let has_path = |columns: &Answered| {
+        let head = String::from_utf8_lossy(&columns.bytes);
+        head.contains("\"has_path\":true")
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let making = site.models().hold_making();
+    runtime.block_on(async {
+        // Another page waits for the model, and keeps the store busy.
+        let list = tokio::spawn({
+            let router = router.clone();
+            async move { get(&router, "/traces").await }
+        });
+        let page = get(&router, &address).await.text();
+        assert!(
+            page.contains(&format!("data-awaits=\"{address}/path\"")),
+            "{page}"
+        );
+        assert!(!page.contains("What it waited for"), "{page}");
+        assert!(!page.contains("no model of the store"), "{page}");
+        let columns = get(&router, &format!("{address}/columns")).await;
+        assert_eq!(columns.status, StatusCode::OK);
+        assert!(!has_path(&columns));
+        drop(making);
+        let known = get(&router, &format!("{address}/path")).await;
+        assert_eq!(
+            (known.status, known.text().as_str()),
+            (StatusCode::OK, "known\n")
+        );
+        let page = get(&router, &address).await.text();
+        assert!(!page.contains("data-awaits"), "{page}");
+        assert!(page.contains("What it waited for"), "{page}");
+        assert!(has_path(&get(&router, &format!("{address}/columns")).await));
+        assert_eq!(list.await.unwrap().status, StatusCode::OK);
     });
 }
