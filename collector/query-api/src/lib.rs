@@ -5,6 +5,7 @@
 //!
 //! - [`trace`]: a trace as it is stored, with the types of its attributes.
 //! - `clocks`: what is known of the hosts' clocks, and what that changes.
+//! - `slices`: a span of time, the latest hours first.
 //! - [`store`]: traces by id, and the latest of which something holds.
 //! - `catalogue`: services and operations that there are, from a cache.
 //! - `attributes`: names and values of attributes.
@@ -23,6 +24,7 @@ mod clocks;
 mod dependencies;
 pub mod jaeger;
 mod parameters;
+mod slices;
 pub mod store;
 pub mod tempo;
 pub mod trace;

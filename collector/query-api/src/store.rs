@@ -6,10 +6,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, Store, StoreError, TraceFiles};
+use stroboscope_store::tables::{
+    AttributeKeys, Damage, Hour, IdRange, Store, StoreError, StoreTable, TraceFiles,
+};
 
 use crate::catalogue::Catalogue;
 use crate::clocks::{Clocks, correct};
+use crate::slices::slices;
 use crate::trace::StoredTrace;
 
 /// Files are left out all of whose records begin this much outside of the time that is asked for; a longer trace may be found
@@ -92,13 +95,13 @@ impl Traces {
 
     /// The traces that began last, the last first; of those that began at the same time, by id.
     pub(crate) fn find(&self, search: &Search<'_>) -> Result<Vec<StoredTrace>, StoreError> {
-        let ids = self.latest(search)?;
+        let (ids, times_ns) = self.latest(search)?;
         let range = match (ids.iter().min(), ids.iter().max()) {
             (Some(least), Some(greatest)) => IdRange::from_to(*least, *greatest),
             _ => return Ok(Vec::new()),
         };
         let keys = AttributeKeys::all().as_json();
-        let files = TraceFiles::open_of(&self.store, &keys, search.files_ns(), &range)?;
+        let files = TraceFiles::open_of(&self.store, &keys, times_ns, &range)?;
         let (mut found, mut spans) = (Vec::new(), 0);
         for id in ids {
             let Some(mut trace) = read(&files, id) else {
@@ -119,10 +122,48 @@ impl Traces {
         Ok(found)
     }
 
-    /// Their ids, in that order.
-    fn latest(&self, search: &Search<'_>) -> Result<Vec<u128>, StoreError> {
-        let files = TraceFiles::open_between(&self.store, &search.keys, search.files_ns())?;
+    /// Their ids, in that order, and when rows begin of the files that have them. Nothing earlier is read than is needed.
+    fn latest(&self, search: &Search<'_>) -> Result<(Vec<u128>, RangeInclusive<i64>), StoreError> {
+        let mut hours = BTreeSet::new();
+        for table in [StoreTable::Spans, StoreTable::Events] {
+            let objects = self.store.list(table)?;
+            hours.extend(
+                objects
+                    .iter()
+                    .filter_map(|(path, _)| Hour::of_object(path.as_ref())),
+            );
+        }
+        let (mut ids, mut known) = (Vec::new(), BTreeSet::new());
+        let mut from_ns = *search.begins_ns.start();
+        for slice in slices(&search.begins_ns, &hours) {
+            let missing = search.traces_max - ids.len();
+            from_ns = *slice.start();
+            let of_slice = self.latest_of(search, slice, missing)?;
+            // The end of a trace of many hours may have been found already.
+            let news = of_slice.into_iter().map(|(_, id)| id);
+            ids.extend(news.filter(|id| known.insert(*id)));
+            if ids.len() == search.traces_max {
+                break;
+            }
+        }
+        Ok((ids, with_margin(&(from_ns..=*search.begins_ns.end()))))
+    }
+
+    /// So many of them, of those that began in this time.
+    fn latest_of(
+        &self,
+        search: &Search<'_>,
+        begins_ns: RangeInclusive<i64>,
+        traces_max: usize,
+    ) -> Result<BTreeSet<Key>, StoreError> {
+        let files = TraceFiles::open_between(&self.store, &search.keys, with_margin(&begins_ns))?;
         report(files.damage());
+        let search = Search {
+            begins_ns,
+            keys: search.keys.clone(),
+            is_one: search.is_one,
+            traces_max,
+        };
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         let ranges = files.ranges(threads.min(THREADS_MAX), RANGE_ROWS_MIN);
         let of_range = |range: &IdRange| search.latest_of(&files, range, ranges.len());
@@ -138,10 +179,10 @@ impl Traces {
             };
             threads.into_iter().flat_map(join).collect()
         });
-        while found.len() > search.traces_max {
+        while found.len() > traces_max {
             found.pop_last();
         }
-        Ok(found.into_iter().map(|(_, id)| id).collect())
+        Ok(found)
     }
 
     /// Hands each trace that may have begun in this time to `visit`.
@@ -166,10 +207,6 @@ impl Traces {
 type Key = (Reverse<i64>, u128);
 
 impl Search<'_> {
-    fn files_ns(&self) -> RangeInclusive<i64> {
-        with_margin(&self.begins_ns)
-    }
-
     fn latest_of(&self, files: &TraceFiles, range: &IdRange, together: usize) -> BTreeSet<Key> {
         let mut reader = files.read(range, together);
         let mut records = TraceRecords::default();
@@ -218,5 +255,105 @@ fn read(files: &TraceFiles, id: u128) -> Option<StoredTrace> {
 fn report(damage: &[Damage]) {
     for damage in damage {
         tracing::warn!("{damage}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use stroboscope_store::record::{Rows, SpanRow};
+    use stroboscope_store::tables::{PartitionRule, write_rows};
+
+    use super::*;
+
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    const T0_NS: i64 = 1_767_225_600_000_000_000;
+    const HOURS: i64 = 18;
+    const PER_HOUR: i64 = 6;
+
+    /// When the traces began, the last first, with their ids.
+    fn written(store: &Store) -> Vec<(i64, u128)> {
+        let mut all = Vec::new();
+        for hour in (0..HOURS).filter(|hour| hour % 7 != 3) {
+            let mut rows = Rows::default();
+            let [service, name, host] = ["web", "load", "h"].map(|text| rows.strings.intern(text));
+            for number in 0..PER_HOUR {
+                let start_ns = T0_NS + hour * HOUR_NS + number * HOUR_NS / PER_HOUR;
+                // In no order of time.
+                let id = ((start_ns as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1) as u128 + 1;
+                rows.spans.push(SpanRow {
+                    trace_id: id,
+                    trace_name: None,
+                    span_id: 1,
+                    parent_id: 0,
+                    service,
+                    name,
+                    host,
+                    process: 0,
+                    start_ns,
+                    end_ns: start_ns + 1_000 * (number + 1),
+                    flags: 0,
+                    attributes: None,
+                });
+                all.push((start_ns, id));
+            }
+            let rule = PartitionRule::imported(T0_NS + hour * HOUR_NS);
+            write_rows(store, &format!("{hour:020}"), rows, &rule).unwrap();
+        }
+        all.sort_unstable_by_key(|(start_ns, id)| (Reverse(*start_ns), *id));
+        all
+    }
+
+    #[test]
+    fn the_latest_are_found_and_nothing_before_them_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let all = written(&store);
+        let traces = Traces::of(store);
+        let end_ns = T0_NS + HOURS * HOUR_NS;
+        let ranges = [
+            i64::MIN..=i64::MAX,
+            T0_NS..=end_ns,
+            T0_NS + 5 * HOUR_NS + 1..=T0_NS + 14 * HOUR_NS - 1,
+            T0_NS + 3 * HOUR_NS..=T0_NS + 4 * HOUR_NS - 1,
+            end_ns + 9 * HOUR_NS..=i64::MAX,
+        ];
+        for begins_ns in ranges {
+            for traces_max in [1, 20, 1_000] {
+                // All of them, and those of which something holds.
+                for longest_ns in [i64::MAX, 2_000] {
+                    let is_short = |took_ns: i64| took_ns <= longest_ns;
+                    let asked = AtomicUsize::new(0);
+                    let search = Search {
+                        begins_ns: begins_ns.clone(),
+                        keys: AttributeKeys::none(),
+                        is_one: &|records| {
+                            asked.fetch_add(1, Relaxed);
+                            let span = &records.spans[0];
+                            is_short(span.end_ns - span.start_ns)
+                        },
+                        traces_max,
+                    };
+                    let found = traces.find(&search).unwrap();
+                    let found: Vec<u128> = found.iter().map(|trace| trace.id).collect();
+                    let expected = all
+                        .iter()
+                        .filter(|(start_ns, _)| begins_ns.contains(start_ns));
+                    let expected = expected.filter(|(start_ns, _)| {
+                        let number = (start_ns - T0_NS) % HOUR_NS * PER_HOUR / HOUR_NS;
+                        is_short(1_000 * (number + 1))
+                    });
+                    let expected: Vec<u128> =
+                        expected.take(traces_max).map(|(_, id)| *id).collect();
+                    assert_eq!(found, expected, "{begins_ns:?} {traces_max} {longest_ns}");
+                    // Of the last hour.
+                    if traces_max == 1 {
+                        assert!(asked.into_inner() <= PER_HOUR as usize);
+                    }
+                }
+            }
+        }
     }
 }

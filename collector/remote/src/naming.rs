@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use object_store::path::Path;
-use stroboscope_store::tables::{Hour, Segments};
+use stroboscope_store::tables::Segments;
 
 use crate::manifest::Published;
 
@@ -24,12 +24,6 @@ pub(crate) fn without_covered<'a>(files: impl Iterator<Item = &'a Published>) ->
         named.extend(kept.map(|file| (*file).clone()));
     }
     named
-}
-
-/// The hour of a file `TABLE/date=…/hour=…/NAME`.
-pub(crate) fn hour_of(path: &str) -> Option<Hour> {
-    let (_, below) = path.split_once('/')?;
-    Hour::of_folder(below.rsplit_once('/')?.0)
 }
 
 /// Whether one file holds the rows of another one.

@@ -17,13 +17,13 @@ use object_store::{Error, ObjectStoreExt as _};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, now_ns};
 use stroboscope_store::publishing::PublishCounters;
-use stroboscope_store::tables::{Segments, Store, StoreTable};
+use stroboscope_store::tables::{Hour, Segments, Store, StoreTable};
 use tokio::runtime::Handle;
 
 use crate::address::{Remote, RemoteError};
 use crate::identity::{Identity, random};
 use crate::manifest::{self, Manifest, Published, Read, Unnamed, Wrote, folder_of};
-use crate::naming::{covers, hour_of, without_covered};
+use crate::naming::{covers, without_covered};
 use crate::upload::upload;
 
 /// How often it is looked for what is new.
@@ -253,7 +253,7 @@ impl Rounds {
     }
 
     fn is_old(&self, path: &str) -> bool {
-        let Some((keep, hour)) = self.keep.zip(hour_of(path)) else {
+        let Some((keep, hour)) = self.keep.zip(Hour::of_object(path)) else {
             return false;
         };
         let keep_ns = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
@@ -274,7 +274,7 @@ impl Rounds {
         counters.files_behind.store(behind.len() as u64, Relaxed);
         let bytes = behind.iter().map(|file| file.bytes).sum();
         counters.bytes_behind.store(bytes, Relaxed);
-        let hours = behind.iter().filter_map(|file| hour_of(&file.path));
+        let hours = behind.iter().filter_map(|file| Hour::of_object(&file.path));
         counters.set_waiting(hours.collect());
         let now: BTreeSet<String> = behind.iter().map(|file| file.path.clone()).collect();
         // Gone, and in no other file: retention took it.

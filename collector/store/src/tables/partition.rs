@@ -78,6 +78,19 @@ impl Hour {
         (found.folder() == folder).then_some(found)
     }
 
+    /// The hour of an object `TABLE/date=…/hour=…/NAME`.
+    #[must_use]
+    pub fn of_object(path: &str) -> Option<Self> {
+        let (_table, below) = path.split_once('/')?;
+        Self::of_folder(below.rsplit_once('/')?.0)
+    }
+
+    /// Its first instant, ns since the Unix epoch.
+    #[must_use]
+    pub fn begin_ns(self) -> i64 {
+        self.0.saturating_mul(HOUR_NS)
+    }
+
     /// The first instant after it, ns since the Unix epoch.
     #[must_use]
     pub fn end_ns(self) -> i64 {
