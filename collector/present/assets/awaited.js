@@ -6,10 +6,20 @@ const AGAIN_AFTER_MS = 2_000;
 /** So often at most. */
 const ASKED_MAX = 30;
 
+/** What is awaited takes the processor: the timeline is drawn first. */
+const DRAWN_WITHIN_MS = 10_000;
+
+async function drawn() {
+    const began = performance.now();
+    const isBeingDrawn = () => document.querySelector("div.timeline[data-source]:not([data-ready])");
+    while (isBeingDrawn() && performance.now() - began < DRAWN_WITHIN_MS) await new Promise((done) => setTimeout(done, 50));
+}
+
 /** @param {HTMLElement} notice */
 async function show(notice) {
     let isTouched = false;
     for (const kind of ["pointerdown", "keydown", "wheel"]) addEventListener(kind, () => (isTouched = true), { passive: true });
+    await drawn();
     for (let asked = 0; asked < ASKED_MAX; asked++) {
         const answer = await fetch(notice.dataset.awaits ?? "").catch(() => null);
         if (answer?.ok) {

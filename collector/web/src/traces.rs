@@ -173,7 +173,7 @@ async fn one(
             return page_now(&site, &head, Err(none));
         }
     };
-    let path = path_soon(&site).await;
+    let path = path_soon(&site, id).await;
     let key = Key::of_request(format!("/traces/{id:032x}{}", path.key()));
     page(&site, head, key, move |site, runtime, _| {
         let request = read(site, runtime, &path.model(), id)?;
@@ -226,7 +226,7 @@ async fn columns(State(site): State<Site>, Path(text): Path<String>) -> Response
         Ok(id) => id,
         Err(none) => return plain(none),
     };
-    let path = path_soon(&site).await;
+    let path = path_soon(&site, id).await;
     let key = Key::of_request(format!("/traces/{id:032x}/columns{}", path.key()));
     data(
         &site,

@@ -1,20 +1,22 @@
 //! The model that a request's critical path is found by, if it is there soon.
 //!
 //! It is made of the whole store, and a request's page does not wait for that: it is shown without its path first, and again
-//! when the path is known.
+//! when the path is known. A large request is shown before the model is begun: both take all there is of the processor.
 
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
 
-use super::reading;
+use super::{read, reading};
 use crate::model::Model;
 use crate::respond::data;
 use crate::site::Site;
 
 /// For a model of a small store, a page waits: it comes with its path at once.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// A request of more spans is large.
+const LARGE_SPANS: usize = 2_000;
 
 /// What is known of a request's path while its page is made.
 #[derive(Clone, Debug)]
@@ -42,10 +44,19 @@ impl AwaitedPath {
     }
 }
 
-/// What there is within [`PATIENCE`]; what is not there by then is made all the same.
-pub(super) async fn path_soon(site: &Site) -> AwaitedPath {
+/// What there is within [`PATIENCE`]; what is not there by then is made all the same, and that of a large request when its
+/// page asks for it.
+pub(super) async fn path_soon(site: &Site, id: u128) -> AwaitedPath {
     let first = path_now(site).await;
     if !first.is_awaited {
+        return first;
+    }
+    let (of_site, none) = (site.clone(), Err("it is not known yet".into()));
+    let is_large = reading(move |runtime| {
+        let request = read(&of_site, runtime, &none, id)?;
+        Ok(request.recorded.spans.len() > LARGE_SPANS)
+    });
+    if is_large.await.unwrap_or(false) {
         return first;
     }
     // An older model is good enough to begin with.
