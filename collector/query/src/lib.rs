@@ -58,7 +58,7 @@ mod tradeoffs;
 mod what_if;
 
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
-pub use attribute_names::nearest;
+pub use attribute_names::{attribute_choices, nearest};
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
 pub use burst_goal::{BurstBasis, BusiestProcess, burst_basis};
 pub use burst_search::{LargeBurst, search_bursts};

@@ -127,6 +127,32 @@ async fn a_step_of_latency_is_said_first() {
     );
 }
 
+/// What a field may be filled with comes with the answer, where there is such a field.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_for_attributes_offer_those_that_there_are() {
+    let with_attribute = |rows: &mut Rows| {
+        for span in &mut rows.spans {
+            span.attributes = Some("{\"tenant<b>\":\"a\",\"host\":1}".into());
+        }
+    };
+    let fixture = Fixture::of_requests(with_attribute).await;
+    for path in ["/slack?top=7", "/needs"] {
+        let got = fixture.get(path).await;
+        check_page(path, &got);
+        for part in [
+            "list=\"attributes\"",
+            "<datalist id=\"attributes\">",
+            "<option value=\"service\"></option>",
+            "<option value=\"tenant&lt;b&gt;\"></option>",
+            // It is called so where a field has the name already.
+            "<option value=\"recorded:host\"></option>",
+        ] {
+            assert!(got.text.contains(part), "{path}: {part}: {}", got.text);
+        }
+        assert_eq!(got.text.matches("list=\"attributes\"").count(), 1, "{path}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn operations_lead_to_requests_and_on() {
     let fixture = Fixture::of_requests(|_| {}).await;
