@@ -226,6 +226,38 @@ async function keyboard() {
     assert.equal(await page.inputValue(".tl-tools input"), "step 7");
 }
 
+/** Links to a span lead to it, from wherever they are; on a phone its details come into sight, too. */
+async function oneRequest() {
+    await load(`/traces/${asked.smallId}`);
+    await page.waitForSelector("div.timeline[data-ready]");
+    assert.match(await page.textContent(".tl-keys"), /wheel/);
+    const link = page.locator(".answer > .wide a[href^='#span=']").first();
+    // The second time the address says the span already.
+    for (const turn of [1, 2]) {
+        await link.scrollIntoViewIfNeeded();
+        await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+        await link.evaluate((one) => one.click());
+        await page.waitForTimeout(300);
+        const { top, bottom, live } = await page.evaluate(() => {
+            const { top, bottom } = document.querySelector(".tl-view").getBoundingClientRect();
+            return { top, bottom: bottom - innerHeight, live: document.querySelector(".tl-live").textContent };
+        });
+        assert.ok(top >= 0 && bottom <= 1 && live !== "", `turn ${turn}: ${top}, ${bottom}, ${live}`);
+    }
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.waitForTimeout(300);
+    await page.evaluate(() => document.querySelector(".tl-view").scrollIntoView({ block: "start" }));
+    await page.mouse.click(200, 60);
+    await page.waitForFunction(() => !document.querySelector(".tl-details").hidden);
+    await page.waitForTimeout(500);
+    const box = await page.evaluate(() => {
+        const { top, bottom } = document.querySelector(".tl-details").getBoundingClientRect();
+        return { top, bottom, height: innerHeight };
+    });
+    assert.ok(box.top >= 0 && box.bottom <= box.height + 1, JSON.stringify(box));
+    await page.setViewportSize({ width: 1400, height: 900 });
+}
+
 /** A drag over the heatmap offers the requests that are in it, and to compare them with those before. */
 async function heatmap() {
     await load("/");
@@ -287,7 +319,7 @@ async function tables() {
 }
 
 try {
-    for (const part of [everyPage, nothingThere, nothingExecuted, tables, heatmap, perfetto, large]) {
+    for (const part of [everyPage, nothingThere, nothingExecuted, tables, oneRequest, heatmap, perfetto, large]) {
         const began = Date.now();
         await part();
         console.log(`${part.name}: ${((Date.now() - began) / 1000).toFixed(1)} s`);
