@@ -152,7 +152,7 @@ fn excluded_segments_are_in_no_result() {
     let (text, note) = check(at, &["infer", "--exclude", "page"], 0);
     assert!(
         text.contains("\n2 segments\n")
-            && note.contains("100 segments in the traces used were left out")
+            && note.contains("left out by --exclude: 100 segments in the traces used")
     );
     let (dot, _) = check(at, &["model", "--dot", "--exclude", "page"], 0);
     assert!(dot.contains("logger") && !dot.contains("page"), "{dot}");

@@ -7,7 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_present::humanise::{count_spaced, duration, duration_spaced, percent};
+use stroboscope_present::humanise::{
+    are, count_spaced, counted, duration, duration_spaced, percent,
+};
 use stroboscope_present::page::{Asset, Html, body, path_segment};
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{Bar, Chart, Doc, Figure};
@@ -267,16 +269,18 @@ fn quality(doc: &mut Doc, notes: &Notes, recorded: &Recorded) {
     let mut said = match incomplete {
         0 => "All requests were recorded completely.".to_owned(),
         some => format!(
-            "{} of {} requests are incomplete, and not in these figures: {}.",
+            "{} of {} {} incomplete, and not in these figures: {}.",
             count_spaced(some),
-            count_spaced(notes.traces),
+            counted(notes.traces, "request"),
+            are(some),
             notes.incomplete_text()
         ),
     };
     if recorded.missing_batches > 0 {
         said += &format!(
-            " {} batches are missing.",
-            count_spaced(recorded.missing_batches)
+            " {} {} missing.",
+            counted(recorded.missing_batches, "batch"),
+            are(recorded.missing_batches)
         );
     }
     if recorded.lost.is_empty() && recorded.batches > 0 {
