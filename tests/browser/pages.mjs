@@ -232,7 +232,39 @@ async function keyboard() {
     assert.equal(await page.inputValue(".tl-tools input"), "step 7");
 }
 
-/** A drag over the heatmap goes to the requests that are in it. */
+/** Links to a span lead to it, from wherever they are; on a phone its details come into sight, too. */
+async function oneRequest() {
+    await load(`/traces/${asked.smallId}`);
+    await page.waitForSelector("div.timeline[data-ready]");
+    assert.match(await page.textContent(".tl-keys"), /wheel/);
+    const link = page.locator(".answer > .wide a[href^='#span=']").first();
+    // The second time the address says the span already.
+    for (const turn of [1, 2]) {
+        await link.scrollIntoViewIfNeeded();
+        await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+        await link.evaluate((one) => one.click());
+        await page.waitForTimeout(300);
+        const { top, bottom, live } = await page.evaluate(() => {
+            const { top, bottom } = document.querySelector(".tl-view").getBoundingClientRect();
+            return { top, bottom: bottom - innerHeight, live: document.querySelector(".tl-live").textContent };
+        });
+        assert.ok(top >= 0 && bottom <= 1 && live !== "", `turn ${turn}: ${top}, ${bottom}, ${live}`);
+    }
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.waitForTimeout(300);
+    await page.evaluate(() => document.querySelector(".tl-view").scrollIntoView({ block: "start" }));
+    await page.mouse.click(200, 60);
+    await page.waitForFunction(() => !document.querySelector(".tl-details").hidden);
+    await page.waitForTimeout(500);
+    const box = await page.evaluate(() => {
+        const { top, bottom } = document.querySelector(".tl-details").getBoundingClientRect();
+        return { top, bottom, height: innerHeight };
+    });
+    assert.ok(box.top >= 0 && box.bottom <= box.height + 1, JSON.stringify(box));
+    await page.setViewportSize({ width: 1400, height: 900 });
+}
+
+/** A drag over the heatmap offers the requests that are in it, and to compare them with those before. */
 async function heatmap() {
     await load("/");
     const box = await page.evaluate(() => {
@@ -250,9 +282,32 @@ async function heatmap() {
     await page.mouse.down();
     await page.mouse.move((box.left + box.right) / 2, (box.top + box.bottom) / 2);
     await page.mouse.move(box.right - 1, box.bottom - 1);
-    await Promise.all([page.waitForURL(/\/traces\?from=\d+&to=\d+&min=\d+&max=\d+/), page.mouse.up()]);
+    await page.mouse.up();
+    const ways = page.locator("figure.heatmap .ways a");
+    await ways.first().waitFor();
+    await Promise.all([page.waitForURL(/\/traces\?from=\d+&to=\d+&min=\d+&max=\d+/), ways.first().click()]);
     const listed = await page.locator("table.data tbody tr").count();
     assert.ok(listed > 0, page.url());
+    // The later half has a time before it.
+    await page.goBack();
+    await page.waitForSelector("figure.heatmap[data-ready] rect.cell");
+    const later = await page.evaluate(() => {
+        document.querySelector("figure.heatmap svg")?.scrollIntoView({ block: "center" });
+        const cells = [...document.querySelectorAll("figure.heatmap rect.cell")].map((cell) => cell.getBoundingClientRect());
+        const left = Math.min(...cells.map((cell) => cell.left));
+        const right = Math.max(...cells.map((cell) => cell.right));
+        const top = Math.min(...cells.map((cell) => cell.top));
+        return right - left < 20 ? null : { left: (left + right) / 2, right, top, bottom: Math.max(...cells.map((cell) => cell.bottom)) };
+    });
+    if (!later) return;
+    await page.mouse.move(later.left, later.top + 1);
+    await page.mouse.down();
+    await page.mouse.move(later.right - 1, later.bottom - 1, { steps: 3 });
+    await page.mouse.up();
+    assert.match(await page.locator("figure.heatmap .ways").innerText(), /Compare this time with (as long|all) before · Explain what changed/);
+    await Promise.all([page.waitForURL(/\/compare\?before=.*&after=/), ways.nth(1).click()]);
+    assert.match(await page.inputValue("#f-before"), /^\d{4}-\d\d-\d\dT.*Z\.\.\d{4}-.*Z$/);
+    assert.equal(await page.locator(".notice.error").count(), 0, await page.innerText("main"));
 }
 
 /** A click on a head sorts, the other way with the next one. */
@@ -270,7 +325,7 @@ async function tables() {
 }
 
 try {
-    for (const part of [everyPage, nothingThere, nothingExecuted, tables, heatmap, perfetto, large]) {
+    for (const part of [everyPage, nothingThere, nothingExecuted, tables, oneRequest, heatmap, perfetto, large]) {
         const began = Date.now();
         await part();
         console.log(`${part.name}: ${((Date.now() - began) / 1000).toFixed(1)} s`);

@@ -1,10 +1,12 @@
 //! Tests and effect sizes, from sums that can be merged.
 
+mod change_point;
 mod density;
 mod kolmogorov_smirnov;
 pub mod regression;
 mod shares;
 
+pub use change_point::{CHANGE_SIDE_MIN, ChangePoint, clearest_change, last_change};
 pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density};
 pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};

@@ -1,6 +1,6 @@
 // @ts-check
-// A heatmap in which a part can be chosen: a drag over the cells goes to the requests in them. Without scripts each cell
-// is a link by itself.
+// A heatmap in which a part can be chosen: below it are then the ways to the requests in it, and to what was different
+// before. Without scripts each cell is a link by itself, to a list that has the same ways.
 
 /** @typedef {{ x: number, y: number, width: number, height: number, from: bigint, to: bigint, min: bigint, max: bigint, count: number }} Cell */
 
@@ -16,6 +16,12 @@ function duration(ns) {
     const [scaled, unit] = value < 1e6 ? [value / 1e3, "µs"] : value < 1e9 ? [value / 1e6, "ms"] : [value / 1e9, "s"];
     return `${scaled.toFixed(scaled < 10 ? 2 : scaled < 100 ? 1 : 0)}\u00a0${unit}`;
 }
+
+/** An instant as verbs read it, to the nanosecond. @param {bigint} ns */
+const written = (ns) => `${new Date(Number(ns / 1_000_000n)).toISOString().slice(0, 19)}.${String(ns % 1_000_000_000n).padStart(9, "0")}Z`;
+
+/** Fewer requests before are no period to compare with. */
+const BEFORE_MIN = 20;
 
 /** An instant, UTC. @param {bigint} ns */
 const clock = (ns) => new Date(Number(ns / 1_000_000n)).toISOString().slice(11, 23);
@@ -33,7 +39,10 @@ class Heatmap {
         this.readOut.className = "heatmap-readout";
         this.readOut.setAttribute("role", "status");
         this.quiet();
-        figure.append(this.readOut);
+        this.ways = document.createElement("p");
+        this.ways.className = "ways";
+        this.ways.hidden = true;
+        figure.append(this.readOut, this.ways);
         this.frame = document.createElementNS(SVG, "rect");
         this.frame.setAttribute("class", "heatmap-selection");
         this.frame.setAttribute("visibility", "hidden");
@@ -47,7 +56,7 @@ class Heatmap {
     }
 
     quiet() {
-        this.readOut.textContent = "Drag over the cells to see the requests in them; with the keyboard, arrows move and Shift extends.";
+        this.readOut.textContent = "Drag over the cells to choose requests, to list them or to compare them with those before; with the keyboard, arrows move, Shift extends and Enter chooses.";
     }
 
     /** @param {PointerEvent | MouseEvent} event */
@@ -72,15 +81,16 @@ class Heatmap {
             const end = this.at(event);
             if (!this.isDragged && Math.hypot(end.x - this.begin.x, end.y - this.begin.y) < 4) return;
             if (!this.isDragged) svg.setPointerCapture(event.pointerId);
+            this.ways.hidden = true;
             this.isDragged = true;
             this.choose(this.begin, end);
         });
         svg.addEventListener("pointerup", (event) => {
-            if (this.begin && this.isDragged) this.go(this.begin, this.at(event));
+            if (this.begin && this.isDragged) this.offer(this.begin, this.at(event));
             this.begin = null;
         });
         svg.addEventListener("pointercancel", () => this.clear());
-        svg.addEventListener("pointerleave", () => !this.begin && this.quiet());
+        svg.addEventListener("pointerleave", () => !this.begin && this.ways.hidden && this.quiet());
         // The end of a drag is no click on a link.
         svg.addEventListener("click", (event) => this.isDragged && event.preventDefault(), true);
         svg.addEventListener("keydown", (event) => this.key(event));
@@ -95,12 +105,14 @@ class Heatmap {
 
     clear() {
         this.begin = null;
+        this.ways.hidden = true;
         this.frame.setAttribute("visibility", "hidden");
         this.quiet();
     }
 
     /** @param {PointerEvent} event */
     hover(event) {
+        if (!this.ways.hidden) return;
         const at = event.target instanceof SVGElement ? this.rects.indexOf(event.target) : -1;
         if (at >= 0) this.say([this.cells[at]]);
         else this.quiet();
@@ -136,18 +148,41 @@ class Heatmap {
         return cells;
     }
 
-    /** @param {{ x: number, y: number }} begin @param {{ x: number, y: number }} end */
-    go(begin, end) {
+    /** What can be done with what was chosen. @param {{ x: number, y: number }} begin @param {{ x: number, y: number }} end */
+    offer(begin, end) {
         const range = rangeOf(this.choose(begin, end));
-        const template = this.figure.dataset.select;
-        if (!range || !template) return this.clear();
+        const { select, compare, explain } = this.figure.dataset;
+        if (!range || !select) return this.clear();
         const { from, to, min, max } = range;
-        /** @type {Record<string, bigint>} */
-        const values = { from_ns: from, to_ns: to, min_ns: min, max_ns: max };
-        location.assign(template.replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole)));
+        const period = this.before(from, to);
+        /** @type {Record<string, string>} */
+        const values = { from_ns: `${from}`, to_ns: `${to}`, min_ns: `${min}`, max_ns: `${max}`, after: `${written(from)}..${written(to)}` };
+        if (period) values.before = `${written(period.from)}..${written(from)}`;
+        const link = (/** @type {string} */ template, /** @type {string} */ said) => {
+            const to = document.createElement("a");
+            to.href = template.replace(/\{(\w+)\}/g, (whole, name) => encodeURIComponent(values[name] ?? whole));
+            to.textContent = said;
+            return to;
+        };
+        const links = [link(select, "List these requests")];
+        if (period && compare && explain) links.push(link(compare, `Compare this time with ${period.said}`), link(explain, "Explain what changed"));
+        this.ways.replaceChildren(...links.flatMap((one, at) => (at === 0 ? [one] : [" · ", one])));
+        if (!period) this.ways.append(" · Nothing was recorded before, to compare with.");
+        this.ways.hidden = false;
+        links[0].focus({ preventScroll: true });
     }
 
-    /** Arrows go to the next cell that way; with Shift they choose what lies between; Enter goes there.
+    /** As long before, or all of it where that has few requests; none: there is nothing. @param {bigint} from @param {bigint} to */
+    before(from, to) {
+        const all = whole(this.figure.dataset.x0Ns);
+        const since = from - (to - from) > all ? from - (to - from) : all;
+        const count = (/** @type {bigint} */ since) =>
+            this.cells.reduce((sum, cell) => sum + (cell.from >= since && cell.from < from ? cell.count : 0), 0);
+        if (count(since) >= BEFORE_MIN) return { from: since, said: "as long before" };
+        return count(all) > 0 ? { from: all, said: "all before" } : null;
+    }
+
+    /** Arrows go to the next cell that way; with Shift they mark what lies between; Enter chooses it.
      * @param {KeyboardEvent} event */
     key(event) {
         const from = this.rects.findIndex((rect) => rect.closest("a") === document.activeElement);
@@ -158,7 +193,7 @@ class Heatmap {
         const middle = (/** @type {Cell} */ cell) => ({ x: cell.x + cell.width / 2, y: cell.y + cell.height / 2 });
         if (event.key === "Enter" && this.anchor !== undefined && this.anchor !== from) {
             event.preventDefault();
-            this.go(middle(this.cells[this.anchor]), middle(this.cells[from]));
+            this.offer(middle(this.cells[this.anchor]), middle(this.cells[from]));
         }
         if (!step) return;
         event.preventDefault();
@@ -167,6 +202,7 @@ class Heatmap {
         this.anchor = event.shiftKey ? (this.anchor ?? from) : undefined;
         const link = this.rects[next].closest("a");
         if (link instanceof SVGElement) link.focus();
+        this.ways.hidden = true;
         if (this.anchor !== undefined) this.choose(middle(this.cells[this.anchor]), middle(this.cells[next]));
         else this.frame.setAttribute("visibility", "hidden");
     }

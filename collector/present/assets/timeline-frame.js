@@ -9,6 +9,14 @@ import { element } from "./timeline-details.js";
 const HELP =
     "Arrow keys choose a row and move in time, plus and minus zoom, 0 shows all, z the chosen span. n and p go to the next " +
     "and previous critical piece, f folds to the critical path, Enter shows details, Space opens and closes, slash searches.";
+const WITH_KERNEL = " k shows and hides what the kernel did.";
+const WITH_RAW = " r shows the clocks as recorded.";
+const BY_POINTER =
+    " The wheel with Ctrl zooms where the pointer is, and so it does without on the axis and the strip; with Shift it moves in time, as dragging does. A click shows " +
+    "details, two clicks zoom to the span.";
+
+/** The keys that mean something here. @param {Trace} trace */
+const help = (trace) => HELP + (trace.kernel.start.length > 0 ? WITH_KERNEL : "") + (trace.rawStart ? WITH_RAW : "");
 
 /**
  * What buttons do.
@@ -52,7 +60,7 @@ export function build(host, trace, actions) {
             tabindex: "0",
             role: "application",
             "aria-roledescription": "timeline",
-            "aria-label": `Timeline of ${trace.spans} spans, ${duration(trace.head.length_ns)} long. ${HELP}`,
+            "aria-label": `Timeline of ${trace.spans} spans, ${duration(trace.head.length_ns)} long. ${help(trace)}`,
         }),
     };
     parts.spacer.append(parts.canvas);
@@ -79,7 +87,7 @@ export function build(host, trace, actions) {
     );
     const fallback = element("details", { class: "tl-fallback" }, element("summary", {}, "The same as a table"));
     fallback.append(...host.childNodes);
-    const keys = element("p", { class: "tl-keys" }, HELP);
+    const keys = element("p", { class: "tl-keys" }, help(trace) + BY_POINTER);
     const body = element("div", { class: "tl-body" }, parts.view, parts.details);
     host.replaceChildren(tools, legend(trace), parts.stripCanvas, body, parts.hover, parts.live, keys, fallback);
     host.classList.add("tl-ready");

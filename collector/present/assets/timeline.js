@@ -215,6 +215,13 @@ export class Timeline {
         this.draw();
     }
 
+    /** To what the address says, and the page to the timeline, where it names a span: the link may stand far below. */
+    follow() {
+        this.go();
+        const { top, bottom } = this.parts.view.getBoundingClientRect();
+        if (this.selected !== NONE && (top < 0 || bottom > innerHeight)) this.parts.stripCanvas.scrollIntoView({ block: "start" });
+    }
+
     /** Scrolls until the selected row is seen. */
     intoSight() {
         const place = this.rows.placeOf[this.selected];
@@ -239,6 +246,7 @@ export class Timeline {
         this.parts.details.replaceChildren(close, ...known(this.scene(), span), waiting);
         this.parts.details.hidden = false;
         this.draw();
+        this.detailsIntoSight();
         if (this.trace.id[span] === 0n) {
             waiting.remove();
             return;
@@ -246,7 +254,13 @@ export class Timeline {
         fetch(`${this.address}/spans/${idOf(this.trace, span)}`, { headers: { accept: "application/json" } })
             .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(`status ${answer.status}`))))
             .then((said) => waiting.replaceWith(...asked(this.trace, span, said)))
-            .catch((error) => (waiting.textContent = `Its attributes could not be read: ${error.message}.`));
+            .catch((error) => (waiting.textContent = `Its attributes could not be read: ${error.message}.`))
+            .finally(() => this.detailsIntoSight());
+    }
+
+    /** On a narrow page they stand below the rows, where nobody would look for them. */
+    detailsIntoSight() {
+        if (matchMedia("(max-width: 800px)").matches) this.parts.details.scrollIntoView({ block: "nearest" });
     }
 
     closeDetails() {
@@ -328,7 +342,15 @@ export class Timeline {
         this.parts.details.addEventListener("keydown", (event) => {
             if (event.key === "Escape") this.closeDetails();
         });
-        addEventListener("hashchange", () => this.go());
+        addEventListener("hashchange", () => this.follow());
+        // Browsers would go to the span's row in the table, and nowhere where the address says the span already.
+        document.addEventListener("click", (event) => {
+            const link = event.target instanceof Element ? event.target.closest("a[href^='#span=']") : null;
+            if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+            event.preventDefault();
+            history.pushState(null, "", link.getAttribute("href"));
+            this.follow();
+        });
         listenToPointers(this);
     }
 

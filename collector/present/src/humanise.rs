@@ -4,7 +4,7 @@
 pub fn duration(ns: f64) -> String {
     let (scaled, unit) = match ns.abs() {
         ns_abs if ns_abs < 1e3 => return format!("{ns:.0}ns"),
-        ns_abs if ns_abs < 1e6 => (ns / 1e3, "us"),
+        ns_abs if ns_abs < 1e6 => (ns / 1e3, "µs"),
         ns_abs if ns_abs < 1e9 => (ns / 1e6, "ms"),
         _ => (ns / 1e9, "s"),
     };
@@ -16,7 +16,7 @@ pub fn duration(ns: f64) -> String {
     format!("{scaled:.decimals$}{unit}")
 }
 
-/// The same as pages and pictures have it: with a space that does not break, and µs.
+/// The same as pages and pictures have it: with a space that does not break.
 #[must_use]
 pub fn duration_spaced(ns: f64) -> String {
     spaced(&duration(ns))
@@ -26,9 +26,7 @@ pub fn duration_spaced(ns: f64) -> String {
 #[must_use]
 pub fn duration_tick(ns: f64) -> String {
     let text = duration(ns);
-    let unit = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
+    let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit);
     let number = match number.contains('.') {
         true => number.trim_end_matches('0').trim_end_matches('.'),
@@ -38,11 +36,8 @@ pub fn duration_tick(ns: f64) -> String {
 }
 
 fn spaced(text: &str) -> String {
-    let unit = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
+    let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit);
-    let unit = if unit == "us" { "µs" } else { unit };
     format!("{number}\u{a0}{unit}")
 }
 
@@ -65,10 +60,25 @@ pub fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// So many of what is called so.
+/// So many of what is called so: `1 batch`, `2 batches`.
 pub fn counted(count: u64, one: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {one}{plural}")
+    if count == 1 {
+        return format!("1 {one}");
+    }
+    let after_vowel = |stem: &str| stem.ends_with(['a', 'e', 'i', 'o', 'u']);
+    match one.strip_suffix('y') {
+        Some(stem) if !after_vowel(stem) => format!("{count} {stem}ies"),
+        _ if ["s", "x", "ch", "sh"].iter().any(|end| one.ends_with(end)) => {
+            format!("{count} {one}es")
+        }
+        _ => format!("{count} {one}s"),
+    }
+}
+
+/// The verb beside so many.
+#[must_use]
+pub fn are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 #[cfg(test)]
@@ -80,10 +90,24 @@ mod tests {
         let check = |ns: f64, text: &str| assert_eq!(duration(ns), text);
         check(0.0, "0ns");
         check(999.0, "999ns");
-        check(1_234.0, "1.23us");
+        check(1_234.0, "1.23µs");
         check(12_345_678.0, "12.3ms");
         check(123_456_789.0, "123ms");
         check(1.5e9, "1.50s");
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        let check = |count: u64, one: &str, text: &str| assert_eq!(counted(count, one), text);
+        check(1, "window", "1 window");
+        check(0, "window", "0 windows");
+        check(2, "batch", "2 batches");
+        check(1, "process", "1 process");
+        check(3, "process", "3 processes");
+        check(2, "category", "2 categories");
+        check(2, "key", "2 keys");
+        check(1, "complete trace", "1 complete trace");
+        assert_eq!([are(0), are(1), are(2)], ["are", "is", "are"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use stroboscope_analysis::record::{RecordOwner, TraceRecords};
 
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
-use stroboscope_store::tables::AttributeKeys;
+use stroboscope_store::tables::{AttributeKeys, StoreTable, attribute_fields};
 
 /// Attributes that are told apart while they are counted.
 const COUNTED_MAX: usize = 4096;
@@ -16,6 +16,29 @@ const COUNTED_MAX: usize = 4096;
 const LISTED_MAX: usize = 20;
 /// How alike two names must be for the one to be meant by the other: 0 to 1.
 const ALIKE_MIN: f64 = 0.7;
+
+/// What requests may be told apart by: what is known of all, and the attributes that have columns, as they must be called.
+/// Files' heads are read, and no rows; attributes that hardly any record has are in none of them.
+#[must_use]
+pub fn attribute_choices(source: &Source) -> Vec<String> {
+    let mut choices: BTreeSet<String> = KNOWN_OF_ALL.map(str::to_owned).into();
+    for table in [StoreTable::Spans, StoreTable::Events] {
+        let fields = attribute_fields(source.store(), table).unwrap_or_default();
+        let keys = fields
+            .iter()
+            .filter_map(|field| field.name().split_once(':'));
+        choices.extend(keys.map(|(_, key)| called(key)));
+    }
+    choices.into_iter().collect()
+}
+
+/// As an attribute must be called to be found.
+fn called(key: &str) -> String {
+    match Attribute::named(key) {
+        Attribute::Recorded(_) => key.to_owned(),
+        _ => format!("recorded:{key}"),
+    }
+}
 
 /// What to say where nothing has an attribute. Reads the selected traces, to name those that there are.
 pub(super) fn no_such_attribute(
@@ -72,11 +95,7 @@ impl AttributeCounts {
             .filter(|said| !matches!(said.owner, RecordOwner::InSpan(_)));
         let keys: BTreeSet<&Arc<str>> = of_records.map(|said| &said.key).collect();
         for key in keys {
-            // As it must be called to be found.
-            match Attribute::named(key) {
-                Attribute::Recorded(_) => self.add(key, 1),
-                _ => self.add(&format!("recorded:{key}").into(), 1),
-            }
+            self.add(&called(key).into(), 1);
         }
     }
 

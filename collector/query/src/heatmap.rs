@@ -10,9 +10,9 @@ use super::query_error::QueryError;
 use super::study::{Question, Studied};
 
 /// Columns at most: of twice as many, two are one.
-const COLUMNS_MAX: i64 = 128;
+pub(super) const COLUMNS_MAX: i64 = 128;
 /// The narrowest column takes 2 to this power ns, about a millisecond.
-const SHIFT_MIN: u32 = 20;
+pub(super) const SHIFT_MIN: u32 = 20;
 /// Bands of latency in ten times as long.
 const BANDS_PER_DECADE: u32 = 8;
 /// Decades from a nanosecond on: to some 300 years.

@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `heatmap`, `step` (since when latency is another), `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -50,6 +50,7 @@ mod slack_by_key;
 mod slack_check;
 mod slowest;
 mod source;
+mod step;
 mod study;
 mod time_range;
 pub mod timeline;
@@ -57,7 +58,7 @@ mod tradeoffs;
 mod what_if;
 
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
-pub use attribute_names::nearest;
+pub use attribute_names::{attribute_choices, nearest};
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
 pub use burst_goal::{BurstBasis, BusiestProcess, burst_basis};
 pub use burst_search::{LargeBurst, search_bursts};
@@ -104,6 +105,7 @@ pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};
 pub use slowest::{ListedRequest, RequestList, RequestOrder, RequestsWanted, list_requests};
 pub use source::{Selection, Source};
+pub use step::{LatencyStep, StepQuestion};
 pub use study::{Question, Studied, Study};
 pub use time_range::TimeRange;
 pub use tradeoffs::tradeoffs;

@@ -25,7 +25,7 @@ pub(super) struct AnomaliesVerb {
     /// So many of the requests are slow
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
     slowest: f64,
-    /// Show so many segments; 0 shows all
+    /// Show so many segments, of those that surely differ, by half a percent of the critical path or more; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
 }

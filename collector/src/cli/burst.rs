@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(explained.windows[1], (1_052, Some(1_056)));
         let text = explained.to_text(None);
         assert!(
-            text.contains("4 ms every 32 ms") && text.contains("12.5%") && text.contains("400us"),
+            text.contains("4 ms every 32 ms") && text.contains("12.5%") && text.contains("400µs"),
             "{text}"
         );
         let plan = explained.plan(None);

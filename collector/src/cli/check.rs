@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::{has_colour, print_as_is, print_json, width};
 use super::{Failure, Status};
+use stroboscope_present::humanise::{are, counted};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec, TextView};
 use stroboscope_store::check::{Check, CheckReport, Finding, TableSize};
 use stroboscope_store::data_dir::{DataDir, DataDirError};
@@ -135,8 +136,9 @@ impl CheckedFolder {
         doc.table("The store", &self.tables, self.tables.len());
         if self.log_segments > 0 {
             doc.sentence(format!(
-                "{} segments of the log are not in the store yet.",
-                self.log_segments
+                "{} of the log {} not in the store yet.",
+                counted(self.log_segments, "segment"),
+                are(self.log_segments)
             ));
         }
         if self.holes > 0 {

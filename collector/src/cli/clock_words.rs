@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::clock::{Alignment, Verdict};
 
-use stroboscope_present::humanise::duration;
+use stroboscope_present::humanise::{counted, duration};
 
 /// Most hosts named one by one.
 const NAMES_SHOWN: usize = 8;
@@ -77,8 +77,8 @@ pub(super) fn warnings(alignment: &Alignment) -> Vec<String> {
     }
     if alignment.disbelieved_lines() > 0 {
         lines.push(format!(
-            "lines are not in the order of control in {} tasks: timestamps are believed as recorded",
-            alignment.disbelieved_lines()
+            "lines are not in the order of control in {}: timestamps are believed as recorded",
+            counted(alignment.disbelieved_lines(), "task")
         ));
     }
     lines

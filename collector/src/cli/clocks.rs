@@ -168,6 +168,29 @@ impl ClocksReport {
     }
 }
 
+/// A kernel's bound grows while nothing sets its clock, and Linux stops counting here (`NTP_PHASE_LIMIT`).
+const BOUND_MAX_NS: u64 = 16_000_000_000;
+
+impl ClocksReport {
+    /// What a kernel's word is of, what is made of it, and when it matters.
+    fn kernels_mean(&self) -> String {
+        let mut said = "That is how far each clock may be from UTC, by its host's own kernel. No timestamp is changed for it: \
+                        timestamps are corrected by how much hosts differ from each other, which round trips show; the word of \
+                        a clock that is kept right bounds that where there are none. Durations on one host do not depend on it. It \
+                        matters where times are held against those of other systems, and for bursts: hosts open them by their own clocks."
+            .to_owned();
+        let is_unknown = |host: &KernelSays| {
+            let of = host.said.as_ref();
+            of.is_some_and(|said| !said.synchronised && said.max_error_ns >= BOUND_MAX_NS)
+        };
+        if self.kernels.iter().any(is_unknown) {
+            said += " 16.0s is as far as Linux counts when nothing sets a clock: it is off by an unknown time, perhaps by none. \
+                     Run an NTP or PTP client there.";
+        }
+        said
+    }
+}
+
 impl Host {
     fn of(host: &HostReport, alignment: &Alignment) -> Self {
         let own_word = |said: KernelClock| OwnWord {
@@ -226,8 +249,8 @@ impl Row for KernelSays {
         columns: Cow::Borrowed(&[
             Column::new("host", "host", Kind::Text),
             Column::new("synchronised", "kept right", Kind::Text),
-            Column::new("max_error_ns", "off by at most", Kind::DurationNs),
-            Column::new("estimated_error_ns", "presumably", Kind::DurationNs),
+            Column::new("max_error_ns", "off UTC by at most", Kind::DurationNs),
+            Column::new("estimated_error_ns", "estimated", Kind::DurationNs),
         ]),
     };
 
@@ -302,5 +325,8 @@ impl Report for ClocksReport {
             &self.kernels,
             shown,
         );
+        if is_known {
+            doc.sentence(self.kernels_mean());
+        }
     }
 }

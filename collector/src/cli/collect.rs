@@ -23,6 +23,7 @@ use super::pages::{ReaderPorts, served_site};
 use super::results::tradeoffs::read_policy;
 use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel, notify};
+use stroboscope_present::humanise::counted;
 use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
 use stroboscope_server::collect::{Collector, CollectorSettings, SiteMaker};
@@ -363,11 +364,12 @@ impl Collect {
             let stored = totals.batches.get("stored").copied().unwrap_or(0);
             let of_otlp = match counters.otlp_requests.load(Relaxed) {
                 0 => String::new(),
-                requests => format!(" and {requests} requests of OTLP"),
+                requests => format!(" and {} of OTLP", counted(requests, "request")),
             };
             announcement.text(&format!(
-                "stored {} records in {stored} batches{of_otlp}",
-                totals.records
+                "stored {} in {}{of_otlp}",
+                counted(totals.records, "record"),
+                counted(stored, "batch")
             ))?;
             Ok(Status::Done)
         })

@@ -12,6 +12,7 @@ use super::arguments::DataArguments;
 use super::care::RetentionArguments;
 use super::output::print;
 use super::{Failure, Status};
+use stroboscope_present::humanise::counted;
 use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher, now_ns};
@@ -105,7 +106,9 @@ impl Compacted {
             ..
         } = self;
         let mut text = format!(
-            "{replaced_files} files ({read_bytes} bytes) became {written_files} ({written_bytes} bytes, {rows} rows)"
+            "{} ({read_bytes} bytes) became {written_files} ({written_bytes} bytes, {})",
+            counted(*replaced_files, "file"),
+            counted(*rows, "row")
         );
         let mut more = |count: u64, what: &str| {
             if count > 0 {

@@ -13,6 +13,7 @@ use crate::progress::on_stderr;
 use stroboscope_import::{
     BadLine, Format, ImportError, ImportSummary, Imported, Importer, Mapping, NotTaken, TimeUnit,
 };
+use stroboscope_present::humanise::counted;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 use stroboscope_store::tables::Store;
@@ -225,24 +226,24 @@ fn times(count: u64) -> String {
 
 fn records_text(spans: u64, events: u64) -> String {
     if spans == 0 {
-        format!("{events} events")
+        counted(events, "event")
     } else {
-        format!("{spans} spans, {events} events")
+        format!("{}, {}", counted(spans, "span"), counted(events, "event"))
     }
 }
 
 fn summary_text(summary: &ImportSummary) -> String {
     let duplicates = match summary.duplicates {
         0 => String::new(),
-        duplicates => format!(", {duplicates} duplicates left out"),
+        duplicates => format!(", {} left out", counted(duplicates, "duplicate")),
     };
     let ignored = match summary.ignored_lines {
         0 => String::new(),
-        ignored => format!(", {ignored} lines ignored"),
+        ignored => format!(", {} ignored", counted(ignored, "line")),
     };
     let records = records_text(summary.spans, summary.events);
     format!(
-        "{records}, {} bad lines{duplicates}{ignored}",
-        summary.bad_lines
+        "{records}, {}{duplicates}{ignored}",
+        counted(summary.bad_lines, "bad line")
     )
 }

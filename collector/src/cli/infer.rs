@@ -23,7 +23,7 @@ use super::study::{Known, NamedStudy, Reader};
 use super::verb::{PageVerb, Report, give, said};
 use super::{Failure, Status};
 use crate::suggest::command_on;
-use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{Inference, Notes, Recorded, save_model};
 
@@ -241,8 +241,12 @@ fn recorded_text(recorded: &Recorded) -> String {
     });
     let lost = recorded.lost_records();
     format!(
-        "{records} records of {processes} processes in {bursts} bursts{overlap}; {lost} records lost, {missing_batches} \
-         batches missing\n"
+        "{} of {} in {}{overlap}; {} lost, {} missing\n",
+        counted(*records, "record"),
+        counted(*processes, "process"),
+        counted(*bursts, "burst"),
+        counted(lost, "record"),
+        counted(*missing_batches, "batch")
     )
 }
 
@@ -335,15 +339,15 @@ impl Report for Inferred<'_> {
         doc.sentence(self.recorded_text.trim_end());
         doc.sentence(clocks_text(inference).trim_end());
         doc.sentence(format!(
-            "{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the other\n{} pairs \
-             that exclude each other\n{} pipelines of two tasks",
-            inference.notes.traces,
+            "{}, {} complete, {} in the model\n{}\n{} in which one happens before the other\n{} of which each excludes the other\n{} of \
+             two tasks",
+            counted(inference.notes.traces, "trace"),
             inference.notes.complete_traces,
             inference.model.traces(),
-            inference.segments().count(),
-            inference.relations.all_happens_before().len(),
-            inference.relations.all_mutual_exclusion().len(),
-            inference.relations.all_pipelines().len(),
+            counted(inference.segments().count() as u64, "segment"),
+            counted(inference.relations.all_happens_before().len() as u64, "pair"),
+            counted(inference.relations.all_mutual_exclusion().len() as u64, "pair"),
+            counted(inference.relations.all_pipelines().len() as u64, "pipeline"),
         ));
         let segment = |(id, label)| {
             let counts = inference.model.segment_counts(id);

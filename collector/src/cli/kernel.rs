@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{DataArguments, config_of, parse_config};
 use super::output::print;
 use super::{Failure, Status};
+use stroboscope_present::humanise::counted;
 use stroboscope_server::kernel_recording::{KernelRecording, RecordingSettings, RecordingSummary};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::Store;
@@ -147,7 +148,10 @@ pub(super) fn summary_text(summary: &RecordingSummary) -> String {
         others,
     } = lost;
     let mut text = format!(
-        "stored {events} kernel events of {windows} windows in {chunks} files, {:.1} MiB; {} lost",
+        "stored {} of {} in {}, {:.1} MiB; {} lost",
+        counted(*events, "kernel event"),
+        counted(*windows, "window"),
+        counted(*chunks, "file"),
         *bytes as f64 / f64::from(1 << 20),
         lost.total()
     );

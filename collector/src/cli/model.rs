@@ -25,6 +25,7 @@ use super::results::figures::ModelGraph;
 use super::study::{NamedStudy, Reader};
 use super::verb::{PageVerb, Report, give, said};
 use super::{Failure, Status, notes};
+use stroboscope_present::humanise::counted;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
 use stroboscope_query::{CausalGraph, Notes, load_model, save_model};
 
@@ -410,8 +411,8 @@ impl Report for Believed<'_> {
             ..
         } = *self;
         doc.heading(format!(
-            "What {} requests show of what causes what",
-            model.traces()
+            "What causes what, as far as {} can show",
+            counted(model.traces(), "request")
         ));
         let seen = model
             .labels()

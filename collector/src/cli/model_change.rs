@@ -12,6 +12,7 @@ use stroboscope_analysis::structural_change::{
 };
 
 use super::verb::{Report, schema_is_of};
+use stroboscope_present::humanise::counted;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::Notes;
 
@@ -304,9 +305,9 @@ impl Report for Changed<'_> {
         } = *self;
         let model = |model: &Model| {
             format!(
-                "{} requests of {} segments",
-                model.traces(),
-                seen_segments(model)
+                "{} of {}",
+                counted(model.traces(), "request"),
+                counted(seen_segments(model) as u64, "segment")
             )
         };
         doc.heading("What changed in the system's structure");

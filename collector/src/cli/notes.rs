@@ -5,6 +5,7 @@ use stroboscope_analysis::completeness::explanation;
 use stroboscope_analysis::diagnostic::Diagnostic;
 
 use super::Status;
+use stroboscope_present::humanise::{are, counted};
 use stroboscope_query::Notes;
 
 /// Most damaged files shown one by one.
@@ -28,9 +29,10 @@ pub(super) fn lines(notes: &Notes) -> Vec<String> {
     }
     if !notes.incomplete.is_empty() {
         line!(
-            "note: {} of {} traces are incomplete ({})",
+            "note: {} of {} {} incomplete ({})",
             notes.traces - notes.complete_traces,
-            notes.traces,
+            counted(notes.traces, "trace"),
+            are(notes.traces - notes.complete_traces),
             notes.incomplete_text()
         );
         let incomplete = notes.traces - notes.complete_traces;
@@ -48,9 +50,9 @@ pub(super) fn lines(notes: &Notes) -> Vec<String> {
     }
     if notes.unflushed_bytes > 0 {
         line!(
-            "note: not in this result: {} bytes that the running collector has taken and will put into the store within \
+            "note: not in this result: {} that the running collector has taken and will put into the store within \
              its --flush-interval (10 s by default)",
-            notes.unflushed_bytes
+            counted(notes.unflushed_bytes, "byte")
         );
     }
     if !notes.unsynchronised.is_empty() {
@@ -68,8 +70,8 @@ pub(super) fn lines(notes: &Notes) -> Vec<String> {
     }
     if notes.excluded_segments > 0 {
         line!(
-            "note: {} segments in the traces used were left out by --exclude",
-            notes.excluded_segments
+            "note: left out by --exclude: {} in the traces used",
+            counted(notes.excluded_segments, "segment")
         );
     }
     let left = notes.left_out;
@@ -99,8 +101,8 @@ pub(super) fn lines(notes: &Notes) -> Vec<String> {
     }
     if notes.damage.len() > DAMAGE_SHOWN {
         line!(
-            "error: {} more files are damaged",
-            notes.damage.len() - DAMAGE_SHOWN
+            "error: {} damaged beside these",
+            counted((notes.damage.len() - DAMAGE_SHOWN) as u64, "file")
         );
     }
     lines

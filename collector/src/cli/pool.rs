@@ -16,7 +16,7 @@ use super::time::in_order;
 use super::verb::{Form, Report, give_as};
 use super::{Failure, Status};
 use samples::read_samples;
-use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::humanise::{are, counted, duration, percent};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{
     Notes, PoolReport, PoolSettings, PooledUse, Source, TimeRange, UsesByService,
@@ -265,7 +265,7 @@ impl RefusalOf {
             ),
             PoolRefusal::FewSamples { samples, needed } => (
                 "few_samples",
-                format!("There are {samples} samples; {needed} are needed to know what a process uses."),
+                format!("There {} {}; {needed} are needed to know what a process uses.", are(*samples as u64), counted(*samples as u64, "sample")),
             ),
         };
         Self { kind, said }
@@ -434,8 +434,11 @@ impl Report for PoolSays {
         doc.heading("A larger process");
         doc.sentence(self.headline());
         let services = self.services.iter().map(|of| {
-            let plural = if of.processes == 1 { "" } else { "es" };
-            format!("{} process{plural} of {}", of.processes, of.service)
+            format!(
+                "{} of {}",
+                counted(of.processes as u64, "process"),
+                of.service
+            )
         });
         let services: Vec<String> = services.collect();
         let place = match self.services.len() {

@@ -14,7 +14,7 @@ use super::latency::Latency;
 use super::results::no_slack;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
-use stroboscope_present::humanise::duration;
+use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{ATTRIBUTES_MAX, Notes, PredictSettings};
 
@@ -164,9 +164,9 @@ impl Report for Prediction {
         doc.heading("Which attributes foretell slack");
         let median = if self.is_median { ", the median" } else { "" };
         doc.sentence(format!(
-            "Slack is more than {}{median} of {} requests",
+            "Slack is more than {}{median} of {}",
             duration(self.threshold_ns as f64),
-            self.used_traces
+            counted(self.used_traces, "request")
         ));
         let is_untold = self.attributes.iter().all(|of| of.predicted == 0);
         // What tells nothing is not shown as if it did.
@@ -174,15 +174,16 @@ impl Report for Prediction {
         doc.table("", &self.attributes, shown);
         if self.not_tried > 0 {
             doc.sentence(format!(
-                "{} more attributes were not tried: those that most requests have were, {ATTRIBUTES_MAX} at most. \
+                "{} more not tried: those that most requests have were, {ATTRIBUTES_MAX} at most. \
                  Name others with --key.",
-                self.not_tried
+                counted(self.not_tried as u64, "attribute")
             ));
         }
         let left_out: u64 = self.attributes.iter().map(|of| of.left_out).sum();
         if left_out > 0 {
             doc.sentence(format!(
-                "{left_out} requests found no room in a history and were left out."
+                "Left out, as there was no room in a history: {}.",
+                counted(left_out, "request")
             ));
         }
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());

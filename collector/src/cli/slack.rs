@@ -201,8 +201,8 @@ impl Checked {
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());
         if self.without_server > 0 {
             doc.sentence(format!(
-                "{} requests without server time were left out.",
-                self.without_server
+                "Left out: {} without server time.",
+                counted(self.without_server, "request")
             ));
         }
     }

@@ -16,7 +16,7 @@ use super::latency::Latency;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use crate::suggest::command_on;
-use stroboscope_present::humanise::duration;
+use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 use stroboscope_query::{CategoriesQuestion, Notes, nearest, what_if};
 
@@ -344,14 +344,19 @@ impl Report for WhatIf {
             WrittenChange::AddNs(more_ns) => format!("took {} longer", duration(more_ns as f64)),
         };
         doc.heading(format!(
-            "If each of these {} segments {change}",
-            self.segments.len()
+            "{} {change}",
+            match self.segments.len() {
+                1 => "If this segment".to_owned(),
+                many => format!("If each of these {many} segments"),
+            }
         ));
         let changed: Vec<Changed<'_>> = self.segments.iter().map(Changed).collect();
         doc.table("", &changed, SEGMENTS_SHOWN);
         doc.sentence(format!(
-            "Of {} requests, {} would be faster and {} slower.",
-            self.used_traces, self.faster, self.slower
+            "Of {}, {} would be faster and {} slower.",
+            counted(self.used_traces, "request"),
+            self.faster,
+            self.slower
         ));
         let (before, after, change) = (&self.before, &self.after, &self.latency_change);
         let quantile = |name, before_ns, after_ns, change_ns| QuantileChange {
@@ -391,8 +396,8 @@ impl Report for WhatIf {
             waits_before_segments,
         } = self.waiting;
         doc.sentence(format!(
-            "{segments_that_wait} segments were found to wait for others inside, {waits_before_segments} before they start; \
-             they follow what they wait for."
+            "Found to wait for others, and made to follow what they wait for: {} inside, {waits_before_segments} before they start.",
+            counted(segments_that_wait as u64, "segment")
         ));
     }
 }

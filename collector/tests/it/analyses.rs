@@ -93,6 +93,19 @@ fn anomalies_name_what_makes_slow_requests_slow() {
         "{text}"
     );
     assert!(text.contains("critical path (1 of "), "{text}");
+    // What may be chance is counted, and not shown, unless all is asked for; the JSON has all.
+    let (text, _) = check(folder.path(), &["anomalies"], 0);
+    assert!(
+        !text.contains("\nlogger ")
+            && text.contains("3 segments looked at; not shown: 1 may be chance (q above 0.05). --top 0 shows all."),
+        "{text}"
+    );
+    let (all, _) = check(folder.path(), &["anomalies", "--top", "0"], 0);
+    assert!(
+        all.contains("\nlogger ") && !all.contains("not shown"),
+        "{all}"
+    );
+    assert_eq!(found["segments"].as_array().map(Vec::len), Some(3));
     let (text, _) = check(
         folder.path(),
         &["anomalies", "--top", "1", "--full-names"],
@@ -152,7 +165,7 @@ fn excluded_segments_are_in_no_result() {
     let (text, note) = check(at, &["infer", "--exclude", "page"], 0);
     assert!(
         text.contains("\n2 segments\n")
-            && note.contains("100 segments in the traces used were left out")
+            && note.contains("left out by --exclude: 100 segments in the traces used")
     );
     let (dot, _) = check(at, &["model", "--dot", "--exclude", "page"], 0);
     assert!(dot.contains("logger") && !dot.contains("page"), "{dot}");

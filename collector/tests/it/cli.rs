@@ -96,7 +96,7 @@ fn infer_says_what_happens_before_what() {
         folder.path(),
         &["infer"],
         0,
-        "1 pairs in which one happens before the other",
+        "1 pair in which one happens before the other",
         "",
     );
     check(folder.path(), &["model"], 0, "\nserver ", "");

@@ -83,7 +83,7 @@ fn the_examples_are_imported_by_their_mappings() {
         folder.path(),
         &["import", "--map", &file("nginx.toml"), &file("nginx.log")],
         0,
-        "nginx.log: 4 events, 0 bad lines, 1 lines ignored",
+        "nginx.log: 4 events, 0 bad lines, 1 line ignored",
         "",
     );
     check(
@@ -251,7 +251,7 @@ fn wrong_and_mixed_units_are_diagnosed() {
         folder.path(),
         &["import", "log"],
         1,
-        "2 events, 1 bad lines",
+        "2 events, 1 bad line",
         told,
     );
     // Wrong throughout: said, and put right by the option.

@@ -42,7 +42,7 @@ fn the_command_says_what_is_not_taken() {
     check(
         &format!("{logs}{spans}"),
         0,
-        "file: 1 spans, 0 events, 0 bad lines",
+        "file: 1 span, 0 events, 0 bad lines",
         &[told],
     );
     check(

@@ -110,6 +110,7 @@ impl Answers {
         tokio::spawn(async move {
             let slot = inner.slots[made_of as usize].clone().acquire_owned().await;
             let made = tokio::task::spawn_blocking(move || {
+                telling.begin_turn();
                 let answer = make(&telling);
                 drop(slot);
                 answer
@@ -203,6 +204,30 @@ mod tests {
         let third = answers.find("a", Store, |_| unreachable!("it is there"));
         assert!(matches!(third, Found::Kept(_)));
         assert_eq!(made.load(SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told_whether_it_is_for_others_or_for_the_store() {
+        let answers = Answers::new(1, 10_000);
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        let step = |found: Found| match found {
+            Found::Awaited(awaited) => awaited.step,
+            Found::Kept(_) => unreachable!("nothing is there yet"),
+        };
+        let mut first = step(answers.find("a", Store, move |_| {
+            gone.lock().unwrap().recv().unwrap();
+            answer(1)
+        }));
+        let begun = first.wait_for(|step| !step.task.is_empty()).await;
+        assert!(begun.unwrap().task.starts_with("opening the store"));
+        let second = answers.find("b", Store, |_| answer(1));
+        let Found::Awaited(waiting) = &second else {
+            unreachable!("the first one has the only place")
+        };
+        assert_eq!(waiting.step.borrow().task, "");
+        go.send(()).unwrap();
+        assert!(wait(second).await.is_some());
     }
 
     #[tokio::test]

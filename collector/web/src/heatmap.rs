@@ -35,7 +35,7 @@ struct Plot<'a> {
 }
 
 /// The picture. Nothing, where there is no request.
-pub(crate) fn heatmap(map: &Heatmap, bursts: &[(i64, i64)]) -> Html {
+pub(crate) fn heatmap(map: &Heatmap, bursts: &[(i64, i64)], step_ns: Option<i64>) -> Html {
     let mut html = Html::new();
     let bands = || map.cells.iter().map(|cell| cell.band);
     let (Some(lowest), Some(highest)) = (bands().min(), bands().max()) else {
@@ -52,6 +52,9 @@ pub(crate) fn heatmap(map: &Heatmap, bursts: &[(i64, i64)]) -> Html {
     plot.scales(&mut html);
     for cell in &map.cells {
         plot.cell(&mut html, cell);
+    }
+    if let Some(step_ns) = step_ns {
+        plot.step(&mut html, step_ns);
     }
     plot.load(&mut html);
     plot.bursts(&mut html, bursts);
@@ -103,6 +106,7 @@ impl Plot<'_> {
         let height = self.bands_bottom() + GAP_PX + LOAD_PX + GAP_PX + BURSTS_PX + BELOW_PX;
         html.markup(
             "<figure class=\"heatmap\" data-select=\"/traces?from={from_ns}&amp;to={to_ns}&amp;min={min_ns}&amp;max={max_ns}\" \
+             data-compare=\"/compare?before={before}&amp;after={after}\" data-explain=\"/explain?before={before}&amp;after={after}\" \
              data-x0-ns=\"",
         )
         .shown(self.map.from_ns)
@@ -111,7 +115,7 @@ impl Plot<'_> {
         .markup("\" data-y=\"")
         .text(&serde_json::to_string(edges).unwrap_or_default())
         .markup("\"><figcaption>Latency over time</figcaption><p class=\"hint\">The stronger the colour, the more requests began then and took that \
-                 long; each part leads to them. Below: how many began, and when was recorded.</p>")
+                 long; each part leads to them, and from there to what was different before. Below: how many began, and when was recorded.</p>")
         .markup("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Latency over time\">")
         .markup("<svg class=\"picture\" role=\"group\" viewBox=\"0 0 ")
         .shown(WIDTH_PX)
@@ -206,6 +210,17 @@ impl Plot<'_> {
             .markup("\"><title>")
             .text(&said)
             .markup("</title></rect></a>");
+    }
+
+    /// Since when latency is another.
+    fn step(&self, html: &mut Html, step_ns: i64) {
+        let x = self.x_of_ns(step_ns);
+        write_line(
+            html,
+            "<line class=\"since\" x1=\"",
+            (x, TOP_PX),
+            (x, self.bands_bottom()),
+        );
     }
 
     /// How many requests began in each column.
@@ -428,6 +443,7 @@ mod tests {
                 (0, 1),
                 (1_700_000_000_000_000_000, 1_700_000_000_500_000_000),
             ],
+            Some(1_700_000_001_000_000_000),
         )
         .into_string();
         let from = 1_700_000_000_000_000_000i64 + (2 << 30);
@@ -442,7 +458,12 @@ mod tests {
             "{page}"
         );
         assert_eq!(page.matches("class=\"burst\"").count(), 1, "{page}");
-        assert!(heatmap(&Heatmap::default(), &[]).is_empty());
+        assert_eq!(page.matches("class=\"since\"").count(), 1, "{page}");
+        assert!(
+            page.contains("data-compare=\"/compare?before={before}&amp;after={after}\""),
+            "{page}"
+        );
+        assert!(heatmap(&Heatmap::default(), &[], None).is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! - `asset_files`: the stylesheet and the modules.
 //! - `command_line`: what to type for the same.
 //! - `verb_form`: the form of a verb's options; `verb_page`: what it says.
+//! - `periods`: two periods as addresses; `step`: since when requests take as long as they do.
 //! - `heatmap`: latency over time, as a picture.
 //! - `store_rows`: operations and their requests, as tables; `overview` and `operations_page`: the pages of these.
 //! - `traces`: everything under `/traces`.
@@ -28,11 +29,13 @@ mod heatmap;
 mod model;
 mod operations_page;
 mod overview;
+mod periods;
 mod progress;
 mod refreshed;
 mod respond;
 mod router;
 mod site;
+mod step;
 mod store_rows;
 mod traces;
 mod verb_form;

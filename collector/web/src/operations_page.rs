@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Response;
-use stroboscope_present::humanise::{count_spaced, counted};
+use stroboscope_present::humanise::counted;
 use stroboscope_present::page::{Html, body};
 use stroboscope_present::show::Doc;
 use stroboscope_query::{
@@ -61,8 +61,8 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
     ));
     if found.others > 0 {
         doc.sentence(format!(
-            "{} spans are of operations that found no room, and are in none of these.",
-            count_spaced(found.others)
+            "In none of these: {} of operations that found no room.",
+            counted(found.others, "span")
         ));
     }
     doc.table("", &rows, OPERATIONS_SHOWN);

@@ -7,13 +7,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_present::humanise::{count_spaced, duration, duration_spaced, percent};
+use stroboscope_present::humanise::{
+    are, count_spaced, counted, duration, duration_spaced, percent,
+};
 use stroboscope_present::page::{Asset, Html, body, path_segment};
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{Bar, Chart, Doc, Figure};
 use stroboscope_query::{
-    CategoryRule, HeatmapQuestion, InferSettings, Notes, Paths, PathsQuestion, QueryError,
-    Recorded, Selection, Study,
+    CategoryRule, HeatmapQuestion, InferSettings, LatencyStep, Notes, Paths, PathsQuestion,
+    QueryError, Recorded, Selection, StepQuestion, Study,
 };
 use tokio::runtime::Handle;
 
@@ -21,6 +23,7 @@ use crate::heatmap::heatmap;
 use crate::progress::Telling;
 use crate::respond::{Head, NoPage, content, page};
 use crate::site::Site;
+use crate::step::step_sentence;
 use crate::store_rows::{KindRow, LossRow};
 
 /// Operations in the picture.
@@ -72,8 +75,11 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
         .source(runtime, telling.observer())
         .map_err(|error| unreadable(&error))?;
     let study = Study::new(source, Selection::default(), InferSettings::default());
-    let asked = (HeatmapQuestion, PathsQuestion(CategoryRule::default()));
-    let (map, paths) = study.ask(&asked).map_err(|error| unreadable(&error))?;
+    let asked = (
+        (HeatmapQuestion, StepQuestion),
+        PathsQuestion(CategoryRule::default()),
+    );
+    let ((map, step), paths) = study.ask(&asked).map_err(|error| unreadable(&error))?;
     let inference = study.inference().map_err(|error| unreadable(&error))?;
     let recorded = study
         .source()
@@ -85,10 +91,10 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
         .map_err(|error| unreadable(&error))?;
     let operations = operations(&paths, inference.model.labels());
     let mut html = Html::new();
-    headline(&mut html, &inference.roots, &operations);
+    headline(&mut html, &inference.roots, &operations, step.as_ref());
     damage(&mut html, &paths.notes);
     figures(&mut html, &inference.roots, &paths, &recorded);
-    html.html(&heatmap(&map, &bursts));
+    html.html(&heatmap(&map, &bursts, step.map(|step| step.at_ns)));
     let mut doc = Doc::new();
     waits(&mut doc, &operations);
     html.html(&body(&doc));
@@ -131,7 +137,7 @@ pub(crate) fn operations(
 }
 
 /// The sentence that matters.
-fn headline(html: &mut Html, roots: &ByRoot, operations: &[Waited]) {
+fn headline(html: &mut Html, roots: &ByRoot, operations: &[Waited], step: Option<&LatencyStep>) {
     let latency = roots.headline();
     if latency.count() == 0 {
         return;
@@ -142,7 +148,11 @@ fn headline(html: &mut Html, roots: &ByRoot, operations: &[Waited]) {
     } else {
         "Half of the requests".to_owned()
     };
-    html.markup("<p class=\"lede\">").text(&format!(
+    html.markup("<p class=\"lede\">");
+    if let Some(step) = step {
+        step_sentence(html, step);
+    }
+    html.text(&format!(
         "{who} take up to {}, one in a hundred more than {}.",
         duration_spaced(of.p50_ns as f64),
         duration_spaced(of.p99_ns as f64)
@@ -259,16 +269,18 @@ fn quality(doc: &mut Doc, notes: &Notes, recorded: &Recorded) {
     let mut said = match incomplete {
         0 => "All requests were recorded completely.".to_owned(),
         some => format!(
-            "{} of {} requests are incomplete, and not in these figures: {}.",
+            "{} of {} {} incomplete, and not in these figures: {}.",
             count_spaced(some),
-            count_spaced(notes.traces),
+            counted(notes.traces, "request"),
+            are(some),
             notes.incomplete_text()
         ),
     };
     if recorded.missing_batches > 0 {
         said += &format!(
-            " {} batches are missing.",
-            count_spaced(recorded.missing_batches)
+            " {} {} missing.",
+            counted(recorded.missing_batches, "batch"),
+            are(recorded.missing_batches)
         );
     }
     if recorded.lost.is_empty() && recorded.batches > 0 {

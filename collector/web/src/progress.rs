@@ -12,7 +12,7 @@ const TOLD_EVERY: Duration = Duration::from_millis(250);
 /// What is being done, and how much of it is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// As in "reading"; empty: nothing yet.
+    /// As in "reading"; empty: others are being answered first.
     pub(crate) task: &'static str,
     /// What is counted.
     pub(crate) unit: &'static str,
@@ -28,6 +28,14 @@ impl Telling {
     pub(crate) fn new() -> (Self, watch::Receiver<Step>) {
         let (sender, receiver) = watch::channel(Step::default());
         (Self(Arc::new(sender)), receiver)
+    }
+
+    /// Its turn has come: until a reader says more, the store's files are looked at.
+    pub(crate) fn begin_turn(&self) {
+        self.0.send_replace(Step {
+            task: "opening the store and looking which of its files are wanted",
+            ..Step::default()
+        });
     }
 
     /// As readers of a store want it.

@@ -338,7 +338,7 @@ fn told(step: &Step) -> String {
     let mut html = Html::new();
     html.markup("<p class=\"progress\" role=\"status\">");
     if step.task.is_empty() {
-        html.markup("waiting for its turn …");
+        html.markup("waiting: other pages are being made first …");
     } else {
         html.text(step.task).markup(" … ");
         if step.done > 0 {

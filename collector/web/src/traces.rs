@@ -40,7 +40,7 @@ use url::form_urlencoded;
 
 use self::asked_id::{asked_span, asked_trace};
 use self::awaited_path::{path_is_known, path_soon};
-use self::list_page::{Asked, form, found};
+use self::list_page::{Asked, form, found, ways_before};
 use crate::model::Model;
 use crate::progress::Telling;
 use crate::respond::{Head, Key, NoPage, data, page, page_now};
@@ -89,6 +89,7 @@ async fn list(State(site): State<Site>, RawQuery(query): RawQuery) -> Response {
     let mut head = Head::new("Traces", "/traces");
     "Requests, the slowest first. Each links to what ran when in it.".clone_into(&mut head.about);
     head.before = form(&asked);
+    head.before.html(&ways_before(&asked));
     let wanted = match asked.wanted() {
         Ok(wanted) => wanted,
         Err(wrong) => return page_now(&site, &head, Err(NoPage::bad_request(wrong))),

@@ -4,6 +4,11 @@ use stroboscope_present::page::Html;
 
 use crate::verbs::{Field, FieldKind, VerbPage};
 
+/// What takes the name of an attribute is called so.
+const ATTRIBUTE: &str = "ATTRIBUTE";
+/// Names that are offered.
+const ATTRIBUTES_OFFERED_MAX: usize = 500;
+
 /// The form, with what was asked filled in.
 pub(crate) fn form(page: &VerbPage, asked: &[(String, String)]) -> Html {
     let mut html = Html::new();
@@ -180,7 +185,29 @@ fn write_input(html: &mut Html, field: &Field, value: Option<&str>) {
             .text(shown)
             .markup("\"");
             named(html);
-            html.markup("/>");
+            html.markup(match called.as_str() {
+                ATTRIBUTE => " list=\"attributes\"/>",
+                _ => "/>",
+            });
         }
     }
+}
+
+/// Whether the form has a field that takes the name of an attribute.
+pub(crate) fn asks_for_attributes(page: &VerbPage) -> bool {
+    let is_one = |field: &Field| field.kind == FieldKind::Text(ATTRIBUTE.to_owned());
+    page.fields.iter().any(is_one)
+}
+
+/// What such fields may be filled with. It comes with the answer, so that the form need not wait for the store.
+pub(crate) fn attribute_list(names: &[String]) -> Html {
+    let mut html = Html::new();
+    html.markup("<datalist id=\"attributes\">");
+    for name in names.iter().take(ATTRIBUTES_OFFERED_MAX) {
+        html.markup("<option value=\"")
+            .text(name)
+            .markup("\"></option>");
+    }
+    html.markup("</datalist>\n");
+    html
 }

@@ -4,11 +4,13 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use stroboscope_present::page::{Html, NavLink, body};
+use stroboscope_query::attribute_choices;
+use tokio::runtime::Handle;
 
 use crate::command_line::command_line;
 use crate::respond::{Head, NoPage, page, page_now};
 use crate::site::Site;
-use crate::verb_form::form;
+use crate::verb_form::{asks_for_attributes, attribute_list, form};
 use crate::verbs::{FieldKind, VerbError, VerbPage};
 
 /// Pages whose names do not say what is on them, and where all of them stand in the header; what is in no group is under
@@ -135,19 +137,25 @@ pub(crate) async fn verb_page(
         .extend_pairs(&asked)
         .finish();
     if let Err(error) = site.verbs().check(name, &asked) {
+        if !asked.is_empty() {
+            return page_now(&site, &head, Err(no_page(&error)));
+        }
         // Who has asked for nothing yet is told what to ask, and not what is wrong.
-        let content = match asked.is_empty() {
-            true => Ok(introduction(&about)),
-            false => Err(no_page(&error)),
-        };
-        return page_now(&site, &head, content);
+        return page(&site, head, &key, move |site, runtime, _| {
+            let mut html = introduction(&about);
+            html.html(&choices(site, runtime, &about));
+            Ok(html)
+        })
+        .await;
     }
-    page(&site, head, &key, move |site, _, telling| {
+    page(&site, head, &key, move |site, runtime, telling| {
         let answer = site.verbs().answer(name, &asked, telling.observer());
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) if asked.is_empty() && needs_more(&about, &error) => {
-                return Ok(introduction(&about));
+                let mut html = introduction(&about);
+                html.html(&choices(site, runtime, &about));
+                return Ok(html);
             }
             // Nothing is wrong with what was asked: there is nothing to show.
             Err(VerbError::Failed(message)) if asked.is_empty() => {
@@ -187,10 +195,20 @@ pub(crate) async fn verb_page(
             "<p class=\"command\"><span>The same on the command line</span><code tabindex=\"0\">",
         )
         .text(&command_line(&about, site.name(), &asked))
-        .markup("</code></p>\n");
+        .markup("</code></p>\n")
+        .html(&choices(site, runtime, &about));
         Ok(html)
     })
     .await
+}
+
+/// What its form may be filled with.
+fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
+    let source = asks_for_attributes(about).then(|| site.opened(runtime));
+    match source {
+        Some(Ok(source)) => attribute_list(&attribute_choices(&source)),
+        _ => Html::new(),
+    }
 }
 
 /// Whether a verb cannot say anything before it is asked something.

@@ -132,7 +132,7 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
     assert!(server.stop(libc::SIGTERM).success());
     let said = server.said();
     assert!(
-        said.contains("stored 1 records in 0 batches and 1 requests of OTLP"),
+        said.contains("stored 1 record in 0 batches and 1 request of OTLP"),
         "{said}"
     );
     // Seven were refused for good.

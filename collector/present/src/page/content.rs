@@ -17,6 +17,9 @@ pub(super) enum Reader {
 /// So many headings make a list of contents worth while.
 const CONTENTS_FROM: usize = 4;
 
+/// A graph that is no wider can be read where it is made to fit a window: a line of it is at least 8 px then.
+const GRAPH_FITS_PX: u32 = 1_500;
+
 /// The content of a page of a site that a document is.
 #[must_use]
 pub fn body(doc: &Doc) -> Html {
@@ -126,6 +129,11 @@ fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
             "\"><svg role=\"img\" class=\""
         })
         .markup(svg_class)
+        .markup(if is_graph && width_px <= GRAPH_FITS_PX {
+            " fits"
+        } else {
+            ""
+        })
         .markup("\" viewBox=\"0 0 ")
         .shown(width_px)
         .markup(" ")
@@ -145,7 +153,7 @@ fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
 mod tests {
     use super::super::standalone::{Section, to_page_of_sections};
     use super::*;
-    use crate::show::{Axis, Kind, LegendPlace, Timeline};
+    use crate::show::{Axis, Graph, GraphNode, Kind, LegendPlace, Timeline};
 
     fn figure(title: &str) -> Figure {
         let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));
@@ -189,6 +197,31 @@ mod tests {
                 && !page.contains("id=\"empty\""),
             "{page}"
         );
+    }
+
+    #[test]
+    fn graphs_fit_unless_they_could_not_be_read() {
+        let page = |nodes: usize| {
+            let node = |number: usize| GraphNode {
+                name: number.to_string(),
+                lines: Vec::new(),
+                share: 0.5,
+                style: 0,
+            };
+            let graph = Graph {
+                nodes: (0..nodes).map(node).collect(),
+                edges: Vec::new(),
+            };
+            let mut doc = Doc::new();
+            doc.figure(Figure::new("g", "", graph));
+            body(&doc).into_string()
+        };
+        assert!(
+            page(2).contains("class=\"picture graph fits\""),
+            "{}",
+            page(2)
+        );
+        assert!(page(30).contains("class=\"picture graph\""), "{}", page(30));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::humanise::{are, counted, duration};
 use stroboscope_present::page::{Html, NavLink, POLICY, PageHead, body};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
@@ -88,8 +88,9 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
     let totals = counters.totals();
     let stored = totals.batches.get("stored").copied().unwrap_or(0);
     doc.sentence(format!(
-        "{} in {stored} batches stored since the start; {} of log wait for the store.",
+        "{} in {} stored since the start; {} of log wait for the store.",
         counted(totals.records, "record"),
+        counted(stored, "batch"),
         counted(counters.wal_bytes.load(Relaxed), "byte"),
     ));
 }
@@ -199,13 +200,19 @@ fn live(pages: &Pages, doc: &mut Doc) {
     };
     let (counts, segments) = live.counts();
     doc.heading("Live model").sentence(format!(
-        "{} complete requests of {}, {}; {} are still arriving. Left out: {} records that came late, {} that were skipped.",
-        counts.complete_traces,
+        "{} of {}, {}; {} {} still arriving. Left out: {} that came late, {} that {} skipped.",
+        counted(counts.complete_traces, "complete request"),
         counts.traces,
         counted(segments as u64, "segment"),
         counts.open_traces,
-        counts.late_records,
+        are(counts.open_traces as u64),
+        counted(counts.late_records, "record"),
         counts.skipped_records,
+        if counts.skipped_records == 1 {
+            "was"
+        } else {
+            "were"
+        },
     ));
     roots(&live.roots(), doc);
     let path = RecentPath::of(live);

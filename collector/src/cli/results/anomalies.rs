@@ -192,6 +192,52 @@ impl Anomalies {
     }
 }
 
+/// Less of the critical path than this is nothing that makes a request slow, however sure it is.
+const DIFFERENCE_MIN: f64 = 0.005;
+
+impl AnomalyRow {
+    /// Whether it says something about slow requests.
+    fn tells(&self) -> bool {
+        self.significant && self.critical_share.difference.abs() >= DIFFERENCE_MIN
+    }
+}
+
+impl Anomalies {
+    /// What of the segments is not in the table, and why.
+    fn rest(&self, told: usize) -> String {
+        let (all, shown) = (self.segments.rows.len() as u64, self.shown(told) as u64);
+        let unsure = self.segments.rows.iter().filter(|row| !row.significant);
+        let (unsure, sure) = (unsure.count() as u64, told as u64);
+        let small = all - unsure - sure;
+        let of = [
+            (unsure, "may be chance (q above 0.05)"),
+            (small, "differ by less than 0.5% of the critical path"),
+            (sure.saturating_sub(shown), "come after these"),
+        ];
+        let said: Vec<String> = of
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, why)| format!("{count} {why}"))
+            .collect();
+        match said.is_empty() {
+            true => String::new(),
+            false => format!(
+                "{} looked at; not shown: {}. --top 0 shows all.",
+                counted(all, "segment"),
+                said.join(", ")
+            ),
+        }
+    }
+
+    /// How many rows a table has, of those that tell something first.
+    fn shown(&self, told: usize) -> usize {
+        match self.segments.top {
+            0 => self.segments.rows.len(),
+            top => told.min(top),
+        }
+    }
+}
+
 impl Report for Anomalies {
     fn notes(&self) -> &Notes {
         &self.notes
@@ -206,21 +252,27 @@ impl Report for Anomalies {
             self.others
         ));
         // What cannot be compared is not shown as if it had been.
+        let told = self.segments.rows.iter().filter(|row| row.tells()).count();
         let shown = if self.outliers < 2 {
             0
         } else {
-            self.segments.shown()
+            self.shown(told)
         };
         let title = if shown == 0 {
             ""
         } else {
             "Mean share of the critical path"
         };
-        doc.table(title, &self.segments.rows, shown);
+        // Those that tell something first, in their order; files have all of them.
+        let (first, rest): (Vec<&AnomalyRow>, Vec<&AnomalyRow>) =
+            self.segments.rows.iter().partition(|row| row.tells());
+        doc.table(title, first.into_iter().chain(rest), shown);
         if self.outliers < 2 {
             doc.sentence(
                 "Too few slow requests to compare; record more, or take more of them with --slowest.",
             );
+        } else if self.segments.top > 0 {
+            doc.sentence(self.rest(told));
         }
     }
 }

@@ -11,7 +11,7 @@ use stroboscope_analysis::task_path::JOINT;
 use stroboscope_present::findings::{
     TASKS_MAX, changes, convergence, duration_cdf, request_timeline, share_cdfs,
 };
-use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::show::{Figure, Graph, GraphEdge, GraphNode, SegmentName};
 use stroboscope_query::CausalGraph;
 
@@ -87,7 +87,10 @@ pub(in super::super) fn request_figure(title: &str, path: &TracePath, labels: &L
     };
     Figure::new(
         format!("{title}{more}"),
-        format!("{critical} segments are on its critical path."),
+        format!(
+            "{} on its critical path.",
+            counted(critical as u64, "segment")
+        ),
         timeline,
     )
 }
@@ -152,10 +155,16 @@ impl ModelGraph<'_> {
             0 => String::new(),
             more => format!("; {more} more are not drawn"),
         };
-        let title = format!("The {} segments {which}{more}", graph.nodes.len());
+        let title = format!(
+            "The {} {which}{more}",
+            counted(graph.nodes.len() as u64, "segment")
+        );
         let alternative = format!(
-            "{} happens-before relations in all.",
-            self.relations.all_happens_before().len()
+            "{} in all.",
+            counted(
+                self.relations.all_happens_before().len() as u64,
+                "happens-before relation"
+            )
         );
         (!graph.nodes.is_empty()).then(|| Figure::new(title, alternative, graph).on_pages_only())
     }

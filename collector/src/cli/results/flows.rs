@@ -136,10 +136,7 @@ impl FlowList {
         doc.sentence(format!(
             "{}{of}, in {} of equal structure{uncategorised}.",
             counted(self.requests, "request"),
-            match self.category_count {
-                1 => "1 category".to_owned(),
-                many => format!("{many} categories"),
-            }
+            counted(self.category_count, "category"),
         ));
         if let Some(density) = &self.density {
             density.show(doc);

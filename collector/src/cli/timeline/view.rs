@@ -14,6 +14,7 @@ use stroboscope_kernel_model::export;
 use super::super::verb::{Report, schema_is_of};
 use super::items::{Item, items_of, summary_text, took};
 use super::short::sum_up;
+use stroboscope_present::humanise::{are, counted};
 use stroboscope_present::show::{
     Cell, Column, Doc, Figure, Interval, Kind, Row, TableSpec, Timeline, TimelineRow,
 };
@@ -195,11 +196,13 @@ fn part_text(part: &KernelPart) -> String {
         .map(|gap| gap.counts.total())
         .sum();
     format!(
-        "kernel of {}: {} events in {} windows, {} together; {missing} events are missing in them",
+        "kernel of {}: {} in {}, {} together; {} {} missing in them",
         part.host,
-        part.events.len(),
-        windows.len(),
-        took(seen_ns)
+        counted(part.events.len() as u64, "event"),
+        counted(windows.len() as u64, "window"),
+        took(seen_ns),
+        counted(missing, "event"),
+        are(missing)
     )
 }
 
@@ -449,7 +452,10 @@ fn picture(nodes: &[SpanNode<'_>], start_ns: i64, end_ns: i64) -> Option<Figure>
         more => format!("; {more} more spans are not drawn"),
     };
     let rows: Vec<TimelineRow> = nodes.iter().take(SPANS_DRAWN).map(row).collect();
-    let alternative = format!("{} spans; the table has their segments.", nodes.len());
+    let alternative = format!(
+        "{}; the table has their segments.",
+        counted(nodes.len() as u64, "span")
+    );
     let timeline = Timeline {
         length_ns: since(end_ns),
         marks: Vec::new(),

@@ -222,20 +222,16 @@ fn bursts_text(snapshot: &Snapshot) -> String {
     let masks = snapshot.senders.masks.iter().map(|(bits, count)| {
         let config = BurstConfig::from_bits(*bits);
         let duty = percent(config.duty());
-        format!("{config}, {duty} of the time, in {}", processes(*count))
+        format!(
+            "{config}, {duty} of the time, in {}",
+            counted(*count as u64, "process")
+        )
     });
     let told: Vec<String> = masks.collect();
     if told.is_empty() {
         return format!("bursts:    {set}");
     }
     format!("bursts:    {}; {set}", told.join("; "))
-}
-
-fn processes(count: usize) -> String {
-    match count {
-        1 => "1 process".to_owned(),
-        count => format!("{count} processes"),
-    }
 }
 
 /// All causes, in as many lines as they take, up to a bound.

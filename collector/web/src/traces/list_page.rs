@@ -10,6 +10,7 @@ use super::instants::{
     instant, parse_duration, parse_instant, readable_duration, readable_instant,
 };
 use super::table::{LinkedTable, Set};
+use crate::periods::TwoPeriods;
 
 /// Requests on a page of the list.
 const PER_PAGE: usize = 50;
@@ -174,6 +175,37 @@ pub(super) fn form(asked: &Asked) -> Html {
     html.markup(
         "</select></p></div><p class=\"go\"><button type=\"submit\">Search</button></p></form>\n",
     );
+    html
+}
+
+/// What was different before the time that is asked for: ways to ask it, of a time with both ends.
+pub(super) fn ways_before(asked: &Asked) -> Html {
+    let mut html = Html::new();
+    let instants = (parse_instant(&asked.from), parse_instant(&asked.to));
+    let (Ok(from_ns), Ok(to_ns)) = instants else {
+        return html;
+    };
+    let Some(length_ns) = to_ns
+        .checked_sub(from_ns)
+        .filter(|length_ns| *length_ns > 0)
+    else {
+        return html;
+    };
+    let just_before = from_ns.saturating_sub(length_ns);
+    let periods = |since_ns| TwoPeriods {
+        before: (since_ns, from_ns),
+        after: (from_ns, to_ns),
+        root: None,
+    };
+    html.markup("<p class=\"ways\">All requests of this time (")
+        .text(&duration(length_ns as f64))
+        .markup("): ");
+    periods(Some(just_before)).link(&mut html, "compare", "compare with as long before");
+    html.markup(" · ");
+    periods(None).link(&mut html, "compare", "compare with all before");
+    html.markup(" · ");
+    periods(None).link(&mut html, "explain", "explain what changed");
+    html.markup("</p>\n");
     html
 }
 
@@ -353,6 +385,27 @@ mod tests {
             asked
         );
         assert_eq!(Asked::of("").address(), "/traces");
+    }
+
+    #[test]
+    fn a_time_leads_to_what_was_before_it() {
+        let ways = |query: &str| ways_before(&Asked::of(query)).into_string();
+        let page = ways("from=1000000000&to=3000000000&min=5");
+        for link in [
+            "/compare?before=1969-12-31T23%3A59%3A59Z..1970-01-01T00%3A00%3A01Z&amp;after=1970-01-01T00%3A00%3A01Z..1970-01-01T00%3A00%3A03Z",
+            "/compare?before=..1970-01-01T00%3A00%3A01Z&amp;after=",
+            "/explain?before=..1970-01-01T00%3A00%3A01Z&amp;after=",
+        ] {
+            assert!(page.contains(&format!("href=\"{link}")), "{link}: {page}");
+        }
+        // As people write it in the form.
+        assert!(
+            ways("from=2026-11-21+10:00&to=2026-11-21+10:30")
+                .contains("before=2026-11-21T09%3A30%3A00Z..")
+        );
+        for none in ["", "from=5", "from=9&to=5", "from=soon&to=5", "from=5&to=5"] {
+            assert_eq!(ways(none), "", "{none}");
+        }
     }
 
     #[test]

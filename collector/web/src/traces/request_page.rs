@@ -53,6 +53,11 @@ fn span_at(request: &Request, place: usize) -> &SpanRecord {
     &request.aligned.spans[request.outline[place].record]
 }
 
+/// What links to a span go to: the timeline knows it from the address, and without scripts its row of the table has it.
+fn called(span: &SpanRecord) -> String {
+    format!("span={:016x}", span.span_id)
+}
+
 /// What it was, how long it took, and what for.
 fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     let latency = latency_ns(request);
@@ -232,8 +237,10 @@ fn figure(request: &Request) -> Figure {
         marks: Vec::new(),
         rows,
     };
-    let alternative =
-        format!("{critical} segments are on the critical path; the table has the spans.");
+    let alternative = format!(
+        "{} on the critical path; the table has the spans.",
+        counted(critical as u64, "segment")
+    );
     Figure::new(
         "Spans, and when they were active themselves",
         alternative,
@@ -267,7 +274,8 @@ fn spans(request: &Request) -> Html {
     let shown = request.outline.len().min(SPANS_LISTED_MAX);
     for (place, critical_ns) in critical_ns.iter().enumerate().take(shown) {
         let span = span_at(request, place);
-        table.row(|cells| {
+        let id = called(span);
+        table.row_called(Some(&id), |cells| {
             cells
                 .nested(
                     depth(request, place),
@@ -319,10 +327,10 @@ fn waited_for(html: &mut Html, request: &Request, sums: &[PathSum]) {
     for sum in sums.iter().take(OPERATIONS_LISTED_MAX) {
         table.row(|cells| {
             match sum.longest {
-                Some(place) => {
-                    let address = format!("#span={:016x}", span_at(request, place).span_id);
-                    cells.link(&address, &sum.operation)
-                }
+                Some(place) => cells.link(
+                    &format!("#{}", called(span_at(request, place))),
+                    &sum.operation,
+                ),
                 None => cells.name(&sum.operation),
             };
             cells
@@ -336,7 +344,10 @@ fn waited_for(html: &mut Html, request: &Request, sums: &[PathSum]) {
     if sums.len() > OPERATIONS_LISTED_MAX {
         let more = sums.len() - OPERATIONS_LISTED_MAX;
         html.markup("<p>")
-            .text(&format!("{more} more operations have smaller parts."))
+            .text(&format!(
+                "Smaller parts have {}.",
+                counted(more as u64, "operation")
+            ))
             .markup("</p>\n");
     }
 }
@@ -368,8 +379,14 @@ fn pieces(html: &mut Html, request: &Request) {
         });
         let from_ns = timing.start_ns.saturating_sub(request.trace.start_ns);
         table.row(|cells| {
+            match request.owners[at] {
+                Some(place) => cells.link(
+                    &format!("#{}", called(span_at(request, place))),
+                    &operation_of(request, at),
+                ),
+                None => cells.name(&operation_of(request, at)),
+            };
             cells
-                .name(&operation_of(request, at))
                 .name(&between)
                 .duration(Some(from_ns.max(0).cast_unsigned()))
                 .duration(Some(timing.duration_ns()))
@@ -399,6 +416,39 @@ fn kernel_part(html: &mut Html, request: &Request) {
     }
 }
 
+/// From one request to what is usual for its operation.
+fn beside_others(html: &mut Html, request: &Request, root: &str) {
+    // Fragments and event logs are of no operation.
+    if request.aligned.root_operation().is_none() {
+        return;
+    }
+    let latency = latency_ns(request);
+    let (min_ns, max_ns) = (
+        latency - latency / 10,
+        latency.saturating_add(latency / 10 + 1),
+    );
+    for (address, said) in [
+        (
+            format!("/traces?operation={root}&min={min_ns}&max={max_ns}"),
+            "Requests of its operation that took about as long",
+        ),
+        (
+            format!("/critical-path?root={root}"),
+            "What a usual request of its operation waits for",
+        ),
+        (
+            format!("/flows?root={root}"),
+            "The ways that requests of its operation go, each with a typical one",
+        ),
+    ] {
+        html.markup("<li><a href=\"")
+            .text(&address)
+            .markup("\">")
+            .markup(said)
+            .markup("</a></li>\n");
+    }
+}
+
 fn elsewhere(html: &mut Html, request: &Request) {
     let id = request.recorded.id.to_string();
     let root: String = byte_serialize(root_of(request).as_bytes()).collect();
@@ -409,6 +459,7 @@ fn elsewhere(html: &mut Html, request: &Request) {
     .markup("\">The slowest requests with ")
     .text(&root_of(request))
     .markup("</a></li>\n");
+    beside_others(html, request, &root);
     let mut hosts: Vec<&str> = request.kernel.iter().map(|part| &*part.host).collect();
     hosts.sort_unstable();
     hosts.dedup();

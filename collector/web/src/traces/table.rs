@@ -37,7 +37,15 @@ impl LinkedTable {
     }
 
     pub(super) fn row(&mut self, cells: impl FnOnce(&mut Cells<'_>)) {
-        self.html.markup("<tr>");
+        self.row_called(None, cells);
+    }
+
+    /// One that links may go to.
+    pub(super) fn row_called(&mut self, id: Option<&str>, cells: impl FnOnce(&mut Cells<'_>)) {
+        match id {
+            Some(id) => self.html.markup("<tr id=\"").text(id).markup("\">"),
+            None => self.html.markup("<tr>"),
+        };
         let heads = &mut self.heads.iter();
         cells(&mut Cells {
             html: &mut self.html,

@@ -74,6 +74,7 @@ async fn the_overview_says_what_requests_wait_for() {
     ] {
         assert!(got.text.contains(part), "{part}: {}", got.text);
     }
+    assert!(!got.text.contains("Since "), "{}", got.text);
     let counted: u64 = got
         .text
         .split("data-count=\"")
@@ -88,6 +89,68 @@ async fn the_overview_says_what_requests_wait_for() {
         fragment.text
     );
     assert!(got.text.contains(&fragment.text));
+}
+
+/// Requests that take longer from one moment on are said to, with the ways to why.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_of_latency_is_said_first() {
+    let late = |rows: &mut Rows| {
+        let starts: Vec<i64> = rows.spans.iter().map(|span| span.start_ns).collect();
+        let first = starts.iter().min().copied().unwrap_or_default();
+        let last = starts.iter().max().copied().unwrap_or_default();
+        for span in rows.spans.iter_mut().filter(|span| span.parent_id == 0) {
+            if span.start_ns > first + (last - first) / 3 * 2 {
+                span.end_ns += 400_000_000;
+            }
+        }
+    };
+    let fixture = Fixture::of_requests(late).await;
+    let got = fixture.get("/").await;
+    check_page("/", &got);
+    for part in [
+        "<p class=\"lede\">Since ",
+        " rather than ",
+        "(<a href=\"/compare?before=",
+        "\">explain what changed</a>). Half of the requests take up to",
+        "<line class=\"since\"",
+    ] {
+        assert!(got.text.contains(part), "{part}: {}", got.text);
+    }
+    let got = fixture
+        .get("/traces?from=2026-01-02+03:00&to=2026-01-02+04:00")
+        .await;
+    check_page("/traces", &got);
+    assert!(
+        got.text.contains("compare with as long before</a>"),
+        "{}",
+        got.text
+    );
+}
+
+/// What a field may be filled with comes with the answer, where there is such a field.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_for_attributes_offer_those_that_there_are() {
+    let with_attribute = |rows: &mut Rows| {
+        for span in &mut rows.spans {
+            span.attributes = Some("{\"tenant<b>\":\"a\",\"host\":1}".into());
+        }
+    };
+    let fixture = Fixture::of_requests(with_attribute).await;
+    for path in ["/slack?top=7", "/needs"] {
+        let got = fixture.get(path).await;
+        check_page(path, &got);
+        for part in [
+            "list=\"attributes\"",
+            "<datalist id=\"attributes\">",
+            "<option value=\"service\"></option>",
+            "<option value=\"tenant&lt;b&gt;\"></option>",
+            // It is called so where a field has the name already.
+            "<option value=\"recorded:host\"></option>",
+        ] {
+            assert!(got.text.contains(part), "{path}: {part}: {}", got.text);
+        }
+        assert_eq!(got.text.matches("list=\"attributes\"").count(), 1, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

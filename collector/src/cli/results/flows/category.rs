@@ -168,7 +168,10 @@ impl CategorySays {
                 "Train schedule of {}, whose latency is nearest to the mean",
                 self.row.example.as_deref().unwrap_or("a request")
             );
-            let alternative = format!("{} services, a lane each.", schedule.rows.len());
+            let alternative = format!(
+                "{}, a lane each.",
+                counted(schedule.rows.len() as u64, "service")
+            );
             doc.figure(Figure::new(title, alternative, schedule.clone()));
         }
         let mut longest: Vec<&EdgeRow> = self.edges.iter().collect();

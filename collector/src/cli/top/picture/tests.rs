@@ -75,7 +75,7 @@ fn a_picture_says_all_of_it() {
         "lost:      processes:ring_full 7",
         "operations by the critical path of 20 complete requests of the last 5 min; 0.0% of it is after the last of them",
         "    SHAREv    WAIT     P50     P99   SLACK   COUNT  OPERATION",
-        ">    50.0%    1.0%  1.50ms  20.0ms  3.00us      40  store:\u{fffd}[2Jget",
+        ">    50.0%    1.0%  1.50ms  20.0ms  3.00µs      40  store:\u{fffd}[2Jget",
         "     25.0%    1.0%  1.50ms  20.0ms       -      40  web:page",
         "",
         "",

@@ -143,6 +143,25 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
             links.contains(&format!("/traces/{id}/perfetto")),
             "{links:?}"
         );
+        // Links inside the page go to something, with scripts or without.
+        let html = page.text();
+        let named: Vec<&String> = links
+            .iter()
+            .filter(|link| link.starts_with("#span="))
+            .collect();
+        assert!(named.len() > 3, "{links:?}");
+        for link in named {
+            assert!(html.contains(&format!("id=\"{}\"", &link[1..])), "{link}");
+        }
+        for way in ["/critical-path?root=", "/flows?root=", "/traces?operation="] {
+            assert!(
+                links.iter().any(|link| link.starts_with(way)),
+                "{way}: {links:?}"
+            );
+        }
+        let near = links.iter().find(|link| link.contains("&min="));
+        let (_, listed) = read(&ask(&folder, near.unwrap()).await.text());
+        assert!(listed.contains(&format!("/traces/{id}")), "{listed:?}");
         // Capital letters are the same id.
         let columns = ask(&folder, &format!("/traces/{}/columns", id.to_uppercase())).await;
         assert_eq!(columns.status, StatusCode::OK);
