@@ -171,24 +171,25 @@ impl ClocksReport {
 /// A kernel's bound grows while nothing sets its clock, and Linux stops counting here (`NTP_PHASE_LIMIT`).
 const BOUND_MAX_NS: u64 = 16_000_000_000;
 
-impl ClocksReport {
-    /// What a kernel's word is of, what is made of it, and when it matters.
-    fn kernels_mean(&self) -> String {
-        let mut said = "That is how far each clock may be from UTC, by its host's own kernel. No timestamp is changed for it: \
-                        timestamps are corrected by how much hosts differ from each other, which round trips show; the word of \
-                        a clock that is kept right bounds that where there are none. Durations on one host do not depend on it. It \
-                        matters where times are held against those of other systems, and for bursts: hosts open them by their own clocks."
-            .to_owned();
-        let is_unknown = |host: &KernelSays| {
-            let of = host.said.as_ref();
-            of.is_some_and(|said| !said.synchronised && said.max_error_ns >= BOUND_MAX_NS)
-        };
-        if self.kernels.iter().any(is_unknown) {
-            said += " 16.0s is as far as Linux counts when nothing sets a clock: it is off by an unknown time, perhaps by none. \
-                     Run an NTP or PTP client there.";
-        }
-        said
+/// What kernels' words are of, what is made of them, and when they matter.
+fn what_bounds_mean(kernels: &[KernelSays]) -> String {
+    let mut said = "That is how far each clock may be from UTC, by its host's own kernel. No timestamp is changed for it: \
+                    timestamps are corrected by how much hosts differ from each other, which round trips show; the word of \
+                    a clock that is kept right bounds that where there are none. Durations on one host do not depend on it. It \
+                    matters where times are held against those of other systems, and for bursts: hosts open them by their own clocks."
+        .to_owned();
+    let is_unknown = |host: &KernelSays| {
+        let of = host.said.as_ref();
+        of.is_some_and(|said| !said.synchronised && said.max_error_ns >= BOUND_MAX_NS)
+    };
+    if kernels.iter().any(is_unknown) {
+        said += &format!(
+            " {} is as far as Linux counts when nothing sets a clock: it is off by an unknown time, perhaps by none. Run an NTP or \
+             PTP client there.",
+            duration(BOUND_MAX_NS as f64)
+        );
     }
+    said
 }
 
 impl Host {
@@ -326,7 +327,32 @@ impl Report for ClocksReport {
             shown,
         );
         if is_known {
-            doc.sentence(self.kernels_mean());
+            doc.sentence(what_bounds_mean(&self.kernels));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_that_is_no_bound_is_said_to_be_none() {
+        let host = |synchronised: bool, max_error_ns: u64| KernelSays {
+            host: "a".to_owned(),
+            said: Some(KernelClock {
+                synchronised,
+                max_error_ns,
+                estimated_error_ns: 0,
+            }),
+        };
+        let unknown = "16.0s is as far as Linux counts";
+        let bounded = what_bounds_mean(&[host(true, 20_000_000), host(false, 3_000_000_000)]);
+        assert!(
+            bounded.contains("from UTC") && !bounded.contains(unknown),
+            "{bounded}"
+        );
+        let both = what_bounds_mean(&[host(true, 20_000_000), host(false, BOUND_MAX_NS)]);
+        assert!(both.contains(unknown) && both.contains("NTP"), "{both}");
     }
 }
