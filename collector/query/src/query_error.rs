@@ -94,7 +94,7 @@ pub enum QueryError {
     )]
     NoneWhole(String),
     /// The comparison has found none such.
-    #[error("there is no {kind} {asked}: {}", match found { 0 => "compare finds none".to_owned(), 1 => "compare finds one".to_owned(), many => format!("compare finds {many}") })]
+    #[error("there is no {kind} {asked}: {}", match found { 0 => format!("compare finds no {kind} between these periods, by more than chance, so there is nothing to explain; longer periods show smaller changes"), 1 => "compare finds one".to_owned(), many => format!("compare finds {many}") })]
     NoSuchChange {
         /// Cause or mutation.
         kind: &'static str,
