@@ -16,6 +16,7 @@ use stroboscope_kernel_model::export;
 use super::super::verb::{Report, schema_is_of};
 use super::lock_json::LockJson;
 use super::locks::show_locks;
+use stroboscope_present::humanise::counted;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
@@ -295,7 +296,10 @@ impl Report for Sums {
             ..
         } = overview;
         doc.heading(format!(
-            "{events} events of the kernel in {windows} windows of {recordings} recordings, {lost} lost"
+            "{} of the kernel in {} of {}, {lost} lost",
+            counted(*events as u64, "event"),
+            counted(*windows as u64, "window"),
+            counted(*recordings as u64, "recording"),
         ));
         let of_these = if *whole > 0 {
             ": the sums of calls and by operation are of these"
@@ -304,7 +308,8 @@ impl Report for Sums {
         };
         let requests = overview.requests.len();
         doc.sentence(format!(
-            "{requests} requests, {whole} of them whole in one window{of_these}"
+            "{}, {whole} of them whole in one window{of_these}",
+            counted(requests as u64, "request"),
         ));
         let mut longest: Vec<RequestRow<'_>> = overview
             .requests
