@@ -151,7 +151,7 @@ fn a_marked_lock_is_not_counted_by_its_futex_again() {
         vec![0xb],
         Some(ReleaseEvidence::Wake),
     );
-    assert_eq!(waits(&events), [marked.clone()]);
+    assert_eq!(waits(&events), [marked]);
     // A task that waits leaves its thread to another request, whose own wait is another matter.
     let task = [
         mark(1, 1, 3, 0xa, 0),

@@ -17,9 +17,6 @@ use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
 
-/// So many operations of a row are named.
-const NAMED_MAX: usize = 2;
-
 fn holder(holder: &LockHolder) -> &str {
     match holder {
         LockHolder::Operation(operation) => operation,
@@ -32,24 +29,17 @@ fn holder(holder: &LockHolder) -> &str {
 /// A lock as a row.
 struct LockRow<'a>(&'a LockSum, &'a HashMap<u64, u128>);
 
-/// The largest of all, each with its share.
+/// The largest of all with its share, and how many more there are.
 fn named<'a>(all: impl Iterator<Item = (&'a str, WaitSum)>, total_ns: u64) -> Cell {
     let all: Vec<(&str, WaitSum)> = all.filter(|(_, sum)| sum.waits > 0).collect();
-    let one = |(what, sum): &(&str, WaitSum)| match all.len() {
+    let named = all.first().map(|(what, sum)| match all.len() {
         1 => (*what).to_owned(),
-        _ => format!(
-            "{what} {}",
-            percent(sum.total_ns as f64 / total_ns.max(1) as f64)
-        ),
-    };
-    let mut parts: Vec<String> = all.iter().take(NAMED_MAX).map(one).collect();
-    if all.len() > NAMED_MAX {
-        parts.push(format!("{} more", all.len() - NAMED_MAX));
-    }
-    (!parts.is_empty())
-        .then(|| parts.join(", "))
-        .as_deref()
-        .into()
+        many => {
+            let share = percent(sum.total_ns as f64 / total_ns.max(1) as f64);
+            format!("{what} {share}, {} more", many - 1)
+        }
+    });
+    named.as_deref().into()
 }
 
 impl Row for LockRow<'_> {
@@ -59,19 +49,20 @@ impl Row for LockRow<'_> {
                 futex.",
         columns: Cow::Borrowed(&[
             Column::new("lock", "lock", Kind::Text),
-            Column::new("kind", "kind", Kind::Text),
-            Column::new("host", "", Kind::Text),
-            Column::new("service", "service", Kind::Text),
+            Column::new("what", "what", Kind::Text),
             Column::new("total_ns", "waited", Kind::DurationNs),
+            Column::new("waiting", "who waits", Kind::Text),
+            Column::new("holding", "held by / woken by", Kind::Text),
+            Column::new("example", "for example", Kind::Request),
+            Column::new("example_holder", "waited for", Kind::Request),
             Column::new("waits", "waits", Kind::Count),
             Column::new("requests", "requests", Kind::Count),
             Column::new("p50_ns", "p50", Kind::DurationNs),
             Column::new("p99_ns", "p99", Kind::DurationNs),
             Column::new("max_ns", "longest", Kind::DurationNs),
-            Column::new("waiting", "who waits", Kind::Text),
-            Column::new("holding", "held by / woken by", Kind::Text),
-            Column::new("example", "for example", Kind::Request),
-            Column::new("example_holder", "held / woken by", Kind::Request),
+            Column::new("kind", "", Kind::Text),
+            Column::new("host", "", Kind::Text),
+            Column::new("service", "", Kind::Text),
             Column::new("cut", "", Kind::Count),
         ]),
     };
@@ -84,18 +75,15 @@ impl Row for LockRow<'_> {
         let waiting = row.waiting.iter().map(|(what, sum)| (&**what, *sum));
         let holding = row.holding.iter().map(|(who, sum)| (holder(who), *sum));
         let by = example.and_then(|example| example.holder_trace);
+        let what = match &row.service {
+            Some(service) => format!("{} of {service}", lock_kind(key)),
+            None => lock_kind(key).to_owned(),
+        };
         let address = format!("/timeline?lock={}", path_segment(&key.to_string()));
         vec![
             Cell::Linked(key.to_string(), address),
-            lock_kind(key).into(),
-            (&*key.host).into(),
-            row.service.as_deref().into(),
+            what.as_str().into(),
             (total_ns as f64).into(),
-            row.sum.waits.into(),
-            row.requests.into(),
-            (row.p50_ns as f64).into(),
-            (row.p99_ns as f64).into(),
-            (row.max_ns as f64).into(),
             named(waiting, total_ns),
             named(holding, total_ns),
             example
@@ -103,6 +91,14 @@ impl Row for LockRow<'_> {
                 .as_deref()
                 .into(),
             by.map(|low| whole_id(ids, low)).as_deref().into(),
+            row.sum.waits.into(),
+            row.requests.into(),
+            (row.p50_ns as f64).into(),
+            (row.p99_ns as f64).into(),
+            (row.max_ns as f64).into(),
+            lock_kind(key).into(),
+            (&*key.host).into(),
+            row.service.as_deref().into(),
             row.cut.into(),
         ]
     }
@@ -162,14 +158,25 @@ fn summary(overview: &KernelOverview) -> String {
         sum(&|row| row.key.is_marked),
         sum(&|row| !row.key.is_marked),
     );
-    let mut said = format!(
-        "Requests waited {} together: {} for marked locks, {} at other futexes; who held or woke is known of {} ({})",
-        took(all_ns),
-        took(marked_ns),
-        took(futex_ns),
-        took(known_ns),
-        percent(known_ns as f64 / all_ns.max(1) as f64)
-    );
+    let parts = [
+        (marked_ns, "for marked locks"),
+        (futex_ns, "at other futexes"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(ns, _)| *ns > 0)
+        .map(|(ns, what)| format!("{} {what}", took(*ns)))
+        .collect();
+    let mut said = match all_ns {
+        0 => "Requests waited at locks or futexes, and no wait's end was seen".to_owned(),
+        _ => format!(
+            "Requests waited {} together, {}; who held or woke is known of {} ({})",
+            took(all_ns),
+            parts.join(" and "),
+            took(known_ns),
+            percent(known_ns as f64 / all_ns as f64)
+        ),
+    };
     if cut > 0 {
         said += &format!(
             "; the end of {} more was not seen, which are in no sum",

@@ -163,7 +163,7 @@ impl Row for RequestRow<'_> {
             Column::new("on_cpu_ns", "on CPU", Kind::DurationNs),
             Column::new("runnable_ns", "runnable", Kind::DurationNs),
             Column::new("blocked_ns", "blocked", Kind::DurationNs),
-            Column::new("lock_wait_ns", "locks", Kind::DurationNs),
+            Column::new("lock_wait_ns", "marked locks", Kind::DurationNs),
             Column::new("calls", "calls", Kind::Count),
             Column::new("cut", "cut", Kind::Flag),
             Column::new("most_blocked_in", "most blocked in", Kind::Text),
@@ -172,6 +172,7 @@ impl Row for RequestRow<'_> {
 
     fn cells(&self) -> Vec<Cell> {
         let Self(request, architecture) = *self;
+        let waited_ns: u64 = request.lock_ns.values().sum();
         let most = request.blocked_ns.iter().max_by_key(|&(_, ns)| ns);
         let most = most.map(|(&reason, _)| reason_name(reason, architecture));
         vec![
@@ -181,7 +182,7 @@ impl Row for RequestRow<'_> {
             (request.on_cpu_ns as f64).into(),
             (request.runnable_ns as f64).into(),
             (request.blocked_ns.values().sum::<u64>() as f64).into(),
-            (request.lock_ns.values().sum::<u64>() as f64).into(),
+            (waited_ns > 0).then_some(waited_ns as f64).into(),
             request
                 .calls
                 .values()
