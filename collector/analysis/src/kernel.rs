@@ -26,6 +26,7 @@ pub mod by_operation;
 pub mod call;
 pub mod event;
 mod lock;
+pub mod lock_sums;
 pub mod marker;
 pub mod summary;
 mod thread;

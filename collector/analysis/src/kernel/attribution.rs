@@ -23,8 +23,10 @@ use super::timeline::{Gap, Owner, Timeline};
 /// Time O(n log n) for the sort, O(n) after it. Never panics, whatever the events say.
 #[must_use]
 pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {
+    let is_switch = |event: &Event| matches!(event.body, Body::Switch { .. });
     let mut attribution = Attribution {
         architecture,
+        has_switches: events.iter().any(is_switch),
         threads: FxHashMap::default(),
         followed: FxHashSet::default(),
         losing: FxHashMap::default(),
@@ -110,6 +112,7 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
 
 struct Attribution {
     architecture: Architecture,
+    has_switches: bool,
     /// Of this window.
     threads: FxHashMap<u32, Thread>,
     /// Threads whose switches are all recorded, over all windows.
@@ -142,7 +145,8 @@ impl Attribution {
         for tid in open {
             self.close_on_cpu(tid, end_ns);
         }
-        self.releases.join(&mut self.result);
+        self.releases
+            .join(&mut self.result, self.architecture, self.has_switches);
     }
 
     fn thread(&mut self, tid: u32) -> &mut Thread {

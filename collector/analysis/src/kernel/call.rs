@@ -22,6 +22,11 @@ pub enum FutexOperation {
     Wake,
 }
 
+/// Calls that have the same number everywhere.
+const FUTEX_WAITV: u32 = 449;
+const FUTEX_WAKE: u32 = 454;
+const FUTEX_WAIT: u32 = 455;
+
 impl Architecture {
     /// The architecture this is compiled for; x86-64 where recordings cannot be made.
     #[must_use]
@@ -62,21 +67,26 @@ impl Architecture {
         }
     }
 
-    /// What a system call does to a futex, and to which (its address in the process).
-    #[must_use]
-    pub fn futex(self, number: u32, args: &[u64; 6]) -> Option<(FutexOperation, u64)> {
-        let futex = match self {
+    fn futex_number(self) -> u32 {
+        match self {
             Self::X86_64 => 202,
             Self::Aarch64 => 98,
-        };
+        }
+    }
+
+    /// What a system call does to a futex, and to which (its address in the process; 0: the arguments do not say it).
+    #[must_use]
+    pub fn futex(self, number: u32, args: &[u64; 6]) -> Option<(FutexOperation, u64)> {
         let operation = match number {
-            _ if number == futex => match args[1] & 127 {
+            _ if number == self.futex_number() => match args[1] & 127 {
                 0 | 6 | 9 | 11 | 13 => FutexOperation::Wait,
                 1 | 3 | 4 | 5 | 7 | 10 | 12 => FutexOperation::Wake,
                 _ => return None,
             },
-            454 => FutexOperation::Wake,
-            455 => FutexOperation::Wait,
+            FUTEX_WAKE => FutexOperation::Wake,
+            FUTEX_WAIT => FutexOperation::Wait,
+            // It waits for one of many, which its arguments only point to.
+            FUTEX_WAITV => return Some((FutexOperation::Wait, 0)),
             _ => return None,
         };
         Some((operation, args[0]))

@@ -1,9 +1,11 @@
 //! Lock waits, joined with whoever released the lock meanwhile.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::call::FutexOperation;
-use super::timeline::{LockWait, OffCpu, Owner, Reason, Release, ReleaseEvidence, Timeline};
+use super::call::{Architecture, FutexOperation};
+use super::timeline::{
+    LockWait, OffCpu, Owner, Reason, Release, ReleaseEvidence, SystemCall, Timeline,
+};
 
 /// All that was seen in this window of locks being given up and of waiting for them.
 #[derive(Debug, Default)]
@@ -24,6 +26,8 @@ pub(super) struct Releases {
     latest: FxHashMap<(u32, u64, Owner), usize>,
     /// Intervals off the processor that were looked at in earlier windows.
     off_cpu_done: usize,
+    /// And system calls.
+    calls_done: usize,
 }
 
 impl Releases {
@@ -116,32 +120,68 @@ impl Releases {
     }
 
     /// Fills in the releases of the window's waits, adds its futex waits that no marker speaks of, and forgets the window.
-    pub(super) fn join(&mut self, result: &mut Timeline) {
-        let mut marked_of: FxHashMap<u32, Vec<(u64, u64)>> = FxHashMap::default();
+    ///
+    /// Where switches are not recorded, as by strace, the calls that wait for futexes are the waits.
+    pub(super) fn join(
+        &mut self,
+        result: &mut Timeline,
+        architecture: Architecture,
+        has_switches: bool,
+    ) {
+        // By owner as well: a task that waits for a lock leaves its thread to others.
+        let mut marked_of: FxHashMap<(u32, Owner), Vec<(u64, u64)>> = FxHashMap::default();
         for &(index, process) in &self.marked {
             let wait = &mut result.lock_waits[index];
             let end_ns = wait.end_ns.unwrap_or(u64::MAX);
             marked_of
-                .entry(wait.tid)
+                .entry((wait.tid, wait.owner))
                 .or_default()
                 .push((wait.start_ns, end_ns));
             self.join_marked(wait, process, end_ns);
         }
-        for off in &result.off_cpu[self.off_cpu_done..] {
-            let is_marked = marked_of.get(&off.tid).is_some_and(|spans| {
-                let after = spans.partition_point(|&(start_ns, _)| start_ns <= off.start_ns);
+        let is_marked = |tid: u32, owner: Owner, start_ns: u64| {
+            marked_of.get(&(tid, owner)).is_some_and(|spans| {
+                let after = spans.partition_point(|&(from_ns, _)| from_ns <= start_ns);
                 after
                     .checked_sub(1)
-                    .is_some_and(|place| off.start_ns <= spans[place].1)
-            });
+                    .is_some_and(|place| start_ns <= spans[place].1)
+            })
+        };
+        for off in &result.off_cpu[self.off_cpu_done..] {
             if let Reason::Futex { address } = off.reason
-                && !is_marked
+                && !is_marked(off.tid, off.owner, off.start_ns)
             {
                 result.lock_waits.push(self.unmarked(off, address));
             }
         }
+        let calls = match has_switches {
+            true => &[],
+            false => &result.calls[self.calls_done..],
+        };
+        let woke_nobody: FxHashSet<(u32, u64)> = calls
+            .iter()
+            .filter(|call| woke_nobody(call, architecture))
+            .map(|call| (call.tid, call.start_ns))
+            .collect();
+        for call in calls {
+            let futex = call
+                .args
+                .and_then(|args| architecture.futex(call.call, &args));
+            if let Some((FutexOperation::Wait, address)) = futex
+                && call.result != Some(NOTHING_TO_WAIT_FOR)
+                && !is_marked(call.tid, call.owner, call.start_ns)
+            {
+                let process = result.threads.get(&call.tid).map_or(0, |info| info.process);
+                let wakes = self.by_call.get(&(process, address));
+                let wakes = wakes.map_or(&[][..], Vec::as_slice);
+                result
+                    .lock_waits
+                    .push(self.of_call(call, address, wakes, &woke_nobody));
+            }
+        }
         *self = Self {
             off_cpu_done: result.off_cpu.len(),
+            calls_done: result.calls.len(),
             ..Self::default()
         };
     }
@@ -211,8 +251,9 @@ impl Releases {
         let woken = self.by_woken.get(&off.tid).map_or(&[][..], Vec::as_slice);
         let waker = off.waker.and_then(|waker| {
             let place = woken.partition_point(|&(_, index)| self.all[index].ts_ns < waker.ts_ns);
-            let &(at, index) = woken.get(place)?;
-            (at == address && self.all[index].ts_ns == waker.ts_ns).then_some(self.all[index])
+            // At another address: the kernel had moved the sleeper there (FUTEX_REQUEUE).
+            let &(_, index) = woken.get(place)?;
+            (self.all[index].ts_ns == waker.ts_ns).then_some(self.all[index])
         });
         let took_ns = off
             .end_ns
@@ -234,7 +275,60 @@ impl Releases {
             evidence: waker.map(|_| ReleaseEvidence::Wake),
         }
     }
+
+    /// A wait of which only the call is known: who last called to wake waiters of that futex before it came back, is it
+    /// most probably.
+    fn of_call(
+        &self,
+        call: &SystemCall,
+        address: u64,
+        wakes: &[usize],
+        woke_nobody: &FxHashSet<(u32, u64)>,
+    ) -> LockWait {
+        let end_ns = call.end_ns.unwrap_or(call.start_ns);
+        let before = wakes.partition_point(|&index| self.all[index].ts_ns <= end_ns);
+        let last = wakes[..before]
+            .iter()
+            .rev()
+            .map(|&index| self.all[index])
+            .take_while(|release| release.ts_ns >= call.start_ns)
+            .filter(|release| !woke_nobody.contains(&(release.tid, release.ts_ns)))
+            .find(|release| release.tid != call.tid);
+        let took_ns = end_ns.saturating_sub(call.start_ns);
+        LockWait {
+            tid: call.tid,
+            owner: call.owner,
+            lock: address,
+            is_marked: false,
+            start_ns: call.start_ns,
+            end_ns: call.end_ns,
+            releases: last
+                .into_iter()
+                .map(|release| Release {
+                    held_ns: took_ns,
+                    ..release
+                })
+                .collect(),
+            evidence: last.map(|_| ReleaseEvidence::Call),
+        }
+    }
 }
+
+/// A call to wake sleepers that says it found none. Others, such as FUTEX_UNLOCK_PI, do not return how many.
+fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
+    let is_wake = call.args.is_some_and(|args| {
+        let futex = architecture.futex(call.call, &args);
+        matches!(futex, Some((FutexOperation::Wake, _)))
+            && matches!(args[1] & 127, FUTEX_WAKE | FUTEX_WAKE_BITSET)
+    });
+    is_wake && call.result == Some(0)
+}
+
+const FUTEX_WAKE: u64 = 1;
+const FUTEX_WAKE_BITSET: u64 = 10;
+
+/// What a futex's wait returns when its word had changed already (EAGAIN).
+const NOTHING_TO_WAIT_FOR: i64 = -11;
 
 /// A hot lock may be woken for very often during one wait; past this many calls the evidence says nothing any more.
 const CALLS_MAX: usize = 1_000;

@@ -80,7 +80,7 @@ pub enum Reason {
     Preempted,
     /// It waited for a futex.
     Futex {
-        /// The futex's address in the process.
+        /// The futex's address in the process; 0: not recorded.
         address: u64,
     },
     /// It waited in a system call.
@@ -134,7 +134,8 @@ pub struct OffCpu {
 pub enum ReleaseEvidence {
     /// The holder's own marker.
     Marker,
-    /// The kernel saw the holder's futex call wake the waiter.
+    /// The kernel saw the holder's futex call wake the waiter. Of a futex that no marker speaks of, who woke the waiter is
+    /// all that is known: most probably it held a lock, or brought what was waited for.
     Wake,
     /// The holder called the kernel to wake waiters of that futex; whom it woke was not seen.
     Call,
@@ -160,7 +161,7 @@ pub struct LockWait {
     pub tid: u32,
     /// For whom.
     pub owner: Owner,
-    /// The lock: the number in the markers, or the futex's address.
+    /// The lock: the number in the markers, or the futex's address; 0: not recorded.
     pub lock: u64,
     /// Did markers say so? Otherwise it is a futex wait, which may be something else than a lock.
     pub is_marked: bool,

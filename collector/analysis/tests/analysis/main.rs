@@ -13,6 +13,7 @@ mod generator;
 mod hostile_spans;
 mod kernel;
 mod kernel_edge;
+mod kernel_locks;
 mod model;
 mod naive;
 mod pipeline;

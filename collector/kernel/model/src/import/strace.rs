@@ -120,6 +120,12 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
         // `?`: it does not return.
         None => word.parse().ok()?,
     };
+    // As the kernel returns them: by these a futex's wait is told from none.
+    let result = match text.split_whitespace().nth(1) {
+        Some("EAGAIN") if result == -1 => -11,
+        Some("ETIMEDOUT") if result == -1 => -110,
+        _ => result,
+    };
     Some((result, took))
 }
 

@@ -1,0 +1,359 @@
+//! Waits of requests for locks and futexes, summed by lock: who waits there and how long, and who was in the way.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::marker::RequestId;
+use super::timeline::{LockWait, Owner, ReleaseEvidence, Timeline};
+use crate::distribution::Distribution;
+
+/// So many of a lock's longest waits are kept as examples.
+const EXAMPLES_MAX: usize = 10;
+/// Up to so many waits of a lock, percentiles are exact; beyond, to three digits.
+const EXACT_MAX: usize = 4_096;
+
+/// A lock, or a futex, which may be something else than a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockKey {
+    /// The host.
+    pub host: Arc<str>,
+    /// The process; 0: not known.
+    pub process: u32,
+    /// The number in the markers, or the futex's address; 0: not recorded.
+    pub lock: u64,
+    /// Do markers speak of it?
+    pub is_marked: bool,
+}
+
+/// `PROCESS:LOCK`, as one asks for it.
+impl fmt::Display for LockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{:#x}", self.process, self.lock)
+    }
+}
+
+/// How often something waited, and how long together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitSum {
+    /// How often.
+    pub waits: u64,
+    /// How long, ns.
+    pub total_ns: u64,
+}
+
+impl WaitSum {
+    fn add(&mut self, took_ns: u64) {
+        self.waits += 1;
+        self.total_ns += took_ns;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.waits += other.waits;
+        self.total_ns += other.total_ns;
+    }
+}
+
+/// One wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockExample {
+    /// Who waited.
+    pub span: RequestId,
+    /// In which operation.
+    pub operation: String,
+    /// From when, wall time, ns since the Unix epoch.
+    pub start_ns: i64,
+    /// How long, ns.
+    pub took_ns: u64,
+    /// Who held it longest meanwhile (marked locks), or woke the waiter (futexes).
+    pub holder: LockHolder,
+    /// For which trace (low half of its id) that worked, if it did for any.
+    pub holder_trace: Option<u64>,
+    /// How that is known.
+    pub evidence: Option<ReleaseEvidence>,
+}
+
+/// Who was in the way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LockHolder {
+    /// A request, in this operation.
+    Operation(String),
+    /// A thread that worked for no request.
+    Nobody,
+    /// A thread of which it is not known for whom it worked.
+    Unknown,
+    /// Nobody was seen.
+    Unseen,
+}
+
+impl LockHolder {
+    fn of<'a>(owner: Option<Owner>, span_of: &impl Fn(RequestId) -> LockSpan<'a>) -> Self {
+        match owner {
+            Some(Owner::Request(span)) => Self::Operation(span_of(span).operation.to_owned()),
+            Some(Owner::Nobody) => Self::Nobody,
+            Some(Owner::Unknown) => Self::Unknown,
+            None => Self::Unseen,
+        }
+    }
+}
+
+/// What is known of a span that waits or holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockSpan<'a> {
+    /// Its service, if the store has the span.
+    pub service: Option<&'a str>,
+    /// `service:name`, or what the caller calls it.
+    pub operation: &'a str,
+}
+
+/// A lock, over all requests that waited there. A wait that goes on when its window closes is counted in `cut` alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockSum {
+    /// Which.
+    pub key: LockKey,
+    /// The service that waits there longest, if it is known.
+    pub service: Option<String>,
+    /// Waits whose end was seen, and their sum.
+    pub sum: WaitSum,
+    /// Waits whose end was not seen.
+    pub cut: u64,
+    /// Their median, ns.
+    pub p50_ns: u64,
+    /// 99 % are at most this long, ns.
+    pub p99_ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+    /// Requests that waited, those of `cut` as well.
+    pub requests: u64,
+    /// Which operations waited, the longest together first.
+    pub waiting: Vec<(String, WaitSum)>,
+    /// Who held it, or woke those who waited, the longest together first. All together are `sum.total_ns`; a wait with
+    /// several holders counts at each.
+    pub holding: Vec<(LockHolder, WaitSum)>,
+    /// The longest waits, the longest first.
+    pub longest: Vec<LockExample>,
+}
+
+/// Lengths of waits: all of them while they are few.
+#[derive(Debug, Default)]
+struct Lengths {
+    few: Vec<u64>,
+    many: Option<Box<Distribution>>,
+}
+
+/// One wait, before spans have names.
+#[derive(Clone, Copy, Debug)]
+struct LongWait {
+    span: RequestId,
+    start_ns: i64,
+    took_ns: u64,
+    holder: Option<Owner>,
+    evidence: Option<ReleaseEvidence>,
+}
+
+impl Lengths {
+    fn add(&mut self, took_ns: u64) {
+        if let Some(many) = &mut self.many {
+            many.record(took_ns);
+            return;
+        }
+        self.few.push(took_ns);
+        if self.few.len() > EXACT_MAX {
+            let mut many = Distribution::default();
+            std::mem::take(&mut self.few)
+                .into_iter()
+                .for_each(|ns| many.record(ns));
+            self.many = Some(Box::new(many));
+        }
+    }
+
+    /// The least length that so many percent do not exceed, for each; and the longest.
+    fn percentiles<const N: usize>(&self, percents: [usize; N]) -> ([u64; N], u64) {
+        if let Some(many) = &self.many {
+            let of = |percent: usize| many.quantile_ns(percent as f64 / 100.0);
+            return (percents.map(of), many.max_ns());
+        }
+        let mut sorted = self.few.clone();
+        sorted.sort_unstable();
+        let of = |percent: usize| {
+            let rank = (sorted.len() * percent).div_ceil(100).max(1);
+            sorted.get(rank - 1).copied().unwrap_or(0)
+        };
+        (percents.map(of), sorted.last().copied().unwrap_or(0))
+    }
+}
+
+/// The waits at one lock.
+#[derive(Debug, Default)]
+struct Waits {
+    sum: WaitSum,
+    cut: u64,
+    lengths: Lengths,
+    by_span: FxHashMap<RequestId, WaitSum>,
+    /// `None`: nobody was seen.
+    by_holder: FxHashMap<Option<Owner>, WaitSum>,
+    longest: Vec<LongWait>,
+}
+
+/// Sums by lock, over any number of timelines.
+#[derive(Debug, Default)]
+pub struct LockSums {
+    locks: BTreeMap<LockKey, Waits>,
+    of_no_request: WaitSum,
+}
+
+impl LockSums {
+    /// Adds what a timeline of a host shows; `wall_ns` turns its times into wall time.
+    pub fn observe(&mut self, host: &Arc<str>, timeline: &Timeline, wall_ns: impl Fn(u64) -> i64) {
+        for wait in &timeline.lock_waits {
+            let took_ns = wait
+                .end_ns
+                .map(|end_ns| end_ns.saturating_sub(wait.start_ns));
+            let Some(span) = wait.owner.request() else {
+                self.of_no_request.add(took_ns.unwrap_or(0));
+                continue;
+            };
+            let thread = timeline.threads.get(&wait.tid);
+            let key = LockKey {
+                host: host.clone(),
+                process: thread.map_or(0, |info| info.process),
+                lock: wait.lock,
+                is_marked: wait.is_marked,
+            };
+            self.locks
+                .entry(key)
+                .or_default()
+                .add(wait, span, took_ns, wall_ns(wait.start_ns));
+        }
+    }
+
+    /// Waits of threads that worked for no request, or for one that is not known: most of them had nothing to do.
+    #[must_use]
+    pub fn of_no_request(&self) -> WaitSum {
+        self.of_no_request
+    }
+
+    /// The spans that wait or hold.
+    #[must_use]
+    pub fn spans(&self) -> FxHashSet<RequestId> {
+        let of = |waits: &Waits| {
+            let waiting = waits.by_span.keys().copied();
+            let holding = waits
+                .by_holder
+                .keys()
+                .filter_map(|holder| holder.and_then(Owner::request));
+            waiting.chain(holding).collect::<Vec<_>>()
+        };
+        self.locks.values().flat_map(of).collect()
+    }
+
+    /// A row for each lock, that with the longest waits together first. `span_of` says what a span is.
+    #[must_use]
+    pub fn rows<'a>(&self, span_of: impl Fn(RequestId) -> LockSpan<'a>) -> Vec<LockSum> {
+        let row = |(key, waits): (&LockKey, &Waits)| waits.row(key, &span_of);
+        let mut rows: Vec<LockSum> = self.locks.iter().map(row).collect();
+        rows.sort_by(|a, b| {
+            let longest = b.sum.total_ns.cmp(&a.sum.total_ns);
+            longest.then_with(|| a.key.cmp(&b.key))
+        });
+        rows
+    }
+}
+
+impl Waits {
+    fn add(&mut self, wait: &LockWait, span: RequestId, took_ns: Option<u64>, start_ns: i64) {
+        let of_span = self.by_span.entry(span).or_default();
+        let Some(took_ns) = took_ns else {
+            self.cut += 1;
+            return;
+        };
+        of_span.add(took_ns);
+        self.sum.add(took_ns);
+        self.lengths.add(took_ns);
+        for release in &wait.releases {
+            self.by_holder
+                .entry(Some(release.owner))
+                .or_default()
+                .add(release.held_ns);
+        }
+        if wait.releases.is_empty() {
+            self.by_holder.entry(None).or_default().add(took_ns);
+        }
+        let place = self
+            .longest
+            .partition_point(|other| other.took_ns >= took_ns);
+        if place < EXAMPLES_MAX {
+            let holder = wait.releases.iter().max_by_key(|release| release.held_ns);
+            let long = LongWait {
+                span,
+                start_ns,
+                took_ns,
+                holder: holder.map(|release| release.owner),
+                evidence: wait.evidence,
+            };
+            self.longest.insert(place, long);
+            self.longest.truncate(EXAMPLES_MAX);
+        }
+    }
+
+    fn row<'a>(&self, key: &LockKey, span_of: &impl Fn(RequestId) -> LockSpan<'a>) -> LockSum {
+        let mut waiting: BTreeMap<&str, WaitSum> = BTreeMap::new();
+        let mut services: BTreeMap<&str, u64> = BTreeMap::new();
+        for (&span, &sum) in &self.by_span {
+            let of = span_of(span);
+            waiting.entry(of.operation).or_default().merge(sum);
+            if let Some(service) = of.service {
+                *services.entry(service).or_default() += sum.total_ns;
+            }
+        }
+        let mut holding: BTreeMap<LockHolder, WaitSum> = BTreeMap::new();
+        for (&holder, &sum) in &self.by_holder {
+            holding
+                .entry(LockHolder::of(holder, span_of))
+                .or_default()
+                .merge(sum);
+        }
+        let example = |long: &LongWait| LockExample {
+            span: long.span,
+            operation: span_of(long.span).operation.to_owned(),
+            start_ns: long.start_ns,
+            took_ns: long.took_ns,
+            holder: LockHolder::of(long.holder, span_of),
+            holder_trace: long.holder.and_then(Owner::trace),
+            evidence: long.evidence,
+        };
+        let requests: FxHashSet<u64> = self.by_span.keys().map(|span| span.trace).collect();
+        let ([p50_ns, p99_ns], max_ns) = self.lengths.percentiles([50, 99]);
+        let waiting = waiting
+            .into_iter()
+            .map(|(operation, sum)| (operation.to_owned(), sum));
+        LockSum {
+            key: key.clone(),
+            service: services
+                .into_iter()
+                .rev()
+                .max_by_key(|&(_, total_ns)| total_ns)
+                .map(|(service, _)| service.to_owned()),
+            sum: self.sum,
+            cut: self.cut,
+            p50_ns,
+            p99_ns,
+            max_ns,
+            requests: requests.len() as u64,
+            waiting: longest_first(waiting),
+            holding: longest_first(holding),
+            longest: self.longest.iter().map(example).collect(),
+        }
+    }
+}
+
+fn longest_first<T: Ord>(sums: impl IntoIterator<Item = (T, WaitSum)>) -> Vec<(T, WaitSum)> {
+    let mut sums: Vec<(T, WaitSum)> = sums.into_iter().collect();
+    sums.sort_by(|a, b| {
+        let longest = b.1.total_ns.cmp(&a.1.total_ns);
+        longest.then_with(|| a.0.cmp(&b.0))
+    });
+    sums
+}
