@@ -150,6 +150,67 @@ fn look_at_one_request(data: &str) {
     );
 }
 
+/// The store's index has a plain lock of `std` for each shard, which no marker speaks of.
+#[test]
+fn the_lock_that_makes_requests_wait_has_the_first_row() {
+    const TEST: &str = "the_lock_that_makes_requests_wait_has_the_first_row";
+    if !is_allowed(TEST) {
+        return;
+    }
+    let program = Program::new();
+    let demo = [
+        "demo",
+        "--json",
+        "--kernel",
+        "--seconds",
+        "8",
+        "--rate",
+        "4",
+        "--burst-config",
+        "always",
+        "--fault",
+        "store.lock=+10ms",
+    ];
+    let report = program.run(&demo).succeeds().json();
+    let data = report["data"].as_str().expect("a folder").to_owned();
+    let timeline = |more: &[&str]| {
+        let arguments = [&["timeline", "--data", &data], more].concat();
+        Program::run_plain(&arguments).succeeds()
+    };
+    let overview = timeline(&["--json"]).json();
+    let lock = &overview["locks"][0];
+    println!("{TEST}: {lock:#}");
+    assert_eq!(
+        (&lock["kind"], &lock["service"]),
+        (&"futex".into(), &"store".into())
+    );
+    assert_eq!(lock["waiting"][0]["operation"], "store:read", "{lock:#}");
+    let ns = |value: &Value| value["total_ns"].as_u64().expect("a sum");
+    // Reads wait for reads: who holds it sleeps for 10 ms.
+    let by_store: u64 = lock["holding"]
+        .as_array()
+        .expect("holders")
+        .iter()
+        .filter(|by| {
+            by["operation"]
+                .as_str()
+                .is_some_and(|of| of.starts_with("store:"))
+        })
+        .map(ns)
+        .sum();
+    assert!(by_store * 10 > ns(lock) * 8, "{lock:#}");
+    assert!(lock["p50_ns"].as_u64() > Some(4_000_000), "{lock:#}");
+    // The longest wait leads to the two requests, which the store has.
+    let longest = &lock["longest"][0];
+    let request = longest["trace_id"].as_str().expect("an id");
+    assert!(request.len() == 32 && longest["holder_trace_id"].is_string());
+    let text = timeline(&["--trace", request]).stdout;
+    let address = lock["address"].as_str().expect("an address");
+    assert!(text.contains(&format!("futex wait at {address}")), "{text}");
+    let near = timeline(&["--lock", lock["lock"].as_str().expect("a name")]).stdout;
+    assert!(near.contains("Who woke those who waited"), "{near}");
+}
+
 #[test]
 fn what_a_killed_recorder_had_stored_is_kept_and_the_next_one_starts() {
     const TEST: &str = "what_a_killed_recorder_had_stored_is_kept_and_the_next_one_starts";
@@ -277,4 +338,42 @@ fn what_strace_wrote_is_imported_and_owned() {
         (&1.into(), &0.into()),
         "{overview:#}"
     );
+}
+
+/// One request waits at a futex until another wakes it, as `strace -f -ttt -T` writes it.
+#[test]
+fn a_wait_that_strace_wrote_is_at_its_futex() {
+    let program = Program::new();
+    let text = "12 1767322800.000000 write(-1, \"STROBE 1 c0ffee 7 0 0 0\", 23) = -1 EBADF <0.000001>\n\
+                13 1767322800.000005 write(-1, \"STROBE 1 beef 9 0 0 0\", 21) = -1 EBADF <0.000001>\n\
+                12 1767322800.000010 futex(0x7f10, FUTEX_WAIT_PRIVATE, 2, NULL <unfinished ...>\n\
+                13 1767322800.000050 futex(0x7f10, FUTEX_WAKE_PRIVATE, 1) = 1 <0.000002>\n\
+                12 1767322800.000060 <... futex resumed>) = 0 <0.000050>\n\
+                12 1767322800.000070 futex(0x7f10, FUTEX_WAIT_PRIVATE, 2, NULL) = -1 EAGAIN (Resource temporarily unavailable) <0.000003>\n\
+                13 1767322800.000075 write(-1, \"STROBE 2 beef 9 0 0 0\", 21) = -1 EBADF <0.000001>\n\
+                12 1767322800.000080 write(-1, \"STROBE 2 c0ffee 7 0 0 0\", 23) = -1 EBADF <0.000001>\n";
+    let file = program.file("strace.txt", text);
+    let _ = program.run(&["import", &file]).succeeds();
+    let overview = program.run(&["timeline", "--json"]).succeeds().json();
+    let locks = overview["locks"].as_array().expect("locks");
+    assert_eq!(locks.len(), 1, "{locks:#?}");
+    let lock = &locks[0];
+    assert_eq!(
+        ["waits", "total_ns", "requests"].map(|key| lock[key].as_u64()),
+        [Some(1), Some(50_000), Some(1)],
+        "{lock:#}"
+    );
+    assert_eq!(
+        (&lock["address"], &lock["process"]),
+        (&"0x7f10".into(), &Value::Null)
+    );
+    let longest = &lock["longest"][0];
+    assert_eq!(longest["holder_trace_id"], "000000000000beef", "{lock:#}");
+    assert_eq!(longest["evidence"], "call", "{lock:#}");
+    let text = program
+        .run(&["timeline", "--trace", "0000000000c0ffee"])
+        .succeeds()
+        .stdout;
+    let expected = "futex wait at 0x7f10, most probably woken by request 000000000000beef";
+    assert!(text.contains(expected), "{text}");
 }

@@ -1,16 +1,18 @@
 //! Holistic timelines: segments from the store, and under them what the kernel recorded (paper 004 §3.3.2).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod spans;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use stroboscope_analysis::kernel::by_operation::{OperationSum, SpanOf, SpanSums};
+use stroboscope_analysis::kernel::by_operation::{OperationSum, SpanSums};
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::LossCounts;
-use stroboscope_analysis::kernel::marker::RequestId;
+use stroboscope_analysis::kernel::lock_sums::{LockSum, LockSums, WaitSum};
 use stroboscope_analysis::kernel::summary::{
     CallPerRequest, RequestSummary, calls_per_request, requests,
 };
-use stroboscope_analysis::record::{SpanFlags, TraceRecords};
+use stroboscope_analysis::record::TraceRecords;
 
 use super::kernel::{ChunkView, KernelPart, between, each_chunk};
 use super::query_error::QueryError;
@@ -73,6 +75,13 @@ pub struct KernelOverview {
     pub calls: Vec<CallPerRequest>,
     /// The same by operation.
     pub operations: Vec<OperationSum>,
+    /// Locks and futexes that any request waited at, that with the longest waits together first; of all requests, whole
+    /// or not.
+    pub locks: Vec<LockSum>,
+    /// Waits of threads that worked for no request that is known.
+    pub other_waits: WaitSum,
+    /// Ids of the store's requests, by their low half.
+    pub ids: HashMap<u64, u128>,
     /// Whose system calls these are.
     pub architecture: Architecture,
     /// Files that could not be read in full.
@@ -331,7 +340,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut lost: BTreeMap<u128, LossCounts> = BTreeMap::new();
     let mut of_request: BTreeMap<u64, (String, RequestSummary)> = BTreeMap::new();
     let mut windows: Vec<(i64, i64)> = Vec::new();
-    let mut sums = SpanSums::default();
+    let (mut sums, mut locks) = (SpanSums::default(), LockSums::default());
     let mut progress = source
         .observer()
         .begin("reading the kernel's events", "chunks", None);
@@ -355,6 +364,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
             );
             overview.architecture = part.architecture;
             sums.observe(&part.timeline, part.architecture);
+            locks.observe(&Arc::from(&*part.host), &part.timeline, wall);
             for summary in requests(&part.timeline, part.architecture) {
                 match of_request.get_mut(&summary.trace) {
                     Some((host, known)) => known.merge(&summary, *host == part.host),
@@ -372,7 +382,13 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
         .into_values()
         .map(|(_, summary)| summary)
         .collect();
-    let spans = spans(source, &sums, &overview.requests)?;
+    let at_locks = locks.spans();
+    let requests = overview.requests.iter().map(|request| request.trace);
+    let requests = requests.chain(at_locks.iter().map(|span| span.trace));
+    let is_wanted = |span| sums.contains(span) || at_locks.contains(&span);
+    let spans = spans::spans(source, &requests.collect(), is_wanted)?;
+    overview.locks = locks.rows(|span| spans.at_lock(span));
+    overview.other_waits = locks.of_no_request();
     let whole = spans.whole(&joined(windows));
     overview.whole = whole.len() as u64;
     // "How many per request" means something for whole requests only.
@@ -386,6 +402,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     overview.calls = calls_per_request(&counted);
     sums.retain(|span| is_counted(span.trace));
     overview.operations = sums.by_operation(|span| spans.of(span));
+    overview.ids = spans.ids;
     Ok(overview)
 }
 
@@ -406,78 +423,3 @@ pub(super) fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 }
 
 const CLOCKS_DIFFER_NS: i64 = 10_000;
-
-/// What the store knows of the spans and requests that the kernel worked for.
-#[derive(Default)]
-struct Spans {
-    operations: HashMap<RequestId, (Arc<str>, (i64, i64))>,
-    /// First begin and last end of each request, and is it cut?
-    bounds: HashMap<u64, (i64, i64, bool)>,
-}
-
-impl Spans {
-    fn of(&self, span: RequestId) -> SpanOf<'_> {
-        let known = self.operations.get(&span);
-        SpanOf {
-            operation: known.map_or("(spans that are not in the store)", |known| &known.0),
-            interval_ns: known.map(|known| known.1),
-        }
-    }
-
-    /// Requests that lie in one window.
-    fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
-        let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
-            let after = windows.partition_point(|window| window.0 <= start_ns);
-            !is_cut
-                && after
-                    .checked_sub(1)
-                    .is_some_and(|place| end_ns < windows[place].1)
-        };
-        self.bounds
-            .iter()
-            .filter(|(_, bounds)| is_whole(bounds))
-            .map(|(&trace, _)| trace)
-            .collect()
-    }
-}
-
-fn spans(
-    source: &Source,
-    sums: &SpanSums,
-    requests: &[RequestSummary],
-) -> Result<Spans, QueryError> {
-    const CUT: SpanFlags =
-        SpanFlags(SpanFlags::CUT_OPEN.0 | SpanFlags::CUT_CLOSE.0 | SpanFlags::UNFINISHED.0);
-    let seen: HashSet<u64> = requests.iter().map(|request| request.trace).collect();
-    let mut names: HashMap<(Arc<str>, Arc<str>), Arc<str>> = HashMap::new();
-    let mut spans = Spans::default();
-    let mut progress = source.observer().begin("naming operations", "traces", None);
-    for records in TraceReader::open(source.store())? {
-        progress.add(1);
-        let low = records.id.0 as u64;
-        if !seen.contains(&low) {
-            continue;
-        }
-        for span in records.spans {
-            let interval_ns = (span.start_ns, span.end_ns);
-            let is_cut = span.flags.0 & CUT.0 != 0;
-            let bounds = spans
-                .bounds
-                .entry(low)
-                .or_insert((span.start_ns, span.end_ns, is_cut));
-            *bounds = (
-                bounds.0.min(span.start_ns),
-                bounds.1.max(span.end_ns),
-                bounds.2 || is_cut,
-            );
-            let Some(id) = RequestId::new(low, span.span_id).filter(|&id| sums.contains(id)) else {
-                continue;
-            };
-            let key = (span.service, span.name);
-            let text = format!("{}:{}", key.0, key.1);
-            let name = names.entry(key).or_insert_with(|| text.into()).clone();
-            spans.operations.insert(id, (name, interval_ns));
-        }
-    }
-    Ok(spans)
-}

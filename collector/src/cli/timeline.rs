@@ -1,6 +1,8 @@
 //! `timeline`
 
 mod items;
+mod lock_json;
+mod locks;
 mod short;
 mod sums;
 mod view;
@@ -13,6 +15,7 @@ use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use tokio::runtime::Runtime;
 
+use self::locks::Locks;
 use self::sums::Sums;
 use self::view::Seen;
 use super::arguments::{DataArguments, ShowArguments, parse_instant};
@@ -30,8 +33,9 @@ use stroboscope_query::{Notes, PerfettoHostError, Source, perfetto_trace};
 /// With --trace, one request; with --burst, all requests of one burst: each segment with its system calls, the time on
 /// a processor, the time off it and why, by thread, and for each wait for a lock which request held it.
 ///
-/// Without either, sums over everything recorded: where requests' time went, which system calls they make, how many
-/// and for how long, and the same by operation. Work done one by one that could be done at once stands at the top.
+/// Without either, sums over everything recorded: where requests' time went, at which locks and futexes they wait and who
+/// held them or woke who waited, which system calls requests make, how many and for how long, and the same by operation. Work
+/// done one by one that could be done at once stands at the top. With --lock, one of the locks, with its longest waits.
 #[derive(Debug, Args)]
 pub(super) struct TimelineVerb {
     #[command(flatten)]
@@ -45,6 +49,9 @@ pub(super) struct TimelineVerb {
     /// (UTC). Of a burst without an end a second is shown from there on
     #[arg(long, value_name = "TIME", value_parser = moment_ns)]
     burst: Option<i64>,
+    /// One lock or futex, as the sums call it: PROCESS:LOCK, such as 4711:0x7f0a12345678
+    #[arg(long, value_name = "LOCK", conflicts_with_all = ["trace", "burst"])]
+    lock: Option<String>,
     /// How to show it; perfetto is for ui.perfetto.dev and wants --trace or --burst
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     format: Format,
@@ -57,7 +64,7 @@ pub(super) struct TimelineVerb {
     /// Only this host's kernel, where several were recorded
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// Show so many requests and operations of the sums; 0 shows all
+    /// Show so many requests, locks and operations of the sums; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
 }
@@ -81,12 +88,14 @@ fn moment_ns(text: &str) -> Result<i64, String> {
     })
 }
 
-/// What the verb says in JSON: one request or burst with `--trace` or `--burst`, or else sums over everything.
+/// What the verb says in JSON: one request or burst with `--trace` or `--burst`, one lock with `--lock`, or else sums over
+/// everything.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "the document's schema is made of it")]
 pub(super) enum TimelineSays {
     Seen(Seen),
+    Locks(Locks),
     Sums(Sums),
 }
 
@@ -141,7 +150,10 @@ impl TimelineVerb {
             ));
         }
         let overview = overview(source).map_err(Failure::of)?;
-        self.give(&Sums::of(overview, self.top), format)
+        match &self.lock {
+            Some(lock) => self.give(&Locks::of(overview, lock, self.host.as_deref())?, format),
+            None => self.give(&Sums::of(overview, self.top), format),
+        }
     }
 
     fn give(&self, report: &impl Report, format: Format) -> Result<Status, Failure> {
@@ -176,7 +188,10 @@ impl PageVerb for TimelineVerb {
         let source = source.with_observer(reader.observer.clone());
         if self.trace.is_none() && self.burst.is_none() {
             let overview = overview(&source).map_err(Failure::of)?;
-            return Ok(said(&Sums::of(overview, self.top)));
+            return Ok(match &self.lock {
+                Some(lock) => said(&Locks::of(overview, lock, self.host.as_deref())?),
+                None => said(&Sums::of(overview, self.top)),
+            });
         }
         Ok(said(&self.seen(&source)?))
     }

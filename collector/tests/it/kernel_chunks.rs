@@ -222,6 +222,7 @@ fn files_that_meet_are_one_recording() {
         );
         assert_eq!(read(&several), read(&whole), "{edges:?}");
         assert_eq!(several.requests, whole.requests, "{edges:?}");
+        assert_eq!(several.locks, whole.locks, "{edges:?}");
     }
 }
 
@@ -273,7 +274,7 @@ fn a_request_that_only_the_kernel_knows_is_found() {
         "{text}"
     );
     assert!(text.contains("read(3) = 5"), "{text}");
-    assert!(table.contains("who held them is known of "), "{table}");
+    assert!(table.contains("who held or woke is known of "), "{table}");
 }
 
 #[test]
@@ -309,6 +310,66 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
     assert!(
         text.contains(&format!("--burst {next} shows what comes next")),
         "{text}"
+    );
+}
+
+/// The one lock of the recording: a row with its sums, and what `--lock` says of it.
+#[test]
+fn a_lock_has_a_row_and_is_seen_from_near() {
+    let whole = sums(&[]);
+    let [row] = &whole.locks[..] else {
+        panic!("{:#?}", whole.locks)
+    };
+    let requests = whole.requests.len() as u64;
+    assert_eq!((row.sum.waits, row.requests), (requests, requests));
+    // Each waits from its 40th to its 60th ms.
+    assert_eq!(row.sum.total_ns, requests * 20_000_000);
+    assert_eq!((row.p50_ns, row.max_ns), (20_000_000, 20_000_000));
+    let of_requests: u64 = whole
+        .requests
+        .iter()
+        .flat_map(|request| request.lock_ns.values())
+        .sum();
+    assert_eq!(row.sum.total_ns, of_requests);
+    let held_ns: u64 = row.holding.iter().map(|(_, sum)| sum.total_ns).sum();
+    assert_eq!(held_ns, of_requests, "{:?}", row.holding);
+
+    let folder = record(&[4 * SECOND_NS]);
+    let at = folder.path();
+    let said = crate::common::json_of(at, &["timeline", "--data", ".", "--json"]);
+    let lock = &said["locks"][0];
+    assert_eq!(lock["lock"], "9:0x10", "{lock:#}");
+    assert_eq!(lock["kind"], "marked lock", "{lock:#}");
+    assert_eq!(lock["total_ns"], of_requests, "{lock:#}");
+    let near = ["timeline", "--data", ".", "--lock", "9:0x10", "--json"];
+    assert_eq!(crate::common::json_of(at, &near)["locks"][0], *lock);
+    let run = |arguments: &[&str], status: i32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
+        let command = command
+            .arg("timeline")
+            .args(arguments)
+            .arg("--data")
+            .arg(at);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap())
+    };
+    let [text, _] = run(&[], 0);
+    for expected in ["9:0x10", "marked lock", "Requests waited "] {
+        assert!(text.contains(expected), "no {expected:?}: {text}");
+    }
+    let [text, _] = run(&["--lock", "9:0x10"], 0);
+    for expected in [
+        "lock 0x10 of process 9 on web1",
+        "Who held it meanwhile",
+        "The longest waits",
+    ] {
+        assert!(text.contains(expected), "no {expected:?}: {text}");
+    }
+    let [_, error] = run(&["--lock", "9:0x11"], 2);
+    assert!(
+        error.contains("no request waited at a lock \"9:0x11\""),
+        "{error}"
     );
 }
 

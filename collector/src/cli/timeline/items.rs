@@ -1,10 +1,12 @@
 //! What the kernel did for a request, in words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::lock_sums::LockKey;
 use stroboscope_analysis::kernel::summary::{RequestSummary, call_name, reason_name};
-use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, Waker};
+use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, ReleaseEvidence, Waker};
+use stroboscope_analysis::record::TraceId;
 
 use stroboscope_present::humanise::duration;
 use stroboscope_query::KernelPart;
@@ -31,6 +33,21 @@ fn owner_name(owner: Owner) -> String {
 
 pub(super) fn took(ns: u64) -> String {
     duration(ns as f64)
+}
+
+/// What a lock is.
+pub(super) fn lock_kind(key: &LockKey) -> &'static str {
+    if key.is_marked {
+        "marked lock"
+    } else {
+        "futex"
+    }
+}
+
+/// A request's whole id, if the store has it.
+pub(super) fn whole_id(ids: &HashMap<u64, u128>, low: u64) -> String {
+    ids.get(&low)
+        .map_or_else(|| format!("{low:016x}"), |&id| TraceId(id).to_string())
 }
 
 /// Where a request's time went.
@@ -131,6 +148,9 @@ pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
     let off = timeline.off_cpu.iter().filter_map(|off| {
         let why = match off.reason {
             Reason::Preempted => "preempted".to_owned(),
+            Reason::Futex { address } if address != 0 => {
+                format!("futex wait at {address:#x}")
+            }
             reason => format!("blocked in {}", reason_name(reason, architecture)),
         };
         let waited = match (off.wake_ns, off.end_ns) {
@@ -153,10 +173,12 @@ pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
             format!("off CPU: {why}{by}{waited}"),
         )
     });
+    // Where switches were recorded, absences from the processor say which futexes were waited for.
+    let has_switches = !timeline.off_cpu.is_empty();
     let waits = timeline
         .lock_waits
         .iter()
-        .filter(|wait| wait.is_marked)
+        .filter(|wait| wait.is_marked || !has_switches)
         .filter_map(|wait| {
             item(
                 wait.owner,
@@ -199,6 +221,16 @@ fn wait_text(wait: &LockWait, thread: &impl Fn(u32) -> String) -> String {
             )
         })
         .collect();
+    if !wait.is_marked {
+        let by = match (holders.first(), wait.evidence) {
+            (None, _) => "who woke it was not seen".to_owned(),
+            (Some(one), Some(ReleaseEvidence::Call)) => {
+                format!("most probably woken by {one}: whom that woke was not seen")
+            }
+            (Some(one), _) => format!("woken by {one}"),
+        };
+        return format!("futex wait at {:#x}, {by}", wait.lock);
+    }
     match holders.as_slice() {
         [] => format!("waits for lock {:#x}; who held it was not seen", wait.lock),
         [one] => format!("waits for lock {:#x}, held by {one}", wait.lock),

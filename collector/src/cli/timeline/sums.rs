@@ -14,8 +14,8 @@ use stroboscope_analysis::kernel::summary::{
 use stroboscope_kernel_model::export;
 
 use super::super::verb::{Report, schema_is_of};
-use super::items::took;
-use stroboscope_present::humanise::percent;
+use super::lock_json::LockJson;
+use super::locks::show_locks;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
@@ -56,6 +56,16 @@ struct SumsJson<'a> {
     requests: Vec<Value>,
     calls_per_request: Vec<Value>,
     operations: Vec<OperationJson<'a>>,
+    /// Locks and futexes that any request waited at, that with the longest waits together first.
+    locks: Vec<LockJson<'a>>,
+    /// Waits of threads that worked for no request that is known: most of them had nothing to do.
+    other_waits: OtherWaitsJson,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct OtherWaitsJson {
+    waits: u64,
+    total_ns: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -94,6 +104,15 @@ impl Serialize for Sums {
                 .iter()
                 .map(|row| OperationJson::of(row, architecture))
                 .collect(),
+            locks: overview
+                .locks
+                .iter()
+                .map(|row| LockJson::of(row, &overview.ids))
+                .collect(),
+            other_waits: OtherWaitsJson {
+                waits: overview.other_waits.waits,
+                total_ns: overview.other_waits.total_ns,
+            },
         };
         sums.serialize(serializer)
     }
@@ -143,7 +162,7 @@ impl Row for RequestRow<'_> {
             Column::new("on_cpu_ns", "on CPU", Kind::DurationNs),
             Column::new("runnable_ns", "runnable", Kind::DurationNs),
             Column::new("blocked_ns", "blocked", Kind::DurationNs),
-            Column::new("lock_wait_ns", "locks", Kind::DurationNs),
+            Column::new("lock_wait_ns", "marked locks", Kind::DurationNs),
             Column::new("calls", "calls", Kind::Count),
             Column::new("cut", "cut", Kind::Flag),
             Column::new("most_blocked_in", "most blocked in", Kind::Text),
@@ -152,6 +171,7 @@ impl Row for RequestRow<'_> {
 
     fn cells(&self) -> Vec<Cell> {
         let Self(request, architecture) = *self;
+        let waited_ns: u64 = request.lock_ns.values().sum();
         let most = request.blocked_ns.iter().max_by_key(|&(_, ns)| ns);
         let most = most.map(|(&reason, _)| reason_name(reason, architecture));
         vec![
@@ -161,7 +181,7 @@ impl Row for RequestRow<'_> {
             (request.on_cpu_ns as f64).into(),
             (request.runnable_ns as f64).into(),
             (request.blocked_ns.values().sum::<u64>() as f64).into(),
-            (request.lock_ns.values().sum::<u64>() as f64).into(),
+            (waited_ns > 0).then_some(waited_ns as f64).into(),
             request
                 .calls
                 .values()
@@ -300,7 +320,7 @@ impl Report for Sums {
             &longest,
             self.top,
         );
-        doc.sentence(locks_text(overview));
+        show_locks(overview, self.top, doc);
         let calls: Vec<_> = overview
             .calls
             .iter()
@@ -319,25 +339,4 @@ impl Report for Sums {
         let title = "By operation: what a request does many times, one by one, it might do at once";
         doc.table(title, &operations, self.top);
     }
-}
-
-/// How long requests waited for locks; nothing, if they did not.
-fn locks_text(overview: &KernelOverview) -> String {
-    let waits = || {
-        overview
-            .requests
-            .iter()
-            .flat_map(|request| &request.lock_ns)
-    };
-    let waited_ns: u64 = waits().map(|(_, ns)| ns).sum();
-    let known_ns: u64 = waits()
-        .filter(|(holder, _)| holder.is_some())
-        .map(|(_, ns)| ns)
-        .sum();
-    if waited_ns == 0 {
-        return String::new();
-    }
-    let share = percent(known_ns as f64 / waited_ns as f64);
-    let (waited, known) = (took(waited_ns), took(known_ns));
-    format!("Waiting for locks: {waited} together; who held them is known of {known} ({share})")
 }

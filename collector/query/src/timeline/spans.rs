@@ -1,0 +1,112 @@
+//! What the store knows of the spans and requests that the kernel worked for.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use stroboscope_analysis::kernel::by_operation::SpanOf;
+use stroboscope_analysis::kernel::lock_sums::LockSpan;
+use stroboscope_analysis::kernel::marker::RequestId;
+use stroboscope_analysis::record::SpanFlags;
+use stroboscope_store::tables::TraceReader;
+
+use crate::query_error::QueryError;
+use crate::source::Source;
+
+/// What the store knows of the spans and requests that the kernel worked for.
+#[derive(Default)]
+pub(super) struct Spans {
+    operations: HashMap<RequestId, Known>,
+    /// First begin and last end of each request, and is it cut?
+    bounds: HashMap<u64, (i64, i64, bool)>,
+    /// Of each request, its whole id.
+    pub(super) ids: HashMap<u64, u128>,
+}
+
+struct Known {
+    service: Arc<str>,
+    operation: Arc<str>,
+    interval_ns: (i64, i64),
+}
+
+const NOT_STORED: &str = "(spans that are not in the store)";
+
+impl Spans {
+    pub(super) fn of(&self, span: RequestId) -> SpanOf<'_> {
+        let known = self.operations.get(&span);
+        SpanOf {
+            operation: known.map_or(NOT_STORED, |known| &known.operation),
+            interval_ns: known.map(|known| known.interval_ns),
+        }
+    }
+
+    pub(super) fn at_lock(&self, span: RequestId) -> LockSpan<'_> {
+        let known = self.operations.get(&span);
+        LockSpan {
+            service: known.map(|known| &*known.service),
+            operation: known.map_or(NOT_STORED, |known| &known.operation),
+        }
+    }
+
+    /// Requests that lie in one window.
+    pub(super) fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
+        let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
+            let after = windows.partition_point(|window| window.0 <= start_ns);
+            !is_cut
+                && after
+                    .checked_sub(1)
+                    .is_some_and(|place| end_ns < windows[place].1)
+        };
+        self.bounds
+            .iter()
+            .filter(|(_, bounds)| is_whole(bounds))
+            .map(|(&trace, _)| trace)
+            .collect()
+    }
+}
+
+/// Reads the requests with such a lower half of their id, and of them these spans.
+pub(super) fn spans(
+    source: &Source,
+    requests: &HashSet<u64>,
+    is_wanted: impl Fn(RequestId) -> bool,
+) -> Result<Spans, QueryError> {
+    const CUT: SpanFlags =
+        SpanFlags(SpanFlags::CUT_OPEN.0 | SpanFlags::CUT_CLOSE.0 | SpanFlags::UNFINISHED.0);
+    let mut names: HashMap<(Arc<str>, Arc<str>), Arc<str>> = HashMap::new();
+    let mut spans = Spans::default();
+    let mut progress = source.observer().begin("naming operations", "traces", None);
+    for records in TraceReader::open(source.store())? {
+        progress.add(1);
+        let low = records.id.0 as u64;
+        if !requests.contains(&low) {
+            continue;
+        }
+        spans.ids.insert(low, records.id.0);
+        for span in records.spans {
+            let interval_ns = (span.start_ns, span.end_ns);
+            let is_cut = span.flags.0 & CUT.0 != 0;
+            let bounds = spans
+                .bounds
+                .entry(low)
+                .or_insert((span.start_ns, span.end_ns, is_cut));
+            *bounds = (
+                bounds.0.min(span.start_ns),
+                bounds.1.max(span.end_ns),
+                bounds.2 || is_cut,
+            );
+            let Some(id) = RequestId::new(low, span.span_id).filter(|&id| is_wanted(id)) else {
+                continue;
+            };
+            let key = (span.service.clone(), span.name);
+            let text = format!("{}:{}", key.0, key.1);
+            let operation = names.entry(key).or_insert_with(|| text.into()).clone();
+            let known = Known {
+                service: span.service,
+                operation,
+                interval_ns,
+            };
+            spans.operations.insert(id, known);
+        }
+    }
+    Ok(spans)
+}
