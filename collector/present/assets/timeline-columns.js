@@ -44,6 +44,7 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
  * @property {Thread[]} threads
  * @property {string[]} texts
  * @property {string[]} holders trace ids, as far as the kernel knows them
+ * @property {string[]} locks locks and futexes, as the sums over all requests call them
  * @property {number} kernel_left_out
  * @property {[number, number][]} windows when the kernel was recorded
  * @property {Record<string, { type: string, at: number, count: number }>} columns
@@ -95,6 +96,7 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
  * @property {Indexes} thread
  * @property {Indexes} text
  * @property {Indexes} holder
+ * @property {Indexes} lock
  */
 
 const TYPES = { f64: Float64Array, u64: BigUint64Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array };
@@ -254,6 +256,7 @@ function kernel(spans, column) {
         thread: of("thread"),
         text: of("text"),
         holder: of("holder"),
+        lock: of("lock"),
     };
 }
 

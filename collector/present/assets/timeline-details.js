@@ -140,7 +140,7 @@ function segments(trace, span) {
 
 /** @param {Trace} trace @param {number} span */
 function kernel(trace, span) {
-    const { first, start, end, kind, thread, text, holder } = trace.kernel;
+    const { first, start, end, kind, thread, text, holder, lock } = trace.kernel;
     const count = first[span + 1] - first[span];
     if (count === 0) return null;
     // The longest are looked for; they stand in the order in which they happened.
@@ -156,8 +156,13 @@ function kernel(trace, span) {
         if (holder[at] !== NONE) {
             const low = trace.head.holders[holder[at]];
             const near = BigInt(trace.head.origin_ns) + BigInt(Math.round(start[at]));
-            const what = kind[at] === KERNEL.LOCK ? "the request that held it" : "the request that woke it";
+            const isHeld = kind[at] === KERNEL.LOCK && trace.head.texts[text[at]].includes("held");
+            const what = isHeld ? "the request that held it" : "the request that woke it";
             item.append(" ", element("a", { href: `/traces/${low}?at=${near}` }, what));
+        }
+        if (lock[at] !== NONE) {
+            const name = encodeURIComponent(trace.head.locks[lock[at]]);
+            item.append(" ", element("a", { href: `/timeline?lock=${name}` }, "all who wait there"));
         }
         return item;
     });

@@ -98,7 +98,7 @@ function legend(trace) {
     if (trace.flags.some((flags) => (flags & 7) !== 0)) marks.push(["torn", "cut by the burst's edge"]);
     if (trace.kernel.start.length > 0) {
         marks.push(["cpu", "on a processor"], ["runnable", "ready, without one"], ["blocked", "blocked"]);
-        marks.push(["call", "system call"], ["lock", "waits for a lock"]);
+        marks.push(["call", "system call"], ["lock", "waits for a lock or futex"]);
     }
     const items = marks.map(([name, text]) =>
         element("li", {}, element("span", { class: `tl-mark tl-mark-${name}`, "aria-hidden": "true" }), text),

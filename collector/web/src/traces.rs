@@ -1,7 +1,7 @@
 //! Everything under `/traces`: a list of requests, and each with its timeline; and a burst of them for Perfetto.
 //!
 //! From the bottom up: `asked_id`, `instants`, `table`; `columns` with `texts`, `kernel_rows` and `request_columns`, what the
-//! timeline reads; `path_sums`, `remarks`, `request_page`; `list_page`; `span_json`. A request is looked up by the
+//! timeline reads; `path_sums`, `remarks`, `lock_table`, `request_page`; `list_page`; `span_json`. A request is looked up by the
 //! files' indexes.
 
 mod asked_id;
@@ -9,6 +9,7 @@ mod columns;
 mod instants;
 mod kernel_rows;
 mod list_page;
+mod lock_table;
 mod path_sums;
 mod remarks;
 mod request_columns;

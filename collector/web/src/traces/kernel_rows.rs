@@ -1,8 +1,11 @@
 //! What the kernel did for a request, as rows of its timeline.
 
+use std::sync::Arc;
+
 use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::lock_sums::LockKey;
 use stroboscope_analysis::kernel::summary::{call_name, reason_name};
-use stroboscope_analysis::kernel::timeline::{LockWait, OffCpu, Owner, Reason};
+use stroboscope_analysis::kernel::timeline::{LockWait, OffCpu, Owner, Reason, ReleaseEvidence};
 use stroboscope_query::KernelPart;
 
 /// What a row is; the numbers are the format's.
@@ -25,8 +28,10 @@ pub(super) struct KernelRow {
     /// None: not within the window.
     pub(super) end_ns: Option<i64>,
     pub(super) text: String,
-    /// The low half of the trace that held the lock.
+    /// The low half of the trace that held the lock, or woke the thread.
     pub(super) holder: Option<u64>,
+    /// The lock or futex, as the sums over all requests call it.
+    pub(super) lock: Option<String>,
 }
 
 /// The rows of one recording for the request whose trace id ends in `low`, in order of time; and how many more there are than
@@ -50,6 +55,7 @@ pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelR
                 end_ns,
                 text,
                 holder,
+                lock: None,
             });
         }
     };
@@ -76,10 +82,28 @@ pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelR
             push(off.owner, kind, off.tid, times, text, waker);
         }
     }
-    for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {
+    for wait in &timeline.lock_waits {
+        let Some(span) = span(wait.owner) else {
+            continue;
+        };
         let (text, holder) = lock_text(wait);
-        let times = (wait.start_ns, wait.end_ns);
-        push(wait.owner, RowKind::Lock, wait.tid, times, text, holder);
+        let thread = timeline.threads.get(&wait.tid);
+        let key = LockKey {
+            host: Arc::from(&*part.host),
+            process: thread.map_or(0, |info| info.process),
+            lock: wait.lock,
+            is_marked: wait.is_marked,
+        };
+        rows.push(KernelRow {
+            span,
+            kind: RowKind::Lock,
+            thread: wait.tid,
+            start_ns: wall(wait.start_ns),
+            end_ns: wait.end_ns.map(wall),
+            text,
+            holder: holder.filter(|holder| *holder != low),
+            lock: Some(key.to_string()),
+        });
     }
     rows.sort_by_key(|row| (row.start_ns, row.thread, row.kind));
     let left_out = rows.len().saturating_sub(rows_max);
@@ -163,6 +187,16 @@ fn off_rows(off: &OffCpu, architecture: Architecture) -> Vec<OffRow> {
 fn lock_text(wait: &LockWait) -> (String, Option<u64>) {
     let longest = wait.releases.iter().max_by_key(|release| release.held_ns);
     let holder = longest.and_then(|release| release.owner.trace());
+    if !wait.is_marked {
+        let by = match (longest, wait.evidence) {
+            (None, _) => "who woke it was not seen".to_owned(),
+            (Some(one), Some(ReleaseEvidence::Call)) => {
+                format!("most probably woken by {}", owner_name(one.owner))
+            }
+            (Some(one), _) => format!("woken by {}", owner_name(one.owner)),
+        };
+        return (format!("futex wait at {:#x}, {by}", wait.lock), holder);
+    }
     let by = match (wait.releases.as_slice(), longest) {
         ([], _) | (_, None) => "who held it was not seen".to_owned(),
         ([_], Some(one)) => format!("held by {}", owner_name(one.owner)),

@@ -317,9 +317,10 @@ fn kernel(
     let mut threads: Numbered<(Arc<str>, u32)> = Numbered::default();
     let mut texts_seen: Numbered<Arc<str>> = Numbered::default();
     let mut holders: Numbered<u64> = Numbered::default();
+    let mut locks: Numbered<Arc<str>> = Numbered::default();
     let (mut span, mut start, mut end) = (Vec::new(), Vec::new(), Vec::new());
     let (mut kind, mut thread) = (Vec::new(), Vec::new());
-    let (mut text, mut holder) = (Vec::new(), Vec::new());
+    let (mut text, mut holder, mut lock) = (Vec::new(), Vec::new(), Vec::new());
     let (mut left_out, mut windows) = (0, Vec::new());
     let low = request.recorded.id.0 as u64;
     for part in &request.kernel {
@@ -341,6 +342,7 @@ fn kernel(
             thread.push(threads.of((Arc::from(thread_name(part, row.thread)), host)));
             text.push(texts_seen.of(Arc::from(row.text)));
             holder.push(row.holder.map_or(NONE, |low| holders.of(low)));
+            lock.push(row.lock.map_or(NONE, |name| locks.of(Arc::from(name))));
         }
         for window in &part.timeline.windows {
             let at = |ns: u64| {
@@ -357,6 +359,7 @@ fn kernel(
     columns.push("kernel.thread", Column::indices(thread));
     columns.push("kernel.text", Column::indices(text));
     columns.push("kernel.holder", Column::U32(holder));
+    columns.push("kernel.lock", Column::U32(lock));
     let thread = |(name, host): &(Arc<str>, u32)| json!({ "name": &**name, "host": host });
     let threads: Value = threads.values().iter().map(thread).collect();
     let low = |low: &u64| json!(format!("{low:016x}"));
@@ -364,6 +367,7 @@ fn kernel(
     head.insert("threads".into(), threads);
     head.insert("texts".into(), texts(texts_seen.values()));
     head.insert("holders".into(), holders.values().iter().map(low).collect());
+    head.insert("locks".into(), texts(locks.values()));
     head.insert("windows".into(), json!(windows));
     head.insert("kernel_left_out".into(), json!(left_out));
 }

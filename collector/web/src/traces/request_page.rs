@@ -8,6 +8,7 @@ use stroboscope_query::Request;
 use url::form_urlencoded::byte_serialize;
 
 use super::instants::instant;
+use super::lock_table::lock_table;
 use super::path_sums::{PathSum, operation_of, path_sums};
 use super::remarks::{clocks, incomplete, kernel};
 use super::table::{LinkedTable, Set};
@@ -307,7 +308,7 @@ fn waited_for(html: &mut Html, request: &Request, sums: &[PathSum]) {
             cells
                 .share(sum.time_ns as f64 / path.latency_ns.max(1) as f64)
                 .duration(Some(sum.time_ns))
-                .duration(Some(sum.waited_ns))
+                .duration((sum.waited_ns > 0).then_some(sum.waited_ns))
                 .count(sum.pieces);
         });
     }
@@ -352,7 +353,7 @@ fn pieces(html: &mut Html, request: &Request) {
                 .name(&between)
                 .duration(Some(from_ns.max(0).cast_unsigned()))
                 .duration(Some(timing.duration_ns()))
-                .duration(Some(timing.wait_ns));
+                .duration((timing.wait_ns > 0).then_some(timing.wait_ns));
         });
     }
     html.html(&table.end());
@@ -376,6 +377,7 @@ fn kernel_part(html: &mut Html, request: &Request) {
     for one in said {
         html.markup("<p>").text(&one).markup("</p>\n");
     }
+    lock_table(html, request);
 }
 
 fn elsewhere(html: &mut Html, request: &Request) {

@@ -15,13 +15,13 @@ use stroboscope_query::{Request, unmodelled};
 use crate::traces::request_columns::columns_of;
 
 /// A reader of the format, after its description; numbers of all kinds as `f64`, ids apart.
-struct Decoded {
-    head: Value,
-    columns: HashMap<String, Vec<f64>>,
+pub(super) struct Decoded {
+    pub(super) head: Value,
+    pub(super) columns: HashMap<String, Vec<f64>>,
     ids: Vec<u64>,
 }
 
-fn decode(bytes: &[u8]) -> Decoded {
+pub(super) fn decode(bytes: &[u8]) -> Decoded {
     assert_eq!(&bytes[..4], b"STRC");
     assert_eq!(u16::from_le_bytes([bytes[4], bytes[5]]), 1);
     let head_bytes = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
@@ -57,7 +57,7 @@ fn decode(bytes: &[u8]) -> Decoded {
     Decoded { head, columns, ids }
 }
 
-fn request_of(recorded: TraceRecords, moved_ns: i64) -> Request {
+pub(super) fn request_of(recorded: TraceRecords, moved_ns: i64) -> Request {
     let mut aligned = recorded.clone();
     for span in aligned.spans.iter_mut().filter(|span| &*span.host == "h1") {
         span.start_ns += moved_ns;
