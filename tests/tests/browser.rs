@@ -103,6 +103,32 @@ fn pages_in_a_browser() {
     assert!(looked.status.success(), "{said}\n{complained}");
 }
 
+/// Rows of a request's timeline, by the modules alone.
+#[test]
+fn spans_come_before_what_the_kernel_did() {
+    let version = Command::new("node").arg("--version").output();
+    if version.is_err() {
+        eprintln!("SKIPPED: spans_come_before_what_the_kernel_did: there is no node");
+        return;
+    }
+    // Outside of browsers a package says that its scripts are modules.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("package.json"), r#"{"type":"module"}"#).expect("a file");
+    for name in ["columns", "rows", "state"] {
+        let name = format!("timeline-{name}.js");
+        let module = repository().join("collector/present/assets").join(&name);
+        std::fs::copy(module, folder.join(&name)).expect("a module");
+    }
+    let checked = Command::new("node")
+        .arg(repository().join("tests/browser/rows.mjs"))
+        .arg(&folder)
+        .output()
+        .expect("node runs");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{said}");
+}
+
 #[test]
 fn modules_are_typed() {
     let Some(packages) = node_modules("modules_are_typed", &["typescript"]) else {

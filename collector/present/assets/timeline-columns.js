@@ -92,8 +92,10 @@ export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
  * @property {Uint32Array} first of each span, and one more
  * @property {Float64Array} start
  * @property {Float64Array} end NaN: not within the window
+ * @property {Uint32Array} span
  * @property {Indexes} kind
  * @property {Indexes} thread
+ * @property {Map<number, Uint32Array>} lanes of each thread, its rows in order of time
  * @property {Indexes} text
  * @property {Indexes} holder
  * @property {Indexes} lock
@@ -245,19 +247,41 @@ function events(spans, column) {
  * @returns {Kernel}
  */
 function kernel(spans, column) {
-    const { first, order } = bySpan(spans, column("kernel.span"));
+    const owner = /** @type {Uint32Array} */ (column("kernel.span"));
+    const { first, order } = bySpan(spans, owner);
     /** @param {string} name */
     const of = (name) => taken(column(`kernel.${name}`), order);
+    const start = /** @type {Float64Array} */ (of("start"));
+    const thread = /** @type {Indexes} */ (of("thread"));
     return {
         first,
-        start: of("start"),
+        start,
         end: of("end"),
+        span: taken(owner, order),
         kind: of("kind"),
-        thread: of("thread"),
+        thread,
+        lanes: lanesOf(thread, start),
         text: of("text"),
         holder: of("holder"),
         lock: of("lock"),
     };
+}
+
+/**
+ * The rows of each thread in order of time; the threads, too, by when they began.
+ * @param {Indexes} thread
+ * @param {Float64Array} start
+ */
+export function lanesOf(thread, start) {
+    const order = Uint32Array.from(thread, (_, at) => at).sort((a, b) => start[a] - start[b] || a - b);
+    /** @type {Map<number, number[]>} */
+    const lanes = new Map();
+    for (const at of order) {
+        const lane = lanes.get(thread[at]);
+        if (lane) lane.push(at);
+        else lanes.set(thread[at], [at]);
+    }
+    return new Map([...lanes].map(([of, rows]) => [of, Uint32Array.from(rows)]));
 }
 
 /**

@@ -1,8 +1,8 @@
 // @ts-check
 // How a request is drawn: only the rows that are seen, and of each never more boxes than it has pixels.
 
-import { KERNEL, PIECE, SPAN, after, tickText } from "./timeline-columns.js";
-import { SPAN_ROW, rowName } from "./timeline-rows.js";
+import { KERNEL, NONE, PIECE, SPAN, after, tickText } from "./timeline-columns.js";
+import { SPAN_ROW, kernelRows, rowName } from "./timeline-rows.js";
 
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
 /** @typedef {import("./timeline-rows.js").Rows} Rows */
@@ -208,7 +208,8 @@ class Painter {
         const { trace } = scene;
         const isBeside = geometry.names > 0;
         const room = (isBeside ? geometry.names : geometry.width) - 10;
-        const depth = Math.min(trace.depth[span], isBeside ? 14 : 8) + (thread === SPAN_ROW ? 0 : 1.6);
+        const inside = thread === SPAN_ROW ? 0 : 1.6;
+        const depth = span === NONE ? 0 : Math.min(trace.depth[span], isBeside ? 14 : 8) + inside;
         const x = 18 + depth * (isBeside ? 10 : 7);
         const middle = isBeside ? y + geometry.row / 2 : y + 10;
         context.font = theme.font;
@@ -366,7 +367,7 @@ class Painter {
         }
     }
 
-    /** What the kernel did on a thread for a span: above, whether it ran; below, its calls.
+    /** What the kernel did on a thread for a span, or for all: above, whether it ran; below, its calls.
      * @param {number} span @param {number} thread @param {{ y: number, height: number }} bar */
     thread(span, thread, bar) {
         const { scene, theme, scale } = this;
@@ -381,8 +382,8 @@ class Painter {
         const half = bar.height / 2;
         /** @type {Record<number, number>} */
         const last = {};
-        for (let at = kernel.first[span]; at < kernel.first[span + 1]; at += 1) {
-            if (kernel.thread[at] !== thread || kernel.start[at] > scene.to) continue;
+        for (const at of kernelRows(scene.trace, span, thread)) {
+            if (kernel.start[at] > scene.to) continue;
             const kind = kernel.kind[at];
             const end = Number.isNaN(kernel.end[at]) ? scene.trace.head.length_ns : kernel.end[at];
             const x0 = scale.x(kernel.start[at]);

@@ -36,7 +36,7 @@ export function build(host, trace, actions) {
     const parts = {
         foldButton: button("Critical path only", "f", () => actions.toggle("fold")),
         rawButton: button("Clocks as recorded", "r", () => actions.toggle("raw")),
-        kernelButton: button("Kernel", "k", () => actions.toggle("kernel")),
+        kernelButton: button("Kernel", "", () => actions.toggle("kernel")),
         search: /** @type {HTMLInputElement} */ (
             element("input", { type: "search", placeholder: "Find operations  /", "aria-label": "Find operations" })
         ),
@@ -55,6 +55,8 @@ export function build(host, trace, actions) {
             "aria-label": `Timeline of ${trace.spans} spans, ${duration(trace.head.length_ns)} long. ${HELP}`,
         }),
     };
+    // What it says is how it is; a name of its own would hide that.
+    parts.kernelButton.title = "What the kernel did: by thread, under each span, or not at all (k)";
     parts.spacer.append(parts.canvas);
     parts.view.append(parts.spacer);
     const tools = element("div", { class: "tl-tools", role: "group", "aria-label": "Timeline" }, parts.foldButton);

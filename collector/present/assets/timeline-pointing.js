@@ -1,10 +1,10 @@
 // @ts-check
 // Mouse, pen and fingers over a timeline.
 
-import { PIECE, duration } from "./timeline-columns.js";
+import { NONE, PIECE, duration } from "./timeline-columns.js";
 import { sentence } from "./timeline-details.js";
 import { AXIS, boundsOf, scaleOf } from "./timeline-drawing.js";
-import { SPAN_ROW, rowName } from "./timeline-rows.js";
+import { SPAN_ROW, kernelRows, rowName, spanAt } from "./timeline-rows.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
 
@@ -91,10 +91,14 @@ function dragRows(timeline) {
         const { x, y } = at(timeline, event);
         const place = placeAt(timeline, y);
         if (moved > STILL || place < 0) return;
-        const span = timeline.rows.span[place];
+        const { ns } = scaleOf(timeline.scene(), timeline.geometry());
+        const thread = timeline.rows.thread[place];
+        const isOfAll = timeline.rows.span[place] === NONE;
+        const span = isOfAll ? spanAt(timeline.trace, thread, ns(x)) : timeline.rows.span[place];
+        if (span === NONE) return;
         const { names } = timeline.geometry();
         const indent = Math.min(timeline.trace.depth[span], names > 0 ? 14 : 8) * (names > 0 ? 10 : 7);
-        if (timeline.rows.thread[place] === SPAN_ROW && x < 22 + indent) timeline.openOrClose(span);
+        if (thread === SPAN_ROW && x < 22 + indent) timeline.openOrClose(span);
         else timeline.select(span, true);
     });
     view.addEventListener("dblclick", (event) => {
@@ -143,11 +147,12 @@ function textAt(timeline, place, instant) {
 function kernelAt(timeline, place, instant) {
     const { trace, rows } = timeline;
     const [span, thread] = [rows.span[place], rows.thread[place]];
-    const { first, start, end, text, thread: of } = trace.kernel;
+    const { start, end, text } = trace.kernel;
     const said = [];
-    for (let row = first[span]; row < first[span + 1] && said.length < 4; row += 1) {
+    for (const row of kernelRows(trace, span, thread)) {
+        if (said.length === 4) break;
         const until = Number.isNaN(end[row]) ? Infinity : end[row];
-        if (of[row] === thread && start[row] <= instant && instant <= until) said.push(trace.head.texts[text[row]]);
+        if (start[row] <= instant && instant <= until) said.push(trace.head.texts[text[row]]);
     }
     return [rowName(trace, span, thread), ...said].join(": ");
 }

@@ -1,5 +1,6 @@
 // @ts-check
-// Which rows a timeline has: a span each, and under it the threads that the kernel saw work for it.
+// Which rows a timeline has: a span each, and what the kernel saw of threads: a row for each of them after all spans, or
+// under each span a row for each that worked for it.
 
 import { NONE, operationOf } from "./timeline-columns.js";
 
@@ -13,10 +14,11 @@ export const SPAN_ROW = -1;
  * @typedef {object} Shown
  * @property {Set<number>} closed spans whose inside is hidden
  * @property {boolean} fold only what is on the critical path, and what is around it
- * @property {boolean} kernel
+ * @property {import("./timeline-state.js").KernelRows} kernel
  */
 
-/** @typedef {{ span: Uint32Array, thread: Int32Array, placeOf: Int32Array }} Rows */
+/** Rows of no span, but of a thread for all spans, have the span `NONE`.
+ * @typedef {{ span: Uint32Array, thread: Int32Array, placeOf: Int32Array }} Rows */
 
 /**
  * Spans with a critical piece, or around one.
@@ -66,13 +68,19 @@ export function layOut(trace, shown, isOfPath) {
         placeOf[span] = spans.length;
         spans.push(span);
         threads.push(SPAN_ROW);
-        if (shown.kernel) {
+        if (shown.kernel === "spans") {
             for (const thread of threadsOf(trace, span)) {
                 spans.push(span);
                 threads.push(thread);
             }
         }
         span = shown.closed.has(span) ? trace.last[span] : span + 1;
+    }
+    if (shown.kernel === "threads") {
+        for (const thread of trace.kernel.lanes.keys()) {
+            spans.push(NONE);
+            threads.push(thread);
+        }
     }
     return { span: Uint32Array.from(spans), thread: Int32Array.from(threads), placeOf };
 }
@@ -105,6 +113,40 @@ export function found(trace, text) {
 }
 
 /**
+ * The rows of the kernel that a row of a thread shows, in order of time where they are of all spans.
+ * @param {Trace} trace
+ * @param {number} span
+ * @param {number} thread
+ * @returns {Iterable<number>}
+ */
+export function kernelRows(trace, span, thread) {
+    return span === NONE ? (trace.kernel.lanes.get(thread) ?? []) : rowsOf(trace, span, thread);
+}
+
+/** @param {Trace} trace @param {number} span @param {number} thread */
+function* rowsOf({ kernel }, span, thread) {
+    for (let at = kernel.first[span]; at < kernel.first[span + 1]; at += 1) {
+        if (kernel.thread[at] === thread) yield at;
+    }
+}
+
+/**
+ * For which span a thread did what it did at an instant; `NONE` for none.
+ * @param {Trace} trace
+ * @param {number} thread
+ * @param {number} instant
+ */
+export function spanAt(trace, thread, instant) {
+    const { start, end, span } = trace.kernel;
+    let found = NONE;
+    for (const at of kernelRows(trace, NONE, thread)) {
+        if (start[at] > instant) break;
+        if (!(end[at] < instant)) found = span[at];
+    }
+    return found;
+}
+
+/**
  * What a row is, in words.
  * @param {Trace} trace
  * @param {number} span
@@ -112,5 +154,6 @@ export function found(trace, text) {
  */
 export function rowName(trace, span, thread) {
     if (thread === SPAN_ROW) return operationOf(trace, span);
-    return trace.head.threads[thread]?.name ?? "thread";
+    const name = trace.head.threads[thread]?.name ?? "thread";
+    return span === NONE ? `kernel: ${name}` : name;
 }

@@ -8,7 +8,7 @@ import { AXIS, boundsOf, draw, strip } from "./timeline-drawing.js";
 import { build } from "./timeline-frame.js";
 import { listenToPointers } from "./timeline-pointing.js";
 import { SPAN_ROW, found, layOut, reveal, spansOfPath } from "./timeline-rows.js";
-import { read, written } from "./timeline-state.js";
+import { NEXT_KERNEL, read, written } from "./timeline-state.js";
 
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
 /** @typedef {import("./timeline-drawing.js").Theme} Theme */
@@ -16,6 +16,8 @@ import { read, written } from "./timeline-state.js";
 /** Narrower than this, names stand above their bars, px. */
 const NARROW = 640;
 const STRIP = 44;
+/** @type {Record<import("./timeline-state.js").KernelRows, string>} */
+const KERNEL_TEXTS = { threads: "Kernel by thread", spans: "Kernel under spans", none: "Kernel hidden" };
 /** Nothing shorter is looked at, ns. */
 const SHORTEST = 20;
 
@@ -72,13 +74,15 @@ export class Timeline {
 
     /** @param {"fold" | "raw" | "kernel"} what */
     toggle(what) {
-        this.state[what] = !this.state[what];
+        if (what === "kernel") this.state.kernel = NEXT_KERNEL[this.state.kernel];
+        else this.state[what] = !this.state[what];
         this.layOut();
         if (this.selected !== NONE) this.intoSight();
     }
 
     newRows() {
-        const shown = { closed: this.closed, fold: this.state.fold, kernel: this.state.kernel && this.hasKernel };
+        /** @type {import("./timeline-rows.js").Shown} */
+        const shown = { closed: this.closed, fold: this.state.fold, kernel: this.hasKernel ? this.state.kernel : "none" };
         return layOut(this.trace, shown, this.isOfPath);
     }
 
@@ -86,7 +90,7 @@ export class Timeline {
         this.rows = this.newRows();
         this.parts.foldButton.setAttribute("aria-pressed", String(this.state.fold));
         this.parts.rawButton.setAttribute("aria-pressed", String(this.state.raw));
-        this.parts.kernelButton.setAttribute("aria-pressed", String(this.state.kernel));
+        this.parts.kernelButton.textContent = KERNEL_TEXTS[this.state.kernel];
         this.stripOf = "";
         this.counted();
         this.draw();
@@ -206,7 +210,7 @@ export class Timeline {
         this.selected = span;
         if (this.rows.placeOf[span] < 0) {
             if (this.state.fold && !this.isOfPath[span]) this.state.fold = false;
-            reveal(this.trace, { closed: this.closed, fold: false, kernel: false }, span);
+            reveal(this.trace, { closed: this.closed, fold: false, kernel: "none" }, span);
             this.layOut();
         }
         this.intoSight();
@@ -300,8 +304,9 @@ export class Timeline {
         let place = this.selected === NONE ? (by > 0 ? -1 : 0) : placeOf[this.selected];
         const last = span.length - 1;
         place = Math.min(Math.max(place + by, 0), last);
-        // Threads are of their span.
+        // Threads are of their span, and those behind the last span of all.
         while (thread[place] !== SPAN_ROW && place > 0 && place < last) place += Math.sign(by);
+        while (place > 0 && thread[place] !== SPAN_ROW) place -= 1;
         if (span.length > 0) this.select(span[place]);
     }
 
