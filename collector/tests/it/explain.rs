@@ -147,7 +147,7 @@ fn whom_a_change_hits_is_told_though_both_periods_have_them() {
         assert_eq!(leaf["among_later"], true, "{leaf}");
         assert_eq!(leaf["changed"], true, "{leaf}");
         let conditions = leaf["conditions"].to_string();
-        assert!(conditions.contains("partition > 0 "), "{leaf}");
+        assert!(conditions.contains("partition = 1 "), "{leaf}");
         assert!(leaf["precision"].as_f64().unwrap() > 0.95, "{leaf}");
     };
     for _ in ["read", "as it is kept"] {
@@ -165,7 +165,7 @@ fn whom_a_change_hits_is_told_though_both_periods_have_them() {
     let (text, _) = check(folder.path(), &asked, 0);
     assert!(text.contains(" take longer than "), "{text}");
     assert!(
-        text.contains("of the later requests, those with partition > 0 "),
+        text.contains("of the later requests, those with partition = 1 "),
         "{text}"
     );
     // Where nothing changed, nobody is told from anybody.

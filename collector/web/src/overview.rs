@@ -98,7 +98,7 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
     let mut doc = Doc::new();
     waits(&mut doc, &operations);
     html.html(&body(&doc));
-    ways_on(&mut html, &operations);
+    ways_on(&mut html, &operations, site.has_kernel(runtime));
     let mut doc = Doc::new();
     doc.table("", &KindRow::all(&inference.roots), ROWS_SHOWN);
     quality(&mut doc, &paths.notes, &recorded);
@@ -158,7 +158,12 @@ fn headline(html: &mut Html, roots: &ByRoot, operations: &[Waited], step: Option
         duration_spaced(of.p99_ns as f64)
     ));
     if let Some(most) = operations.first() {
-        html.text(" What they wait for most is ")
+        // What is said of all hides what changed: it may be another one.
+        let of_whom = match step {
+            Some(_) => " Before and after together, what they wait for most is ",
+            None => " What they wait for most is ",
+        };
+        html.text(of_whom)
             .markup("<a href=\"/operations\">")
             .text(&most.operation)
             .markup("</a>")
@@ -248,7 +253,7 @@ fn waits(doc: &mut Doc, operations: &[Waited]) {
 }
 
 /// Where to go on from here.
-fn ways_on(html: &mut Html, operations: &[Waited]) {
+fn ways_on(html: &mut Html, operations: &[Waited], has_kernel: bool) {
     html.markup(
         "<p><a href=\"/operations\">All operations</a> · <a href=\"/critical-path\">Critical path by segment</a> · \
          <a href=\"/anomalies\">What is different about slow requests</a>",
@@ -259,6 +264,9 @@ fn ways_on(html: &mut Html, operations: &[Waited]) {
             .markup("&amp;scale=0.5\">What if ")
             .text(&most.operation)
             .markup(" took half as long</a>");
+    }
+    if has_kernel {
+        html.markup(" · <a href=\"/timeline\">At which locks and futexes requests wait</a>");
     }
     html.markup("</p>\n");
 }
@@ -294,4 +302,20 @@ fn quality(doc: &mut Doc, notes: &Notes, recorded: &Recorded) {
         records: *records,
     });
     doc.table("", &rows.collect::<Vec<_>>(), ROWS_SHOWN);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_locks_is_there_where_a_kernel_was_recorded() {
+        let ways = |has_kernel| {
+            let mut html = Html::new();
+            ways_on(&mut html, &[], has_kernel);
+            html.into_string()
+        };
+        assert!(ways(true).contains("<a href=\"/timeline\">At which locks"));
+        assert!(!ways(false).contains("/timeline"));
+    }
 }

@@ -154,6 +154,12 @@ impl Site {
         Ok(source.with_observer(observer))
     }
 
+    /// Whether a kernel was recorded. Not for async code.
+    pub(crate) fn has_kernel(&self, runtime: &Handle) -> bool {
+        let store = Store::local(&self.inner.options.data, runtime.clone());
+        store.is_ok_and(|store| list_kernel(&store).is_ok_and(|files| !files.is_empty()))
+    }
+
     /// What the store's files are, as a text that changes with them; of a store that cannot be listed, that. Not for async
     /// code. What was asked within a second is of the same files.
     pub(crate) fn state(&self, runtime: &Handle) -> String {

@@ -56,13 +56,17 @@ impl Condition {
 }
 
 impl Test {
-    /// What is true of a column of this name, as people write it: `count <= 4096`, `shard = "b"`.
+    /// What is true of a column of this name, as people write it: `count <= 4096`, `shard = "b"`, `partition = 1`.
     pub fn of(&self, name: &str) -> String {
         match self {
             Test::Between(above, most) if above.is_infinite() => format!("{name} <= {most}"),
             Test::Between(above, most) if most.is_infinite() => format!("{name} > {above}"),
             Test::Between(above, most) => format!("{above} < {name} <= {most}"),
             Test::OneOf(texts) => match texts.first() {
+                // As formulas write it.
+                Some(text) if texts.len() == 1 && text.parse::<f64>().is_ok() => {
+                    format!("{name} = {text}")
+                }
                 Some(text) if texts.len() == 1 => format!("{name} = {text:?}"),
                 _ => format!("{name} is {}", listed(texts)),
             },

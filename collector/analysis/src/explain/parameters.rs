@@ -151,7 +151,12 @@ impl Parameters {
     /// What a condition on the table says of a parameter.
     pub(super) fn condition(&self, condition: &Condition) -> Option<ParameterCondition> {
         let (parameter, test) = match self.asked.get(condition.column)? {
-            Asked::Value(parameter) => (parameter, ParameterTest::Value(condition.test.clone())),
+            Asked::Value(parameter) => {
+                let values = &self.table.columns().get(condition.column)?.values;
+                let test = only_value(values, &condition.test);
+                let test = test.unwrap_or_else(|| condition.test.clone());
+                (parameter, ParameterTest::Value(test))
+            }
             Asked::Recorded(parameter) => {
                 let is = match &condition.test {
                     Test::OneOf(texts) => texts.contains(RECORDED),
@@ -165,6 +170,30 @@ impl Parameters {
             parameter: parameter.clone(),
             test,
         })
+    }
+}
+
+/// Numbers that are so few are choices, and no measure.
+const CHOICES_MAX: usize = 16;
+
+/// Of numbers that are choices: the one that a test leaves, if it is only one.
+fn only_value(values: &Values, test: &Test) -> Option<Test> {
+    let (Values::Numbers(numbers), Test::Between(above, most)) = (values, test) else {
+        return None;
+    };
+    let mut distinct: Vec<f64> = Vec::new();
+    for number in numbers.iter().flatten() {
+        if !distinct.contains(number) {
+            distinct.push(*number);
+        }
+        if distinct.len() > CHOICES_MAX {
+            return None;
+        }
+    }
+    let mut left = distinct.iter().filter(|of| **of > *above && **of <= *most);
+    match (left.next(), left.next()) {
+        (Some(only), None) => Some(Test::OneOf(BTreeSet::from([only.to_string().into()]))),
+        _ => None,
     }
 }
 
