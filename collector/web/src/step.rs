@@ -11,7 +11,7 @@ use crate::periods::TwoPeriods;
 pub(crate) fn step_sentence(html: &mut Html, step: &LatencyStep) {
     let [before, after] = step.medians_ns.map(|ns| duration_spaced(ns as f64));
     html.text(&format!(
-        "Since {} the median of {} is {after} rather than {before} (",
+        "Since about {} the median of {} is {after} rather than {before} (",
         since(step),
         step.root
     ));
@@ -61,12 +61,12 @@ mod tests {
         let today = said(&step(day_ns - 1));
         assert!(
             today.starts_with(
-                "Since 14:32:10 the median of web:home&lt;b&gt; is 150\u{a0}ms rather than 68.0\u{a0}ms (<a href=\"/compare?before=\
+                "Since about 14:32:10 the median of web:home&lt;b&gt; is 150\u{a0}ms rather than 68.0\u{a0}ms (<a href=\"/compare?before=\
                  1970-01-01T00%3A00%3A00Z..1970-01-01T14%3A32%3A10Z&amp;after="
             ),
             "{today}"
         );
         assert!(today.contains("<a href=\"/explain?before="), "{today}");
-        assert!(said(&step(2 * day_ns)).starts_with("Since 1970-01-01 14:32:10 "));
+        assert!(said(&step(2 * day_ns)).starts_with("Since about 1970-01-01 14:32:10 "));
     }
 }

@@ -38,16 +38,11 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)]) -> Html {
         if fields.is_empty() {
             continue;
         }
-        let is_used = fields
-            .iter()
-            .any(|field| given(field, asked).next().is_some());
-        html.markup(if is_used {
-            "<details open=\"\"><summary>"
-        } else {
-            "<details><summary>"
-        })
-        .markup(summary)
-        .markup("</summary><div class=\"fields\">");
+        // Folded also where some are given: the answer is what is wanted, and the line says which.
+        html.markup("<details><summary>")
+            .markup(summary)
+            .text(&said(&fields, asked))
+            .markup("</summary><div class=\"fields\">");
         for field in fields {
             write_field(&mut html, field, asked);
         }
@@ -83,6 +78,28 @@ fn given<'a>(field: &'a Field, asked: &'a [(String, String)]) -> impl Iterator<I
         .iter()
         .filter(|(name, _)| *name == field.name)
         .map(|(_, value)| value.as_str())
+}
+
+/// So much of a value is said beside a fold.
+const SAID_CHARS_MAX: usize = 40;
+
+/// Which of these fields are given, and what.
+fn said(fields: &[&Field], asked: &[(String, String)]) -> String {
+    let given = fields.iter().flat_map(|field| {
+        given(field, asked).map(|value| {
+            let short: String = value.chars().take(SAID_CHARS_MAX).collect();
+            let more = if short.len() < value.len() { "…" } else { "" };
+            match field.kind {
+                FieldKind::Flag => label(field),
+                _ => format!("{} {short}{more}", label(field)),
+            }
+        })
+    });
+    let given: Vec<String> = given.collect();
+    match given.is_empty() {
+        true => String::new(),
+        false => format!(": {}", given.join(", ")),
+    }
 }
 
 /// As people read an option's name.

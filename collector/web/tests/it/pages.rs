@@ -231,6 +231,8 @@ async fn verbs_are_pages_with_forms_and_commands() {
         "value=\"user id\"",
         "type=\"checkbox\" id=\"f-cdf\" name=\"cdf\" aria-describedby=\"h-cdf\" checked=\"\"",
         "<option selected=\"\">far</option>",
+        // What is folded says what is given.
+        "<details><summary>More options: Top 7, Cdf, Zoom far</summary>",
         "--top 7 --by &#39;user id&#39; --cdf --zoom far</code>",
         "<li>something</li>",
         "role=\"alert\"><p>error: &lt;/title&gt;",
