@@ -56,3 +56,19 @@ for (const kernel of Object.keys(NEXT_KERNEL)) {
 assert.equal(written(read("")), "");
 assert.equal(read("#kernel=0").kernel, "none");
 assert.deepEqual(["threads", "spans", "none"].map((at) => NEXT_KERNEL[at]), ["spans", "none", "threads"]);
+
+// An instant that others lead to is what ran then, innermost, with the kernel's rows; what else is said comes first.
+const timed = {
+    spans: 3,
+    start: Float64Array.from([0, 10, 40]),
+    end: Float64Array.from([100, 30, 60]),
+    depth: Uint16Array.from([0, 1, 1]),
+    id: BigUint64Array.from([0xan, 0xbn, 0xcn]),
+    head: { origin_ns: "1795537558434944983" },
+};
+const at = (offset) => read(`#at=${1795537558434944983n + BigInt(offset)}`, timed);
+assert.deepEqual([5, 20, 50, 99].map((offset) => Number(`0x${at(offset).span}`)), [10, 11, 12, 10]);
+assert.deepEqual([at(20).kernel, at(20).details], ["spans", true]);
+assert.deepEqual(at(500), read(""));
+assert.deepEqual(read("#at=soon", timed), read(""));
+assert.equal(read("#span=c&at=1795537558434944993", timed).span, "c");

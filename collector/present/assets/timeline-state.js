@@ -1,6 +1,10 @@
 // @ts-check
 // What of a timeline is in the address: the part after `#`, so that a view can be sent to somebody.
 
+import { NONE, idOf } from "./timeline-columns.js";
+
+/** @typedef {import("./timeline-columns.js").Trace} Trace */
+
 /**
  * Where stands what the kernel did: a row for each thread after all spans, rows under each span, or nowhere.
  * @typedef {"threads" | "spans" | "none"} KernelRows
@@ -20,9 +24,34 @@ export const NEXT_KERNEL = { threads: "spans", spans: "none", none: "threads" };
  * @property {string} find
  */
 
-/** @param {string} fragment @returns {State} */
-export function read(fragment) {
+/** The innermost span of an instant, the last one that began; NONE where there is none.
+ * @param {Trace} trace @param {number} at offset in ns */
+function innermost(trace, at) {
+    let found = NONE;
+    for (let span = 0; span < trace.spans; span += 1) {
+        if (trace.start[span] > at || trace.end[span] < at) continue;
+        const isInner = found === NONE || trace.depth[span] > trace.depth[found];
+        if (isInner || (trace.depth[span] === trace.depth[found] && trace.start[span] >= trace.start[found])) found = span;
+    }
+    return found;
+}
+
+/** Where others lead to an instant (`at`, ns since the Unix epoch), what ran then is chosen, with the kernel's rows below it.
+ * @param {URLSearchParams} said @param {Trace} trace */
+function intoInstant(said, trace) {
+    const at = said.get("at") ?? "";
+    if (!/^\d{1,19}$/.test(at) || said.has("span")) return;
+    const span = innermost(trace, Number(BigInt(at) - BigInt(trace.head.origin_ns)));
+    if (span === NONE) return;
+    said.set("span", idOf(trace, span));
+    said.set("details", "");
+    if (!said.has("kernel")) said.set("kernel", "spans");
+}
+
+/** @param {string} fragment @param {Trace} [trace] @returns {State} */
+export function read(fragment, trace) {
     const said = new URLSearchParams(fragment.replace(/^#/, ""));
+    if (trace) intoInstant(said, trace);
     const range = (said.get("t") ?? "").split("-").map(Number);
     const kernel = said.get("kernel");
     const isRange = range.length === 2 && range.every(Number.isFinite) && range[0] < range[1];

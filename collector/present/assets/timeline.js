@@ -45,7 +45,7 @@ export class Timeline {
         this.trace = trace;
         this.address = address;
         this.isOfPath = spansOfPath(trace);
-        this.state = read(location.hash);
+        this.state = read(location.hash, this.trace);
         this.hits = found(trace, this.state.find);
         this.range = this.state.range ?? [0, this.length()];
         this.selected = this.spanOf(this.state.span);
@@ -361,7 +361,7 @@ export class Timeline {
 
     /** To what the address says now. */
     go() {
-        this.state = read(location.hash);
+        this.state = read(location.hash, this.trace);
         this.range = this.state.range ?? [0, this.length()];
         this.parts.search.value = this.state.find;
         this.hits = found(this.trace, this.state.find);

@@ -142,7 +142,7 @@ async fn one(
     Path(text): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let near_ns = asked_for(query.as_deref(), "at").and_then(|at| at.parse().ok());
+    let near_ns = asked_for(query.as_deref(), "at").and_then(|at| at.parse::<i64>().ok());
     let of_site = site.clone();
     let name = text.clone();
     let there = reading(move |runtime| {
@@ -167,7 +167,9 @@ async fn one(
     ];
     let id = match there {
         Ok((asked, whole)) if asked != whole => {
-            return Redirect::temporary(&format!("/traces/{whole:032x}")).into_response();
+            // What ran at that moment is what it was asked for.
+            let moment = near_ns.map_or_else(String::new, |at_ns| format!("#at={at_ns}"));
+            return Redirect::temporary(&format!("/traces/{whole:032x}{moment}")).into_response();
         }
         Ok((id, _)) => id,
         Err(none) => {

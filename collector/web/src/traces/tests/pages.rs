@@ -307,10 +307,11 @@ fn a_request_is_found_by_the_half_of_its_id_that_the_kernel_knows() {
         let answered = ask(&folder, &format!("/traces/{low:016x}?at={at_ns}")).await;
         assert_eq!(answered.status, StatusCode::TEMPORARY_REDIRECT);
         let to = answered.headers[header::LOCATION].to_str().unwrap();
-        assert_eq!(to, format!("/traces/{:032x}", request.trace_id));
+        let whole = format!("/traces/{:032x}", request.trace_id);
+        assert_eq!(to, format!("{whole}#at={at_ns}"));
         // Also where nobody says when that was, as in tables of what the kernel did; of no other digits.
         let answered = ask(&folder, &format!("/traces/{low:016x}")).await;
-        assert_eq!(answered.headers[header::LOCATION].to_str().unwrap(), to);
+        assert_eq!(answered.headers[header::LOCATION].to_str().unwrap(), whole);
         let none = ask(&folder, &format!("/traces/{:016x}", low ^ 1)).await;
         assert_eq!(none.status, StatusCode::NOT_FOUND);
     });
