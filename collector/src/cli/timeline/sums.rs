@@ -298,8 +298,8 @@ impl Report for Sums {
         } = overview;
         doc.heading(format!(
             "{} of the kernel in {} of {}, {lost} lost",
-            counted(*events as u64, "event"),
-            counted(*windows as u64, "window"),
+            counted(*events, "event"),
+            counted(*windows, "window"),
             counted(*recordings as u64, "recording"),
         ));
         let of_these = if *whole > 0 {
