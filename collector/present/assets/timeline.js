@@ -213,9 +213,10 @@ export class Timeline {
             reveal(this.trace, { closed: this.closed, fold: false, kernel: "none" }, span);
             this.layOut();
         }
-        this.intoSight();
         this.parts.live.textContent = sentence(this.scene(), span);
+        // Details take of the width, and rows of a narrow timeline are higher.
         if (withDetails) this.openDetails();
+        this.intoSight();
         this.draw();
     }
 
@@ -235,8 +236,8 @@ export class Timeline {
         if (y < this.parts.view.scrollTop) this.parts.view.scrollTop = y;
         const bottom = y + row + AXIS - (height || row + AXIS);
         if (bottom > this.parts.view.scrollTop) {
-            // Heights are set when painted; the first time they are still to come.
-            if (this.parts.spacer.style.blockSize === "") this.paint();
+            // Heights are set when painted: at first, and where rows have become higher, they are still to come.
+            this.paint();
             this.parts.view.scrollTop = Math.max(bottom, y - this.parts.view.clientHeight / 2);
         }
     }
