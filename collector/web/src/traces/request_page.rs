@@ -5,9 +5,9 @@ use stroboscope_present::humanise::{counted, duration_spaced as duration, percen
 use stroboscope_present::page::{Html, body};
 use stroboscope_present::show::{Doc, Figure, Interval, Timeline, TimelineRow};
 use stroboscope_query::Request;
-use url::form_urlencoded::byte_serialize;
 
 use super::awaited_path::AwaitedPath;
+use super::elsewhere::elsewhere;
 use super::instants::instant;
 use super::lock_table::lock_table;
 use super::path_sums::{PathSum, operation_of, path_sums};
@@ -24,7 +24,6 @@ const OPERATIONS_LISTED_MAX: usize = 12;
 const PIECES_LISTED_MAX: usize = 100;
 /// An operation with less than this share is not in the headline.
 const TOLD_SHARE_MIN: f64 = 0.1;
-const PERFETTO: &str = "https://ui.perfetto.dev";
 
 /// The content of the page.
 pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
@@ -46,10 +45,6 @@ fn latency_ns(request: &Request) -> u64 {
     request.trace.latency_ns()
 }
 
-fn root_of(request: &Request) -> String {
-    request.aligned.root_name().into_owned()
-}
-
 fn span_at(request: &Request, place: usize) -> &SpanRecord {
     &request.aligned.spans[request.outline[place].record]
 }
@@ -63,7 +58,7 @@ fn called(span: &SpanRecord) -> String {
 fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     let latency = latency_ns(request);
     html.markup("<p class=\"lede\"><b>")
-        .text(&root_of(request))
+        .text(&request.aligned.root_name())
         .markup("</b> took <b>")
         .text(&duration(latency as f64))
         .markup("</b>");
@@ -416,87 +411,4 @@ fn kernel_part(html: &mut Html, request: &Request) {
         html.markup("<p>").text(&one).markup("</p>\n");
     }
     lock_table(html, request);
-}
-
-/// From one request to what is usual for its operation.
-fn beside_others(html: &mut Html, request: &Request, root: &str) {
-    // Fragments and event logs are of no operation.
-    if request.aligned.root_operation().is_none() {
-        return;
-    }
-    let latency = latency_ns(request);
-    let (min_ns, max_ns) = (
-        latency - latency / 10,
-        latency.saturating_add(latency / 10 + 1),
-    );
-    for (address, said) in [
-        (
-            format!("/traces?operation={root}&min={min_ns}&max={max_ns}"),
-            "Requests of its operation that took about as long",
-        ),
-        (
-            format!("/critical-path?root={root}"),
-            "What a usual request of its operation waits for",
-        ),
-        (
-            format!("/flows?root={root}"),
-            "The ways that requests of its operation go, each with a typical one",
-        ),
-    ] {
-        html.markup("<li><a href=\"")
-            .text(&address)
-            .markup("\">")
-            .markup(said)
-            .markup("</a></li>\n");
-    }
-}
-
-fn elsewhere(html: &mut Html, request: &Request) {
-    let id = request.recorded.id.to_string();
-    let root: String = byte_serialize(root_of(request).as_bytes()).collect();
-    html.markup(
-        "<h2 id=\"elsewhere\">Elsewhere</h2>\n<ul class=\"links\"><li><a href=\"/traces?operation=",
-    )
-    .text(&root)
-    .markup("\">The slowest requests with ")
-    .text(&root_of(request))
-    .markup("</a></li>\n");
-    beside_others(html, request, &root);
-    let mut hosts: Vec<&str> = request.kernel.iter().map(|part| &*part.host).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    let parts: Vec<Option<&str>> = match hosts.as_slice() {
-        [] | [_] => vec![None],
-        several => several.iter().copied().map(Some).collect(),
-    };
-    for (what, path) in [
-        ("this request", format!("/traces/{id}/perfetto")),
-        (
-            "the burst that it began in, with all its requests",
-            format!("/bursts/{}/perfetto", request.recorded_ns().0),
-        ),
-    ] {
-        for host in &parts {
-            let asked = host.map_or_else(String::new, |host| {
-                let host: String = byte_serialize(host.as_bytes()).collect();
-                format!("?host={host}")
-            });
-            html.markup("<li><a download=\"\" data-perfetto=\"")
-                .markup(PERFETTO)
-                .markup("\" href=\"")
-                .text(&path)
-                .text(&asked)
-                .markup("\">Download ")
-                .markup(what);
-            if let Some(host) = host {
-                html.text(&format!(", and the kernel of {host}"));
-            }
-            html.markup(" (.pftrace)</a></li>\n");
-        }
-    }
-    html.markup(
-        "<li>Without scripts, open the file at <a rel=\"noopener noreferrer external\" href=\"",
-    )
-    .markup(PERFETTO)
-    .markup("\">ui.perfetto.dev</a>, which leaves this site.</li></ul>\n");
 }
