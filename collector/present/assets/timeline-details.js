@@ -155,8 +155,10 @@ function kernel(trace, span) {
         const item = element("li", {}, `at ${duration(start[at])}, ${trace.head.texts[text[at]]}: ${said} (${by})`);
         if (holder[at] !== NONE) {
             const low = trace.head.holders[holder[at]];
-            const near = BigInt(trace.head.origin_ns) + BigInt(Math.round(start[at]));
             const isHeld = kind[at] === KERNEL.LOCK && trace.head.texts[text[at]].includes("held");
+            // Who held it did so as the wait began; who woke it, as it ended.
+            const moment = isHeld || Number.isNaN(end[at]) ? start[at] : end[at];
+            const near = BigInt(trace.head.origin_ns) + BigInt(Math.round(moment));
             const what = isHeld ? "the request that held it" : "the request that woke it";
             item.append(" ", element("a", { href: `/traces/${low}?at=${near}` }, what));
         }

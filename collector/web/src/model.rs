@@ -11,6 +11,9 @@ const AGE_MIN: Duration = Duration::from_secs(60);
 /// or for so many times as long as it took to make, so that a collector at work does not infer all the time.
 const AGE_PER_MAKING: u32 = 20;
 
+/// Why there is none is not asked again for so long: a page that waits for a model would be shown again and again.
+const FAILED_FOR: Duration = Duration::from_secs(10);
+
 /// What was read last.
 #[derive(Debug, Default)]
 pub(crate) struct Models {
@@ -104,8 +107,9 @@ impl Models {
     pub(crate) fn known(&self, state: &str) -> Option<Known> {
         let kept = lock(&self.model);
         let kept = kept.as_ref()?;
-        let is_fresh = kept.is_good_for(state);
-        // Why there was none of other files says nothing of these.
+        let has_failed = kept.model.is_err() && kept.made.elapsed() < FAILED_FOR;
+        let is_fresh = kept.is_good_for(state) || has_failed;
+        // Why there was none of other files a while ago says nothing of these.
         (is_fresh || kept.model.is_ok()).then(|| Known {
             model: kept.model.clone(),
             is_fresh,
@@ -119,14 +123,18 @@ impl Models {
         state: &str,
         open: impl FnOnce() -> Result<Source, QueryError>,
     ) -> Model {
-        let fresh = || self.known(state).filter(|known| known.is_fresh);
-        if let Some(known) = fresh() {
-            return known.model;
+        let good = || {
+            let kept = lock(&self.model);
+            let kept = kept.as_ref().filter(|kept| kept.is_good_for(state));
+            kept.map(|kept| kept.model.clone())
+        };
+        if let Some(model) = good() {
+            return model;
         }
         let _making = lock(&self.making);
         // Another one made it meanwhile.
-        if let Some(known) = fresh() {
-            return known.model;
+        if let Some(model) = good() {
+            return model;
         }
         let began = Instant::now();
         let inferred = open().and_then(|source| {
@@ -231,7 +239,11 @@ mod tests {
             Source::open_cached("/nowhere/at/all".as_ref(), runtime.handle().clone())
         });
         assert!(failed.is_err());
-        // Why there is none is known of these files, and says nothing of others.
+        // Why there is none is known of these files, and for a while it is enough; then it says nothing of others.
+        assert_eq!(known("a"), Some((true, false)));
+        assert_eq!(known("b"), Some((true, false)));
+        lock(&models.model).as_mut().unwrap().made =
+            Instant::now().checked_sub(2 * FAILED_FOR).unwrap();
         assert_eq!(known("a"), Some((true, false)));
         assert_eq!(known("b"), None);
         assert!(models.model("b", open).is_ok());

@@ -51,9 +51,10 @@ pub(super) async fn path_soon(site: &Site, id: u128) -> AwaitedPath {
     if !first.is_awaited {
         return first;
     }
-    let (of_site, none) = (site.clone(), Err("it is not known yet".into()));
+    // What is read here is kept for the page.
+    let (of_site, model) = (site.clone(), first.model());
     let is_large = reading(move |runtime| {
-        let request = read(&of_site, runtime, &none, id)?;
+        let request = read(&of_site, runtime, &model, id)?;
         Ok(request.recorded.spans.len() > LARGE_SPANS)
     });
     if is_large.await.unwrap_or(false) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stroboscope_analysis::kernel::lock_sums::{
     LockExample, LockHolder, LockSpan, LockSum, LockSums,
 };
+use stroboscope_analysis::kernel::timeline::ReleaseEvidence;
 use stroboscope_present::page::{Html, path_segment};
 use stroboscope_query::Request;
 
@@ -41,10 +42,16 @@ fn locks(request: &Request) -> Vec<LockSum> {
 fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     match (&example.holder, example.holder_trace) {
         (_, Some(low)) if low == own => ("this request".to_owned(), None),
-        (_, Some(low)) => (
-            format!("request {low:016x}"),
-            Some(format!("/traces/{low:016x}?at={}", example.start_ns)),
-        ),
+        (_, Some(low)) => {
+            // Who woke it did so as the wait ended; who held a marked lock longest may have given it up by then.
+            let woke = !matches!(example.evidence, Some(ReleaseEvidence::Marker) | None);
+            let after_ns = if woke { example.took_ns } else { 0 };
+            let at_ns = example.start_ns.saturating_add_unsigned(after_ns);
+            (
+                format!("request {low:016x}"),
+                Some(format!("/traces/{low:016x}?at={at_ns}")),
+            )
+        }
         (LockHolder::Nobody, _) => ("no request".to_owned(), None),
         (LockHolder::Unseen, _) => ("not seen".to_owned(), None),
         _ => ("a request that is not known".to_owned(), None),

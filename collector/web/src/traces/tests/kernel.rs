@@ -156,7 +156,9 @@ fn a_lock_leads_to_all_who_wait_there_and_to_who_was_in_the_way() {
     for expected in [
         "<a href=\"/timeline?lock=9%3A0x7f10\">9:0x7f10</a>",
         "<a href=\"/timeline?lock=9%3A0x55\">9:0x55</a>",
-        "<a href=\"/traces/000000000000beef?at=10000\">request 000000000000beef</a>",
+        // Who woke it is looked for as the wait ended, who held a lock as it began.
+        "<a href=\"/traces/000000000000beef?at=11000\">request 000000000000beef</a>",
+        "<a href=\"/traces/000000000000beef?at=40000\">request 000000000000beef</a>",
         "store:read",
         "data-value=\"3000\"",
     ] {
