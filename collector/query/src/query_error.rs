@@ -119,7 +119,7 @@ pub enum QueryError {
     )]
     NoAttributes,
     /// No trace is of the time asked for.
-    #[error("no request in {0} began between --since and --until")]
+    #[error("no request in {0} began in the time that is asked for")]
     NoneInRange(String),
     /// There are traces, but none may be used.
     #[error(
