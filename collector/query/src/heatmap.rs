@@ -8,11 +8,8 @@ use stroboscope_analysis::record::TraceId;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
+use super::time_columns::{OfColumn, TimeColumns};
 
-/// Columns at most: of twice as many, two are one.
-pub(super) const COLUMNS_MAX: i64 = 128;
-/// The narrowest column takes 2 to this power ns, about a millisecond.
-pub(super) const SHIFT_MIN: u32 = 20;
 /// Bands of latency in ten times as long.
 const BANDS_PER_DECADE: u32 = 8;
 /// Decades from a nanosecond on: to some 300 years.
@@ -91,22 +88,33 @@ impl Question for HeatmapQuestion {
     }
 }
 
+/// How many requests, and one of them: that with the least id, so that their order does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Cell {
+    requests: u64,
+    example: Option<TraceId>,
+}
+
+impl OfColumn for Cell {
+    fn take_in(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.example = self.example.into_iter().chain(other.example).min();
+    }
+}
+
 /// What requests have shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeatmapPass {
     edges_ns: Vec<u64>,
-    /// Columns are so many bits of time.
-    shift: u32,
-    /// By column, counted from the Unix epoch, and band.
-    cells: BTreeMap<(i64, usize), (u64, TraceId)>,
+    /// By band.
+    seen: TimeColumns<BTreeMap<usize, Cell>>,
 }
 
 impl Default for HeatmapPass {
     fn default() -> Self {
         Self {
             edges_ns: band_edges_ns(),
-            shift: SHIFT_MIN,
-            cells: BTreeMap::new(),
+            seen: TimeColumns::default(),
         }
     }
 }
@@ -114,61 +122,38 @@ impl Default for HeatmapPass {
 impl HeatmapPass {
     fn see(&mut self, start_ns: i64, latency_ns: u64, id: TraceId) {
         let band = self.edges_ns.partition_point(|edge| *edge <= latency_ns);
-        self.add(start_ns >> self.shift, band.saturating_sub(1), 1, id);
-        self.fit();
-    }
-
-    fn add(&mut self, column: i64, band: usize, requests: u64, id: TraceId) {
-        let cell = self.cells.entry((column, band)).or_insert((0, id));
-        cell.0 += requests;
-        // The least, so that the order of requests does not matter.
-        cell.1 = cell.1.min(id);
-    }
-
-    /// Makes columns wider until they are few enough: no wider than all requests seen need, whatever their order.
-    fn fit(&mut self) {
-        while let (Some(((first, _), _)), Some(((last, _), _))) =
-            (self.cells.first_key_value(), self.cells.last_key_value())
-        {
-            if last - first < COLUMNS_MAX {
-                return;
-            }
-            self.widen_to(self.shift + 1);
-        }
-    }
-
-    fn widen_to(&mut self, shift: u32) {
-        let by = shift - self.shift;
-        self.shift = shift;
-        if by == 0 {
-            return;
-        }
-        for ((column, band), (requests, id)) in std::mem::take(&mut self.cells) {
-            self.add(column >> by, band, requests, id);
-        }
+        let bands = self.seen.at(start_ns);
+        bands
+            .entry(band.saturating_sub(1))
+            .or_default()
+            .take_in(Cell {
+                requests: 1,
+                example: Some(id),
+            });
     }
 
     fn into_heatmap(self) -> Heatmap {
-        let (Some(((first, _), _)), Some(((last, _), _))) =
-            (self.cells.first_key_value(), self.cells.last_key_value())
-        else {
+        let Some((first, last)) = self.seen.ends() else {
             return Heatmap::default();
         };
-        let (first, last) = (*first, *last);
+        let shift = self.seen.shift;
         let place = |column: i64| usize::try_from(column - first).unwrap_or_default();
-        let cells = self.cells.iter();
-        Heatmap {
-            from_ns: first << self.shift,
-            column_ns: 1 << self.shift,
-            columns: place(last) + 1,
-            cells: cells
-                .map(|(&(column, band), &(requests, example))| HeatmapCell {
+        let columns = self.seen.columns.into_iter();
+        let cells = columns.flat_map(|(column, bands)| {
+            bands.into_iter().filter_map(move |(band, cell)| {
+                Some(HeatmapCell {
                     column: place(column),
                     band,
-                    requests,
-                    example,
+                    requests: cell.requests,
+                    example: cell.example?,
                 })
-                .collect(),
+            })
+        });
+        Heatmap {
+            from_ns: first << shift,
+            column_ns: 1 << shift,
+            columns: place(last) + 1,
+            cells: cells.collect(),
         }
     }
 }
@@ -178,14 +163,8 @@ impl Pass<TraceView<'_>> for HeatmapPass {
         self.see(seen.trace.start_ns, seen.path.latency_ns, seen.trace.id);
     }
 
-    fn merge(&mut self, mut other: Self) {
-        let shift = self.shift.max(other.shift);
-        self.widen_to(shift);
-        other.widen_to(shift);
-        for ((column, band), (requests, id)) in other.cells {
-            self.add(column, band, requests, id);
-        }
-        self.fit();
+    fn merge(&mut self, other: Self) {
+        self.seen.merge(other.seen);
     }
 }
 
@@ -194,6 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::time_columns::{COLUMNS_MAX, SHIFT_MIN};
 
     /// All requests at once, without anything clever.
     fn obvious(requests: &[(i64, u64, u128)]) -> Heatmap {

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::statistics::last_change;
 
-use super::heatmap::{COLUMNS_MAX, SHIFT_MIN};
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
+use super::time_columns::{OfColumn as _, TimeColumns};
 
 /// So many root operations are looked at.
 const ROOTS_LOOKED_AT: usize = 3;
@@ -84,75 +84,42 @@ impl Question for StepQuestion {
 /// Requests by how long they took.
 type Bands = BTreeMap<u32, u64>;
 
-/// What requests have shown, of each root by column.
+/// What requests have shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepPass {
-    roots: Vec<(String, BTreeMap<i64, Bands>)>,
-    /// Columns are so many bits of time, as in the heatmap.
-    shift: u32,
+    roots: Vec<String>,
+    /// By the root's place; columns are those of the heatmap.
+    seen: TimeColumns<BTreeMap<usize, Bands>>,
 }
 
 impl StepPass {
     fn of<'a>(roots: impl Iterator<Item = &'a str>) -> Self {
         Self {
-            roots: roots
-                .map(|root| (root.to_owned(), BTreeMap::new()))
-                .collect(),
-            shift: SHIFT_MIN,
+            roots: roots.map(str::to_owned).collect(),
+            seen: TimeColumns::default(),
         }
     }
 
     fn see(&mut self, root: &str, start_ns: i64, latency_ns: u64) {
-        let column = start_ns >> self.shift;
-        if let Some((_, columns)) = self.roots.iter_mut().find(|(known, _)| known == root) {
-            add(columns, column, band_of(latency_ns), 1);
-            self.fit();
-        }
-    }
-
-    /// Makes columns wider until they are few enough.
-    fn fit(&mut self) {
-        let ends = |(_, columns): &(String, BTreeMap<i64, Bands>)| {
-            Some((*columns.first_key_value()?.0, *columns.last_key_value()?.0))
-        };
-        while let Some((first, last)) = self
-            .roots
-            .iter()
-            .filter_map(ends)
-            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-            && last - first >= COLUMNS_MAX
-        {
-            self.widen_to(self.shift + 1);
-        }
-    }
-
-    fn widen_to(&mut self, shift: u32) {
-        let by = shift - self.shift;
-        self.shift = shift;
-        if by == 0 {
-            return;
-        }
-        for (_, columns) in &mut self.roots {
-            for (column, bands) in std::mem::take(columns) {
-                for (band, requests) in bands {
-                    add(columns, column >> by, band, requests);
-                }
-            }
+        if let Some(place) = self.roots.iter().position(|known| known == root) {
+            let bands = self.seen.at(start_ns).entry(place).or_default();
+            *bands.entry(band_of(latency_ns)).or_default() += 1;
         }
     }
 
     /// The step that is the largest for its operation; `None` where none is sure.
     fn step(self) -> Option<LatencyStep> {
-        let seen = self
-            .roots
-            .iter()
-            .filter(|(_, columns)| !columns.is_empty())
-            .count();
-        let p_max = FALSE_ALARMS_MAX / seen.max(1) as f64;
-        let steps = self
-            .roots
-            .into_iter()
-            .filter_map(|(root, columns)| step_of(root, columns, self.shift, p_max));
+        let shift = self.seen.shift;
+        let mut of_roots = vec![BTreeMap::new(); self.roots.len()];
+        for (column, roots) in self.seen.columns {
+            for (place, bands) in roots {
+                of_roots[place].insert(column, bands);
+            }
+        }
+        let seen = of_roots.iter().filter(|columns| !columns.is_empty());
+        let p_max = FALSE_ALARMS_MAX / seen.count().max(1) as f64;
+        let roots = self.roots.into_iter().zip(of_roots);
+        let steps = roots.filter_map(|(root, columns)| step_of(root, columns, shift, p_max));
         steps.max_by(|a, b| a.size().total_cmp(&b.size()))
     }
 }
@@ -176,23 +143,9 @@ impl Pass<TraceView<'_>> for StepPass {
         }
     }
 
-    fn merge(&mut self, mut other: Self) {
-        let shift = self.shift.max(other.shift);
-        self.widen_to(shift);
-        other.widen_to(shift);
-        for ((_, columns), (_, others)) in self.roots.iter_mut().zip(other.roots) {
-            for (column, bands) in others {
-                for (band, requests) in bands {
-                    add(columns, column, band, requests);
-                }
-            }
-        }
-        self.fit();
+    fn merge(&mut self, other: Self) {
+        self.seen.merge(other.seen);
     }
-}
-
-fn add(columns: &mut BTreeMap<i64, Bands>, column: i64, band: u32, requests: u64) {
-    *columns.entry(column).or_default().entry(band).or_default() += requests;
 }
 
 /// The highest bits of a number, and where they stand.
@@ -227,7 +180,7 @@ fn windows(columns: BTreeMap<i64, Bands>) -> Vec<(i64, Bands)> {
     let mut windows: Vec<(i64, Bands)> = Vec::new();
     for (column, bands) in columns {
         match windows.last_mut() {
-            Some((_, open)) if count(open) < WINDOW_REQUESTS_MIN => take_in(open, &bands),
+            Some((_, open)) if count(open) < WINDOW_REQUESTS_MIN => open.take_in(bands),
             _ => windows.push((column, bands)),
         }
     }
@@ -235,14 +188,9 @@ fn windows(columns: BTreeMap<i64, Bands>) -> Vec<(i64, Bands)> {
     if let Some((_, rest)) = windows.pop_if(|(_, last)| count(last) < WINDOW_REQUESTS_MIN)
         && let Some((_, last)) = windows.last_mut()
     {
-        take_in(last, &rest);
+        last.take_in(rest);
     }
     windows
-}
-
-fn take_in(bands: &mut Bands, more: &Bands) {
-    more.iter()
-        .for_each(|(band, requests)| *bands.entry(*band).or_default() += requests);
 }
 
 fn step_of(
@@ -262,7 +210,7 @@ fn step_of(
         let mut all = Bands::new();
         windows
             .iter()
-            .for_each(|(_, bands)| take_in(&mut all, bands));
+            .for_each(|(_, bands)| all.take_in(bands.clone()));
         all
     };
     let sides = [&windows[change.from..change.at], &windows[change.at..]].map(sum);
@@ -391,7 +339,7 @@ mod tests {
             let mut merged = pass(after);
             merged.merge(pass(before));
             prop_assert_eq!(&merged, &pass(&requests));
-            let known: u64 = merged.roots.iter().flat_map(|(_, columns)| columns.values()).map(count).sum();
+            let known: u64 = merged.seen.columns.values().flat_map(BTreeMap::values).map(count).sum();
             prop_assert_eq!(known, requests.iter().filter(|(root, ..)| *root < 2).count() as u64);
         }
     }
