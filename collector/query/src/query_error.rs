@@ -119,7 +119,9 @@ pub enum QueryError {
     )]
     NoAttributes,
     /// No trace is of the time asked for.
-    #[error("no request in {0} began in the time that is asked for")]
+    #[error(
+        "no request in {0} began in the time that is asked for, by --since and --until or as a period of --before or --after"
+    )]
     NoneInRange(String),
     /// There are traces, but none may be used.
     #[error(
