@@ -1,0 +1,140 @@
+//! Planted changes.
+
+use super::random::Random;
+use super::system::{Call, System};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FaultKind {
+    /// An operation takes longer by a constant.
+    Slower,
+    /// An operation takes so many times as long.
+    Times,
+    /// An operation takes longer in a part of the requests.
+    Share,
+    /// An operation that few requests have takes longer.
+    Rare,
+    /// The way between two services takes longer.
+    Link,
+    /// An operation fails after one of its calls and leaves out the rest.
+    BreaksOff,
+    /// A call is no longer made.
+    Removed,
+    /// A call is made twice.
+    Doubled,
+    /// An optional call is made more often, as a cache in front of it misses.
+    MissCalls,
+    /// Slow calls of an operation become more frequent, as a cache inside it misses.
+    MissTimes,
+}
+
+impl FaultKind {
+    pub(crate) const ALL: [FaultKind; 10] = [
+        FaultKind::Slower,
+        FaultKind::Times,
+        FaultKind::Share,
+        FaultKind::Rare,
+        FaultKind::Link,
+        FaultKind::BreaksOff,
+        FaultKind::Removed,
+        FaultKind::Doubled,
+        FaultKind::MissCalls,
+        FaultKind::MissTimes,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FaultKind::Slower => "slower",
+            FaultKind::Times => "times",
+            FaultKind::Share => "share",
+            FaultKind::Rare => "rare",
+            FaultKind::Link => "link",
+            FaultKind::BreaksOff => "breaks-off",
+            FaultKind::Removed => "removed",
+            FaultKind::Doubled => "doubled",
+            FaultKind::MissCalls => "miss-calls",
+            FaultKind::MissTimes => "miss-times",
+        }
+    }
+
+    /// Whether requests take another way.
+    pub(crate) fn is_structural(self) -> bool {
+        matches!(
+            self,
+            FaultKind::BreaksOff | FaultKind::Removed | FaultKind::Doubled | FaultKind::MissCalls
+        )
+    }
+
+    /// Sizes from undetectable to obvious: parts of the median latency, factors, or probabilities.
+    pub(crate) fn sizes(self) -> [f64; LEVELS] {
+        match self {
+            FaultKind::Slower | FaultKind::Link => [0.005, 0.02, 0.07, 0.25, 0.8, 3.0],
+            FaultKind::Times => [1.05, 1.2, 1.6, 2.5, 6.0, 30.0],
+            FaultKind::Share | FaultKind::Rare => [0.03, 0.1, 0.4, 1.0, 4.0, 15.0],
+            FaultKind::BreaksOff | FaultKind::Removed | FaultKind::Doubled => {
+                [0.01, 0.03, 0.08, 0.2, 0.5, 1.0]
+            }
+            FaultKind::MissCalls | FaultKind::MissTimes => [0.01, 0.03, 0.08, 0.2, 0.4, 0.6],
+        }
+    }
+}
+
+/// Number of sizes of a change.
+pub(crate) const LEVELS: usize = 6;
+
+/// Where a call is made: the operation, its stage, and the call's place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) operation: usize,
+    pub(crate) stage: usize,
+    pub(crate) call: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) kind: FaultKind,
+    /// The operation that changes, and which of its calls does.
+    pub(crate) site: Site,
+    /// Services at both ends of the link that changes.
+    pub(crate) link: (usize, usize),
+    /// Nanoseconds, a factor, or a probability.
+    pub(crate) size: f64,
+    /// Part of the requests that change.
+    pub(crate) share: f64,
+}
+
+impl Fault {
+    /// Whether this call is over the link that changes.
+    pub(crate) fn is_link(&self, caller: usize, callee: usize) -> bool {
+        self.kind == FaultKind::Link && self.link == (caller, callee)
+    }
+
+    /// By how much the share of an operation's slow calls rises.
+    pub(crate) fn more_misses(&self, operation: usize) -> f64 {
+        if self.kind == FaultKind::MissTimes && self.site.operation == operation {
+            self.size
+        } else {
+            0.0
+        }
+    }
+
+    /// Own time of an operation that took `own_ns`, in a request with this seed.
+    pub(crate) fn own_ns(&self, operation: usize, own_ns: f64, request: u64) -> f64 {
+        if self.site.operation != operation {
+            return own_ns;
+        }
+        match self.kind {
+            FaultKind::Slower | FaultKind::Rare => own_ns + self.size,
+            FaultKind::Share if Random::new(&[request, 77]).chance(self.share) => {
+                own_ns + self.size
+            }
+            FaultKind::Times => own_ns * self.size,
+            _ => own_ns,
+        }
+    }
+}
+
+/// The call at a site, if the operation makes any.
+pub(crate) fn call(system: &System, site: Site) -> Option<&Call> {
+    let stage = system.operations[site.operation].stages.get(site.stage)?;
+    stage.get(site.call)
+}
