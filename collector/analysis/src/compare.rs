@@ -11,6 +11,7 @@ mod cause;
 mod contrast;
 mod divergence;
 mod environment;
+mod evidence;
 mod matched;
 mod mutation;
 mod partial;
@@ -37,11 +38,11 @@ pub use variation::{Variation, VariationChange};
 
 use crate::flow::{CategoryId, EdgeTable, Operation, PeriodFlows, Request, RootFlows, Shape};
 use crate::statistics::benjamini_hochberg;
-use matched::{Matched, matched};
+use matched::{Matched, alike};
 use place::Places;
 use production::{OperationChange, operation_changes};
 use response::{PlaceChange, place_changes};
-use rows::Rows;
+use rows::{Rows, category_rows_max};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use structural::structural_changes;
@@ -55,8 +56,9 @@ pub struct CompareSettings {
     /// Categories whose number of requests changed by less than this, scaled to the later period, are left alone: the
     /// paper's `SM_THRESHOLD`.
     pub count_min: u64,
-    /// Places that change the mean latency by less than this part of it are left alone.
-    pub share_min: f64,
+    /// A change matters from this part of the mean latency of the requests that it is seen in; of a place that changed by
+    /// a third of its own time or more, a tenth of that part is enough.
+    pub effect_min: f64,
     /// Whether a precursor may have lost fewer requests than the mutation gained: the 1:N rule is bypassed.
     pub any_precursor: bool,
     /// Whether both periods were given the same to do: counts are compared as they are, and not as shares of a kind of
@@ -67,9 +69,9 @@ pub struct CompareSettings {
 impl Default for CompareSettings {
     fn default() -> CompareSettings {
         CompareSettings {
-            false_discoveries: 0.005,
+            false_discoveries: 0.02,
             count_min: 5,
-            share_min: 0.005,
+            effect_min: 0.01,
             any_precursor: false,
             same_workload: false,
         }
@@ -112,6 +114,7 @@ impl Comparison {
     ) -> Comparison {
         let (before, after) = numbered_alike(before, after);
         let places = Places::of(&before.edges, is_client);
+        let rows_max = category_rows_max([&before, &after]);
         let means = [&before, &after]
             .map(|period| period.latency.sum_ns() as f64 / period.requests().max(1) as f64);
         let change_ns = means[1] - means[0];
@@ -130,7 +133,7 @@ impl Comparison {
             });
             shares.push((root.clone(), of_all));
             if flows.iter().all(|flows| flows.requests() > 0) {
-                let rows = Rows::of(flows[0], flows[1]);
+                let rows = Rows::of(flows[0], flows[1], rows_max);
                 roots.push(OfRoot {
                     name: root,
                     before: flows[0],
@@ -156,9 +159,11 @@ impl Comparison {
             let changed: BTreeSet<CategoryId> = of_root
                 .flat_map(|change| change.gained.union(&change.lost).copied())
                 .collect();
-            root.matched = matched([root.before, root.after], &root.rows, &changed);
-            let requests = root.before.requests();
-            root.places = place_changes(&root.matched, requests, root.rows.slices, &places);
+            let alike = alike([root.before, root.after], &root.rows);
+            let requests = [root.before, root.after].map(RootFlows::requests);
+            let shape = |id| root.shape(id);
+            root.places = place_changes(&alike, &shape, requests, &places);
+            root.matched = alike.matched;
             root.pair(settings, &changed);
         }
         let found = cause::causes(

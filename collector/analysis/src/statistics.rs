@@ -5,6 +5,7 @@ mod density;
 mod kolmogorov_smirnov;
 pub mod regression;
 mod shares;
+pub mod stratified;
 
 pub use change_point::{CHANGE_SIDE_MIN, ChangePoint, clearest_change, last_change};
 pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density};
@@ -122,6 +123,25 @@ pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
         return if t.is_infinite() { 0.0 } else { 1.0 };
     }
     incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t)).clamp(0.0, 1.0)
+}
+
+/// Returns how many standard deviations from its mean a normal value has this two-sided probability to exceed; at most 38.
+pub fn normal_deviation(p_value: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 38.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if normal_two_sided(middle) > p_value {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// Returns the probability that a normal value lies at least so many standard deviations from its mean.
+pub fn normal_two_sided(deviations: f64) -> f64 {
+    student_two_sided(deviations, 1e9)
 }
 
 /// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun, 26.5.8).

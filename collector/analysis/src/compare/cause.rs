@@ -6,6 +6,7 @@ use super::divergence::PathDifference;
 use super::environment::{Environment, keep_own};
 use super::mutation::{Mutation, MutationKind, response_mutations};
 use super::place::{Place, Places};
+use super::response::Judged;
 use super::structural::PathChange;
 use super::structure::mean_ns;
 use super::{CompareSettings, OfRoot, nearest};
@@ -111,7 +112,7 @@ pub(super) fn causes(
         for (category, part_ns) in &of_root.places[place].contributions_ns {
             *draft.parts_ns.entry((*root, *category)).or_default() += of_root.share * part_ns;
         }
-        *draft.places.entry(*place).or_default() +=
+        *draft.places.entry((*root, *place)).or_default() +=
             of_root.share * of_root.places[place].contribution_ns();
         draft.q_value = draft.q_value.min(*q_value);
         of_place.insert((*root, *place), key);
@@ -168,30 +169,40 @@ pub(super) struct Found {
     pub(super) environment: Option<Environment>,
 }
 
-/// A place that takes so much longer, or less, for its own time
-const OF_ITSELF_MIN: f64 = 0.5;
-/// is looked at even if it adds only this part of what others must add.
-const LEAST_MIN: f64 = 0.1;
-
 /// Places that changed by more than chance, with their corrected probabilities: (root operation, place).
+///
+/// A place is tested in the requests of each root operation, and over all of them: a change that every root operation has
+/// a little of is seen together only.
 fn changed_places(
     roots: &[OfRoot<'_>],
     settings: &CompareSettings,
 ) -> BTreeMap<(usize, usize), f64> {
-    let mut large = Vec::new();
+    let judged = Judged::of(roots);
+    let mut tested = Vec::new();
     for (number, root) in roots.iter().enumerate() {
-        let least_ns = settings.share_min * super::mean_ns(root.before);
         for (place, change) in &root.places {
-            let change_ns = change.contribution_ns().abs();
-            let is_much_of_itself =
-                change_ns >= OF_ITSELF_MIN * change.before_ns && change_ns >= LEAST_MIN * least_ns;
-            if change_ns >= least_ns || is_much_of_itself {
-                large.push(((number, *place), change.p_value));
+            if !change.is_material(settings.effect_min) {
+                continue;
             }
+            let of_root = change.evidence.as_ref();
+            let all = of_root.into_iter().chain(judged.over_roots.get(place));
+            let is_slower = change.contribution_ns() > 0.0;
+            let p_values = all
+                .map(|evidence| evidence.verdict(&judged.variability))
+                .filter(|verdict| verdict.is_slower == is_slower)
+                .map(|verdict| verdict.p_value);
+            // Two tests, where there is more than one root operation.
+            let tests = if judged.over_roots.contains_key(place) {
+                2.0
+            } else {
+                1.0
+            };
+            let p_value = p_values.fold(1.0, f64::min) * tests;
+            tested.push(((number, *place), p_value.min(1.0)));
         }
     }
-    let p_values: Vec<f64> = large.iter().map(|(_, p_value)| *p_value).collect();
-    large
+    let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
+    tested
         .into_iter()
         .zip(benjamini_hochberg(&p_values))
         .filter(|(_, q_value)| *q_value <= settings.false_discoveries)
@@ -354,7 +365,7 @@ fn structural_mutations(
 #[derive(Debug)]
 struct Draft {
     parts_ns: BTreeMap<(usize, Option<CategoryId>), f64>,
-    places: BTreeMap<usize, f64>,
+    places: BTreeMap<(usize, usize), f64>,
     structural: Vec<PathChange>,
     q_value: f64,
 }
@@ -438,7 +449,7 @@ impl Draft {
             .places
             .iter()
             .max_by(|a, b| by_size(a.1, b.1))
-            .map(|(place, _)| *place);
+            .map(|((_, place), _)| *place);
         let edge = most.and_then(|(root, category)| {
             let alike = roots[root]
                 .matched
@@ -450,13 +461,20 @@ impl Draft {
                 .filter(|edge| Some(places.number(*edge)) == place);
             of_place.max_by(|a, b| by_size(&alike.edge_change_ns(*a), &alike.edge_change_ns(*b)))
         });
-        let shares = self.parts_ns.keys().map(|(root, category)| {
-            let root = &roots[*root];
-            let alike = root.matched.iter().find(|alike| alike.id == *category);
-            let requests = alike.map_or(0, |alike| alike.requests[1]);
-            root.share * requests as f64 / root.after.requests().max(1) as f64
-        });
-        let affected: f64 = shares.sum();
+        let mut affected_by_root: BTreeMap<usize, f64> = BTreeMap::new();
+        for (root, place) in self.places.keys() {
+            let change = &roots[*root].places[place];
+            let affected = affected_by_root.entry(*root).or_default();
+            *affected = affected.max(change.runs * change.affected);
+        }
+        let affected = affected_by_root
+            .iter()
+            .map(|(root, affected)| roots[*root].share * affected)
+            .sum();
+        let robust_ns = |((root, place), contribution_ns): (&(usize, usize), &f64)| {
+            contribution_ns * roots[*root].places[place].robust
+        };
+        let robust_ns: f64 = self.places.iter().map(robust_ns).sum();
         debug_assert!(
             edge.is_none_or(|edge| (edge.0 as usize) < edges.len()),
             "edges are of the table"
@@ -473,11 +491,11 @@ impl Draft {
             operation: operation.clone(),
             place: place.map(|place| places.all()[place].clone()),
             edge,
-            edges: places.edges_of(&|place| self.places.contains_key(&place)),
+            edges: places.edges_of(&|place| self.places.keys().any(|(_, own)| *own == place)),
             contribution_ns,
             affected,
             q_value: self.q_value,
-            weight: relative(contribution_ns),
+            weight: relative(robust_ns),
             mutations: Vec::new(),
             sides: self
                 .parts_ns

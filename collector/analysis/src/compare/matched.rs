@@ -1,17 +1,16 @@
 //! Requests of both periods that are alike, so that their times can be compared.
 //!
-//! Requests of one category are. Structures that there are few requests of are those of chance, where there are many
-//! (loops over data, retries, caches); what is left of either period is compared as a whole, unless its structure is
-//! what changed.
+//! Requests of one category are. Where there are many structures (loops over data, retries, caches), most have few
+//! requests; these are compared place by place ([`super::response`]).
 
 use super::rows::{Row, Rows};
 use crate::flow::{CategoryId, EdgeId, FlowCategory, RootFlows};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A category, or what is left of all of them, in both periods.
+/// A category, or the rest of all of them, in both periods.
 #[derive(Clone, Debug)]
 pub(super) struct Matched<'a> {
-    /// The category; `None`: what is left.
+    /// The category; `None`: the rest.
     pub(super) id: Option<CategoryId>,
     /// How many requests there are.
     pub(super) requests: [u64; 2],
@@ -23,8 +22,8 @@ pub(super) struct Matched<'a> {
     pub(super) rows: Vec<Row<'a>>,
 }
 
-/// A category with fewer requests in either period is compared with what else is left.
-const REQUESTS_MIN: u64 = 3;
+/// A category with fewer requests in either period is not compared by itself.
+pub(super) const REQUESTS_MIN: u64 = 3;
 
 impl Matched<'_> {
     fn empty(id: Option<CategoryId>) -> Self {
@@ -67,46 +66,51 @@ impl Matched<'_> {
         self.edge_ns(1, edge) - self.edge_ns(0, edge)
     }
 
+    /// The part of the root operation's earlier requests that these are.
+    pub(super) fn share_before(&self, requests: [u64; 2]) -> f64 {
+        self.requests[0] as f64 / requests[0].max(1) as f64
+    }
+
     /// The mean latency.
     pub(super) fn mean_ns(&self, period: usize) -> f64 {
         self.latency_ns[period] / self.requests[period].max(1) as f64
     }
 }
 
-/// Puts what is alike side by side; `changed` are those whose structure is what changed.
-pub(super) fn matched<'a>(
-    flows: [&RootFlows; 2],
-    rows: &Rows<'a>,
-    changed: &BTreeSet<CategoryId>,
-) -> Vec<Matched<'a>> {
-    let mut left = Matched::empty(None);
-    let mut found = Vec::new();
+/// Categories that both periods have, and the rest: last of all, of no category.
+#[derive(Debug)]
+pub(super) struct Alike<'a> {
+    pub(super) matched: Vec<Matched<'a>>,
+    /// Sampled requests of the categories that make up the rest.
+    pub(super) small: Vec<(CategoryId, Vec<Row<'a>>)>,
+}
+
+/// Puts the requests of both periods side by side.
+pub(super) fn alike<'a>(flows: [&RootFlows; 2], rows: &Rows<'a>) -> Alike<'a> {
+    let mut rest = Matched::empty(None);
+    let mut found = Alike {
+        matched: Vec::new(),
+        small: Vec::new(),
+    };
     for (id, of_category) in &rows.categories {
         let both = flows.map(|flows| flows.categories.get(id));
         let is_matched = both
             .iter()
             .all(|category| category.is_some_and(|category| category.requests >= REQUESTS_MIN));
-        if !is_matched && changed.contains(id) {
-            continue;
-        }
         let mut own = Matched::empty(Some(*id));
-        let one = if is_matched { &mut own } else { &mut left };
+        let one = if is_matched { &mut own } else { &mut rest };
         for (period, category) in both.iter().enumerate() {
             if let Some(category) = category {
                 one.add(period, category);
             }
         }
-        one.rows.extend(of_category.iter().copied());
         if is_matched {
-            found.push(own);
+            own.rows.clone_from(of_category);
+            found.matched.push(own);
+        } else {
+            found.small.push((*id, of_category.clone()));
         }
     }
-    if left
-        .requests
-        .iter()
-        .all(|requests| *requests >= REQUESTS_MIN)
-    {
-        found.push(left);
-    }
+    found.matched.push(rest);
     found
 }

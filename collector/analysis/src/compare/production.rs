@@ -11,7 +11,9 @@ use super::rows::{Period, Row, Rows};
 use super::slices::{Slice, difference};
 use crate::flow::{CategoryId, Operation, Repeats, RootFlows, Shape};
 use crate::statistics::{Share, fisher_two_sided};
+use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 
 /// An operation, and the one that calls it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,6 +169,33 @@ fn add_productions(
         .insert(Production::of(shape));
     for part in shape.parts() {
         add_productions(&part.shape, Some(&shape.operation), found);
+    }
+}
+
+/// How often each operation of a structure runs and what it calls, as a number that equal ones share.
+pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
+    let mut found: BTreeMap<Operation, FxHasher> = BTreeMap::new();
+    for (called, productions) in productions(shape) {
+        productions.hash(found.entry(called.operation).or_default());
+    }
+    let mut runs = BTreeMap::new();
+    count_runs(shape, 1, &mut runs);
+    let finished = found.into_iter().map(|(operation, mut hasher)| {
+        runs.get(&operation).hash(&mut hasher);
+        (operation, hasher.finish())
+    });
+    finished.collect()
+}
+
+/// Adds how often each operation runs at most, if the structure itself runs so often.
+fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
+    *runs.entry(shape.operation.clone()).or_default() += times;
+    for part in shape.parts() {
+        count_runs(
+            &part.shape,
+            times.saturating_mul(u64::from(part.repeats.to)),
+            runs,
+        );
     }
 }
 

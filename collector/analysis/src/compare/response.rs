@@ -1,207 +1,339 @@
 //! How the time of requests changed, place by place.
 //!
-//! The mean latency of a root operation's requests is the sum, over categories and places, of shares of requests times mean
-//! time on the critical path. What of its change is due to a place in requests of unchanged structure is known exactly; what
-//! is asked here is which of that is more than chance.
+//! The mean latency of a root operation's requests is the sum, over categories and places, of shares of requests times
+//! mean time on the critical path. A place's time is compared only between requests that do the same there: those of one
+//! category, and where a category has too few requests, those in which the operation calls the same others. So a mix of
+//! many structures neither hides a change nor looks like one.
 
-use super::matched::Matched;
-use super::place::Places;
+use super::OfRoot;
+use super::evidence::{Evidence, Observation, Variability};
+use super::matched::{Alike, REQUESTS_MIN};
+use super::place::{Place, Places};
+use super::production::local_structure;
 use super::rows::{Period, Row};
-use super::slices::{
-    SLICES_KNOWN_MIN, Slice, difference, error, farthest_difference, rank_difference,
-};
-use crate::flow::CategoryId;
-use std::collections::BTreeMap;
+use super::slices::{Slice, error, slice_count};
+use crate::flow::{CategoryId, Operation, Shape};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// A place in the requests of one root operation.
+/// The change of a place's time in the requests of one root operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlaceChange {
-    /// What it adds to the mean latency of the root operation's requests, by category; `None`: in what is left of them.
+    /// What it adds to the mean latency of the root operation's requests, by category; `None`: in requests of categories
+    /// that are too small.
     pub(super) contributions_ns: BTreeMap<Option<CategoryId>, f64>,
     /// The place's time in the mean latency of these requests before.
     pub(super) before_ns: f64,
-    /// The probability of a difference such as this where nothing has changed.
-    pub(super) p_value: f64,
     /// The standard error of what it adds, by slices of time; `None`, where there are too few.
     pub(super) error_ns: Option<f64>,
+    /// The mean latency, over the same requests as `before_ns`, of those in which the place is seen.
+    pub(super) latency_ns: f64,
+    /// The part of the later requests in which the place is seen.
+    pub(super) runs: f64,
+    /// The part of the mean's change that is left without each period's few slowest requests.
+    pub(super) robust: f64,
+    /// The part of the requests in which the place is seen whose time there changed.
+    pub(super) affected: f64,
+    /// What tells whether that is more than chance.
+    pub(super) observations: Vec<Observation>,
+    /// The same, judged; `None`, where no requests can be compared.
+    pub(super) evidence: Option<Evidence>,
 }
 
 impl PlaceChange {
     pub(super) fn contribution_ns(&self) -> f64 {
         self.contributions_ns.values().sum()
     }
+
+    /// The change without what a few requests add.
+    pub(super) fn robust_ns(&self) -> f64 {
+        self.robust * self.contribution_ns()
+    }
+
+    /// Whether the change matters: it is this part of the latency of the requests in which the place is seen, or most of
+    /// the place's own time and a tenth of that part.
+    pub(super) fn is_material(&self, effect_min: f64) -> bool {
+        let change_ns = self.robust_ns().abs();
+        let is_much_of_itself = change_ns >= OF_ITSELF_MIN * self.before_ns;
+        let least_ns = effect_min * self.latency_ns;
+        change_ns >= least_ns || (is_much_of_itself && change_ns >= SMALL_PART * least_ns)
+    }
 }
 
-/// What each place adds, by its number; of so many requests of the root operation in the earlier period, and by so many
-/// slices of each.
+/// A place that takes so much longer, or less, for its own time
+const OF_ITSELF_MIN: f64 = 0.3;
+/// is looked at even if it adds only this part of what others must add.
+const SMALL_PART: f64 = 0.1;
+
+/// What each place adds, by its number; `shape` is the structure of a category, and `requests` are those of the root
+/// operation in both periods.
 pub(super) fn place_changes(
-    matched: &[Matched<'_>],
-    requests_before: u64,
-    slices: [usize; 2],
+    alike: &Alike<'_>,
+    shape: &dyn Fn(CategoryId) -> Option<Arc<Shape>>,
+    requests: [u64; 2],
     places: &Places,
 ) -> BTreeMap<usize, PlaceChange> {
-    let mut changes: BTreeMap<usize, PlaceChange> = BTreeMap::new();
-    for alike in matched {
-        let share = alike.requests[0] as f64 / requests_before.max(1) as f64;
+    let mut found: BTreeMap<usize, Gathered> = BTreeMap::new();
+    let matched = || alike.matched.iter().filter(|alike| alike.id.is_some());
+    for (stratum, alike) in matched().enumerate() {
+        for (place, times_ns) in times_by_place(&alike.rows, places) {
+            let rows = alike.rows.iter().zip(times_ns);
+            let of_place = found.entry(place).or_default();
+            rows.for_each(|(row, time_ns)| of_place.add(stratum as u32, row, time_ns));
+        }
         for edge in alike.edges() {
-            let change = changes.entry(places.number(edge)).or_default();
-            *change.contributions_ns.entry(alike.id).or_default() +=
-                share * alike.edge_change_ns(edge);
-            change.before_ns += share * alike.edge_ns(0, edge);
+            let of_place = found.entry(places.number(edge)).or_default();
+            *of_place.exact_ns.entry(alike.id).or_default() +=
+                alike.share_before(requests) * alike.edge_change_ns(edge);
+            of_place.exact_before_ns += alike.share_before(requests) * alike.edge_ns(0, edge);
         }
     }
-    let tests = tests(matched, slices, places);
-    for (place, change) in &mut changes {
-        change.p_value = tests.get(place).map_or(1.0, PlaceTest::p_value);
-        change.error_ns = tests.get(place).and_then(PlaceTest::error_ns);
-    }
-    changes
-}
-
-/// What slices show of a place.
-#[derive(Clone, Debug, Default)]
-struct PlaceSlices {
-    /// By period: of ranks among the requests of a category, which a few slow ones do not move.
-    ranks: [Vec<Slice>; 2],
-    /// By period: of logarithms, which they move a little.
-    logarithms: [Vec<Slice>; 2],
-    /// By period: of times, less the mean of their category.
-    times: [Vec<Slice>; 2],
-    rows: [usize; 2],
-}
-
-/// A request in a place: its rank, logarithm and time.
-type Seen = [f64; 3];
-
-impl PlaceSlices {
-    fn new(slices: [usize; 2]) -> PlaceSlices {
-        let empty = || slices.map(|count| vec![Slice::default(); count]);
-        PlaceSlices {
-            ranks: empty(),
-            logarithms: empty(),
-            times: empty(),
-            rows: [0; 2],
-        }
-    }
-
-    fn add(&mut self, period: usize, slice: usize, weight: f64, [rank, logarithm, time_ns]: Seen) {
-        self.rows[period] += 1;
-        self.ranks[period][slice].add(rank, weight);
-        self.logarithms[period][slice].add(logarithm, weight);
-        self.times[period][slice].add(time_ns, weight);
-    }
-
-    /// By whichever of four tests shows most: as four are tried, four times the least probability.
-    fn p_value(&self) -> f64 {
-        let by_farthest = farthest_difference(&self.logarithms[0], &self.logarithms[1]);
-        (4.0 * self.least_of_three().min(by_farthest)).min(1.0)
-    }
-
-    /// The least probability by means, by means of ranks, and by which slices have the higher ranks.
-    fn least_of_three(&self) -> f64 {
-        let (times, ranks) = (&self.times, &self.ranks);
-        let by_means = difference((&times[0], self.rows[0]), (&times[1], self.rows[1])).0;
-        let by_ranks = difference((&ranks[0], self.rows[0]), (&ranks[1], self.rows[1])).0;
-        by_means
-            .min(by_ranks)
-            .min(rank_difference(&ranks[0], &ranks[1]))
-    }
-
-    /// How sure the difference of the mean times is.
-    fn error_ns(&self) -> Option<f64> {
-        let times = &self.times;
-        error((&times[0], self.rows[0]), (&times[1], self.rows[1]))
-    }
-
-    /// Whether there are requests in too few slices to compare these.
-    fn is_sparse(&self) -> bool {
-        let used = |slices: &Vec<Slice>| slices.iter().filter(|slice| slice.weight > 0.0).count();
-        self.ranks
-            .iter()
-            .any(|slices| used(slices) < SLICES_KNOWN_MIN)
-    }
-}
-
-/// A place, and as long as they are few, its requests one by one.
-#[derive(Debug)]
-struct PlaceTest {
-    slices: PlaceSlices,
-    rows: Option<Vec<(usize, f64, Seen)>>,
-}
-
-/// So few requests are compared one by one, where they lie in too few slices.
-const ROWS_ALONE_MAX: usize = 48;
-
-impl PlaceTest {
-    fn error_ns(&self) -> Option<f64> {
-        self.slices.error_ns()
-    }
-
-    fn p_value(&self) -> f64 {
-        match &self.rows {
-            Some(rows) if self.slices.is_sparse() => {
-                let mut count = [0; 2];
-                let mut alone = PlaceSlices::new([rows.len(); 2]);
-                for (period, weight, seen) in rows {
-                    alone.add(*period, count[*period], *weight, *seen);
-                    count[*period] += 1;
-                }
-                // A single request may lie anywhere.
-                (3.0 * alone.least_of_three()).min(1.0)
-            }
-            _ => self.slices.p_value(),
-        }
-    }
-}
-
-fn tests(
-    matched: &[Matched<'_>],
-    slices: [usize; 2],
-    places: &Places,
-) -> BTreeMap<usize, PlaceTest> {
-    let mut found: BTreeMap<usize, PlaceTest> = BTreeMap::new();
-    let empty = || PlaceTest {
-        slices: PlaceSlices::new(slices),
-        rows: Some(Vec::new()),
-    };
-    for Matched { rows, .. } in matched {
-        let has = |period| rows.iter().any(|row| row.period == period);
-        if !has(Period::Before) || !has(Period::After) {
-            continue;
-        }
+    let mut strata: BTreeMap<(usize, u64), u32> = BTreeMap::new();
+    let exact = matched().count() as u32;
+    for (id, rows) in &alike.small {
+        let structure = shape(*id)
+            .map(|shape| local_structure(&shape))
+            .unwrap_or_default();
         for (place, times_ns) in times_by_place(rows, places) {
-            let of_place = found.entry(place).or_insert_with(empty);
-            let weights: f64 = rows.iter().map(|row| row.weight).sum();
-            let weighted = rows
+            let key = structure_at(&places.all()[place], &structure);
+            let next = exact + strata.len() as u32;
+            let stratum = *strata.entry((place, key)).or_insert(next);
+            let of_place = found.entry(place).or_default();
+            let seen = rows
                 .iter()
-                .zip(&times_ns)
-                .map(|(row, time_ns)| row.weight * time_ns);
-            let mean_ns = weighted.sum::<f64>() / weights;
-            let ranks = ranks(rows, &times_ns);
-            let usual_ns = usual_ns(&times_ns);
-            for (row, (rank, time_ns)) in rows.iter().zip(ranks.iter().zip(&times_ns)) {
-                let period = row.period as usize;
-                let seen = [*rank, (time_ns / usual_ns).ln_1p(), time_ns - mean_ns];
-                of_place.slices.add(period, row.slice, row.weight, seen);
-                if let Some(rows) = &mut of_place.rows {
-                    rows.push((period, row.weight, seen));
-                }
-                of_place.rows.take_if(|rows| rows.len() > ROWS_ALONE_MAX);
-            }
+                .zip(times_ns)
+                .filter(|(_, time_ns)| *time_ns > 0.0);
+            seen.for_each(|(row, time_ns)| of_place.add(stratum, row, time_ns));
         }
     }
-    found
+    let change = |(place, gathered): (usize, Gathered)| (place, gathered.change(exact, requests));
+    found.into_iter().map(change).collect()
 }
 
-/// The median of those that are not nothing.
-fn usual_ns(times_ns: &[f64]) -> f64 {
-    let mut some: Vec<f64> = times_ns
-        .iter()
-        .copied()
-        .filter(|time_ns| *time_ns > 0.0)
-        .collect();
-    some.sort_unstable_by(f64::total_cmp);
-    some.get(some.len() / 2).copied().unwrap_or(1.0)
+/// What decides how long an operation takes by itself: what it calls.
+fn structure_at(place: &Place, structure: &BTreeMap<Operation, u64>) -> u64 {
+    let operation = match place {
+        Place::Own(operation) => operation,
+        Place::Link { caller, .. } => caller,
+    };
+    structure.get(operation).copied().unwrap_or_default()
+}
+
+/// Sums over the requests of one stratum and period.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    rows: u64,
+    weight: f64,
+    time_ns: f64,
+    latency_ns: f64,
+}
+
+/// What is seen of a place.
+#[derive(Debug, Default)]
+struct Gathered {
+    observations: Vec<Observation>,
+    strata: BTreeMap<u32, [Sums; 2]>,
+    /// Of categories that both periods have: what the place adds, and its time before.
+    exact_ns: BTreeMap<Option<CategoryId>, f64>,
+    exact_before_ns: f64,
+}
+
+impl Gathered {
+    fn add(&mut self, stratum: u32, row: &Row<'_>, time_ns: f64) {
+        self.observations.push(Observation {
+            stratum,
+            period: row.period,
+            start_ns: row.request.start_ns,
+            time_ns: time_ns as f32,
+        });
+        let sums = &mut self.strata.entry(stratum).or_default()[row.period as usize];
+        sums.rows += 1;
+        sums.weight += row.weight;
+        sums.time_ns += row.weight * time_ns;
+        sums.latency_ns += row.weight * row.request.latency_ns as f64;
+    }
+
+    /// The change; strata below `exact` are categories, whose sums are known exactly.
+    fn change(mut self, exact: u32, requests: [u64; 2]) -> PlaceChange {
+        let is_known =
+            |[before, after]: &[Sums; 2]| before.rows >= REQUESTS_MIN && after.rows >= REQUESTS_MIN;
+        self.strata
+            .retain(|stratum, sums| *stratum < exact || is_known(sums));
+        self.observations
+            .retain(|seen| self.strata.contains_key(&seen.stratum));
+        let [all_before, all_after] = requests.map(|requests| requests.max(1) as f64);
+        let mut change = PlaceChange {
+            contributions_ns: self.exact_ns,
+            before_ns: self.exact_before_ns,
+            ..PlaceChange::default()
+        };
+        for (stratum, [before, after]) in &self.strata {
+            change.latency_ns += before.latency_ns / all_before;
+            change.runs += after.weight / all_after;
+            if *stratum >= exact {
+                let mean_ns = [before, after].map(|sums| sums.time_ns / sums.weight);
+                let share = before.weight / all_before;
+                *change.contributions_ns.entry(None).or_default() +=
+                    share * (mean_ns[1] - mean_ns[0]);
+                change.before_ns += share * mean_ns[0];
+            }
+        }
+        change.error_ns = error_ns(&self.observations, all_before);
+        let aligned = Aligned::of(&self.observations);
+        change.robust = aligned.robust();
+        change.affected = aligned.affected();
+        change.evidence = Evidence::of(&self.observations);
+        change.observations = self.observations;
+        change
+    }
+}
+
+/// How sure the difference of mean times is, of all requests of the earlier period.
+fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
+    let mut counts = [0; 2];
+    for one in observations {
+        counts[one.period as usize] += 1;
+    }
+    let mut order: Vec<&Observation> = observations.iter().collect();
+    order.sort_by_key(|one| (one.period, one.start_ns));
+    let mut slices = counts.map(|count| vec![Slice::default(); slice_count(count)]);
+    for (at, one) in order.into_iter().enumerate() {
+        let period = one.period as usize;
+        let place = at
+            - if one.period == Period::Before {
+                0
+            } else {
+                counts[0]
+            };
+        let count = slices[period].len();
+        slices[period][place * count / counts[period]].add(f64::from(one.time_ns), 1.0);
+    }
+    let error_ns = error((&slices[0], counts[0]), (&slices[1], counts[1]))?;
+    Some(error_ns * counts[0] as f64 / all_before)
+}
+
+/// Times of both periods, each in units of its stratum's mean, sorted.
+struct Aligned([Vec<f64>; 2]);
+
+/// So small a part of the requests of a period, and one at least, does not decide how large a change is.
+const FEW: f64 = 0.01;
+/// Places in the distribution that are compared.
+const QUANTILES: usize = 100;
+
+impl Aligned {
+    fn of(observations: &[Observation]) -> Aligned {
+        let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+        for one in observations {
+            let sum = sums.entry(one.stratum).or_default();
+            *sum = (sum.0 + f64::from(one.time_ns), sum.1 + 1.0);
+        }
+        let mut values = [Vec::new(), Vec::new()];
+        for one in observations {
+            let (sum, count) = sums[&one.stratum];
+            if sum > 0.0 {
+                values[one.period as usize].push(f64::from(one.time_ns) * count / sum);
+            }
+        }
+        values
+            .iter_mut()
+            .for_each(|values| values.sort_unstable_by(f64::total_cmp));
+        Aligned(values)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().any(Vec::is_empty)
+    }
+
+    fn means(&self, few: f64) -> [f64; 2] {
+        [0, 1].map(|period: usize| {
+            let values = &self.0[period];
+            let clipped = ((few * values.len() as f64).ceil() as usize).min(values.len() - 1);
+            let most = values[values.len() - 1 - if few > 0.0 { clipped } else { 0 }];
+            values.iter().map(|value| value.min(most)).sum::<f64>() / values.len() as f64
+        })
+    }
+
+    /// The part of the change of the mean that is left if the slowest requests of each period count as the next slower.
+    fn robust(&self) -> f64 {
+        if self.is_empty() {
+            return 0.0;
+        }
+        let [all, without] = [0.0, FEW].map(|few| {
+            let [before, after] = self.means(few);
+            after - before
+        });
+        if all == 0.0 {
+            0.0
+        } else {
+            (without / all).clamp(0.0, 1.0)
+        }
+    }
+
+    /// The part of the requests whose time changed by at least half as many times as the mean did.
+    fn affected(&self) -> f64 {
+        if self.is_empty() {
+            return 0.0;
+        }
+        let [before, after] = self.means(0.0);
+        let usual = (after / before).ln();
+        let quantile =
+            |values: &[f64], at: usize| values[(2 * at + 1) * values.len() / (2 * QUANTILES)];
+        let changed = (0..QUANTILES).filter(|at| {
+            let [before, after] = [&self.0[0], &self.0[1]].map(|values| quantile(values, *at));
+            if usual.is_finite() {
+                before > 0.0 && (after / before).ln() * usual.signum() >= usual.abs() / 2.0
+                    || before == 0.0 && after > 0.0
+            } else {
+                before != after
+            }
+        });
+        changed.count() as f64 / QUANTILES as f64
+    }
+}
+
+/// How places vary, and what each of them shows over all root operations together.
+pub(super) struct Judged {
+    pub(super) variability: Variability,
+    /// Evidence of places that requests of more than one root operation have.
+    pub(super) over_roots: BTreeMap<usize, Evidence>,
+}
+
+impl Judged {
+    pub(super) fn of(roots: &[OfRoot<'_>]) -> Judged {
+        let all = roots.iter().flat_map(|root| root.places.values());
+        let evidence: Vec<&Evidence> = all.filter_map(|change| change.evidence.as_ref()).collect();
+        let variability = Variability::of(&evidence);
+        let mut by_place: BTreeMap<usize, Vec<(u32, &PlaceChange)>> = BTreeMap::new();
+        for (number, root) in (0..).zip(roots) {
+            for (place, change) in &root.places {
+                by_place.entry(*place).or_default().push((number, change));
+            }
+        }
+        let joined = |(place, of): (usize, Vec<(u32, &PlaceChange)>)| {
+            let strata: BTreeSet<(u32, u32)> = of
+                .iter()
+                .flat_map(|(root, change)| {
+                    change
+                        .observations
+                        .iter()
+                        .map(move |one| (*root, one.stratum))
+                })
+                .collect();
+            let strata: BTreeMap<(u32, u32), u32> = strata.into_iter().zip(0..).collect();
+            let observations = of.iter().flat_map(|(root, change)| {
+                change.observations.iter().map(|one| Observation {
+                    stratum: strata[&(*root, one.stratum)],
+                    ..*one
+                })
+            });
+            Some((place, Evidence::of(&observations.collect::<Vec<_>>())?))
+        };
+        let several = by_place.into_iter().filter(|(_, of)| of.len() > 1);
+        Judged {
+            variability,
+            over_roots: several.filter_map(joined).collect(),
+        }
+    }
 }
 
 /// The time of each request in each place where any of them spends some.
@@ -216,21 +348,4 @@ pub(super) fn times_by_place(rows: &[Row<'_>], places: &Places) -> BTreeMap<usiz
         }
     }
     times
-}
-
-/// Where each value lies among all, from -½ to ½; equal ones in the middle of theirs.
-fn ranks(rows: &[Row<'_>], values: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_unstable_by(|a, b| values[*a].total_cmp(&values[*b]));
-    let all: f64 = rows.iter().map(|row| row.weight).sum();
-    let mut ranks = vec![0.0; values.len()];
-    let mut below = 0.0;
-    for alike in order.chunk_by(|a, b| values[*a] == values[*b]) {
-        let weight: f64 = alike.iter().map(|at| rows[*at].weight).sum();
-        for at in alike {
-            ranks[*at] = (below + weight / 2.0) / all - 0.5;
-        }
-        below += weight;
-    }
-    ranks
 }

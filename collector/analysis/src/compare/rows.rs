@@ -1,7 +1,7 @@
 //! The sampled requests of a root operation in both periods, each in its slice of time.
 
 use super::slices::slice_count;
-use crate::flow::{CategoryId, Request, RootFlows};
+use crate::flow::{CategoryId, PeriodFlows, Request, RootFlows, SAMPLE_MAX};
 use std::collections::BTreeSet;
 
 /// Which period.
@@ -31,7 +31,8 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn of(before: &'a RootFlows, after: &'a RootFlows) -> Rows<'a> {
+    /// The rows of a root operation, with at most `most` requests of each category and period.
+    pub(super) fn of(before: &'a RootFlows, after: &'a RootFlows, most: usize) -> Rows<'a> {
         let periods = [(Period::Before, before), (Period::After, after)];
         let bounds = periods.map(|(_, flows)| bounds(flows));
         let ids: BTreeSet<CategoryId> = periods
@@ -44,8 +45,10 @@ impl<'a> Rows<'a> {
                 let Some(category) = flows.categories.get(&id) else {
                     continue;
                 };
-                let weight = category.requests as f64 / category.sample.len().max(1) as f64;
-                rows.extend(category.sample.iter().map(|request| Row {
+                let (all, used) = (category.sample.len(), category.sample.len().min(most));
+                let weight = category.requests as f64 / used.max(1) as f64;
+                let sample = (0..used).map(|at| &category.sample[at * all / used]);
+                rows.extend(sample.map(|request| Row {
                     period: *period,
                     slice: bounds.partition_point(|bound| *bound <= request.start_ns),
                     weight,
@@ -59,6 +62,30 @@ impl<'a> Rows<'a> {
             slices: bounds.map(|bounds| bounds.len() + 1),
         }
     }
+}
+
+/// How many sampled requests of each period are compared, about.
+const ROWS_MAX: usize = 1 << 16;
+
+/// The largest number of requests of each category and period by which a period has not too many.
+pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
+    let rows = |most: usize| {
+        let of = |period: &PeriodFlows| -> usize {
+            let categories = period
+                .roots
+                .values()
+                .flat_map(|root| root.categories.values());
+            categories
+                .map(|category| category.sample.len().min(most))
+                .sum()
+        };
+        periods.map(of).into_iter().max().unwrap_or(0)
+    };
+    let mut most = SAMPLE_MAX;
+    while most > 16 && rows(most) > ROWS_MAX {
+        most /= 2;
+    }
+    most
 }
 
 /// Where slices of about equally many requests meet.
