@@ -114,6 +114,7 @@ impl Comparison {
     ) -> Comparison {
         let (before, after) = numbered_alike(before, after);
         let places = Places::of(&before.edges, is_client);
+        let clients = places.client_operations();
         let rows_max = category_rows_max([&before, &after]);
         let means = [&before, &after]
             .map(|period| period.latency.sum_ns() as f64 / period.requests().max(1) as f64);
@@ -139,7 +140,7 @@ impl Comparison {
                     before: flows[0],
                     after: flows[1],
                     share: of_all[1],
-                    operations: operation_changes((flows[0], flows[1]), &rows),
+                    operations: operation_changes((flows[0], flows[1]), &rows, &clients),
                     counts: if settings.same_workload {
                         raw_count_changes((flows[0], flows[1]), &rows)
                     } else {
@@ -153,7 +154,7 @@ impl Comparison {
             }
         }
         let within_roots: f64 = roots.iter().map(|root| root.share * root.change_ns()).sum();
-        let structural = structural_changes(&roots, &before.edges, &places, settings);
+        let structural = structural_changes(&roots, &before.edges, &clients, settings);
         for (number, root) in roots.iter_mut().enumerate() {
             let of_root = structural.iter().filter(|change| change.root == number);
             let changed: BTreeSet<CategoryId> = of_root

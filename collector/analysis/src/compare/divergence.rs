@@ -26,6 +26,8 @@ pub enum PathDifference {
         /// How often it does.
         after: Repeats,
     },
+    /// It ends after this, and does nothing of what came next.
+    BreaksOff(Operation),
     /// It fails.
     Fails,
     /// It fails no longer.

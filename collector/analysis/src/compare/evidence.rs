@@ -12,7 +12,9 @@ use super::rows::Period;
 use crate::statistics::stratified::{
     RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
 };
-use crate::statistics::{normal_deviation, normal_two_sided, student_two_sided};
+use crate::statistics::{
+    Share, fisher_two_sided, is_testable, normal_deviation, normal_two_sided, student_two_sided,
+};
 
 /// Time at a place in one request.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +114,55 @@ impl Evidence {
             slices,
             statistics,
             halves,
+        })
+    }
+
+    /// Evidence that more or fewer requests have a property, from whether sampled ones have it, in order of time; `with`
+    /// and `of` are the numbers of all requests. `None` where all or none have it.
+    pub(super) fn of_shares(
+        has: &[(Period, bool)],
+        with: [u64; 2],
+        of: [u64; 2],
+    ) -> Option<Evidence> {
+        let share = |period: usize| Share {
+            part: with[period],
+            of: of[period],
+        };
+        if !is_testable(share(0), share(1)) {
+            return None;
+        }
+        let earlier = has.partition_point(|(period, _)| *period == Period::Before);
+        let counts = [earlier, has.len() - earlier];
+        let slices = counts.map(|count| (count / SLICE_ROWS_MIN).clamp(2, SLICES_MAX));
+        let rows: Vec<Aligned> = has
+            .iter()
+            .enumerate()
+            .map(|(at, (period, has))| {
+                let period_number = *period as usize;
+                let place = at
+                    - if *period == Period::Before {
+                        0
+                    } else {
+                        earlier
+                    };
+                Aligned {
+                    stratum: 0,
+                    period: *period,
+                    start_ns: at as i64,
+                    slice: place * slices[period_number] / counts[period_number],
+                    value: f64::from(u8::from(*has)),
+                }
+            })
+            .collect();
+        let scores: Vec<f64> = rows.iter().map(|row| row.value).collect();
+        let centred = centred(&rows, &scores);
+        let exact = normal_deviation(fisher_two_sided(share(0), share(1)));
+        let statistic = Statistic::of(&rows, &centred, slices, Some(exact), 1.0)?;
+        Some(Evidence {
+            rows: counts,
+            slices,
+            statistics: vec![statistic],
+            halves: halves(&rows, &centred, counts),
         })
     }
 

@@ -68,11 +68,12 @@ impl Places {
         }
     }
 
-    /// Whether an operation is a client's somewhere.
-    pub(super) fn is_client_operation(&self, operation: &Operation) -> bool {
+    /// The operations that are clients' somewhere.
+    pub(super) fn client_operations(&self) -> BTreeSet<Operation> {
         self.clients
             .keys()
-            .any(|task| FlowEdge::operation_of(task) == *operation)
+            .map(|task| FlowEdge::operation_of(task))
+            .collect()
     }
 
     /// The number of an edge's place.

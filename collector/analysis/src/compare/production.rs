@@ -7,10 +7,9 @@
 //! them likewise.)
 
 use super::divergence::PathDifference;
+use super::evidence::Evidence;
 use super::rows::{Period, Row, Rows};
-use super::slices::{Slice, difference};
 use crate::flow::{CategoryId, Operation, Repeats, RootFlows, Shape};
-use crate::statistics::{Share, fisher_two_sided};
 use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -172,6 +171,20 @@ fn add_productions(
     }
 }
 
+/// Productions of a client, without which server it calls: one name of clients may stand for calls of many servers, and
+/// which of them is called is the caller's choice.
+fn of_client(
+    known: BTreeMap<Production, BTreeSet<CategoryId>>,
+) -> BTreeMap<Production, BTreeSet<CategoryId>> {
+    let mut merged: BTreeMap<(bool, usize), (Production, BTreeSet<CategoryId>)> = BTreeMap::new();
+    for (production, ids) in known {
+        let key = (production.fails, production.calls().count());
+        let (_, all) = merged.entry(key).or_insert((production, BTreeSet::new()));
+        all.extend(ids);
+    }
+    merged.into_values().collect()
+}
+
 /// How often each operation of a structure runs and what it calls, as a number that equal ones share.
 pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
     let mut found: BTreeMap<Operation, FxHasher> = BTreeMap::new();
@@ -199,13 +212,12 @@ fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
     }
 }
 
-/// A production that an operation has more often or less often than before.
+/// A production of an operation, and how often it has it.
 #[derive(Clone, Debug)]
 pub(super) struct ProductionChange {
     pub(super) production: Production,
     /// Parts of the requests in which the operation runs.
     pub(super) shares: [f64; 2],
-    pub(super) p_value: f64,
     /// The categories whose requests have it.
     pub(super) categories: BTreeSet<CategoryId>,
 }
@@ -216,6 +228,95 @@ impl ProductionChange {
     }
 }
 
+/// Something that an operation does or does not do. An operation with many productions has a little more of some and a
+/// little less of others when one thing about it changes; what they have in common shows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Feature {
+    /// It fails.
+    Fails,
+    /// It calls nothing after this.
+    EndsWith(Operation),
+    /// It calls this.
+    Calls(Operation),
+    /// It calls this at least so often.
+    CallsOften(Operation, u32),
+    /// It has exactly this production, by its place in the list.
+    Exactly(usize),
+}
+
+impl Feature {
+    fn holds(&self, at: usize, production: &Production) -> bool {
+        match self {
+            Feature::Fails => production.fails,
+            Feature::EndsWith(last) => production.last() == Some(last),
+            Feature::Calls(what) => production.calls().any(|call| call.operation == *what),
+            Feature::CallsOften(what, least) => {
+                let calls = production.calls().filter(|call| call.operation == *what);
+                calls.map(|call| call.repeats.from).sum::<u32>() >= *least
+            }
+            Feature::Exactly(of) => at == *of,
+        }
+    }
+
+    /// The features that some of these productions have.
+    fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
+        let mut found = BTreeSet::new();
+        for (at, change) in productions.iter().enumerate() {
+            let production = &change.production;
+            if production.fails {
+                found.insert(Feature::Fails);
+            }
+            found.extend(production.last().cloned().map(Feature::EndsWith));
+            for call in production.calls() {
+                found.insert(Feature::Calls(call.operation.clone()));
+                if call.repeats.from > 1 {
+                    found.insert(Feature::CallsOften(
+                        call.operation.clone(),
+                        call.repeats.from,
+                    ));
+                }
+            }
+            if change.shares.iter().any(|share| *share >= EXACT_MIN) {
+                found.insert(Feature::Exactly(at));
+            }
+        }
+        found
+    }
+}
+
+/// How often an operation does something.
+#[derive(Clone, Debug)]
+pub(super) struct FeatureChange {
+    pub(super) feature: Feature,
+    /// Parts of the requests in which the operation runs.
+    pub(super) shares: [f64; 2],
+    /// The productions that have it, by their places in the list.
+    pub(super) productions: BTreeSet<usize>,
+    pub(super) evidence: Evidence,
+}
+
+impl FeatureChange {
+    pub(super) fn gain(&self) -> f64 {
+        self.shares[1] - self.shares[0]
+    }
+
+    /// Whether hardly any request did before what now is done, or hardly any does now what was done.
+    pub(super) fn is_new(&self) -> bool {
+        let [before, after] = if self.gain() > 0.0 {
+            self.shares
+        } else {
+            self.shares.map(|share| 1.0 - share)
+        };
+        before <= NEW_BEFORE_MAX * after
+    }
+}
+
+/// A production is new if before so small a part of the requests had it that have it now: what is chosen more often is
+/// chosen by users.
+const NEW_BEFORE_MAX: f64 = 0.25;
+/// Productions that are rarer are looked at by what they have in common with others only.
+const EXACT_MIN: f64 = 0.05;
+
 /// An operation of the requests of a root operation, and what it does.
 #[derive(Clone, Debug)]
 pub(super) struct OperationChange {
@@ -223,6 +324,7 @@ pub(super) struct OperationChange {
     /// Parts of all requests of the root operation in which it runs.
     pub(super) runs: [f64; 2],
     pub(super) productions: Vec<ProductionChange>,
+    pub(super) features: Vec<FeatureChange>,
 }
 
 /// Operations that run in at least so many requests of either period are looked at.
@@ -232,6 +334,7 @@ const REQUESTS_MIN: u64 = 4;
 pub(super) fn operation_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,
+    clients: &BTreeSet<Operation>,
 ) -> Vec<OperationChange> {
     let flows = [before, after];
     let mut operations: BTreeMap<Called, BTreeMap<Production, BTreeSet<CategoryId>>> =
@@ -266,6 +369,11 @@ pub(super) fn operation_changes(
     };
     let mut changes = Vec::new();
     for (called, known) in operations {
+        let known = if clients.contains(&called.operation) {
+            of_client(known)
+        } else {
+            known
+        };
         if known.len() < 2 {
             continue;
         }
@@ -274,66 +382,48 @@ pub(super) fn operation_changes(
         if all.iter().any(|all| *all < REQUESTS_MIN) {
             continue;
         }
-        let mut totals = rows.slices.map(|count| vec![0.0; count]);
-        for row in runs_in.iter().flat_map(|id| by_id[id]) {
-            totals[row.period as usize][row.slice] += row.weight;
-        }
-        let change = |(production, ids): (Production, BTreeSet<CategoryId>)| {
-            let own = [0, 1].map(|period| requests(period, &ids));
-            ProductionChange {
-                production,
-                shares: [0, 1].map(|period| own[period] as f64 / all[period] as f64),
-                p_value: p_value(&ids, (own, all), &by_id, &totals),
-                categories: ids,
-            }
+        let share =
+            |own: [u64; 2]| [0, 1].map(|period: usize| own[period] as f64 / all[period] as f64);
+        let production = |(production, ids): (Production, BTreeSet<CategoryId>)| ProductionChange {
+            production,
+            shares: share([0, 1].map(|period| requests(period, &ids))),
+            categories: ids,
         };
-        let productions: Vec<ProductionChange> = known.into_iter().map(change).collect();
+        let productions: Vec<ProductionChange> = known.into_iter().map(production).collect();
+        let mut runs: Vec<(&Row<'_>, CategoryId)> = runs_in
+            .iter()
+            .flat_map(|id| by_id[id].iter().map(move |row| (row, *id)))
+            .collect();
+        runs.sort_by_key(|(row, _)| (row.period, row.request.start_ns));
+        let feature = |feature: Feature| {
+            let having: BTreeSet<usize> = (0..productions.len())
+                .filter(|at| feature.holds(*at, &productions[*at].production))
+                .collect();
+            let ids: BTreeSet<CategoryId> = having
+                .iter()
+                .flat_map(|at| productions[*at].categories.iter().copied())
+                .collect();
+            let own = [0, 1].map(|period| requests(period, &ids));
+            let has: Vec<(Period, bool)> = runs
+                .iter()
+                .map(|(row, id)| (row.period, ids.contains(id)))
+                .collect();
+            Some(FeatureChange {
+                feature,
+                shares: share(own),
+                productions: having,
+                evidence: Evidence::of_shares(&has, own, all)?,
+            })
+        };
         changes.push(OperationChange {
             called,
             runs: [0, 1].map(|period| all[period] as f64 / flows[period].requests().max(1) as f64),
+            features: Feature::all(&productions)
+                .into_iter()
+                .filter_map(feature)
+                .collect(),
             productions,
         });
     }
     changes
-}
-
-/// So few requests are taken for independent.
-const ALONE_MAX: u64 = 48;
-
-/// How probable such a change is by chance: by the requests as if they were independent, and by slices of time, whichever
-/// makes it more probable. Where all slices of a period say the same, only the first can tell.
-fn p_value(
-    ids: &BTreeSet<CategoryId>,
-    (own, all): ([u64; 2], [u64; 2]),
-    rows: &BTreeMap<CategoryId, &Vec<Row<'_>>>,
-    totals: &[Vec<f64>; 2],
-) -> f64 {
-    let share = |period: usize| Share {
-        part: own[period],
-        of: all[period],
-    };
-    let independent = fisher_two_sided(share(0), share(1));
-    let mut sums = [vec![0.0; totals[0].len()], vec![0.0; totals[1].len()]];
-    for row in ids.iter().flat_map(|id| rows[id]) {
-        sums[row.period as usize][row.slice] += row.weight;
-    }
-    let slices = |period: Period| -> Vec<Slice> {
-        let at = period as usize;
-        sums[at]
-            .iter()
-            .zip(&totals[at])
-            .map(|(own, all)| Slice {
-                weight: *all,
-                sum: *own,
-                squares: *own,
-            })
-            .collect()
-    };
-    // Of few requests, slices have one or two each, and say nothing of how they vary.
-    if all.iter().any(|all| *all <= ALONE_MAX) {
-        return independent;
-    }
-    let (before, after) = (slices(Period::Before), slices(Period::After));
-    let (by_slices, _) = difference((&before, all[0] as usize), (&after, all[1] as usize));
-    independent.max(by_slices)
 }

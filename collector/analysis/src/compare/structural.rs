@@ -1,16 +1,13 @@
 //! Operations that do something else than before, and what follows from that.
 
 use super::divergence::PathDifference;
-use super::place::Places;
-use super::production::{OperationChange, ProductionChange};
+use super::evidence::{Evidence, Variability};
+use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
 use crate::statistics::benjamini_hochberg;
 use std::collections::BTreeSet;
 
-/// A production is new if before so small a part of the requests had it that have it now: what is chosen more often is
-/// chosen by users.
-const NEW_BEFORE_MAX: f64 = 0.25;
 /// Requests of one structure are compared with those of another in the later period if there are so many.
 const REQUESTS_MIN: u64 = 5;
 /// Of the requests of an operation that does something else, this part does so because one that it calls does.
@@ -41,30 +38,26 @@ pub(super) struct PathChange {
 pub(super) fn structural_changes(
     roots: &[OfRoot<'_>],
     edges: &EdgeTable,
-    places: &Places,
+    clients: &BTreeSet<Operation>,
     settings: &CompareSettings,
 ) -> Vec<PathChange> {
     let all = || {
-        roots.iter().enumerate().flat_map(|(number, root)| {
-            root.operations.iter().flat_map(move |operation| {
-                operation
-                    .productions
-                    .iter()
-                    .map(move |change| (number, operation, change))
-            })
-        })
+        let operations = roots.iter().flat_map(|root| &root.operations);
+        operations.flat_map(|operation| &operation.features)
     };
-    let p_values: Vec<f64> = all().map(|(.., change)| change.p_value).collect();
+    let evidence: Vec<&Evidence> = all().map(|change| &change.evidence).collect();
+    let variability = Variability::of(&evidence);
+    let p_values: Vec<f64> = evidence
+        .iter()
+        .map(|evidence| evidence.verdict(&variability).p_value)
+        .collect();
     let mut q_values = benjamini_hochberg(&p_values).into_iter();
     let mut found = Vec::new();
     for (number, root) in roots.iter().enumerate() {
         for operation in &root.operations {
-            let of_operation: Vec<f64> = q_values
-                .by_ref()
-                .take(operation.productions.len())
-                .collect();
-            let changed: Vec<(&ProductionChange, f64)> = operation
-                .productions
+            let of_operation: Vec<f64> = q_values.by_ref().take(operation.features.len()).collect();
+            let changed: Vec<(&FeatureChange, f64)> = operation
+                .features
                 .iter()
                 .zip(of_operation)
                 .filter(|(_, q_value)| *q_value <= settings.false_discoveries)
@@ -73,7 +66,7 @@ pub(super) fn structural_changes(
                 (number, root),
                 operation,
                 &changed,
-                places,
+                clients,
                 settings,
             ));
         }
@@ -83,31 +76,53 @@ pub(super) fn structural_changes(
     kept
 }
 
+/// What an operation does else: the feature that changed in most of its requests.
 fn change(
     (number, root): (usize, &OfRoot<'_>),
     operation: &OperationChange,
-    changed: &[(&ProductionChange, f64)],
-    places: &Places,
+    changed: &[(&FeatureChange, f64)],
+    clients: &BTreeSet<Operation>,
     settings: &CompareSettings,
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
-    let is_new = |change: &ProductionChange| change.shares[0] <= NEW_BEFORE_MAX * change.shares[1];
     // What users ask the root operation for is theirs to choose, unless it is nothing that they asked for before.
-    let counts = |change: &ProductionChange| operation.called.caller.is_some() || is_new(change);
-    let gains: Vec<&(&ProductionChange, f64)> = changed
+    let counts = |change: &FeatureChange| {
+        operation.called.caller.is_some() || change.feature == Feature::Fails || change.is_new()
+    };
+    let size = |change: &FeatureChange| change.gain().abs();
+    let candidates: Vec<&(&FeatureChange, f64)> = changed
         .iter()
         .filter(|(change, _)| {
-            change.gain() * requests >= settings.count_min as f64 && counts(change)
+            size(change) * requests >= settings.count_min as f64 && counts(change)
         })
         .collect();
-    let most = gains
+    let largest = candidates
         .iter()
-        .max_by(|a, b| a.0.gain().total_cmp(&b.0.gain()))?;
-    let losses: Vec<&ProductionChange> = operation
-        .productions
-        .iter()
-        .filter(|change| change.gain() < 0.0)
-        .collect();
+        .map(|(change, _)| size(change))
+        .fold(0.0, f64::max);
+    // Of several that say the same of the same requests, the plainest.
+    let (most, q_value) = candidates
+        .into_iter()
+        .filter(|(change, _)| size(change) >= AS_LARGE * largest)
+        .min_by(|a, b| a.0.feature.cmp(&b.0.feature))?;
+    let is_gained = |at: usize| most.productions.contains(&at) == (most.gain() > 0.0);
+    let side = |is_wanted: bool, is_more: bool| -> Vec<&ProductionChange> {
+        let of_side = || {
+            let numbered = operation.productions.iter().enumerate();
+            numbered
+                .filter(move |(at, _)| is_gained(*at) == is_wanted)
+                .map(|(_, change)| change)
+        };
+        let changed: Vec<_> = of_side()
+            .filter(|change| (change.gain() > 0.0) == is_more && change.gain() != 0.0)
+            .collect();
+        if changed.is_empty() {
+            of_side().collect()
+        } else {
+            changed
+        }
+    };
+    let (gains, losses) = (side(true, true), side(false, false));
     // What the requests did before that now do this: the most similar of what is done less often.
     let nearest = |gain: &ProductionChange| {
         losses
@@ -120,24 +135,21 @@ fn change(
             })
             .copied()
     };
-    let before = nearest(most.0)?;
+    let leading = gains.iter().max_by(|a, b| a.gain().total_cmp(&b.gain()))?;
+    let before = nearest(leading)?;
     let gained: BTreeSet<CategoryId> = gains
         .iter()
-        .flat_map(|(change, _)| change.categories.iter().copied())
+        .flat_map(|change| change.categories.iter().copied())
         .collect();
     let lost: BTreeSet<CategoryId> = gains
         .iter()
-        .filter_map(|(change, _)| nearest(change))
+        .filter_map(|change| nearest(change))
         .flat_map(|loss| loss.categories.iter().copied())
         .filter(|id| !gained.contains(id))
         .collect();
     let runs = root.share * operation.runs[1];
-    let gain: f64 = gains.iter().map(|(change, _)| change.gain()).sum();
-    let new: f64 = gains
-        .iter()
-        .filter(|(change, _)| is_new(change))
-        .map(|(change, _)| change.gain())
-        .sum();
+    let gain = size(most);
+    let new = if most.is_new() { gain } else { 0.0 };
     let is_old_known = requests_of(root.after, &lost) >= REQUESTS_MIN;
     let old_ns = mean_ns(
         if is_old_known {
@@ -147,23 +159,55 @@ fn change(
         },
         &lost,
     );
-    let q_value = gains
-        .iter()
-        .map(|(_, q_value)| *q_value)
-        .fold(1.0, f64::min);
     let at = &operation.called.operation;
     Some(PathChange {
         root: number,
-        operation: responsible(at, (most.0, before), &losses, root, places),
+        operation: responsible(at, (leading, before), &losses, root, clients),
         at: at.clone(),
-        difference: most.0.production.difference(&before.production),
+        difference: difference(most, (leading, before)),
         affected: runs * gain,
         new: [runs * new, new],
         contribution_ns: runs * gain * (mean_ns(root.after, &gained) - old_ns),
-        q_value,
+        q_value: *q_value,
         gained,
         lost,
     })
+}
+
+/// Features that changed in nearly as many requests as another say the same.
+const AS_LARGE: f64 = 0.8;
+
+/// The difference that a feature makes; the two productions are typical ones with and without it.
+fn difference(
+    most: &FeatureChange,
+    (gain, before): (&ProductionChange, &ProductionChange),
+) -> PathDifference {
+    let is_more = most.gain() > 0.0;
+    let by_productions = gain.production.difference(&before.production);
+    match (&most.feature, is_more) {
+        (Feature::Fails, true) => PathDifference::Fails,
+        (Feature::Fails, false) => PathDifference::Succeeds,
+        (Feature::EndsWith(last), true)
+            if gain.production.goes_on_with(&before.production).is_some() =>
+        {
+            PathDifference::BreaksOff(last.clone())
+        }
+        (Feature::Calls(what), true) => match by_productions {
+            PathDifference::Replaced { before, .. } => PathDifference::Replaced {
+                before,
+                after: what.clone(),
+            },
+            _ => PathDifference::Added(what.clone()),
+        },
+        (Feature::Calls(what), false) => match by_productions {
+            PathDifference::Replaced { after, .. } => PathDifference::Replaced {
+                before: what.clone(),
+                after,
+            },
+            _ => PathDifference::Removed(what.clone()),
+        },
+        _ => by_productions,
+    }
 }
 
 /// A loss that is a smaller part of the gain says nothing of where requests broke off.
@@ -177,7 +221,7 @@ fn responsible(
     (gain, before): (&ProductionChange, &ProductionChange),
     losses: &[&ProductionChange],
     root: &OfRoot<'_>,
-    places: &Places,
+    clients: &BTreeSet<Operation>,
 ) -> Operation {
     let (now, last) = (&gain.production, gain.production.last());
     let goes_on: BTreeSet<&Operation> = losses
@@ -191,9 +235,7 @@ fn responsible(
         return callee(last, root).unwrap_or_else(|| last.clone());
     }
     match now.difference(&before.production) {
-        PathDifference::Removed(callee)
-            if callee.service != at.service && places.is_client_operation(at) =>
-        {
+        PathDifference::Removed(callee) if callee.service != at.service && clients.contains(at) => {
             callee
         }
         _ => at.clone(),

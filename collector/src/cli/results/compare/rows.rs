@@ -113,6 +113,7 @@ fn repeats(repeats: Repeats) -> String {
 fn difference(of: &PathDifference) -> String {
     match of {
         PathDifference::Added(what) => format!("now also does {what}"),
+        PathDifference::BreaksOff(what) => format!("breaks off after {what}"),
         PathDifference::Removed(what) => format!("no longer does {what}"),
         PathDifference::Replaced { before, after } => format!("does {after} instead of {before}"),
         PathDifference::Repeated {
