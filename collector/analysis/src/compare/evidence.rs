@@ -82,7 +82,7 @@ impl Evidence {
         if rows.is_empty() {
             return None;
         }
-        rows.sort_by(|a, b| (a.period, a.start_ns).cmp(&(b.period, b.start_ns)));
+        rows.sort_by_key(|row| (row.period, row.start_ns));
         let counts = [Period::Before, Period::After]
             .map(|period| rows.iter().filter(|row| row.period == period).count());
         let slices = counts.map(|count| (count / SLICE_ROWS_MIN).clamp(2, SLICES_MAX));
@@ -455,11 +455,13 @@ pub(super) struct Variability {
     /// The variance between windows of time, in units of the variance of ranks.
     between_windows: f64,
     /// How many degrees of freedom the places together are worth to each of them.
-    freedom: f64,
+    weight: f64,
+    /// How many places this is known from.
+    places: f64,
 }
 
-/// What all places show together counts as much as so many slices of one.
-const FREEDOM: f64 = 10.0;
+/// What all places show together counts as much as so many slices of one: places differ.
+const WEIGHT: f64 = 10.0;
 /// Fewer places show nothing together.
 const PLACES_MIN: usize = 6;
 /// The median of a chi-squared value of one degree of freedom.
@@ -501,7 +503,8 @@ impl Variability {
         Variability {
             within_slices: known(within),
             between_windows: known(between),
-            freedom: if within.is_finite() { FREEDOM } else { 0.0 },
+            weight: if within.is_finite() { WEIGHT } else { 0.0 },
+            places: evidence.len() as f64,
         }
     }
 
@@ -514,14 +517,14 @@ impl Variability {
         let slices = evidence.slices[0].min(evidence.slices[1]) as f64;
         let of_slices = match own {
             Some(own) => {
-                (self.freedom * usual + (slices - 1.0) * own) / (self.freedom + slices - 1.0)
+                (self.weight * usual + (slices - 1.0) * own) / (self.weight + slices - 1.0)
             }
             None => usual,
         };
         let [before, after] = evidence.rows.map(|rows| rows as f64);
         let of_windows = 1.0 + self.between_windows * before * after / (before + after);
         let inflation = of_slices.max(of_windows).max(1.0);
-        let freedom = self.freedom + own.map_or(0.0, |_| slices - 1.0);
+        let freedom = self.places + own.map_or(0.0, |_| slices - 1.0);
         (
             inflation,
             (inflation > 1.0 && freedom > 0.0).then_some(freedom),
