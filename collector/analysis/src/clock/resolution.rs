@@ -1,38 +1,33 @@
-//! The resolution of a host's timestamps, found from the timestamps themselves.
+//! The resolution of timestamps, found from the timestamps themselves.
 //!
-//! The coarsest power of ten of nanoseconds, up to a second, that divides every timestamp is the resolution: recorders cut
-//! to seconds, milliseconds and microseconds, kernels tick each 10 ms, other systems count by 100 ns. Below [`SURE_FROM`]
-//! timestamps only milliseconds and microseconds count, as recorders that cut are common, and of a few timestamps another
-//! power of ten divides all by chance.
+//! The coarsest power of ten of nanoseconds, up to a second, that divides at least half of a program's timestamps is its
+//! resolution: recorders cut to seconds, milliseconds and microseconds, kernels tick each 10 ms, other systems count by
+//! 100 ns. By chance one timestamp in ten is a multiple of the next power, so that neither a few round timestamps nor a
+//! few odd ones decide. Below [`SURE_FROM`] timestamps all must be multiples, and only milliseconds and microseconds
+//! count, as recorders that cut are common, and of a few timestamps another power of ten divides all by chance.
 //!
 //! Starts and ends of spans are looked at apart: where only starts are whole milliseconds, ends are a start and a
-//! duration of its own, finer resolution, and no better known than both together. Programs of one host are looked at apart as
-//! well, as one that records whole milliseconds is not made better by its neighbours.
+//! duration of its own, finer resolution, and no better known than both together. Programs of one host are looked at
+//! apart as well. A process with few timestamps is judged together with the other processes of its service.
+//!
+//! The clock of a host has the resolution of the coarsest program that recorded a fair part of its timestamps
+//! ([`COMMON_SHARE`]): a service that is seen once does not blur the others.
 
-use crate::record::TraceRecords;
+use crate::record::{SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// From so many timestamps on, any power of ten is believed.
+/// From so many timestamps on, most of them decide, and any power of ten is believed.
 const SURE_FROM: u64 = 32;
-/// The coarsest resolution that is looked for: a second.
-const UNIT_MAX: u64 = 1_000_000_000;
+/// Powers of ten of nanoseconds that are looked for: up to a second.
+const DECADES: usize = 10;
+/// The coarsest resolution of a host that one in so many of its timestamps have, or more.
+const COMMON_SHARE: u64 = 20;
 
-/// The coarsest power of ten of nanoseconds that divides all of so many timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Grain {
-    unit_ns: u64,
-    timestamps: u64,
-}
-
-impl Default for Grain {
-    fn default() -> Grain {
-        Grain {
-            unit_ns: UNIT_MAX,
-            timestamps: 0,
-        }
-    }
-}
+/// Timestamps by the coarsest power of ten of nanoseconds that divides them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Grain([u64; DECADES]);
 
 impl Grain {
     fn take(&mut self, at_ns: i64) {
@@ -40,31 +35,36 @@ impl Grain {
         if at_ns == 0 {
             return;
         }
-        self.timestamps += 1;
-        while self.unit_ns > 1 && !at_ns.unsigned_abs().is_multiple_of(self.unit_ns) {
-            self.unit_ns /= 10;
+        let (mut rest, mut decade) = (at_ns.unsigned_abs(), 0);
+        while decade + 1 < DECADES && rest.is_multiple_of(10) {
+            rest /= 10;
+            decade += 1;
         }
+        self.0[decade] += 1;
     }
 
     fn merge(&mut self, other: Grain) {
-        // Of powers of ten, the lesser divides what either does.
-        self.unit_ns = self.unit_ns.min(other.unit_ns);
-        self.timestamps += other.timestamps;
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(own, other)| *own += other);
+    }
+
+    fn timestamps(self) -> u64 {
+        self.0.iter().sum()
     }
 
     fn resolution_ns(self) -> u64 {
-        let whole = |units: &[u64]| {
-            units
-                .iter()
-                .copied()
-                .find(|unit| self.unit_ns >= *unit)
-                .unwrap_or(1)
+        let all = self.timestamps();
+        let multiples = |decade: &usize| self.0[*decade..].iter().sum::<u64>();
+        let decade = match all {
+            0 => None,
+            SURE_FROM.. => (0..DECADES)
+                .rev()
+                .find(|decade| multiples(decade) * 2 >= all),
+            _ => [6, 3].into_iter().find(|decade| multiples(decade) == all),
         };
-        match self.timestamps {
-            0 => 1,
-            SURE_FROM.. => self.unit_ns,
-            _ => whole(&[1_000_000, 1000]),
-        }
+        10u64.pow(decade.unwrap_or(0) as u32)
     }
 }
 
@@ -76,15 +76,30 @@ struct Grains {
     events: Grain,
 }
 
+impl Grains {
+    fn merge(&mut self, other: &Grains) {
+        self.starts.merge(other.starts);
+        self.ends.merge(other.ends);
+        self.events.merge(other.events);
+    }
+
+    fn timestamps(&self) -> u64 {
+        [self.starts, self.ends, self.events]
+            .map(Grain::timestamps)
+            .iter()
+            .sum()
+    }
+}
+
 /// The resolution of a host's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Resolution {
-    /// All timestamps of the host's coarsest program are whole multiples of this; 1: nothing coarser was found.
+    /// Timestamps are whole multiples of this; 1: nothing coarser was found.
     pub unit_ns: u64,
     /// How far apart two timestamps may be and yet of unknown order; 0, where they are exact.
     pub tick_ns: u64,
-    /// From how many timestamps this was found.
+    /// How many timestamps are of this resolution.
     pub timestamps: u64,
 }
 
@@ -113,15 +128,7 @@ impl Resolution {
         Resolution {
             unit_ns: of_starts.max(of_ends).max(of_events),
             tick_ns: if tick_ns > 1 { tick_ns } else { 0 },
-            timestamps: starts.timestamps + ends.timestamps + events.timestamps,
-        }
-    }
-
-    fn coarser(self, other: Resolution) -> Resolution {
-        Resolution {
-            unit_ns: self.unit_ns.max(other.unit_ns),
-            tick_ns: self.tick_ns.max(other.tick_ns),
-            timestamps: self.timestamps + other.timestamps,
+            timestamps: grains.timestamps(),
         }
     }
 }
@@ -129,8 +136,8 @@ impl Resolution {
 /// The resolutions of all hosts. Merging is commutative and associative, as long as there are no more programs than fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resolutions {
-    /// By host and service.
-    of: FxHashMap<Arc<str>, FxHashMap<Arc<str>, Grains>>,
+    /// By host and service, and by incarnation of the process.
+    of: FxHashMap<Arc<str>, FxHashMap<Arc<str>, FxHashMap<u128, Grains>>>,
     programs: usize,
 }
 
@@ -139,60 +146,99 @@ const PROGRAMS_MAX: usize = 1 << 16;
 
 impl Resolutions {
     pub(super) fn observe(&mut self, records: &TraceRecords) {
-        for span in &records.spans {
-            if let Some(grains) = self.grains(&span.host, &span.service) {
-                grains.starts.take(span.start_ns);
-                grains.ends.take(span.end_ns);
-                span.events
-                    .iter()
-                    .for_each(|event| grains.events.take(event.time_ns));
+        let is_of_one = |a: &SpanRecord, b: &SpanRecord| {
+            (&a.host, &a.service, a.process) == (&b.host, &b.service, b.process)
+        };
+        for spans in records.spans.chunk_by(is_of_one) {
+            let of = &spans[0];
+            if let Some(grains) = self.grains(&of.host, &of.service, of.process) {
+                for span in spans {
+                    grains.starts.take(span.start_ns);
+                    grains.ends.take(span.end_ns);
+                    span.events
+                        .iter()
+                        .for_each(|event| grains.events.take(event.time_ns));
+                }
             }
         }
-        if !records.events.is_empty() {
-            let service: Arc<str> = "".into();
-            for event in &records.events {
-                if let Some(grains) = self.grains(&event.host, &service) {
-                    grains.events.take(event.ts_ns);
-                }
+        if records.events.is_empty() {
+            return;
+        }
+        let service: Arc<str> = "".into();
+        for events in records.events.chunk_by(|a, b| a.host == b.host) {
+            if let Some(grains) = self.grains(&events[0].host, &service, 0) {
+                events
+                    .iter()
+                    .for_each(|event| grains.events.take(event.ts_ns));
             }
         }
     }
 
     pub(super) fn merge(&mut self, other: &Resolutions) {
         for (host, services) in &other.of {
-            for (service, seen) in services {
-                if let Some(grains) = self.grains(host, service) {
-                    grains.starts.merge(seen.starts);
-                    grains.ends.merge(seen.ends);
-                    grains.events.merge(seen.events);
+            for (service, processes) in services {
+                for (process, seen) in processes {
+                    if let Some(grains) = self.grains(host, service, *process) {
+                        grains.merge(seen);
+                    }
                 }
             }
         }
     }
 
-    /// Of a host: that of its coarsest program.
+    /// Of a host: the coarsest that a fair part of its timestamps have.
     pub(super) fn get(&self, host: &str) -> Resolution {
-        let services = self.of.get(host).into_iter().flat_map(FxHashMap::values);
-        services
-            .map(Resolution::of)
-            .fold(Resolution::EXACT, Resolution::coarser)
+        let mut programs = self.programs(host);
+        programs.sort_unstable_by_key(|program| Reverse((program.tick_ns, program.unit_ns)));
+        let all: u64 = programs.iter().map(|program| program.timestamps).sum();
+        let mut timestamps = 0;
+        for alike in programs.chunk_by(|a, b| (a.tick_ns, a.unit_ns) == (b.tick_ns, b.unit_ns)) {
+            timestamps += alike.iter().map(|program| program.timestamps).sum::<u64>();
+            if timestamps * COMMON_SHARE >= all {
+                return Resolution {
+                    timestamps,
+                    ..alike[0]
+                };
+            }
+        }
+        Resolution::EXACT
     }
 
-    fn grains(&mut self, host: &Arc<str>, service: &Arc<str>) -> Option<&mut Grains> {
-        let known = self
-            .of
-            .get(host)
-            .is_some_and(|services| services.contains_key(service));
-        if !known {
+    /// The resolution of each process with many timestamps, and of the others of each service together.
+    fn programs(&self, host: &str) -> Vec<Resolution> {
+        let mut found = Vec::new();
+        for processes in self.of.get(host).into_iter().flat_map(FxHashMap::values) {
+            let mut together = Grains::default();
+            for grains in processes.values() {
+                match grains.timestamps() {
+                    SURE_FROM.. => found.push(Resolution::of(grains)),
+                    _ => together.merge(grains),
+                }
+            }
+            found.push(Resolution::of(&together));
+        }
+        found
+    }
+
+    fn grains(
+        &mut self,
+        host: &Arc<str>,
+        service: &Arc<str>,
+        process: u128,
+    ) -> Option<&mut Grains> {
+        let services = self.of.get(host);
+        let is_known = services
+            .and_then(|services| services.get(service))
+            .is_some_and(|processes| processes.contains_key(&process));
+        if !is_known {
             if self.programs >= PROGRAMS_MAX {
                 return None;
             }
             self.programs += 1;
-            self.of
-                .entry(host.clone())
-                .or_default()
-                .insert(service.clone(), Grains::default());
+            let services = self.of.entry(host.clone()).or_default();
+            let processes = services.entry(service.clone()).or_default();
+            processes.insert(process, Grains::default());
         }
-        self.of.get_mut(host)?.get_mut(service)
+        self.of.get_mut(host)?.get_mut(service)?.get_mut(&process)
     }
 }

@@ -9,7 +9,7 @@ use stroboscope_analysis::segment::segment;
 
 const ORIGIN_NS: i64 = 1_790_000_000_000_000_000;
 const SEEDS: u64 = 13;
-const REQUESTS: usize = 150;
+const REQUESTS: usize = 100;
 const SKEWS_NS: [i64; 7] = [
     0, 50_000, 200_000, 500_000, 1_000_000, 5_000_000, 80_000_000,
 ];

@@ -297,3 +297,79 @@ fn what_follows_by_construction_needs_no_clock() {
     .map(|(a, b, c, d)| (format!("t [{a} … {b}]"), format!("t [{c} … {d}]")));
     assert_eq!(found, expected);
 }
+
+/// Calls one after the other by clocks in whole microseconds, of several services of one host.
+fn services(number: i64, random: &mut Random) -> TraceRecords {
+    let mut whole = coarse(&request(random, number), 1000, 1000);
+    for span in &mut whole.spans {
+        span.host = "h".into();
+    }
+    whole
+}
+
+/// A request of its own, that began and ended on a whole millisecond.
+fn tick(number: i64, service: &str, process: u128) -> TraceRecords {
+    let from_ns = ORIGIN_NS + number * 60_000_000_000;
+    let one = SpanRecord {
+        service: service.into(),
+        process,
+        ..span(1, 0, "h", "tick", from_ns, from_ns + 5_000_000)
+    };
+    TraceRecords {
+        id: TraceId(1_000_000 + number as u128),
+        spans: vec![one],
+        ..TraceRecords::default()
+    }
+}
+
+#[test]
+fn a_few_round_timestamps_blur_nobody() {
+    let random = &mut Random(9);
+    let plain: Vec<_> = (0..200).map(|number| services(number, random)).collect();
+    let relations = |traces: &[TraceRecords]| {
+        let (model, _) = model_and_traces(traces);
+        let name = |id| model.labels().get(id).expect("a label").to_string();
+        let relations = model.relations(0.0);
+        let found = relations.all_happens_before();
+        found
+            .iter()
+            .map(|r| (name(r.first), name(r.second)))
+            .collect::<Vec<_>>()
+    };
+    let of_plain = relations(&plain);
+    assert!(of_plain.len() > 10, "{}", of_plain.len());
+    // Of a service that is seen once, or as often as it has processes, and of one that is always there.
+    for (service, ticks) in [("cron", 1), ("cron", 9), ("web", 3)] {
+        let mut traces = plain.clone();
+        traces.extend((0..ticks).map(|number| tick(number, service, number as u128)));
+        let found = estimates(&traces).resolution("h");
+        assert_eq!((found.unit_ns, found.tick_ns), (1000, 1000), "{service}");
+        assert!(found.timestamps >= 2000, "{service}: {}", found.timestamps);
+        assert_eq!(relations(&traces), of_plain, "{service}");
+    }
+}
+
+#[test]
+fn a_program_in_whole_milliseconds_blurs_its_host_if_it_is_a_fair_part_of_it() {
+    let random = &mut Random(10);
+    let plain: Vec<_> = (0..40).map(|number| services(number, random)).collect();
+    let unit_ns = |traces: &[TraceRecords]| estimates(traces).resolution("h").unit_ns;
+    // A process each time: none has enough timestamps, all together have.
+    let mut mixed = plain.clone();
+    mixed.extend((0..60).map(|number| tick(number, "lambda", number as u128)));
+    assert_eq!(unit_ns(&mixed), 1_000_000_000);
+    let mut mixed = plain;
+    mixed.extend(
+        (0..60).map(|number| coarse(&services(100 + number, random), 1_000_000, 1_000_000)),
+    );
+    // The same services, of which most timestamps are whole milliseconds.
+    assert_eq!(unit_ns(&mixed), 1_000_000);
+    // A clock in whole milliseconds is none in nanoseconds because of one timestamp that is not.
+    let mut odd: Vec<_> = (0..60)
+        .map(|number| coarse(&services(number, random), 1_000_000, 1_000_000))
+        .collect();
+    odd[7].spans[0].end_ns += 1;
+    assert_eq!(unit_ns(&odd), 1_000_000);
+    // Few timestamps in all, of a clock that is.
+    assert_eq!(unit_ns(&odd[..1]), 1_000_000);
+}
