@@ -4,6 +4,7 @@
 mod build;
 mod digest;
 mod edge;
+mod finder;
 mod operation;
 mod order;
 mod period;
@@ -11,6 +12,7 @@ mod shape;
 
 pub use build::{DEPTH_MAX, ERROR, FlowBuilder, FlowSettings, Zoom};
 pub use edge::{EdgeId, EdgeTable, FlowEdge};
+pub use finder::{FlowFinder, RequestFlow};
 pub use order::{KnownOrders, SiblingOrders};
 pub use period::{
     ARRIVALS_MAX, CATEGORIES_MAX, CategoryId, FlowCategory, FlowPass, PeriodFlows, ROOTS_MAX,

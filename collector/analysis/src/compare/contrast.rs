@@ -5,7 +5,8 @@ use super::mutation::{Mutation, MutationKind};
 use super::partial::PartialChange;
 use crate::explain::Template;
 use crate::flow::{
-    CategoryId, EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request, Shape,
+    CategoryId, EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request,
+    RequestFlow, Shape,
 };
 use crate::record::TraceId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ impl Sides {
 }
 
 /// A request of either side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contrasted {
     /// Whether it is of the later period.
     pub is_later: bool,
@@ -43,6 +44,8 @@ pub struct Contrasted {
     pub is_beyond: Option<bool>,
     /// Its id.
     pub id: TraceId,
+    /// How many requests of its category it stands for.
+    pub weight: f64,
 }
 
 /// Requests of both sides, as far as they are in samples, and what they have in common.
@@ -54,6 +57,11 @@ pub struct Contrast {
     pub partial: Option<PartialChange>,
     /// What of a request can be a reason.
     pub template: Template,
+    /// Whether these are all requests of both sides.
+    pub is_whole: bool,
+    sides: Vec<Sides>,
+    is_structural: bool,
+    edges: Option<BTreeSet<FlowEdge>>,
 }
 
 /// An operation is common to a side if it runs in this part of its requests.
@@ -108,6 +116,7 @@ impl Contrast {
         periods: [&PeriodFlows; 2],
     ) -> Contrast {
         let mut requests = Vec::new();
+        let mut is_whole = true;
         let mut times_ns: [Vec<f64>; 2] = Default::default();
         let mut common = [Common::default(), Common::default()];
         for (period, flows) in periods.into_iter().enumerate() {
@@ -133,6 +142,9 @@ impl Contrast {
                 for (is_mutation, ids) in both {
                     for category in of_root(ids) {
                         common[usize::from(is_mutation)].add(category);
+                        let kept = category.sample.len();
+                        let weight = category.requests as f64 / kept.max(1) as f64;
+                        is_whole &= kept as u64 == category.requests;
                         for request in &category.sample {
                             let time_ns = time_on_ns(request, edges.as_ref());
                             times_ns[period].push(time_ns);
@@ -141,6 +153,7 @@ impl Contrast {
                                 is_mutation,
                                 is_beyond: None,
                                 id: request.id,
+                                weight,
                             };
                             requests.push((contrasted, time_ns));
                         }
@@ -169,7 +182,40 @@ impl Contrast {
             requests,
             partial,
             template: Template::new(&operations, at, is_structural),
+            is_whole,
+            sides: sides.to_vec(),
+            is_structural,
+            edges: edges.map(|edges| edges.iter().map(|edge| (*edge).clone()).collect()),
         }
+    }
+
+    /// The side of a request that may be in no sample: whether it is of the changed side, and whether it is beyond a partial
+    /// change. None, if it is of neither side.
+    pub fn side_of(&self, is_later: bool, flow: &RequestFlow<'_>) -> Option<(bool, Option<bool>)> {
+        let mut of_root = self.sides.iter().filter(|side| side.root == flow.root);
+        let is_mutation = of_root.find_map(|side| {
+            let is_changed = side.changed.contains(&flow.category);
+            if self.is_structural {
+                // As in samples: what is on both sides counts as what it was.
+                let is_former = side.former.contains(&flow.category);
+                (is_former || is_changed).then_some(!is_former)
+            } else {
+                is_changed.then_some(is_later)
+            }
+        })?;
+        let is_beyond = self.partial.filter(|_| is_later).map(|partial| {
+            let time_ns = match &self.edges {
+                None => flow.latency_ns as f64,
+                Some(edges) => {
+                    let on = flow.edges_ns.iter();
+                    on.filter(|(edge, _)| edges.contains(flow.edges.get(*edge)))
+                        .map(|(_, time_ns)| f64::from(*time_ns as f32))
+                        .sum()
+                }
+            };
+            partial.holds(time_ns)
+        });
+        Some((is_mutation, is_beyond))
     }
 }
 

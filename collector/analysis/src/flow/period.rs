@@ -5,9 +5,10 @@
 //! sample that does not depend on the order of requests, merges, and has whole requests: their edges belong together.
 //! Memory is that of at most [`CATEGORIES_MAX`] categories; requests of others are counted together, by root operation.
 
-use super::build::{FlowBuilder, FlowSettings};
+use super::build::FlowSettings;
 use super::digest::Digest;
 use super::edge::{EdgeId, EdgeTable, FlowEdge};
+use super::finder::FlowFinder;
 use super::order::KnownOrders;
 use super::shape::Shape;
 use crate::by_root::OTHER_ROOTS;
@@ -278,20 +279,16 @@ impl PeriodFlows {
 /// Finds the flows of a period.
 #[derive(Debug)]
 pub struct FlowPass<'a> {
-    builder: FlowBuilder,
-    orders: &'a KnownOrders,
+    finder: FlowFinder<'a>,
     flows: PeriodFlows,
-    edges_ns: Vec<(EdgeId, u64)>,
 }
 
 impl<'a> FlowPass<'a> {
     /// One with these settings; orders are those of all periods that are compared.
     pub fn new(settings: FlowSettings, orders: &'a KnownOrders) -> FlowPass<'a> {
         FlowPass {
-            builder: FlowBuilder::new(settings),
-            orders,
+            finder: FlowFinder::new(settings, orders),
             flows: PeriodFlows::default(),
-            edges_ns: Vec::new(),
         }
     }
 
@@ -303,27 +300,8 @@ impl<'a> FlowPass<'a> {
 
 impl Pass<TraceView<'_>> for FlowPass<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let shape = self.builder.shape(seen.records, self.orders);
-        let root = seen.records.root_name();
         let (path, flows) = (seen.path, &mut self.flows);
-        self.edges_ns.clear();
-        for timing in path.critical().map(|at| &path.segments[at]) {
-            if timing.weight_ns() > 0
-                && let Some(edge) = flows.edges.of_segment(timing.segment, seen.labels)
-            {
-                self.edges_ns.push((edge, timing.weight_ns()));
-            }
-        }
-        if path.tail_wait_ns > 0 {
-            let tail = flows.edges.tail(&shape.operation);
-            self.edges_ns.push((tail, path.tail_wait_ns));
-        }
-        self.edges_ns.sort_unstable_by_key(|(edge, _)| *edge);
-        self.edges_ns.dedup_by(|b, a| {
-            let is_same = a.0 == b.0;
-            a.1 += if is_same { b.1 } else { 0 };
-            is_same
-        });
+        let (root, shape, edges_ns) = self.finder.find(seen, &mut flows.edges);
         flows.latency.record(path.latency_ns);
         if flows.arrivals_ns.len() < ARRIVALS_MAX {
             flows.arrivals_ns.push(seen.trace.start_ns);
@@ -334,7 +312,7 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
         category.requests += 1;
         category.latency_ns += u128::from(path.latency_ns);
         category.squares_ns2 += u128::from(path.latency_ns) * u128::from(path.latency_ns);
-        for (edge, time_ns) in &self.edges_ns {
+        for (edge, time_ns) in edges_ns {
             *category.edges_ns.entry(*edge).or_default() += time_ns;
         }
         let mut order = Digest::new(1);
@@ -345,8 +323,7 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
             name: seen.trace.name.clone(),
             start_ns: seen.trace.start_ns,
             latency_ns: path.latency_ns,
-            edges_ns: self
-                .edges_ns
+            edges_ns: edges_ns
                 .iter()
                 .map(|(edge, ns)| (*edge, *ns as f32))
                 .collect(),

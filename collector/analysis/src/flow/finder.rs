@@ -1,0 +1,95 @@
+//! The flow of one request: its structure, and what its time was spent on.
+
+use super::build::{FlowBuilder, FlowSettings};
+use super::edge::{EdgeId, EdgeTable};
+use super::order::KnownOrders;
+use super::period::CategoryId;
+use super::shape::Shape;
+use crate::pass::TraceView;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The flow of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFlow<'a> {
+    /// The root operation.
+    pub root: &'a str,
+    /// The category of its structure.
+    pub category: CategoryId,
+    /// Its latency.
+    pub latency_ns: u64,
+    /// The edges, by their numbers.
+    pub edges: &'a EdgeTable,
+    /// Its time on each edge of its critical path, in order of their numbers.
+    pub edges_ns: &'a [(EdgeId, u64)],
+}
+
+/// Finds the flows of requests, one after another.
+#[derive(Debug)]
+pub struct FlowFinder<'a> {
+    builder: FlowBuilder,
+    orders: &'a KnownOrders,
+    edges: EdgeTable,
+    edges_ns: Vec<(EdgeId, u64)>,
+}
+
+impl<'a> FlowFinder<'a> {
+    /// One with these settings; orders are those of all periods that are compared.
+    pub fn new(settings: FlowSettings, orders: &'a KnownOrders) -> FlowFinder<'a> {
+        FlowFinder {
+            builder: FlowBuilder::new(settings),
+            orders,
+            edges: EdgeTable::default(),
+            edges_ns: Vec::new(),
+        }
+    }
+
+    /// Calls `visit` with the flow of a request.
+    pub fn flow_of<T>(
+        &mut self,
+        seen: &TraceView<'_>,
+        visit: impl FnOnce(&RequestFlow<'_>) -> T,
+    ) -> T {
+        let mut edges = std::mem::take(&mut self.edges);
+        let (root, shape, edges_ns) = self.find(seen, &mut edges);
+        let found = visit(&RequestFlow {
+            root: &root,
+            category: CategoryId(shape.digest),
+            latency_ns: seen.path.latency_ns,
+            edges: &edges,
+            edges_ns,
+        });
+        self.edges = edges;
+        found
+    }
+
+    /// The root operation of a request, its structure, and its time on each edge, which it adds to the table.
+    pub(super) fn find<'r>(
+        &mut self,
+        seen: &TraceView<'r>,
+        edges: &mut EdgeTable,
+    ) -> (Cow<'r, str>, Arc<Shape>, &[(EdgeId, u64)]) {
+        let shape = self.builder.shape(seen.records, self.orders);
+        let root = seen.records.root_name();
+        let path = seen.path;
+        self.edges_ns.clear();
+        for timing in path.critical().map(|at| &path.segments[at]) {
+            if timing.weight_ns() > 0
+                && let Some(edge) = edges.of_segment(timing.segment, seen.labels)
+            {
+                self.edges_ns.push((edge, timing.weight_ns()));
+            }
+        }
+        if path.tail_wait_ns > 0 {
+            let tail = edges.tail(&shape.operation);
+            self.edges_ns.push((tail, path.tail_wait_ns));
+        }
+        self.edges_ns.sort_unstable_by_key(|(edge, _)| *edge);
+        self.edges_ns.dedup_by(|b, a| {
+            let is_same = a.0 == b.0;
+            a.1 += if is_same { b.1 } else { 0 };
+            is_same
+        });
+        (root, shape, &self.edges_ns)
+    }
+}
