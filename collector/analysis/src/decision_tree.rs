@@ -15,6 +15,7 @@
 mod condition;
 mod growth;
 mod pruning;
+mod refinement;
 mod split;
 mod table;
 
@@ -22,6 +23,7 @@ pub use condition::{Condition, Test};
 pub use table::{Column, Table, TableError, VALUES_MAX, Values};
 
 use growth::Node;
+use std::collections::BTreeSet;
 
 /// How a tree is grown.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +79,46 @@ impl DecisionTree {
         let mut leaves = Vec::new();
         self.root.leaves(&mut Vec::new(), &mut leaves);
         leaves
+    }
+
+    /// Moves each threshold to the value that tells most of these rows' classes, in a table of the same columns: of the rows that
+    /// reach it. What is asked stays as it is.
+    pub fn refine(&mut self, table: &Table, rows: &[usize]) {
+        refinement::refine(&mut self.root, table, rows);
+    }
+
+    /// Numbers the columns that are asked about anew, from 0 in their order; the numbers that they had.
+    pub fn only_columns_asked(&mut self) -> Vec<usize> {
+        let mut columns = BTreeSet::new();
+        self.root.for_each_question(&mut |split, _| {
+            columns.insert(split.column());
+        });
+        let columns: Vec<usize> = columns.into_iter().collect();
+        let place = |of: usize| columns.binary_search(&of).unwrap_or_default();
+        self.root.for_each_question(&mut |split, answers| {
+            *split.column_mut() = place(split.column());
+            for answer in answers {
+                answer.column = place(answer.column);
+            }
+        });
+        columns
+    }
+
+    /// The place of the leaf all of whose conditions a row meets; none, if an answer is unknown.
+    pub fn leaf_met(&self, table: &Table, row: usize) -> Option<usize> {
+        let (mut node, mut before) = (&self.root, 0);
+        while let Node::Question {
+            split, branches, ..
+        } = node
+        {
+            let [yes, no] = &**branches;
+            let is_met = split.is_met(table, row)?;
+            if !is_met {
+                before += yes.leaf_count();
+            }
+            node = if is_met { yes } else { no };
+        }
+        Some(before)
     }
 
     /// The place of a row's leaf among the [leaves](Self::leaves). Where its answer is unknown it goes with most rows.

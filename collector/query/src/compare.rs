@@ -14,6 +14,7 @@ use stroboscope_analysis::flow::{
 };
 use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_store::tables::AttributeKeys;
 
 use super::infer::{InferSettings, Inference};
@@ -50,6 +51,9 @@ pub struct ComparedPeriods {
     pub comparison: Comparison,
     /// What was noticed in either.
     pub notes: Notes,
+    /// The earlier and the later period, to find the flows of their requests again.
+    pub(super) studies: [Study; 2],
+    pub(super) orders: KnownOrders,
 }
 
 /// Finds the flows of all requests of a study whose latency is in this range.
@@ -91,14 +95,15 @@ pub fn compare(
     let flows_of = |at: usize, of: &PeriodOf| {
         let joined = inferences[at].joined(inferences[1 - at], infer.tolerance);
         let study = Study::knowing(of.source.clone(), of.selection, infer.clone(), joined);
-        study.ask(&FlowsQuestion {
+        let found = study.ask(&FlowsQuestion {
             orders: orders.clone(),
             settings: flow_settings,
             only: of.only.clone(),
             latency_ns: 0..=u64::MAX,
-        })
+        })?;
+        Ok::<_, QueryError>((found, study))
     };
-    let (old, new) = (flows_of(0, before)?, flows_of(1, after)?);
+    let ((old, old_study), (new, new_study)) = (flows_of(0, before)?, flows_of(1, after)?);
     let is_client = |operation: &Operation| {
         inferences
             .iter()
@@ -128,6 +133,8 @@ pub fn compare(
         before: old,
         after: new,
         comparison,
+        studies: [old_study, new_study],
+        orders,
     })
 }
 
@@ -174,6 +181,14 @@ impl Question for OrdersQuestion {
     }
 }
 
+/// Whether a request says what is asked for.
+pub(super) fn says(only: Option<&(Attribute, String)>, records: &TraceRecords) -> bool {
+    only.is_none_or(|(attribute, value)| {
+        let said = attribute.of_request(records);
+        said.is_some_and(|said| *said == **value)
+    })
+}
+
 /// What are the flows of requests?
 struct FlowsQuestion {
     orders: KnownOrders,
@@ -192,11 +207,7 @@ struct SomeFlows<'a> {
 
 impl Pass<TraceView<'_>> for SomeFlows<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let is_one = self.only.is_none_or(|(attribute, value)| {
-            attribute
-                .of_request(seen.records)
-                .is_some_and(|said| *said == **value)
-        });
+        let is_one = says(self.only, seen.records);
         if is_one && self.latency_ns.contains(&seen.path.latency_ns) {
             self.flows.observe(seen);
         } else {

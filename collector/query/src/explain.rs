@@ -1,28 +1,24 @@
 //! What tells requests with a change from those without it.
 //!
-//! The table of what requests say is kept beside the store: leaving a parameter out reads nothing again.
+//! A tree is learned from a sample: the [table](Said) of what its requests say is kept beside the store. All requests of the store
+//! then say where the tree's thresholds lie and how precise it is; where the sample has all of them, nothing is read again.
+//! `compare` and `explain` ask the same.
 
-use std::collections::BTreeMap;
+mod rows;
+mod said;
 
-use serde::{Deserialize, Serialize};
-use stroboscope_analysis::compare::{
-    CompareSettings, Comparison, Contrast, Contrasted, PartialChange,
-};
+use stroboscope_analysis::compare::{CompareSettings, Comparison, Contrast, PartialChange};
 use stroboscope_analysis::explain::{
-    ExplainError, ExplainSettings, ExplainedRequest, Explanation, Parameter, Template, explain,
+    ExplainSettings, ExplainedRequest, Explanation, LearnedTree, StoredRows,
 };
 use stroboscope_analysis::flow::FlowSettings;
-use stroboscope_analysis::record::{TraceId, TraceRecords};
-use stroboscope_store::tables::AttributeKeys;
 
 use super::compare::{ComparedPeriods, PeriodOf, compare};
 use super::infer::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::source::Source;
-
-/// The kind of entry that tables are kept as.
-const SAID: &str = "said-2";
+use rows::RowsQuestion;
+use said::{SAID, Said};
 
 /// What is to be explained, by its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,57 +54,60 @@ pub struct AmongLater {
 }
 
 impl Telling {
-    /// Of requests, each with whether it is beyond the partial change, if there is one.
+    /// Of a table of what requests say, and of all requests, which this reads for trees.
     fn of(
-        requests: Vec<ExplainedRequest>,
-        beyond: Vec<Option<bool>>,
-        partial: Option<PartialChange>,
+        said: &Said,
         settings: &ExplainSettings,
-    ) -> Result<Telling, ExplainError> {
-        let explanation = explain(&requests, settings)?;
-        let later = requests.into_iter().zip(beyond);
-        let later: Vec<ExplainedRequest> = later
-            .filter_map(|(request, is_beyond)| {
+        read: &dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2], QueryError>,
+    ) -> Result<Telling, QueryError> {
+        let requests = said.requests();
+        // Later requests are of processes of one time: which of them is slow can be what is wrong.
+        let among_later = said.partial.and_then(|partial| {
+            let later = requests.iter().filter_map(|(request, is_beyond)| {
                 Some(ExplainedRequest {
-                    is_mutation: is_beyond?,
-                    ..request
+                    is_mutation: (*is_beyond)?,
+                    ..request.clone()
                 })
-            })
-            .collect();
-        // Too few of either are no reason to say nothing of the periods. Where nothing tells them apart, chance may.
-        let among_later = partial.and_then(|partial| {
-            let explanation = explain(&later, settings).ok()?;
-            (!explanation.leaves.is_empty()).then_some(AmongLater {
-                partial,
-                explanation,
-            })
+            });
+            let later: Vec<ExplainedRequest> = later.collect();
+            // Too few of either are no reason to say nothing of the periods. Where nothing tells them apart, chance may.
+            let tree = LearnedTree::of(&later, settings).ok()?;
+            tree.tells().then_some((partial, tree, later))
         });
+        let settings = ExplainSettings {
+            identities: said.identities().collect(),
+            ..settings.clone()
+        };
+        let all: Vec<ExplainedRequest> = requests.into_iter().map(|of| of.0).collect();
+        let tree = LearnedTree::of(&all, &settings)?;
+        let later_tree = among_later.as_ref().map(|(_, tree, _)| tree);
+        let tells = tree.tells() || later_tree.is_some();
+        let [rows, later_rows] = if said.is_whole || !tells {
+            let later = among_later
+                .as_ref()
+                .map(|(_, tree, later)| rows_of(tree, later));
+            [rows_of(&tree, &all), later.unwrap_or_default()]
+        } else {
+            read([Some(&tree), later_tree])?
+        };
         Ok(Telling {
-            explanation,
-            among_later,
+            explanation: tree.explanation(&rows),
+            among_later: among_later.map(|(partial, tree, _)| AmongLater {
+                partial,
+                explanation: tree.explanation(&later_rows),
+            }),
         })
     }
 }
 
-/// A table, as it is kept.
-#[derive(Debug, Serialize, Deserialize)]
-struct Said {
-    what: String,
-    partial: Option<PartialChange>,
-    parameters: Vec<(String, String)>,
-    texts: Vec<String>,
-    rows: Vec<Row>,
-}
-
-/// A request: its id, when it began, whether it is of the changed side, whether it is beyond a partial change, and what it
-/// says, by places in the lists.
-#[derive(Debug, Serialize, Deserialize)]
-struct Row {
-    id: u128,
-    start_ns: i64,
-    is_mutation: bool,
-    is_beyond: Option<bool>,
-    said: Vec<(u32, u32)>,
+/// What requests say of what a tree asks about.
+fn rows_of(tree: &LearnedTree, requests: &[ExplainedRequest]) -> StoredRows {
+    let mut rows = StoredRows::default();
+    for request in requests {
+        let of = (request.id, request.is_mutation, request.weight);
+        tree.observe(&mut rows, of, &request.parameters);
+    }
+    rows
 }
 
 /// How periods are compared before something of that is explained.
@@ -119,6 +118,9 @@ pub struct HowCompared<'a> {
     pub compare: &'a CompareSettings,
 }
 
+/// In words, what a comparison has found.
+pub type Describe<'a> = &'a dyn Fn(&Comparison) -> String;
+
 /// Explains a cause or a mutation; `describe` says in words what it is.
 ///
 /// # Errors
@@ -128,102 +130,108 @@ pub fn explain_change(
     how: HowCompared<'_>,
     which: Explained,
     settings: &ExplainSettings,
-    describe: &dyn Fn(&Comparison) -> String,
+    describe: Describe<'_>,
 ) -> Result<ExplainedChange, QueryError> {
-    let asked = asked(periods, how, which);
-    let cache = periods[1].source.cache();
-    let kept = cache.and_then(|cache| cache.find::<Said>(SAID, asked.as_deref()?));
-    let (said, notes) = match kept {
-        Some(said) => (said, periods[1].source.first_notes()),
+    let kept = kept(periods, how, which);
+    if let Some(said) = kept.filter(|said| said.is_whole) {
+        let notes = periods[1].source.first_notes();
+        let telling = Telling::of(&said, settings, &|_| Ok(Default::default()))?;
+        return Ok(ExplainedChange {
+            what: said.what,
+            telling,
+            notes,
+        });
+    }
+    let compared = compare(periods, how.infer, how.flow, how.compare)?;
+    let telling = explain_compared(periods, &compared, how, which, settings, describe)?;
+    Ok(ExplainedChange {
+        what: describe(&compared.comparison),
+        telling,
+        notes: compared.notes,
+    })
+}
+
+/// Requests of both periods that are read again to explain a comparison that asked for no explanation, at most.
+pub const EXPLAINED_MAX: u64 = 50_000;
+
+/// Explains the first cause as [`explain_change`] does. None, where there is no cause, too few requests of it, or more requests than
+/// [`EXPLAINED_MAX`].
+///
+/// # Errors
+/// When a store cannot be read.
+pub fn explain_first_cause(
+    periods: [&PeriodOf; 2],
+    compared: &ComparedPeriods,
+    how: HowCompared<'_>,
+    describe: Describe<'_>,
+) -> Result<Option<Telling>, QueryError> {
+    if compared.comparison.causes.is_empty() || compared.requests() > EXPLAINED_MAX {
+        return Ok(None);
+    }
+    let settings = ExplainSettings::default();
+    let first = Explained::Cause(1);
+    match explain_compared(periods, compared, how, first, &settings, describe) {
+        Ok(telling) => Ok(Some(telling)),
+        Err(QueryError::Explain(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl ComparedPeriods {
+    /// How many requests both periods have.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.before.flows.requests() + self.after.flows.requests()
+    }
+}
+
+fn explain_compared(
+    periods: [&PeriodOf; 2],
+    compared: &ComparedPeriods,
+    how: HowCompared<'_>,
+    which: Explained,
+    settings: &ExplainSettings,
+    describe: Describe<'_>,
+) -> Result<Telling, QueryError> {
+    let contrast = contrast(compared, which)?;
+    let said = match kept(periods, how, which) {
+        Some(said) => said,
         None => {
-            let compared = compare(periods, how.infer, how.flow, how.compare)?;
-            let contrast = contrast(&compared, which)?;
-            let what = describe(&compared.comparison);
-            let said = read(periods, &contrast, what)?;
+            let said = Said::read(periods, &contrast, describe(&compared.comparison))?;
+            let (cache, asked) = (periods[1].source.cache(), asked(periods, how, which));
             let is_whole = compared.notes.damage.is_empty();
             if let (Some(cache), Some(asked), true) = (cache, &asked, is_whole) {
                 cache.keep(SAID, asked, &said);
             }
-            (said, compared.notes)
+            said
         }
     };
-    let beyond = said.rows.iter().map(|row| row.is_beyond).collect();
-    let telling = Telling::of(said.requests(), beyond, said.partial, settings)?;
-    Ok(ExplainedChange {
-        what: said.what,
-        telling,
-        notes,
-    })
-}
-
-/// Requests of each side that are looked up one by one, at most
-const BRIEF_MAX: usize = 120;
-/// and at least: of fewer, the tree learns nothing that others could judge.
-const BRIEF_MIN: usize = 16;
-/// Each is looked for in each file that may have it: so many times at most, which is half a second.
-const LOOKED_MAX: usize = 1_000;
-
-/// Explains the first cause by a few requests of it, each looked up by its id; nothing, where there are too few, or the store is of
-/// many files: [`explain_change`] reads them all.
-///
-/// # Errors
-/// When a store cannot be read.
-pub fn explain_briefly(
-    periods: [&PeriodOf; 2],
-    compared: &ComparedPeriods,
-) -> Result<Option<Telling>, QueryError> {
-    let Ok(contrast) = contrast(compared, Explained::Cause(1)) else {
-        return Ok(None);
-    };
-    let mut files = 1;
-    for period in periods {
-        let parts = period
-            .source
-            .parts(period.selection, &AttributeKeys::none())?;
-        files = files.max(parts.files().0);
-    }
-    let most = (LOOKED_MAX / 2 / files).min(BRIEF_MAX);
-    if most < BRIEF_MIN {
-        return Ok(None);
-    }
-    let (mut found, mut beyond) = (Vec::new(), Vec::new());
-    for is_mutation in [false, true] {
-        let of_side = contrast
-            .requests
-            .iter()
-            .filter(|request| request.is_mutation == is_mutation);
-        let mut of_side: Vec<&Contrasted> = of_side.collect();
-        // Ids of one source may be in order; these are in none.
-        of_side.sort_by_key(|request| (request.id.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        of_side.truncate(most);
-        for (period, is_later) in periods.into_iter().zip([false, true]) {
-            let wanted = of_side
-                .iter()
-                .filter(|request| request.is_later == is_later);
-            let wanted: BTreeMap<TraceId, Option<bool>> = wanted
-                .map(|request| (request.id, request.is_beyond))
-                .collect();
-            let ids: Vec<u128> = wanted.keys().map(|id| id.0).collect();
-            for records in &period.source.traces(&ids, period.selection)? {
-                found.push(said_by(records, is_mutation, &contrast.template));
-                beyond.push(wanted.get(&records.id).copied().flatten());
+    let read = |trees: [Option<&LearnedTree>; 2]| {
+        let mut rows = <[StoredRows; 2]>::default();
+        for (at, (period, study)) in periods.iter().zip(&compared.studies).enumerate() {
+            let found = study.ask(&RowsQuestion {
+                contrast: &contrast,
+                is_later: at == 1,
+                trees,
+                orders: &compared.orders,
+                settings: how.flow,
+                only: period.only.as_ref(),
+            })?;
+            for ((tree, rows), found) in trees.iter().zip(&mut rows).zip(found) {
+                if let Some(tree) = tree {
+                    tree.merge(rows, found);
+                }
             }
         }
-    }
-    let settings = ExplainSettings::default();
-    Ok(Telling::of(found, beyond, contrast.partial, &settings).ok())
+        Ok(rows)
+    };
+    Telling::of(&said, settings, &read)
 }
 
-/// A request of a side, and what it says.
-fn said_by(records: &TraceRecords, is_mutation: bool, template: &Template) -> ExplainedRequest {
-    let starts = records.spans.iter().map(|span| span.start_ns);
-    let starts = starts.chain(records.events.iter().map(|event| event.ts_ns));
-    ExplainedRequest {
-        id: records.id,
-        start_ns: starts.min().unwrap_or_default(),
-        is_mutation,
-        parameters: template.said(records),
-    }
+/// The table that was kept of the same.
+fn kept(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Option<Said> {
+    let asked = asked(periods, how, which)?;
+    periods[1].source.cache()?.find(SAID, &asked)
 }
 
 /// What a table is kept by: all that it depends on, but for the store of the later period.
@@ -262,126 +270,4 @@ fn contrast(compared: &ComparedPeriods, which: Explained) -> Result<Contrast, Qu
             .map(|mutation| Contrast::of_mutation(mutation, flows))
             .ok_or_else(|| none("mutation", rank, comparison.mutations.len())),
     }
-}
-
-/// Reads what the requests say, of either period from its source.
-fn read(periods: [&PeriodOf; 2], contrast: &Contrast, what: String) -> Result<Said, QueryError> {
-    let mut said = Said {
-        what,
-        partial: contrast.partial,
-        parameters: Vec::new(),
-        texts: Vec::new(),
-        rows: Vec::new(),
-    };
-    let mut numbers = Numbers::default();
-    for (period, is_later) in periods.into_iter().zip([false, true]) {
-        let of_period = contrast
-            .requests
-            .iter()
-            .filter(|request| request.is_later == is_later);
-        let wanted: BTreeMap<TraceId, &Contrasted> =
-            of_period.map(|request| (request.id, request)).collect();
-        let found = requests(&period.source, period, &wanted, &contrast.template)?;
-        for request in found {
-            let said_of = request.parameters.into_iter().map(|(parameter, text)| {
-                let parameter = (parameter.operation.to_string(), parameter.key.to_string());
-                (
-                    numbers.of_parameter(&mut said.parameters, parameter),
-                    numbers.of_text(&mut said.texts, &text),
-                )
-            });
-            let said_of = said_of.collect();
-            said.rows.push(Row {
-                id: request.id.0,
-                start_ns: request.start_ns,
-                is_mutation: request.is_mutation,
-                is_beyond: wanted.get(&request.id).and_then(|of| of.is_beyond),
-                said: said_of,
-            });
-        }
-    }
-    Ok(said)
-}
-
-/// The places of what is said already.
-#[derive(Default)]
-struct Numbers {
-    parameters: BTreeMap<(String, String), u32>,
-    texts: BTreeMap<String, u32>,
-}
-
-impl Numbers {
-    fn of_parameter(&mut self, all: &mut Vec<(String, String)>, of: (String, String)) -> u32 {
-        *self.parameters.entry(of).or_insert_with_key(|of| {
-            all.push(of.clone());
-            all.len() as u32 - 1
-        })
-    }
-
-    fn of_text(&mut self, all: &mut Vec<String>, text: &str) -> u32 {
-        if let Some(number) = self.texts.get(text) {
-            return *number;
-        }
-        all.push(text.to_owned());
-        let number = all.len() as u32 - 1;
-        self.texts.insert(text.to_owned(), number);
-        number
-    }
-}
-
-impl Said {
-    fn requests(&self) -> Vec<ExplainedRequest> {
-        let texts: Vec<std::sync::Arc<str>> =
-            self.texts.iter().map(|text| text.as_str().into()).collect();
-        let parameters: Vec<Parameter> = self
-            .parameters
-            .iter()
-            .map(|(operation, key)| Parameter {
-                operation: operation.as_str().into(),
-                key: key.as_str().into(),
-            })
-            .collect();
-        let rows = self.rows.iter().map(|row| ExplainedRequest {
-            id: TraceId(row.id),
-            start_ns: row.start_ns,
-            is_mutation: row.is_mutation,
-            parameters: row
-                .said
-                .iter()
-                .filter_map(|(parameter, text)| {
-                    let parameter = parameters.get(*parameter as usize)?;
-                    Some((parameter.clone(), texts.get(*text as usize)?.clone()))
-                })
-                .collect(),
-        });
-        rows.collect()
-    }
-}
-
-/// Those of a source that are wanted, in order of their ids, with what they say.
-fn requests(
-    source: &Source,
-    period: &PeriodOf,
-    wanted: &BTreeMap<TraceId, &Contrasted>,
-    template: &Template,
-) -> Result<Vec<ExplainedRequest>, QueryError> {
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let parts = source.parts(period.selection, &AttributeKeys::all())?;
-    let workers = vec![Vec::new(); parts.count()];
-    let visit = |found: &mut Vec<ExplainedRequest>, records: &mut TraceRecords, _: &mut Notes| {
-        if let Some(contrasted) = wanted.get(&records.id) {
-            found.push(said_by(records, contrasted.is_mutation, template));
-        }
-    };
-    // What there is to note was noted when the periods were compared.
-    let (found, _) = source.fold(
-        "reading what is said",
-        period.selection,
-        &parts,
-        workers,
-        visit,
-    );
-    Ok(found.into_iter().flatten().collect())
 }

@@ -75,7 +75,8 @@ pub use experiment::{
     UserBalance, experiment,
 };
 pub use explain::{
-    AmongLater, Explained, ExplainedChange, HowCompared, Telling, explain_briefly, explain_change,
+    AmongLater, Describe, EXPLAINED_MAX, Explained, ExplainedChange, HowCompared, Telling,
+    explain_change, explain_first_cause,
 };
 pub use filter::Filter;
 pub use heatmap::{Heatmap, HeatmapCell, HeatmapQuestion, band_edges_ns};

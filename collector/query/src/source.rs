@@ -326,27 +326,6 @@ impl Source {
         Ok((found, notes))
     }
 
-    /// The traces of these ids that are selected, with all of their attributes, each looked up in every file that may have it.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub(super) fn traces(
-        &self,
-        ids: &[u128],
-        selection: Selection,
-    ) -> Result<Vec<TraceRecords>, QueryError> {
-        let times_ns = selection.range.records_ns();
-        let files = TraceFiles::open_between(&self.store, &AttributeKeys::all(), times_ns)?;
-        let mut notes = self.first_notes();
-        let mut found = Vec::with_capacity(ids.len());
-        for id in ids {
-            let mut reader = files.read(&IdRange::only(*id), 1);
-            let records = reader.by_ref().find(|records| records.id.0 == *id);
-            found.extend(records.filter(|records| self.takes(records, selection, &mut notes)));
-        }
-        Ok(found)
-    }
-
     /// How many traces are selected. Reads them all.
     ///
     /// # Errors

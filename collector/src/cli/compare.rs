@@ -1,16 +1,17 @@
 //! `compare`
 
 use clap::Args;
+use stroboscope_analysis::compare::Comparison;
 use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, ShowArguments};
 use super::periods::PeriodArguments;
-use super::results::compare::Compared;
+use super::results::compare::{Compared, cause_in_words};
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, give};
 use super::{Failure, Status};
 use stroboscope_present::show::TableSpec;
-use stroboscope_query::{compare, explain_briefly};
+use stroboscope_query::{HowCompared, compare, explain_first_cause};
 
 /// Say what changed between two periods, and why
 ///
@@ -37,14 +38,15 @@ impl CompareVerb {
             .open("compare", study, &self.reading, runtime)?;
         let infer = study.inner().settings();
         let settings = self.periods.settings();
-        let found = compare(
-            periods.both(),
+        let how = HowCompared {
             infer,
-            self.periods.flow.settings(),
-            &settings,
-        )
-        .map_err(Failure::of)?;
-        let telling = explain_briefly(periods.both(), &found).map_err(Failure::of)?;
+            flow: self.periods.flow.settings(),
+            compare: &settings,
+        };
+        let both = periods.both();
+        let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
+        let first = |comparison: &Comparison| cause_in_words(comparison, 1);
+        let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
         Ok(Compared::of(found, self.top).explained_by(telling.as_ref()))
     }
 }

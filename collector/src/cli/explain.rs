@@ -18,8 +18,8 @@ use stroboscope_query::{Explained, HowCompared, explain_change};
 /// Say which parameters tell requests with a change from those without
 ///
 /// Attributes, of spans and of events, up to the operation at which the requests part, are asked about by a decision tree
-/// (C4.5), grown from a part of the requests and judged by others. Ids, timestamps and what else differs in every request
-/// are left out.
+/// (C4.5), grown from a part of the requests and judged by others. Precision and recall are counted among all requests.
+/// Ids, timestamps, identities of processes and what else differs in every request are left out.
 #[derive(Debug, Args)]
 pub(super) struct ExplainVerb {
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(super) struct ExplainVerb {
     /// Explain the mutation of this rank instead
     #[arg(long, value_name = "RANK")]
     mutation: Option<usize>,
-    /// Leave out a parameter, such as count, or "count (web:read)"; can be repeated. The requests are not read again
+    /// Leave out a parameter, such as count, or "count (web:read)"; can be repeated
     #[arg(long, value_name = "NAME")]
     without: Vec<String>,
     /// Another number takes other requests for the sample

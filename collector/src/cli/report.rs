@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
+use stroboscope_analysis::compare::Comparison;
 use stroboscope_analysis::convergence::Pace;
 use tokio::runtime::Runtime;
 
@@ -16,7 +17,7 @@ use super::arguments::{CategoryArguments, ReadingArguments};
 use super::output::{print, print_json};
 use super::periods::PeriodArguments;
 use super::results::anomalies::Anomalies;
-use super::results::compare::Compared;
+use super::results::compare::{Compared, cause_in_words};
 use super::results::critical_path::Aggregate;
 use super::results::slack::SlackList;
 use super::results::strata::BrokenDown;
@@ -26,8 +27,8 @@ use super::study::NamedStudy;
 use super::{Failure, Status, notes};
 use stroboscope_present::page::to_page_of_sections;
 use stroboscope_query::{
-    AnomalyQuestion, BreakdownQuestion, InferSettings, Notes, OverviewQuestion, PathsQuestion,
-    StrataRule, compare, explain_briefly, tradeoffs,
+    AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
+    PathsQuestion, StrataRule, compare, explain_first_cause, tradeoffs,
 };
 
 /// Write all findings as one page with pictures, for a browser
@@ -172,14 +173,15 @@ impl ReportVerb {
             convergence: None,
             ..study.inner().settings().clone()
         };
-        let found = compare(
-            periods.both(),
-            &infer,
-            self.periods.flow.settings(),
-            &self.periods.settings(),
-        );
-        let found = found.map_err(Failure::of)?;
-        let telling = explain_briefly(periods.both(), &found).map_err(Failure::of)?;
+        let how = HowCompared {
+            infer: &infer,
+            flow: self.periods.flow.settings(),
+            compare: &self.periods.settings(),
+        };
+        let both = periods.both();
+        let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
+        let first = |comparison: &Comparison| cause_in_words(comparison, 1);
+        let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
         Ok(Some(
             Compared::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref()),
         ))

@@ -11,6 +11,7 @@ mod config;
 mod escapes;
 mod experiment;
 mod explain;
+mod explain_exact;
 mod flows;
 mod help;
 mod import_mapped;

@@ -37,6 +37,24 @@ impl Node {
         }
     }
 
+    pub(super) fn for_each_question(
+        &mut self,
+        visit: &mut impl FnMut(&mut Split, &mut [Condition; 2]),
+    ) {
+        if let Node::Question {
+            split,
+            answers,
+            branches,
+            ..
+        } = self
+        {
+            visit(split, answers);
+            for branch in branches.iter_mut() {
+                branch.for_each_question(visit);
+            }
+        }
+    }
+
     pub(super) fn leaves(&self, path: &mut Vec<Condition>, into: &mut Vec<Leaf>) {
         match self {
             Node::Leaf(rows) => {

@@ -37,6 +37,12 @@ impl Split {
         }
     }
 
+    pub(super) fn column_mut(&mut self) -> &mut usize {
+        match self {
+            Split::AtMost { column, .. } | Split::OneOf { column, .. } => column,
+        }
+    }
+
     /// What yes means, and no.
     pub(super) fn answers(&self, table: &Table) -> [Condition; 2] {
         let column = &table.columns[self.column()];
@@ -108,28 +114,8 @@ pub(super) fn of_column(
         Values::Numbers(numbers) => by_number(table, rows, numbers),
         Values::Texts { places, .. } => by_share(table, rows, places),
     };
-    let mut known: Counts = [0.0; 2];
-    for group in &groups {
-        known = add(known, group.counts);
-    }
     let all: f64 = rows.iter().map(|(_, part)| part).sum();
-    let mut yes: Counts = [0.0; 2];
-    let mut most: Option<(usize, f64, f64)> = None;
-    for (last, group) in groups
-        .iter()
-        .enumerate()
-        .take(groups.len().saturating_sub(1))
-    {
-        yes = add(yes, group.counts);
-        let no = [known[0] - yes[0], known[1] - yes[1]];
-        if yes[0] + yes[1] < rows_min || no[0] + no[1] < rows_min {
-            continue;
-        }
-        let (gain, of_answer) = gain(yes, no, all);
-        if most.is_none_or(|(_, most, _)| gain > most + GAIN_MIN) {
-            most = Some((last, gain, of_answer));
-        }
-    }
+    let most = best_of(&groups, all, rows_min);
     let (last, gain, of_answer) = most?;
     // Of n groups in order there are n - 1 thresholds; sets of them, up to which side is which, 2^(n - 1) - 1.
     let choices = groups.len() as f64 - 1.0;
@@ -158,6 +144,42 @@ pub(super) fn of_column(
         gain,
         ratio: gain / of_answer,
     })
+}
+
+/// Of groups in order: the last one of those whose separation from the rest gains most, the gain, and the bits of the answer.
+fn best_of(groups: &[Group], all: f64, rows_min: f64) -> Option<(usize, f64, f64)> {
+    let mut known: Counts = [0.0; 2];
+    for group in groups {
+        known = add(known, group.counts);
+    }
+    let mut yes: Counts = [0.0; 2];
+    let mut most: Option<(usize, f64, f64)> = None;
+    for (last, group) in groups
+        .iter()
+        .enumerate()
+        .take(groups.len().saturating_sub(1))
+    {
+        yes = add(yes, group.counts);
+        let no = [known[0] - yes[0], known[1] - yes[1]];
+        if yes[0] + yes[1] < rows_min || no[0] + no[1] < rows_min {
+            continue;
+        }
+        let (gain, of_answer) = gain(yes, no, all);
+        if most.is_none_or(|(_, most, _)| gain > most + GAIN_MIN) {
+            most = Some((last, gain, of_answer));
+        }
+    }
+    most
+}
+
+/// The threshold of a column that gains most of these rows, if any gains anything.
+pub(super) fn best_threshold(table: &Table, rows: &[(usize, f64)], column: usize) -> Option<f64> {
+    let Values::Numbers(numbers) = &table.columns[column].values else {
+        return None;
+    };
+    let groups = by_number(table, rows, numbers);
+    let (last, gain, _) = best_of(&groups, rows.len() as f64, 1.0)?;
+    (gain > GAIN_MIN).then(|| groups[last].number)
 }
 
 /// Rows of one value.

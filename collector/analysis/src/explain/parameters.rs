@@ -1,8 +1,8 @@
 //! What requests say, as a table of what can be asked about.
 
-use super::sentence::{ParameterCondition, ParameterTest};
-use super::{ExplainedRequest, Parameter, Unseen};
-use crate::decision_tree::{Column, Condition, Table, Test, Values};
+use super::identity::is_named;
+use super::{ExplainSettings, ExplainedRequest, Parameter, Unseen};
+use crate::decision_tree::{Column, Table, Values};
 use crate::statistics::correlation;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub const PARAMETERS_MAX: usize = 256;
 pub enum Why {
     /// It was asked for.
     Asked,
-    /// It is of those that name a process, a thread or a connection, and are others after a restart.
+    /// It names a process, a thread or a connection, and is another one after a restart.
     NamesProcess,
     /// Its texts are different in nine of ten requests, or its whole numbers are and are too large for a measure (2⁵³).
     DiffersAlways,
@@ -46,20 +46,6 @@ pub struct LeftOut {
     pub why: Why,
 }
 
-/// OpenTelemetry's names for what is another one after a restart, and says nothing else.
-const NAMES_OF_PROCESSES: [&str; 10] = [
-    "client.port",
-    "net.peer.port",
-    "net.sock.peer.port",
-    "network.peer.port",
-    "process.parent_pid",
-    "process.pid",
-    "service.instance.id",
-    "thread.id",
-    "thread.name",
-    "trace.id",
-];
-
 /// Of so few requests, all different values are chance.
 const DIFFERENT_OF_MIN: usize = 10;
 /// The part of different values that is nearly all.
@@ -75,29 +61,30 @@ const STEPS_MIN: usize = 5;
 const ORDERED_MIN: f64 = 0.8;
 
 /// What a column of the table is.
-enum Asked {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Asked {
     Value(Parameter),
     Recorded(Parameter),
 }
 
-const RECORDED: &str = "recorded";
-const NOT_RECORDED: &str = "not recorded";
+pub(super) const RECORDED: &str = "recorded";
+pub(super) const NOT_RECORDED: &str = "not recorded";
 
 /// What requests say.
 pub(super) struct Parameters {
     pub(super) table: Table,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) unseen: Unseen,
-    asked: Vec<Asked>,
+    pub(super) asked: Vec<Asked>,
 }
 
 impl Parameters {
-    pub(super) fn of(requests: &[&ExplainedRequest], without: &BTreeSet<String>) -> Parameters {
+    pub(super) fn of(requests: &[&ExplainedRequest], settings: &ExplainSettings) -> Parameters {
         let mut unseen = Unseen::default();
         let (mut left_out, mut asked, mut columns) = (Vec::new(), Vec::new(), Vec::new());
         for (parameter, said) in texts(requests, &mut unseen) {
             let numbers = numbers(&said);
-            if let Some(why) = why_not(&parameter, &said, numbers.as_deref(), requests, without) {
+            if let Some(why) = why_not(&parameter, &said, numbers.as_deref(), requests, settings) {
                 left_out.push(LeftOut { parameter, why });
                 continue;
             }
@@ -146,54 +133,6 @@ impl Parameters {
             Asked::Recorded(_) => None,
         });
         of.collect()
-    }
-
-    /// What a condition on the table says of a parameter.
-    pub(super) fn condition(&self, condition: &Condition) -> Option<ParameterCondition> {
-        let (parameter, test) = match self.asked.get(condition.column)? {
-            Asked::Value(parameter) => {
-                let values = &self.table.columns().get(condition.column)?.values;
-                let test = only_value(values, &condition.test);
-                let test = test.unwrap_or_else(|| condition.test.clone());
-                (parameter, ParameterTest::Value(test))
-            }
-            Asked::Recorded(parameter) => {
-                let is = match &condition.test {
-                    Test::OneOf(texts) => texts.contains(RECORDED),
-                    Test::NoneOf(texts) => !texts.contains(RECORDED),
-                    Test::Between(..) => return None,
-                };
-                (parameter, ParameterTest::Recorded(is))
-            }
-        };
-        Some(ParameterCondition {
-            parameter: parameter.clone(),
-            test,
-        })
-    }
-}
-
-/// Numbers that are so few are choices, and no measure.
-const CHOICES_MAX: usize = 16;
-
-/// Of numbers that are choices: the one that a test leaves, if it is only one.
-fn only_value(values: &Values, test: &Test) -> Option<Test> {
-    let (Values::Numbers(numbers), Test::Between(above, most)) = (values, test) else {
-        return None;
-    };
-    let mut distinct: Vec<f64> = Vec::new();
-    for number in numbers.iter().flatten() {
-        if !distinct.contains(number) {
-            distinct.push(*number);
-        }
-        if distinct.len() > CHOICES_MAX {
-            return None;
-        }
-    }
-    let mut left = distinct.iter().filter(|of| **of > *above && **of <= *most);
-    match (left.next(), left.next()) {
-        (Some(only), None) => Some(Test::OneOf(BTreeSet::from([only.to_string().into()]))),
-        _ => None,
     }
 }
 
@@ -284,8 +223,8 @@ fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool 
 }
 
 /// Before the name of a parameter of which requests say several numbers.
-const LARGEST: &str = "largest ";
-const SMALLEST: &str = "smallest ";
+pub(super) const LARGEST: &str = "largest ";
+pub(super) const SMALLEST: &str = "smallest ";
 
 impl Parameter {
     fn of_several(&self, which: &str) -> Parameter {
@@ -306,7 +245,7 @@ impl Parameter {
     }
 }
 
-fn number(text: &str) -> Option<f64> {
+pub(super) fn number(text: &str) -> Option<f64> {
     let number: f64 = text.trim().parse().ok()?;
     number.is_finite().then_some(number)
 }
@@ -326,14 +265,18 @@ fn why_not(
     said: &[Option<Arc<str>>],
     numbers: Option<&[Option<f64>]>,
     requests: &[&ExplainedRequest],
-    without: &BTreeSet<String>,
+    settings: &ExplainSettings,
 ) -> Option<Why> {
     let recorded = parameter.recorded();
     let names = [parameter, &recorded].map(|of| [of.key.to_string(), of.to_string()]);
-    if names.iter().flatten().any(|name| without.contains(name)) {
+    if names
+        .iter()
+        .flatten()
+        .any(|name| settings.without.contains(name))
+    {
         return Some(Why::Asked);
     }
-    if NAMES_OF_PROCESSES.contains(&&*recorded.key) {
+    if is_named(&recorded.key) || settings.identities.contains(&recorded) {
         return Some(Why::NamesProcess);
     }
     let recorded = said.iter().flatten().count();

@@ -5,8 +5,8 @@ use crate::record::TraceId;
 
 /// At least so many requests of a category are taken, if it has them.
 pub const SAMPLE_MIN: usize = 100;
-/// Otherwise a tenth of them.
-const SAMPLE_PART: usize = 10;
+/// Otherwise a tenth of those that the store has.
+const SAMPLE_PART: f64 = 10.0;
 /// But no more than so many.
 pub const SAMPLE_MAX: usize = 4_096;
 /// And no more than so many times as many as of the other category, or [`SAMPLE_MIN`].
@@ -22,8 +22,15 @@ pub(super) struct Drawn<'a> {
 }
 
 impl<'a> Drawn<'a> {
-    pub(super) fn of(requests: &'a [ExplainedRequest], counts: [usize; 2], seed: u64) -> Drawn<'a> {
-        let sizes = sizes(counts);
+    pub(super) fn of(requests: &'a [ExplainedRequest], seed: u64) -> Drawn<'a> {
+        let mut counts = [0; 2];
+        let mut stored = [0.0; 2];
+        for request in requests {
+            let class = usize::from(request.is_mutation);
+            counts[class] += 1;
+            stored[class] += request.weight;
+        }
+        let sizes = sizes(counts, stored);
         let mut sample = Drawn {
             requests: Vec::with_capacity(sizes[0] + sizes[1]),
             learn: Vec::new(),
@@ -34,7 +41,12 @@ impl<'a> Drawn<'a> {
                 .iter()
                 .filter(|request| request.is_mutation == class)
                 .collect();
-            of_class.sort_by_key(|request| (hash(request.id, seed), request.id, request.start_ns));
+            of_class.sort_by(|a, b| {
+                let key = |of: &ExplainedRequest| drawn_at(hash(of.id, seed), of.weight);
+                key(a)
+                    .total_cmp(&key(b))
+                    .then_with(|| (a.id, a.start_ns).cmp(&(b.id, b.start_ns)))
+            });
             of_class.truncate(size);
             for (at, request) in of_class.into_iter().enumerate() {
                 let place = sample.requests.len();
@@ -58,14 +70,24 @@ impl<'a> Drawn<'a> {
 }
 
 /// How many requests of each are taken.
-fn sizes(counts: [usize; 2]) -> [usize; 2] {
-    let own = counts.map(|count| count.min((count / SAMPLE_PART).clamp(SAMPLE_MIN, SAMPLE_MAX)));
+fn sizes(counts: [usize; 2], stored: [f64; 2]) -> [usize; 2] {
+    let own = [0, 1].map(|class| {
+        let part = (stored[class] / SAMPLE_PART) as usize;
+        counts[class].min(part.clamp(SAMPLE_MIN, SAMPLE_MAX))
+    });
     let most = |other: usize| (IMBALANCE_MAX * other).max(SAMPLE_MIN);
     [own[0].min(most(own[1])), own[1].min(most(own[0]))]
 }
 
+/// When a request that stands for so many is drawn: those drawn first are a sample in which each has a chance that grows with how
+/// many it stands for (Efraimidis and Spirakis, 2006).
+fn drawn_at(hash: u64, weight: f64) -> f64 {
+    let chance = (hash as f64 + 0.5) / (u64::MAX as f64 + 1.0);
+    -(-chance).ln_1p() / weight.max(f64::MIN_POSITIVE)
+}
+
 /// Ids of one source may be in order; their hashes are not (splitmix64's finish).
-fn hash(id: TraceId, seed: u64) -> u64 {
+pub(super) fn hash(id: TraceId, seed: u64) -> u64 {
     let mixed = (id.0 ^ (id.0 >> 64)) as u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -78,10 +100,13 @@ mod tests {
 
     #[test]
     fn a_sample_is_of_a_tenth_or_a_hundred() {
-        assert_eq!(sizes([50, 80]), [50, 80]);
-        assert_eq!(sizes([900, 2_000]), [100, 200]);
-        assert_eq!(sizes([1_000_000, 3_000]), [900, 300]);
-        assert_eq!(sizes([20, 1_000_000]), [20, 100]);
-        assert_eq!(sizes([1_000_000, 1_000_000]), [SAMPLE_MAX; 2]);
+        let whole = |counts: [usize; 2]| sizes(counts, counts.map(|count| count as f64));
+        assert_eq!(whole([50, 80]), [50, 80]);
+        assert_eq!(whole([900, 2_000]), [100, 200]);
+        assert_eq!(whole([1_000_000, 3_000]), [900, 300]);
+        assert_eq!(whole([20, 1_000_000]), [20, 100]);
+        assert_eq!(whole([1_000_000, 1_000_000]), [SAMPLE_MAX; 2]);
+        // Of a store of more, all that there is of the tenth.
+        assert_eq!(sizes([2_048, 2_048], [30_000.0, 9_000.0]), [2_048, 900]);
     }
 }

@@ -43,23 +43,48 @@ impl fmt::Display for ParameterCondition {
 pub struct ExplainedLeaf {
     /// What is true of them.
     pub conditions: Vec<ParameterCondition>,
-    /// Whether most of them are of the mutation, or of its precursor.
+    /// Whether they are told to be of the mutation, or of its precursor.
     pub is_mutation: bool,
     /// How many the tree was grown from; where it was not known whether they are of these, by parts.
     pub learned_from: [f64; 2],
-    /// How many of those that were held out are of these.
+    /// How many of those that were held out are of these, before thresholds were moved.
     pub held_out: [usize; 2],
-    /// How many were held out.
-    pub held_out_all: [usize; 2],
-    /// The part of all such requests that is of the category: as held out, at the numbers that all requests have.
-    pub precision: f64,
-    /// The part of the category's requests that is such, as held out.
-    pub recall: f64,
+    /// How many of all requests are of these.
+    pub stored: [u64; 2],
+    /// How many requests there are.
+    pub stored_all: [u64; 2],
     /// How probable it is that so many or more are told by chance (Fisher's exact test, of those held out).
     pub p_value: f64,
 }
 
+/// To three digits, towards 0: what is not all is not said to be 1.
+fn cut(share: f64) -> f64 {
+    (share * 1e3 + 1e-9).floor() / 1e3
+}
+
 impl ExplainedLeaf {
+    /// The part of all such requests that is of the category.
+    pub fn precision(&self) -> f64 {
+        let [wrong, right] = self.stored_by_side();
+        right as f64 / (wrong + right).max(1) as f64
+    }
+
+    /// The part of the category's requests that is such.
+    pub fn recall(&self) -> f64 {
+        let all = self.stored_all[usize::from(self.is_mutation)];
+        self.stored_by_side()[1] as f64 / all.max(1) as f64
+    }
+
+    /// How many such requests are not of the category, and how many are.
+    fn stored_by_side(&self) -> [u64; 2] {
+        let [precursor, mutation] = self.stored;
+        if self.is_mutation {
+            [precursor, mutation]
+        } else {
+            [mutation, precursor]
+        }
+    }
+
     /// As a sentence.
     pub fn sentence(&self) -> String {
         let category = if self.is_mutation {
@@ -83,11 +108,12 @@ impl ExplainedLeaf {
             .map(ParameterCondition::to_string)
             .collect();
         format!(
-            "{requests} with {} {are}: precision {:.2}, recall {:.2}, of {} held out",
+            "{requests} with {} {are}: precision {:.3}, recall {:.3}, {} of {} requests",
             conditions.join(" and "),
-            self.precision,
-            self.recall,
-            self.held_out_all[0] + self.held_out_all[1],
+            cut(self.precision()),
+            cut(self.recall()),
+            self.stored.iter().sum::<u64>(),
+            self.stored_all.iter().sum::<u64>(),
         )
     }
 }

@@ -2,11 +2,13 @@
 //! a reason; what is said later may be a consequence.
 
 use super::Parameter;
+use super::identity::{SaidText, is_of_process};
 use crate::flow::{ERROR, Operation};
 use crate::name_rule::normalise;
 use crate::record::{RecordOwner, SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// The name under which it is said which host an operation ran on.
@@ -43,17 +45,20 @@ impl Template {
 
     /// What a request says up to there: attributes of spans, of events inside of them, and of events of a log, and hosts. A
     /// failure is part of the structure, and no reason for it.
-    pub fn said(&self, records: &TraceRecords) -> Vec<(Parameter, Arc<str>)> {
+    pub fn said(&self, records: &TraceRecords) -> Vec<SaidText> {
         let mut said = Vec::new();
+        let processes = processes(records);
         let parts_ns = self.parts_ns(records);
         let mut spans: FxHashMap<u64, Arc<str>> = FxHashMap::default();
         for span in &records.spans {
             let Some(operation) = self.common(span).filter(|_| span.start_ns < parts_ns) else {
                 continue;
             };
-            said.push((parameter(&operation, RAN), RAN.into()));
+            said.push(text(&operation, RAN, RAN.into(), 0));
             if !span.host.is_empty() {
-                said.push((parameter(&operation, HOST), span.host.clone()));
+                let process = processes.get(&RecordOwner::Span(span.span_id));
+                let process = process.copied().unwrap_or_default();
+                said.push(text(&operation, HOST, span.host.clone(), process));
             }
             spans.insert(span.span_id, operation);
         }
@@ -62,19 +67,24 @@ impl Template {
             let key = (event.task.clone(), Arc::from(normalise(&event.event)));
             if self.operations.contains(&key) {
                 let operation: Arc<str> = format!("{}:{}", key.0, key.1).into();
-                said.push((parameter(&operation, RAN), RAN.into()));
+                said.push(text(&operation, RAN, RAN.into(), 0));
                 events.insert(event.seq, operation);
             }
         }
         for attribute in &records.attributes {
-            let operation = match attribute.owner {
-                RecordOwner::Span(id) | RecordOwner::InSpan(id) => spans.get(&id),
-                RecordOwner::Event(seq) => events.get(&seq),
+            let (operation, owner) = match attribute.owner {
+                RecordOwner::Span(id) | RecordOwner::InSpan(id) => {
+                    (spans.get(&id), RecordOwner::Span(id))
+                }
+                RecordOwner::Event(seq) => (events.get(&seq), attribute.owner),
             };
             if let Some(operation) = operation.filter(|_| &*attribute.key != ERROR) {
-                said.push((
-                    parameter(operation, &attribute.key),
+                let process = processes.get(&owner).copied().unwrap_or_default();
+                said.push(text(
+                    operation,
+                    &attribute.key,
                     attribute.value.clone(),
+                    process,
                 ));
             }
         }
@@ -121,11 +131,36 @@ impl Template {
     }
 }
 
-fn parameter(operation: &Arc<str>, key: &str) -> Parameter {
-    Parameter {
+fn text(operation: &Arc<str>, key: &str, text: Arc<str>, process: u128) -> SaidText {
+    let parameter = Parameter {
         operation: operation.clone(),
         key: key.into(),
+    };
+    SaidText {
+        parameter,
+        text,
+        process,
     }
+}
+
+/// The process of each record: its incarnation, or, where the source does not know that, what it says of its process.
+fn processes(records: &TraceRecords) -> FxHashMap<RecordOwner, u128> {
+    let mut processes: FxHashMap<RecordOwner, u128> = FxHashMap::default();
+    for attribute in records
+        .attributes
+        .iter()
+        .filter(|of| is_of_process(&of.key))
+    {
+        let mut hasher = DefaultHasher::new();
+        (&attribute.key, &attribute.value).hash(&mut hasher);
+        // In any order.
+        let process = processes.entry(attribute.owner).or_default();
+        *process = process.wrapping_add(u128::from(hasher.finish()));
+    }
+    for span in records.spans.iter().filter(|span| span.process != 0) {
+        processes.insert(RecordOwner::Span(span.span_id), span.process);
+    }
+    processes
 }
 
 #[cfg(test)]
@@ -188,8 +223,8 @@ mod tests {
         let template = Template::new(&operations, Some(&operation(at)), is_structural);
         let said = template.said(&page());
         said.iter()
-            .filter(|(parameter, _)| !parameter.key.is_empty())
-            .map(|(parameter, _)| parameter.to_string())
+            .filter(|said| !said.parameter.key.is_empty())
+            .map(|said| said.parameter.to_string())
             .collect()
     }
 

@@ -68,6 +68,7 @@ fn requests(
                 id: TraceId(u128::from(number) + 1),
                 start_ns,
                 is_mutation,
+                weight: 1.0,
                 parameters: said.into_iter().map(parameter).collect(),
             });
         }
@@ -108,9 +109,9 @@ fn a_parameter_that_tells_is_named() {
     assert_eq!(found.len(), 2, "{found:#?}");
     let said = "requests with count <= 4096 (web:read) are of the mutation: precision ";
     assert!(found[0].starts_with(said), "{found:#?}");
-    assert!(found[0].ends_with("of 133 held out"), "{found:#?}");
+    assert!(found[0].ends_with(" of 4000 requests"), "{found:#?}");
     let leaf = &explanation.leaves[0];
-    assert!(leaf.precision > 0.9 && leaf.recall > 0.9, "{leaf:?}");
+    assert!(leaf.precision() > 0.9 && leaf.recall() > 0.9, "{leaf:?}");
     assert!(found[1].starts_with("requests with count > 4096 (web:read) are of the precursor"));
 }
 
@@ -129,11 +130,39 @@ fn precision_and_recall_are_those_of_all_requests() {
     let b: Vec<_> = requests.iter().filter(is_b).collect();
     let right = b.iter().filter(|request| request.is_mutation).count() as f64;
     let (precision, recall) = (right / b.len() as f64, right / 10_000.0);
-    assert!(
-        (leaf.precision - precision).abs() < 0.05,
-        "{leaf:?} {precision}"
-    );
-    assert!((leaf.recall - recall).abs() < 0.06, "{leaf:?} {recall}");
+    assert_eq!((leaf.precision(), leaf.recall()), (precision, recall));
+}
+
+/// One request of a hundred is changed. The sample has one of four, and none of the values beside the threshold.
+#[test]
+fn thresholds_and_figures_of_uneven_categories_are_those_of_all_requests() {
+    let threshold = |dice: &mut Dice, is_mutation: bool| {
+        // An eighth of the others is on the same side.
+        let is_below = is_mutation || dice.unit() < 0.125;
+        let count = if is_below {
+            7_331.25 - dice.unit() * dice.unit() * 7_000.0
+        } else {
+            7_331.5 + dice.unit() * dice.unit() * 90_000.0
+        };
+        vec![("web:read", "count", format!("{count:.4}"))]
+    };
+    let requests = requests(12, [30_000, 300], threshold);
+    let count = |request: &ExplainedRequest| -> f64 {
+        let mut of = request.parameters.iter();
+        let said = of.find(|(parameter, _)| &*parameter.key == "count");
+        said.expect("all say it").1.parse().expect("a number")
+    };
+    let changed = || requests.iter().filter(|request| request.is_mutation);
+    let best = changed().map(count).fold(0.0, f64::max);
+    let below = || requests.iter().filter(|request| count(request) <= best);
+    let explanation = explained(&requests);
+    assert!(explanation.learned_from[0] < 700, "{explanation:?}");
+    let leaf = &explanation.leaves[0];
+    let found: Vec<String> = leaf.conditions.iter().map(ToString::to_string).collect();
+    assert_eq!(found, [format!("count <= {best} (web:read)")]);
+    assert_eq!(leaf.precision(), 300.0 / below().count() as f64);
+    assert!(leaf.precision() < 0.1, "{leaf:?}");
+    assert_eq!(leaf.recall(), 1.0);
 }
 
 #[test]

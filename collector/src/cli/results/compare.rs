@@ -14,7 +14,7 @@ use rows::{CauseRow, MutationRow};
 pub(in super::super) use rows::{cause_in_words, mutation_in_words};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Doc, Figure};
-use stroboscope_query::{ComparedPeriods, Notes, Telling};
+use stroboscope_query::{ComparedPeriods, EXPLAINED_MAX, Notes, Telling};
 use surroundings::{MixRow, VariationSays, surroundings};
 
 /// What changed.
@@ -33,8 +33,10 @@ pub(in super::super) struct Compared {
     explained_share: Option<f64>,
     causes: Vec<CauseRow>,
     mutations: Top<MutationRow>,
-    /// What tells requests of the first cause from others, by a few of them; `explain` looks at more.
+    /// What tells requests of the first cause from others, as `explain` says it.
     leaves: Vec<LeafRow>,
+    /// Whether there are too many requests to ask here what tells them apart; `explain` does.
+    leaves_not_asked: bool,
     /// Root operations, the one whose share of the requests changed most first.
     mix: Vec<MixRow>,
     /// How much requests of one category vary.
@@ -111,11 +113,13 @@ const REQUESTS_MIN: u64 = 20;
 impl Compared {
     /// Of what was found; so many mutations are shown, 0: all.
     pub(in super::super) fn of(found: ComparedPeriods, top: usize) -> Self {
+        let compared_requests = found.requests();
         let ComparedPeriods {
             before,
             after,
             comparison,
             notes,
+            ..
         } = found;
         let edges = &comparison.edges;
         let change_ns = comparison.change_ns;
@@ -152,6 +156,7 @@ impl Compared {
         Self {
             flow: before_and_after::figure(&comparison, periods),
             leaves: Vec::new(),
+            leaves_not_asked: !causes.is_empty() && compared_requests > EXPLAINED_MAX,
             mix,
             surroundings,
             variation: VariationSays::of(&comparison.variation),
@@ -244,6 +249,10 @@ impl Report for Compared {
                 "What tells those of the first cause: {}.",
                 leaf.sentence
             ));
+        } else if self.leaves_not_asked {
+            doc.sentence(
+                "What tells those of the first cause is not asked here, of so many requests: `stroboscope explain` reads them again.",
+            );
         }
         doc.figures(self.flow.clone());
         doc.table(

@@ -27,6 +27,8 @@ pub(in super::super) struct ExplainedSays {
     among_later: Option<AmongLaterSays>,
     /// Requests of both sides.
     requests: Sides,
+    /// How many of these precision and recall are of: fewer, where there was no room for all.
+    counted: Sides,
     /// Those that the tree was grown from.
     learned_from: Sides,
     /// Those that judged it.
@@ -50,6 +52,8 @@ struct AmongLaterSays {
     later_share: f64,
     /// Later requests with the change, and the other later ones.
     requests: Sides,
+    /// How many of these precision and recall are of: fewer, where there was no room for all.
+    counted: Sides,
     /// Those that the tree was grown from.
     learned_from: Sides,
     /// Those that judged it.
@@ -64,7 +68,8 @@ impl AmongLaterSays {
             slower: partial.is_slower,
             earlier_share: partial.shares[0],
             later_share: partial.shares[1],
-            requests: Sides::of(explanation.requests),
+            requests: Sides::of_stored(explanation.requests),
+            counted: Sides::of_stored(explanation.counted),
             learned_from: Sides::of(explanation.learned_from),
             held_out: Sides::of(explanation.held_out),
         }
@@ -105,11 +110,12 @@ struct Sides {
 }
 
 impl Sides {
-    fn of([others, changed]: [usize; 2]) -> Self {
-        Self {
-            changed: changed as u64,
-            others: others as u64,
-        }
+    fn of(counts: [usize; 2]) -> Self {
+        Self::of_stored(counts.map(|count| count as u64))
+    }
+
+    fn of_stored([others, changed]: [u64; 2]) -> Self {
+        Self { changed, others }
     }
 }
 
@@ -123,12 +129,14 @@ pub(super) struct LeafRow {
     /// Whether both sides are of the later period: those that a change is seen in, and the others. Otherwise they are the two
     /// sides of the change: where times changed, all requests of the later and of the earlier period.
     among_later: bool,
-    /// The part of such requests that is of that side, as held out.
+    /// The part of such requests that is of that side, of all that the store has.
     precision: f64,
-    /// The part of that side's requests that are such, as held out.
+    /// The part of that side's requests that are such, of all that the store has.
     recall: f64,
-    /// How many of those that were held out are such.
+    /// How many requests of both sides are such.
     requests: u64,
+    /// How many of those that judged the tree are such.
+    held_out: u64,
     /// How probable it is that so many are told by chance.
     p_value: f64,
     pub(super) sentence: String,
@@ -154,9 +162,10 @@ impl LeafRow {
             among_later: false,
             conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
             changed: leaf.is_mutation,
-            precision: leaf.precision,
-            recall: leaf.recall,
-            requests: leaf.held_out.iter().sum::<usize>() as u64,
+            precision: leaf.precision(),
+            recall: leaf.recall(),
+            requests: leaf.stored.iter().sum(),
+            held_out: leaf.held_out.iter().sum::<usize>() as u64,
             p_value: leaf.p_value,
             sentence: leaf.sentence(),
         }
@@ -225,7 +234,8 @@ impl ExplainedSays {
             what: found.what,
             leaves: LeafRow::all(&found.telling),
             among_later: found.telling.among_later.as_ref().map(AmongLaterSays::of),
-            requests: Sides::of(explanation.requests),
+            requests: Sides::of_stored(explanation.requests),
+            counted: Sides::of_stored(explanation.counted),
             learned_from: Sides::of(explanation.learned_from),
             held_out: Sides::of(explanation.held_out),
             left_out: explanation.left_out.iter().map(LeftOutRow::of).collect(),
@@ -251,7 +261,8 @@ impl Row for LeafRow {
             Column::new("among_later", "told from", Kind::Text),
             Column::new("precision", "precision", Kind::Share),
             Column::new("recall", "recall", Kind::Share),
-            Column::new("requests", "held out", Kind::Count),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("held_out", "held out", Kind::Count),
             Column::new("p_value", "p", Kind::Probability),
         ]),
     };
@@ -270,6 +281,7 @@ impl Row for LeafRow {
             self.precision.into(),
             self.recall.into(),
             self.requests.into(),
+            self.held_out.into(),
             self.p_value.into(),
         ]
     }

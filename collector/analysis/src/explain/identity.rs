@@ -1,0 +1,335 @@
+//! Identities of processes: what names one incarnation of a process, and so tells any two deployments apart, whatever changed
+//! between them.
+//!
+//! [`is_named`] knows OpenTelemetry's names. [`Incarnations`] finds others by what they do: each process says one value
+//! all its life, and no other process says it. A value that most processes keep through both periods is no such identity; it
+//! may name a machine that is slow. A release is told from a process by count: several processes run one release.
+
+use super::Parameter;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names of what is another one after a restart, and says nothing else; as a whole, behind `resource.` or not.
+const NAMES: [&str; 18] = [
+    "client.port",
+    "container.id",
+    "faas.instance",
+    "k8s.container.restart_count",
+    "k8s.pod.ip",
+    "k8s.pod.name",
+    "k8s.pod.start_time",
+    "k8s.pod.uid",
+    "k8s.replicaset.name",
+    "k8s.replicaset.uid",
+    "net.peer.port",
+    "net.sock.peer.port",
+    "network.peer.port",
+    "service.instance.id",
+    "span.id",
+    "thread.id",
+    "thread.name",
+    "trace.id",
+];
+
+/// Of these, all are left out
+const FAMILIES: [&str; 2] = ["process.", "telemetry."];
+/// but for what processes of one release share.
+const SHARED: [&str; 4] = [
+    "process.args_count",
+    "process.command",
+    "process.executable.",
+    "process.runtime.",
+];
+
+/// Last words of other names: of a process, of a thread.
+const LAST_WORDS: [&[&str]; 12] = [
+    &["pid"],
+    &["ppid"],
+    &["tid"],
+    &["incarnation"],
+    &["instance"],
+    &["instance", "id"],
+    &["process", "id"],
+    &["thread", "id"],
+    &["container", "id"],
+    &["pod", "id"],
+    &["pod", "uid"],
+    &["pod", "name"],
+];
+
+/// Words in names of releases, of which there may be as many as processes.
+const RELEASES: [&str; 7] = [
+    "version", "release", "build", "commit", "revision", "sha", "image",
+];
+
+/// Whether a name is that of an identity of processes, threads or connections, or of the library that records.
+pub(super) fn is_named(key: &str) -> bool {
+    let key = key.strip_prefix("resource.").unwrap_or(key);
+    let of_family = FAMILIES.iter().any(|family| key.starts_with(family));
+    let is_shared = SHARED.iter().any(|family| key.starts_with(family));
+    let words = words(key);
+    NAMES.contains(&key)
+        || (of_family && !is_shared)
+        || LAST_WORDS.iter().any(|last| {
+            let from = words.len().checked_sub(last.len());
+            from.is_some_and(|from| words[from..].iter().eq(last.iter()))
+        })
+}
+
+/// Whether a name is of the process that says it, and not of a thread, a connection or a library.
+pub(super) fn is_of_process(key: &str) -> bool {
+    const OTHERS: [&str; 6] = ["thread", "tid", "port", "trace", "span", "telemetry"];
+    is_named(key) && !words(key).iter().any(|word| OTHERS.contains(&&**word))
+}
+
+/// The words of a name, in lower case: `worker.processId` is `worker`, `process` and `id`.
+fn words(key: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in key.chars() {
+        let is_new = !letter.is_alphanumeric() || (was_lower && letter.is_uppercase());
+        if is_new && words.last().is_some_and(|word| !word.is_empty()) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_alphanumeric()) {
+            word.extend(letter.to_lowercase());
+        }
+        was_lower = letter.is_lowercase() || letter.is_numeric();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Whether a text looks like an identity that a machine made: a UUID, a long hexadecimal number, or the name of a pod
+/// of a replica set.
+fn is_made(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let has_both = |part: &str| {
+        part.bytes().any(|byte| byte.is_ascii_digit())
+            && part.bytes().any(|byte| byte.is_ascii_alphabetic())
+    };
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    let is_uuid = lengths == [8, 4, 4, 4, 12] && parts.iter().all(|part| is_hex(part));
+    let is_long = text.len() >= 12 && is_hex(text) && has_both(text);
+    let is_of_pod = match parts[..] {
+        [.., _, set, pod] => {
+            (8..=10).contains(&set.len())
+                && pod.len() == 5
+                && [set, pod].iter().all(|part| {
+                    part.bytes()
+                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+                })
+                && has_both(set)
+        }
+        _ => false,
+    };
+    is_uuid || is_long || is_of_pod
+}
+
+/// What one request says of one parameter, and the process that said it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SaidText {
+    /// Which parameter.
+    pub parameter: Parameter,
+    /// What it says.
+    pub text: Arc<str>,
+    /// The incarnation of the process; 0: unknown.
+    pub process: u128,
+}
+
+/// Which processes say which values, of as many parameters as can be identities.
+#[derive(Clone, Debug, Default)]
+pub struct Incarnations {
+    of: BTreeMap<Parameter, Values>,
+}
+
+/// The values of one parameter.
+#[derive(Clone, Debug, Default)]
+struct Values {
+    /// Each with the process that says it, and whether earlier and later requests do.
+    texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
+    /// Each with its value.
+    processes: FxHashMap<u128, Arc<str>>,
+    /// Whether a process said two values, or two processes one.
+    is_shared: bool,
+    /// Whether there are too many values to know.
+    is_full: bool,
+}
+
+/// So many values of a parameter are looked at: of more, it is no process that they name.
+const VALUES_MAX: usize = 4_096;
+/// Of so few processes, a release or a setting is another one in each as well.
+const PROCESSES_MIN: usize = 3;
+
+impl Values {
+    fn add(&mut self, text: &Arc<str>, process: u128, periods: [bool; 2]) {
+        if self.is_full {
+            return;
+        }
+        let known = self
+            .texts
+            .entry(text.clone())
+            .or_insert((process, [false; 2]));
+        for (known, period) in known.1.iter_mut().zip(periods) {
+            *known |= period;
+        }
+        self.is_shared |= known.0 != process || process == 0;
+        if !self.is_shared {
+            let own = self
+                .processes
+                .entry(process)
+                .or_insert_with(|| text.clone());
+            self.is_shared |= own != text;
+        }
+        if self.is_shared {
+            self.processes.clear();
+        }
+        if self.texts.len() > VALUES_MAX {
+            (self.is_full, self.texts) = (true, FxHashMap::default());
+            self.processes.clear();
+        }
+    }
+
+    fn are_identities(&self, key: &str) -> bool {
+        let of_both = |seen: &[bool; 2]| seen.iter().all(|of_period| *of_period);
+        let lasting = self
+            .texts
+            .values()
+            .filter(|(_, seen)| of_both(seen))
+            .count();
+        let is_born_and_dies = self.texts.len() >= 2 && 2 * lasting < self.texts.len();
+        if self.is_full || !is_born_and_dies {
+            return false;
+        }
+        let is_release = words(key).iter().any(|word| RELEASES.contains(&&**word));
+        let is_one_to_one = !self.is_shared && self.processes.len() >= PROCESSES_MIN;
+        !is_release && (is_one_to_one || self.texts.keys().all(|text| is_made(text)))
+    }
+}
+
+impl Incarnations {
+    /// Takes into account what a request of the later or of the earlier period says.
+    pub fn observe(&mut self, is_later: bool, said: &[SaidText]) {
+        for said in said.iter().filter(|said| !said.parameter.key.is_empty()) {
+            let values = match self.of.get_mut(&said.parameter) {
+                Some(values) => values,
+                None => self.of.entry(said.parameter.clone()).or_default(),
+            };
+            values.add(&said.text, said.process, [!is_later, is_later]);
+        }
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: Incarnations) {
+        for (parameter, values) in other.of {
+            let own = self.of.entry(parameter).or_default();
+            own.is_full |= values.is_full;
+            for (text, (process, periods)) in values.texts {
+                own.add(&text, process, periods);
+            }
+            own.is_shared |= values.is_shared;
+        }
+    }
+
+    /// The parameters that are identities of processes.
+    #[must_use]
+    pub fn identities(&self) -> Vec<Parameter> {
+        let all = self.of.iter();
+        all.filter(|(parameter, values)| values.are_identities(&parameter.key))
+            .map(|(parameter, _)| parameter.clone())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_processes_are_told_from_others() {
+        for name in [
+            "service.instance.id",
+            "resource.process.pid",
+            "process.parent_pid",
+            "k8s.pod.name",
+            "telemetry.sdk.version",
+            "worker_pid",
+            "worker.processId",
+            "app.instance",
+        ] {
+            assert!(is_named(name), "{name}");
+        }
+        for name in [
+            "service.version",
+            "process.runtime.version",
+            "process.command_args",
+            "instance.type",
+            "rapid",
+            "user.id",
+            "host.name",
+        ] {
+            assert!(!is_named(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn made_texts_are_told_from_written_ones() {
+        for text in [
+            "0b8a7c1e-54a1-4d3e-9d43-6b0f1a2c3d4e",
+            "4f1c2b3a9d8e",
+            "web-5d8f7c9b4-x2x9z",
+        ] {
+            assert!(is_made(text), "{text}");
+        }
+        for text in [
+            "web-0",
+            "eu-west-1",
+            "deadbeef",
+            "123456789012",
+            "new-checkout-flow",
+        ] {
+            assert!(!is_made(text), "{text}");
+        }
+    }
+
+    /// What three processes of either period say, each of one request: a value by process and period.
+    fn identities(value: impl Fn(u128, bool) -> String, lasting: bool) -> usize {
+        let mut halves = [Incarnations::default(), Incarnations::default()];
+        for is_later in [false, true] {
+            for process in 1..=3 {
+                let incarnation = process + if is_later && !lasting { 3 } else { 0 };
+                let said = SaidText {
+                    parameter: Parameter {
+                        operation: "a:b".into(),
+                        key: "it".into(),
+                    },
+                    text: value(incarnation, is_later).into(),
+                    process: incarnation,
+                };
+                halves[process as usize % 2].observe(is_later, &[said]);
+            }
+        }
+        let [mut one, other] = halves;
+        one.merge(other);
+        one.identities().len()
+    }
+
+    #[test]
+    fn an_identity_is_of_one_process_and_dies_with_it() {
+        assert_eq!(identities(|process, _| format!("w{process}"), false), 1);
+        // Three processes of one release, a value of all, and processes that live on.
+        assert_eq!(identities(|_, is_later| is_later.to_string(), false), 0);
+        assert_eq!(identities(|_, _| "eu".to_owned(), false), 0);
+        assert_eq!(identities(|process, _| format!("w{process}"), true), 0);
+        // And processes that say two values.
+        assert_eq!(
+            identities(
+                |process, later| format!("{}", process / 2 + u128::from(later)),
+                false
+            ),
+            0
+        );
+    }
+}

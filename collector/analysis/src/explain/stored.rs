@@ -1,0 +1,255 @@
+//! All requests of both sides, as far as a tree asks about them: they say where thresholds lie, and how precise a leaf is.
+//!
+//! Of each request one number for each question's column is kept. Where there is no room for all requests, those with
+//! the least hashes of their ids stay, of each side by itself, so that the rarer side is kept as a whole for longest.
+
+use super::Parameter;
+use super::parameters::{Asked, LARGEST, NOT_RECORDED, RECORDED, SMALLEST, number};
+use super::sample::hash;
+use super::sentence::{ParameterCondition, ParameterTest};
+use crate::decision_tree::{Column, Condition, Table, Test, Values};
+use crate::record::TraceId;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Numbers kept of each side: 64 MiB.
+const CELLS_MAX: usize = 1 << 23;
+
+/// A column that is asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AskedColumn {
+    name: Arc<str>,
+    asked: Asked,
+    /// The texts that are told apart; none, where it is numbers.
+    texts: Option<Vec<Arc<str>>>,
+}
+
+impl AskedColumn {
+    pub(super) fn of(column: &Column, asked: &Asked) -> AskedColumn {
+        AskedColumn {
+            name: column.name.clone(),
+            asked: asked.clone(),
+            texts: match &column.values {
+                Values::Numbers(_) => None,
+                Values::Texts { texts, .. } => Some(texts.clone()),
+            },
+        }
+    }
+
+    fn parameter(&self) -> &Parameter {
+        match &self.asked {
+            Asked::Value(parameter) | Asked::Recorded(parameter) => parameter,
+        }
+    }
+
+    /// The name that its values were recorded under.
+    pub(super) fn recorded_key(&self) -> Arc<str> {
+        self.parameter().recorded().key
+    }
+
+    /// What a request says of it: a number, or a text's place; NaN where that is not known.
+    fn cell(&self, said: &[(Parameter, Arc<str>)]) -> f64 {
+        let parameter = self.parameter();
+        let recorded = parameter.recorded();
+        // A name may begin as those of the largest and smallest of several do.
+        let is_it = |of: &Parameter| of == parameter || *of == recorded;
+        let mut texts: Vec<&Arc<str>> = said
+            .iter()
+            .filter(|(of, _)| is_it(of))
+            .map(|(_, text)| text)
+            .collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let only = || texts.first().filter(|_| texts.len() == 1);
+        let numbers = || texts.iter().filter_map(|text| number(text));
+        let by = |a: &f64, b: &f64| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+        let place = |known: &[Arc<str>], text: &str| {
+            let place = known.binary_search_by(|known| (**known).cmp(text));
+            place.unwrap_or(known.len()) as f64
+        };
+        let value = match (&self.asked, &self.texts) {
+            (Asked::Recorded(_), Some(known)) => {
+                let text = only().map_or(NOT_RECORDED, |_| RECORDED);
+                Some(place(known, text))
+            }
+            (_, Some(known)) => only().map(|text| place(known, text)),
+            (_, None) if parameter.key.starts_with(LARGEST) => numbers().max_by(by),
+            (_, None) if parameter.key.starts_with(SMALLEST) => numbers().min_by(by),
+            (_, None) => only().and_then(|text| number(text)),
+        };
+        value.unwrap_or(f64::NAN)
+    }
+
+    /// What a condition on it says, given the values of all requests.
+    pub(super) fn condition(&self, test: &Test, values: &Values) -> Option<ParameterCondition> {
+        let test = match &self.asked {
+            Asked::Value(_) => {
+                let only = only_value(values, test);
+                ParameterTest::Value(only.unwrap_or_else(|| test.clone()))
+            }
+            Asked::Recorded(_) => ParameterTest::Recorded(match test {
+                Test::OneOf(texts) => texts.contains(RECORDED),
+                Test::NoneOf(texts) => !texts.contains(RECORDED),
+                Test::Between(..) => return None,
+            }),
+        };
+        Some(ParameterCondition {
+            parameter: self.parameter().clone(),
+            test,
+        })
+    }
+}
+
+/// Numbers that are so few are choices, and no measure.
+const CHOICES_MAX: usize = 16;
+
+/// Of numbers that are choices: the one that a test leaves, if it is only one.
+fn only_value(values: &Values, test: &Test) -> Option<Test> {
+    let (Values::Numbers(numbers), Test::Between(above, most)) = (values, test) else {
+        return None;
+    };
+    let mut distinct: Vec<f64> = Vec::new();
+    for number in numbers.iter().flatten() {
+        if !distinct.contains(number) {
+            distinct.push(*number);
+        }
+        if distinct.len() > CHOICES_MAX {
+            return None;
+        }
+    }
+    let mut left = distinct.iter().filter(|of| **of > *above && **of <= *most);
+    match (left.next(), left.next()) {
+        (Some(only), None) => Some(Test::OneOf(BTreeSet::from([only.to_string().into()]))),
+        _ => None,
+    }
+}
+
+/// All conditions of a leaf, in the words of the parameters; none, where one cannot be said.
+pub(super) fn in_words(
+    columns: &[AskedColumn],
+    table: &Table,
+    conditions: &[Condition],
+) -> Option<Vec<ParameterCondition>> {
+    let said = conditions.iter().map(|condition| {
+        let values = &table.columns().get(condition.column)?.values;
+        columns
+            .get(condition.column)?
+            .condition(&condition.test, values)
+    });
+    said.collect()
+}
+
+/// Requests of one side.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    /// How many there are.
+    seen: f64,
+    /// Of so many powers of two of them, one is kept.
+    level: u32,
+    hashes: Vec<u64>,
+    /// Those of each request after another.
+    cells: Vec<f64>,
+}
+
+/// All requests of both sides, by what is asked about them. Merging is commutative and associative, up to their order.
+#[derive(Clone, Debug, Default)]
+pub struct StoredRows {
+    sides: [Side; 2],
+}
+
+impl StoredRows {
+    pub(super) fn observe(
+        &mut self,
+        columns: &[AskedColumn],
+        (id, is_mutation, weight): (TraceId, bool, f64),
+        said: &[(Parameter, Arc<str>)],
+    ) {
+        let side = &mut self.sides[usize::from(is_mutation)];
+        side.seen += weight;
+        let hash = hash(id, 0);
+        if side.keeps(hash) {
+            side.hashes.push(hash);
+            side.cells
+                .extend(columns.iter().map(|column| column.cell(said)));
+            side.bound(columns.len());
+        }
+    }
+
+    /// Adds what another one has seen, of the same columns.
+    pub(super) fn merge(&mut self, other: StoredRows, columns: usize) {
+        for (side, other) in self.sides.iter_mut().zip(other.sides) {
+            side.seen += other.seen;
+            side.level = side.level.max(other.level);
+            side.hashes.extend(other.hashes);
+            side.cells.extend(other.cells);
+            side.retain(columns);
+            side.bound(columns);
+        }
+    }
+
+    /// How many requests of each side there are.
+    pub(super) fn seen(&self) -> [u64; 2] {
+        self.sides.each_ref().map(|side| side.seen.round() as u64)
+    }
+
+    /// How many requests of each side a kept one stands for.
+    pub(super) fn weights(&self) -> [f64; 2] {
+        self.sides
+            .each_ref()
+            .map(|side| side.seen / side.hashes.len().max(1) as f64)
+    }
+
+    /// What they say, as a table of these columns.
+    pub(super) fn table(&self, columns: &[AskedColumn]) -> Table {
+        let width = columns.len();
+        let all = || {
+            self.sides
+                .iter()
+                .flat_map(|side| side.cells.chunks_exact(width))
+        };
+        let values = columns.iter().enumerate().map(|(at, column)| Column {
+            name: column.name.clone(),
+            values: match &column.texts {
+                None => Values::Numbers(all().map(|cells| Some(cells[at])).collect()),
+                Some(texts) => Values::Texts {
+                    places: all()
+                        .map(|cells| (!cells[at].is_nan()).then_some(cells[at] as u32))
+                        .collect(),
+                    texts: texts.clone(),
+                },
+            },
+        });
+        let classes = [false, true].iter().zip(&self.sides);
+        let classes = classes.flat_map(|(class, side)| vec![*class; side.hashes.len()]);
+        // A number that is not known is not finite, and left out of the table.
+        Table::new(values.collect(), classes.collect()).unwrap_or_default()
+    }
+}
+
+impl Side {
+    fn keeps(&self, hash: u64) -> bool {
+        hash.leading_zeros() >= self.level
+    }
+
+    fn bound(&mut self, columns: usize) {
+        while self.cells.len() > CELLS_MAX && self.level < u64::BITS {
+            self.level += 1;
+            self.retain(columns);
+        }
+    }
+
+    fn retain(&mut self, columns: usize) {
+        let keeps: Vec<bool> = self.hashes.iter().map(|hash| self.keeps(*hash)).collect();
+        if keeps.iter().all(|keeps| *keeps) {
+            return;
+        }
+        let mut at = 0;
+        self.cells.retain(|_| {
+            at += 1;
+            keeps[(at - 1) / columns.max(1)]
+        });
+        let mut keeps = keeps.into_iter();
+        self.hashes.retain(|_| keeps.next().unwrap_or_default());
+    }
+}

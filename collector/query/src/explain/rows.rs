@@ -1,0 +1,122 @@
+//! All requests of both sides of a change, as far as trees ask about them.
+
+use std::sync::Arc;
+use stroboscope_analysis::attribute::Attribute;
+use stroboscope_analysis::compare::Contrast;
+use stroboscope_analysis::explain::{LearnedTree, Parameter, StoredRows};
+use stroboscope_analysis::flow::{ERROR, FlowFinder, FlowSettings, KnownOrders};
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_store::tables::AttributeKeys;
+
+use super::super::compare::says;
+use super::super::notes::Notes;
+use super::super::query_error::QueryError;
+use super::super::study::{Question, Studied};
+
+/// What do requests of a period say of what trees ask about?
+pub(super) struct RowsQuestion<'a> {
+    pub(super) contrast: &'a Contrast,
+    pub(super) is_later: bool,
+    /// The tree that tells both sides apart, and that of later requests only.
+    pub(super) trees: [Option<&'a LearnedTree>; 2],
+    pub(super) orders: &'a KnownOrders,
+    pub(super) settings: FlowSettings,
+    pub(super) only: Option<&'a (Attribute, String)>,
+}
+
+/// The rows of each tree.
+pub(super) struct RowsPass<'a> {
+    question: &'a RowsQuestion<'a>,
+    finder: FlowFinder<'a>,
+    rows: [StoredRows; 2],
+}
+
+impl RowsPass<'_> {
+    fn add_to(self, trees: [Option<&LearnedTree>; 2], into: &mut [StoredRows; 2]) {
+        for ((tree, into), rows) in trees.into_iter().zip(into).zip(self.rows) {
+            if let Some(tree) = tree {
+                tree.merge(into, rows);
+            }
+        }
+    }
+}
+
+impl Pass<TraceView<'_>> for RowsPass<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let RowsQuestion {
+            contrast,
+            is_later,
+            trees,
+            only,
+            ..
+        } = *self.question;
+        if !says(only, seen.records) {
+            return;
+        }
+        let side = self
+            .finder
+            .flow_of(seen, |flow| contrast.side_of(is_later, flow));
+        let Some((is_mutation, is_beyond)) = side else {
+            return;
+        };
+        let said = contrast.template.said(seen.records).into_iter();
+        let said: Vec<(Parameter, Arc<str>)> =
+            said.map(|said| (said.parameter, said.text)).collect();
+        let classes = [Some(is_mutation), is_beyond];
+        for ((tree, class), rows) in trees.into_iter().zip(classes).zip(&mut self.rows) {
+            if let (Some(tree), Some(class)) = (tree, class) {
+                tree.observe(rows, (seen.records.id, class, 1.0), &said);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        other.add_to(self.question.trees, &mut self.rows);
+    }
+}
+
+impl Question for RowsQuestion<'_> {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a>
+        = RowsPass<'a>
+    where
+        Self: 'a;
+    type Answer = [StoredRows; 2];
+
+    fn what(&self) -> &'static str {
+        "counting what is said"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn path_keys(&self, (): &()) -> AttributeKeys {
+        let recorded = self.only.and_then(|(of, _)| of.recorded_key());
+        let asked = self.trees.into_iter().flatten();
+        let asked = asked.flat_map(LearnedTree::keys).map(|key| key.to_string());
+        let others = recorded.into_iter().chain([ERROR]).map(str::to_owned);
+        AttributeKeys::of(asked.chain(others))
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> RowsPass<'a> {
+        RowsPass {
+            question: self,
+            finder: FlowFinder::new(self.settings, self.orders),
+            rows: Default::default(),
+        }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        (): &(),
+        paths: RowsPass<'_>,
+        _: Notes,
+    ) -> Result<[StoredRows; 2], QueryError> {
+        Ok(paths.rows)
+    }
+}
