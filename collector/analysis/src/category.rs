@@ -213,7 +213,7 @@ impl OperationValues {
                     .get(&seq)
                     .map(|task| SegmentLabel::new(task, "", "").operation()),
                 // Says something of an instant, and nothing of the operation.
-                RecordOwner::InSpan(_) => None,
+                RecordOwner::InSpan(..) => None,
             };
             if let Some(operation) = operation {
                 self.take(&operation, &attribute.value, 1);

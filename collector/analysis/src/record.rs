@@ -141,8 +141,9 @@ pub enum RecordOwner {
     Event(u32),
     /// The span of this [`SpanRecord::span_id`].
     Span(u64),
-    /// Some [`PointEvent`] inside the span of this [`SpanRecord::span_id`].
-    InSpan(u64),
+    /// The [`PointEvent`] at this place of [`SpanRecord::events`], of the span of this [`SpanRecord::span_id`]; lines of a log
+    /// that belong to the span, and are none of its events, count down from [`u32::MAX`].
+    InSpan(u64, u32),
 }
 
 /// The data element (a pagelet, a row, a message) that a span or an event is about: an attribute `element` of it.
@@ -326,7 +327,7 @@ mod tests {
             assert_eq!(trace.attribute("other").as_deref(), Some("0"));
         };
         say(RecordOwner::Span(2), "a", "a");
-        say(RecordOwner::InSpan(1), "a", "a");
+        say(RecordOwner::InSpan(1, 0), "a", "a");
         say(RecordOwner::Event(7), "event", SEVERAL_VALUES);
         say(RecordOwner::Span(3), "first", SEVERAL_VALUES);
         say(RecordOwner::Span(1), "root", "root");

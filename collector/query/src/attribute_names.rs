@@ -92,7 +92,7 @@ impl AttributeCounts {
         let of_records = records
             .attributes
             .iter()
-            .filter(|said| !matches!(said.owner, RecordOwner::InSpan(_)));
+            .filter(|said| !matches!(said.owner, RecordOwner::InSpan(..)));
         let keys: BTreeSet<&Arc<str>> = of_records.map(|said| &said.key).collect();
         for key in keys {
             self.add(&called(key).into(), 1);
@@ -177,7 +177,7 @@ mod tests {
                 said("user".into(), RecordOwner::Span(1)),
                 said("user".into(), RecordOwner::Span(2)),
                 said(format!("rare {trace:02}"), RecordOwner::Event(1)),
-                said("inside".into(), RecordOwner::InSpan(1)),
+                said("inside".into(), RecordOwner::InSpan(1, 0)),
             ];
             attributes.truncate(if trace == 0 { 4 } else { 3 });
             counts.observe(&TraceRecords {

@@ -223,7 +223,7 @@ pub fn span_of(
         let mut spans = records.spans.into_iter();
         let span = spans.find(|span| span.span_id == span_id)?;
         let is_its = |one: &AttributeRecord| {
-            [RecordOwner::Span(span_id), RecordOwner::InSpan(span_id)].contains(&one.owner)
+            matches!(one.owner, RecordOwner::Span(id) | RecordOwner::InSpan(id, _) if id == span_id)
         };
         let attributes = records.attributes.into_iter().filter(is_its).collect();
         Some((span, attributes, start_ns))

@@ -73,7 +73,7 @@ impl Template {
         }
         for attribute in &records.attributes {
             let (operation, owner) = match attribute.owner {
-                RecordOwner::Span(id) | RecordOwner::InSpan(id) => {
+                RecordOwner::Span(id) | RecordOwner::InSpan(id, _) => {
                     (spans.get(&id), RecordOwner::Span(id))
                 }
                 RecordOwner::Event(seq) => (events.get(&seq), attribute.owner),
@@ -207,7 +207,7 @@ mod tests {
             };
             [
                 said(RecordOwner::Span(span.span_id), "said"),
-                said(RecordOwner::InSpan(span.span_id), "noted"),
+                said(RecordOwner::InSpan(span.span_id, 0), "noted"),
                 said(RecordOwner::Span(span.span_id), ERROR),
             ]
         });

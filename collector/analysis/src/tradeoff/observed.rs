@@ -240,7 +240,7 @@ type Event<'a> = BTreeMap<&'a str, &'a String>;
 fn owned(records: &TraceRecords) -> BTreeMap<u64, Vec<(&str, String)>> {
     let mut owned: BTreeMap<u64, Vec<(&str, String)>> = BTreeMap::new();
     for AttributeRecord { owner, key, value } in &records.attributes {
-        if let RecordOwner::InSpan(span) = owner
+        if let RecordOwner::InSpan(span, _) = owner
             && ATTRIBUTES.contains(&&**key)
         {
             owned

@@ -134,14 +134,10 @@ fn has_tag(span: &SpanRecord, records: &TraceRecords, key: &str, wanted: &str) -
         ("hostname" | "host.name", host) => *span.host == *host,
         _ => false,
     };
-    let owners = [
-        RecordOwner::Span(span.span_id),
-        RecordOwner::InSpan(span.span_id),
-    ];
     let names = names_of(key);
     by_flag
         || records.attributes.iter().any(|said| {
-            owners.contains(&said.owner)
+            matches!(said.owner, RecordOwner::Span(id) | RecordOwner::InSpan(id, _) if id == span.span_id)
                 && *said.value == *wanted
                 && names.iter().any(|name| **name == *said.key)
         })

@@ -33,6 +33,8 @@ pub struct EventRead {
 pub struct EventAttacher {
     /// Where in the trace the span of an id is.
     span_of: FxHashMap<u64, usize>,
+    /// Lines of logs inside spans of the trace so far.
+    log_lines: u32,
 }
 
 impl EventAttacher {
@@ -44,6 +46,7 @@ impl EventAttacher {
         left_out: &mut LeftOut,
     ) {
         self.span_of.clear();
+        self.log_lines = 0;
         if events.len() > EVENTS_WITHOUT_MAP {
             let places = trace.spans.iter().enumerate();
             places.for_each(|(at, span)| _ = self.span_of.entry(span.span_id).or_insert(at));
@@ -54,7 +57,7 @@ impl EventAttacher {
         tell_events_apart(trace);
     }
 
-    fn attach_one(&self, trace: &mut TraceRecords, read: EventRead, left_out: &mut LeftOut) {
+    fn attach_one(&mut self, trace: &mut TraceRecords, read: EventRead, left_out: &mut LeftOut) {
         let EventRead {
             trace_name,
             span_id,
@@ -94,10 +97,14 @@ impl EventAttacher {
                 match found {
                     Some(at) => {
                         // A line of a log inside a span is chatter: it says something of the span, and cuts nothing.
-                        if task.is_none() {
+                        let number = if task.is_none() {
                             trace.spans[at].events.push(PointEvent { time_ns, name });
-                        }
-                        attach_attributes(trace, RecordOwner::InSpan(span_id), attributes);
+                            trace.spans[at].events.len() as u32 - 1
+                        } else {
+                            self.log_lines += 1;
+                            u32::MAX - (self.log_lines - 1)
+                        };
+                        attach_attributes(trace, RecordOwner::InSpan(span_id, number), attributes);
                     }
                     None => left_out.span_missing += 1,
                 }
@@ -114,7 +121,7 @@ pub(super) fn attach_attributes(
 ) {
     for (key, value) in values {
         // What happens inside a span is no work on an element.
-        if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {
+        if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(..)) {
             trace.elements.push(ElementRecord {
                 owner,
                 element: value,

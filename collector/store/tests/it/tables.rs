@@ -183,9 +183,9 @@ fn attributes_are_read_if_they_are_asked_for() {
     let element = |owner, value: &str| (owner, value.to_owned());
     let mut expected = vec![
         user(RecordOwner::Span(spans[0]), "7"),
-        user(RecordOwner::InSpan(inside), "8"),
+        user(RecordOwner::InSpan(inside, 0), "8"),
         (
-            RecordOwner::InSpan(inside),
+            RecordOwner::InSpan(inside, 0),
             ELEMENT.to_owned(),
             "b".to_owned(),
         ),
