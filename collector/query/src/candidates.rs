@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use stroboscope_analysis::clock::Alignment;
-use stroboscope_analysis::record::{RecordOwner, SpanFlags, TraceRecords};
-use stroboscope_search::{FieldFacts, Need};
+use stroboscope_analysis::record::{SpanFlags, TraceRecords};
+use stroboscope_search::{EventField, Field, FieldFacts, Need, is_own_name, kind_of, status_of};
 use stroboscope_store::tables::{
     AttributeKeys, ColumnFacts, Probed, ProbedGroup, RowGroupFacts, RowProbe, StoreTable,
     TraceFiles,
@@ -168,7 +168,7 @@ impl From<ColumnFactsOf> for FieldFacts {
 struct ColumnFactsOf(ColumnFacts);
 
 impl SpanProbe<'_> {
-    fn of(&self, facts: &impl Fn(&stroboscope_search::Field) -> FieldFacts) -> u64 {
+    fn of(&self, facts: &impl Fn(&Field) -> FieldFacts) -> u64 {
         let conditions = self.need.spans().iter().enumerate();
         conditions.fold(0, |bits, (number, condition)| {
             bits | u64::from(condition.may_hold(facts)) << number
@@ -185,8 +185,8 @@ impl SpanProbe<'_> {
 
 impl RowProbe for SpanProbe<'_> {
     fn of_group(&self, group: &RowGroupFacts<'_>) -> u64 {
-        use stroboscope_search::Field;
         let is_spans = group.table() == StoreTable::Spans;
+        let attribute = |key: &str| FieldFacts::from(ColumnFactsOf(group.attribute(key)));
         self.of(&|field| match field {
             Field::Name => ColumnFactsOf(group.texts("name")).into(),
             Field::Service if is_spans => ColumnFactsOf(group.texts("service")).into(),
@@ -198,21 +198,28 @@ impl RowProbe for SpanProbe<'_> {
                 None => FieldFacts::unknown(),
             },
             Field::Duration => FieldFacts::between(0.0, 0.0),
-            Field::Attribute(key) => ColumnFactsOf(group.attribute(key)).into(),
-            Field::Kernel => FieldFacts::absent(),
-            Field::Kind | Field::RootName | Field::RootService | Field::RootDuration => {
-                FieldFacts::unknown()
+            Field::Attribute(key) => attribute(key),
+            Field::AnyScope(key) => {
+                attribute(key).or_else(|| attribute(&format!("resource.{key}")))
             }
+            Field::Kernel => FieldFacts::absent(),
+            // Rows of logs are events of their own.
+            Field::Event(EventField::Name) if !is_spans => {
+                ColumnFactsOf(group.texts("name")).into()
+            }
+            Field::Event(EventField::Attribute(key)) if !is_spans => attribute(key),
+            // Events of spans are in another table, and links a list in a text.
+            Field::Event(_) | Field::Link(_) => FieldFacts::unknown(),
+            Field::Kind
+            | Field::Status
+            | Field::ResourceHost
+            | Field::RootName
+            | Field::RootService
+            | Field::RootDuration => FieldFacts::unknown(),
         })
     }
 
     fn of_row(&self, row: &TraceRecords) -> u64 {
-        use stroboscope_search::Field;
-        let attribute = |owner: RecordOwner, key: &str| {
-            let mut own = row.attributes.iter();
-            let found = own.find(|one| one.owner == owner && *one.key == *key);
-            found.map_or_else(FieldFacts::absent, |one| FieldFacts::text(&one.value))
-        };
         if let Some(span) = row.spans.first() {
             let is_cut = [
                 SpanFlags::CUT_OPEN,
@@ -222,7 +229,13 @@ impl RowProbe for SpanProbe<'_> {
             if is_cut.iter().any(|flag| span.flags.contains(*flag)) {
                 return u64::MAX;
             }
-            let owner = RecordOwner::Span(span.span_id);
+            // One row has one owner.
+            let said = |key: &str| {
+                let mut own = row.attributes.iter();
+                own.find(|one| *one.key == *key).map(|one| &*one.value)
+            };
+            let attribute = |key: &str| said(key).map_or_else(FieldFacts::absent, FieldFacts::text);
+            let made = |key: &str| said(key).filter(|_| !is_own_name(key, said("otel.own_names")));
             return self.of(&|field| match field {
                 Field::Name => FieldFacts::text(&span.name),
                 Field::Service => FieldFacts::text(&span.service),
@@ -231,9 +244,15 @@ impl RowProbe for SpanProbe<'_> {
                     let ns = span.end_ns.saturating_sub(span.start_ns).max(0);
                     self.duration(ns, ns)
                 }
-                Field::Attribute(key) => attribute(owner, key),
+                Field::Attribute(key) => attribute(key),
+                Field::AnyScope(key) => {
+                    attribute(key).or_else(|| attribute(&format!("resource.{key}")))
+                }
                 Field::Kernel => FieldFacts::absent(),
-                Field::Kind => kind(row, owner, span.flags),
+                Field::Kind => FieldFacts::text(made("span.kind").unwrap_or_else(|| kind_of(span))),
+                Field::Status => {
+                    FieldFacts::text(status_of(span, made("error"), said("otel.status_code")))
+                }
                 _ => FieldFacts::unknown(),
             });
         }
@@ -250,20 +269,11 @@ impl RowProbe for SpanProbe<'_> {
             Field::Name => FieldFacts::text(&event.event),
             Field::Service => FieldFacts::text(&event.task),
             Field::Host => FieldFacts::text(&event.host),
-            Field::Attribute(key) => of_event(key),
-            Field::Kernel => FieldFacts::absent(),
+            Field::Attribute(key) | Field::Event(EventField::Attribute(key)) => of_event(key),
+            Field::AnyScope(key) => of_event(key).or_else(|| of_event(&format!("resource.{key}"))),
+            Field::Event(EventField::Name) => FieldFacts::text(&event.event),
+            Field::Kernel | Field::Status => FieldFacts::absent(),
             _ => FieldFacts::unknown(),
         })
-    }
-}
-
-fn kind(row: &TraceRecords, owner: RecordOwner, flags: SpanFlags) -> FieldFacts {
-    let mut own = row.attributes.iter();
-    let said = own.find(|one| one.owner == owner && *one.key == *"span.kind");
-    match said {
-        Some(said) => FieldFacts::text(&said.value),
-        None if flags.contains(SpanFlags::SERVER) => FieldFacts::text("server"),
-        None if flags.contains(SpanFlags::CLIENT) => FieldFacts::text("client"),
-        None => FieldFacts::text("internal"),
     }
 }

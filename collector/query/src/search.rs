@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stroboscope_analysis::clock::Alignment;
-use stroboscope_analysis::record::TraceRecords;
-use stroboscope_search::{Formula, Need, Truth, Unit};
+use stroboscope_analysis::record::{AttributeRecord, RecordOwner, TraceRecords};
+use stroboscope_search::{Field, Formula, Need, Truth, Unit};
 use stroboscope_store::tables::AttributeKeys;
 
 use super::burst_search::LargeBurst;
@@ -99,14 +99,14 @@ pub(super) struct Matches {
     unknown: u64,
     sure: BTreeMap<(i64, u128), SearchMatch>,
     unsure: BTreeMap<(i64, u128), SearchMatch>,
-    pub(super) absent: Vec<String>,
+    pub(super) absent: Vec<AbsentAttribute>,
 }
 
 impl Matches {
     pub(super) fn new(settings: &SearchSettings) -> Self {
         Self {
             kept_max: settings.kept_max,
-            absent: absent_at_first(&settings.formula),
+            absent: AbsentAttribute::all(&settings.formula),
             searched: 0,
             matched: 0,
             unknown: 0,
@@ -147,7 +147,7 @@ impl Matches {
         self.searched += other.searched;
         self.matched += other.matched;
         self.unknown += other.unknown;
-        self.absent.retain(|key| other.absent.contains(key));
+        self.absent.retain(|one| other.absent.contains(one));
         for (own, other) in [
             (&mut self.sure, other.sure),
             (&mut self.unsure, other.unsure),
@@ -169,7 +169,7 @@ impl Matches {
                 .into_values()
                 .chain(self.unsure.into_values())
                 .collect(),
-            absent: self.absent,
+            absent: self.absent.into_iter().map(|one| one.name).collect(),
             plan,
             large: Vec::new(),
             slices: 0,
@@ -179,17 +179,42 @@ impl Matches {
     }
 }
 
-/// The attributes of which nothing was seen yet. What a span's kind is, is known without.
-fn absent_at_first(formula: &Formula) -> Vec<String> {
-    let keys = formula.keys().into_iter();
-    keys.filter(|key| key != "span.kind").collect()
+/// An attribute that a formula asks for, while none was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AbsentAttribute {
+    /// As it is written.
+    name: String,
+    /// The names that it may be stored under.
+    keys: Vec<String>,
+    is_of_events: bool,
+}
+
+impl AbsentAttribute {
+    fn all(formula: &Formula) -> Vec<Self> {
+        let fields = formula.fields().into_iter();
+        let absent = fields.map(|field| Self {
+            name: match &field {
+                // As users know it, whose span has it.
+                Field::AnyScope(key) => key.to_string(),
+                field => field.to_string(),
+            },
+            keys: field.asked_keys(),
+            is_of_events: matches!(field, Field::Event(_)),
+        });
+        absent.filter(|one| !one.keys.is_empty()).collect()
+    }
+
+    fn is(&self, said: &AttributeRecord) -> bool {
+        let is_of_events = matches!(said.owner, RecordOwner::InSpan(..));
+        (self.is_of_events == is_of_events || matches!(said.owner, RecordOwner::Event(_)))
+            && self.keys.iter().any(|key| **key == *said.key)
+    }
 }
 
 /// Takes those out that a trace has.
-pub(super) fn note_present(absent: &mut Vec<String>, records: &TraceRecords) {
+pub(super) fn note_present(absent: &mut Vec<AbsentAttribute>, records: &TraceRecords) {
     if !absent.is_empty() {
-        let has = |key: &str| records.attributes.iter().any(|one| *one.key == *key);
-        absent.retain(|key| !has(key));
+        absent.retain(|one| !records.attributes.iter().any(|said| one.is(said)));
     }
 }
 
@@ -298,7 +323,10 @@ pub fn search_requests(
     notes.add_damage(of_reading.damage);
     notes.add_damage(kernel.map_or_else(Vec::new, |kernel| kernel.damage));
     if !matches.absent.is_empty() {
-        matches.absent.retain(|key| !plan.present.contains(key));
+        let is_present = |key: &String| plan.present.contains(key);
+        matches
+            .absent
+            .retain(|one| !one.keys.iter().any(is_present));
     }
     Ok(matches.report(notes, plan))
 }

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::condition::Said;
 use super::formula::{Relation, Shared};
 use super::truth::Truth;
 use super::unit::{Instant, Unit};
@@ -76,7 +77,10 @@ fn own<'a>(unit: &Unit<'a>, place: usize, shared: &Shared) -> Option<Own<'a>> {
         Shared::Service => unit.service(place).map(Own::Text),
         Shared::Host => Some(Own::Text(unit.host(place))),
         Shared::Process => unit.process(place).map(Own::Process),
-        Shared::Attribute(key) => unit.attribute(place, key).map(Own::Text),
+        Shared::Attribute(field) => match unit.said(place, field) {
+            Said::Text(text) => Some(Own::Text(text)),
+            _ => None,
+        },
     }
 }
 

@@ -1,9 +1,8 @@
 //! What is asked of one span, as TraceQL writes it.
 
-use std::sync::Arc;
-
 use regex::Regex;
 
+use super::field::Field;
 use super::truth::Truth;
 
 /// What holds of a span.
@@ -23,31 +22,6 @@ pub enum Condition {
     And(Box<Condition>, Box<Condition>),
     /// One of them holds.
     Or(Box<Condition>, Box<Condition>),
-}
-
-/// What is known of a span.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// The operation's name.
-    Name,
-    /// Who recorded it.
-    Service,
-    /// Where it was recorded.
-    Host,
-    /// How long it took, ns.
-    Duration,
-    /// `server`, `client`, or another one that was recorded.
-    Kind,
-    /// `syscall`, `off_cpu` or `lock_wait`: what the kernel did. Spans have none.
-    Kernel,
-    /// The name and the service of its request's root; how long the request took.
-    RootName,
-    /// See [`RootName`](Field::RootName).
-    RootService,
-    /// See [`RootName`](Field::RootName).
-    RootDuration,
-    /// What was recorded under this name.
-    Attribute(Arc<str>),
 }
 
 /// How two values are compared.
@@ -190,31 +164,33 @@ impl Condition {
     /// Whether it is about what the kernel did, and not about spans.
     #[must_use]
     pub fn names_kernel(&self) -> bool {
-        match self {
-            Self::Any => false,
-            Self::Compare(field, ..) | Self::Matches(field, ..) | Self::IsThere(field, _) => {
-                *field == Field::Kernel
-            }
-            Self::Not(inner) => inner.names_kernel(),
-            Self::And(a, b) | Self::Or(a, b) => a.names_kernel() || b.names_kernel(),
-        }
+        self.names(&|field| *field == Field::Kernel)
     }
 
-    pub(super) fn add_keys(&self, keys: &mut Vec<String>) {
-        let mut add = |field: &Field| match field {
-            Field::Attribute(key) => keys.push(key.to_string()),
-            Field::Kind => keys.push("span.kind".to_owned()),
-            _ => {}
-        };
+    /// Whether it names events inside spans, and links.
+    pub(super) fn names_parts(&self) -> (bool, bool) {
+        (
+            self.names(&|field| matches!(field, Field::Event(_))),
+            self.names(&|field| matches!(field, Field::Link(_))),
+        )
+    }
+
+    fn names(&self, is_it: &impl Fn(&Field) -> bool) -> bool {
+        let mut is_named = false;
+        self.visit_fields(&mut |field| is_named |= is_it(field));
+        is_named
+    }
+
+    pub(super) fn visit_fields(&self, see: &mut impl FnMut(&Field)) {
         match self {
             Self::Any => {}
             Self::Compare(field, ..) | Self::Matches(field, ..) | Self::IsThere(field, _) => {
-                add(field);
+                see(field);
             }
-            Self::Not(inner) => inner.add_keys(keys),
+            Self::Not(inner) => inner.visit_fields(see),
             Self::And(a, b) | Self::Or(a, b) => {
-                a.add_keys(keys);
-                b.add_keys(keys);
+                a.visit_fields(see);
+                b.visit_fields(see);
             }
         }
     }

@@ -1,8 +1,7 @@
 //! What can be asked, as a tree.
 
-use std::sync::Arc;
-
 use super::condition::Condition;
+use super::field::Field;
 
 /// A formula about a span; and, of its first span, about a request or burst as a whole: see [`of_whole`](Formula::of_whole).
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +84,7 @@ pub enum Shared {
     /// The process.
     Process,
     /// The value of this attribute, which both have.
-    Attribute(Arc<str>),
+    Attribute(Field),
 }
 
 /// Which spans.
@@ -121,29 +120,40 @@ impl Formula {
         }
     }
 
-    /// The recorded attributes that it asks for.
+    /// The names of the stored attributes that it is read from.
+    #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        let mut keys = Vec::new();
-        self.visit(&mut |part| match part {
-            Part::Selector(selector) => {
-                selector.visit(&mut |condition| {
-                    // What is known of the kernel's events is recorded elsewhere.
-                    if !condition.names_kernel() {
-                        condition.add_keys(&mut keys);
-                    }
-                });
+        let mut keys: Vec<String> = self.fields().iter().flat_map(Field::keys).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// The fields of spans that it asks for, each once.
+    #[must_use]
+    pub fn fields(&self) -> Vec<Field> {
+        let mut fields = Vec::new();
+        let mut add = |field: &Field| {
+            if !fields.contains(field) {
+                fields.push(field.clone());
             }
+        };
+        self.visit(&mut |part| match part {
+            Part::Selector(selector) => selector.visit(&mut |condition| {
+                // What is known of the kernel's events is recorded elsewhere.
+                if !condition.names_kernel() {
+                    condition.visit_fields(&mut add);
+                }
+            }),
             Part::Relation(relation) => {
                 for shared in &relation.same {
-                    if let Shared::Attribute(key) = shared {
-                        keys.push(key.to_string());
+                    if let Shared::Attribute(field) = shared {
+                        add(field);
                     }
                 }
             }
         });
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+        fields
     }
 
     /// Whether any part of it is about what the kernel did.

@@ -3,7 +3,8 @@
 //! It is a necessary condition, and of requests only of which all is seen: of others nothing is false for want of a span.
 //! What is to be absent, `never` and its like, makes no need.
 
-use super::condition::{Comparison, Condition, Field, Said, Value};
+use super::condition::{Comparison, Condition, Said, Value};
+use super::field::Field;
 use super::formula::{Formula, Selector};
 
 /// Spans that there must be, as a tree.
@@ -55,6 +56,23 @@ impl FieldFacts {
             texts: vec![text.to_owned()],
             ..Self::default()
         }
+    }
+
+    /// These of those that have one, and the others' of the rest.
+    #[must_use]
+    pub fn or_else(mut self, others: impl FnOnce() -> Self) -> Self {
+        if self.is_unknown || !self.may_be_absent {
+            return self;
+        }
+        let others = others();
+        self.is_unknown = others.is_unknown;
+        self.may_be_absent = others.may_be_absent;
+        self.texts.extend(others.texts);
+        self.between = match (self.between, others.between) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+        self
     }
 
     /// None.

@@ -3,6 +3,7 @@
 mod condition;
 mod traceql;
 
+use traceql::STAGES;
 pub use traceql::{TraceQl, parse_traceql};
 
 use super::formula::{Formula, Order, Relation, Selector, Shared, Side, When};
@@ -18,7 +19,7 @@ const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`"
 const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
-/// Reads a formula about a request or burst as a whole.
+/// Reads a formula about a request or burst as a whole. TraceQL is among the formulas, and means what it means to Tempo.
 ///
 /// # Errors
 /// The first thing that is not as the grammar has it.
@@ -30,10 +31,16 @@ pub fn parse(text: &str) -> Result<Formula, SyntaxError> {
             "more".to_owned(),
         ));
     }
+    if !text.trim().is_empty()
+        && let Ok(query) = parse_traceql(text)
+    {
+        return Ok(query.formula);
+    }
     let mut parser = Parser {
         tokens: tokens(text)?,
         at: 0,
         depth: 0,
+        is_traceql: false,
     };
     let formula = parser.formula()?;
     match parser.peek().kind {
@@ -51,6 +58,8 @@ struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: u32,
+    /// Refuses what formulas have and TraceQL has not.
+    is_traceql: bool,
 }
 
 type Parsed<T> = Result<T, SyntaxError>;
@@ -369,7 +378,9 @@ impl Parser {
     /// `| count() > 3`, as TraceQL has it.
     fn counted(&mut self, of: &Formula) -> Parsed<Formula> {
         self.need_sign("|")?;
-        self.need_word("count")?;
+        if !self.take_word("count") {
+            return Err(self.expected(STAGES));
+        }
         self.need_sign("(")?;
         self.need_sign(")")?;
         let signs = [">=", "<=", "!=", ">", "<", "="];

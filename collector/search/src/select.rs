@@ -25,7 +25,7 @@ impl Unit<'_> {
                 let names_kernel = condition.names_kernel();
                 (0..self.len())
                     .map(|place| match self.is_kernel(place) == names_kernel {
-                        true => condition.of(&|field| self.said(place, field)),
+                        true => self.is(place, condition),
                         false => Truth::False,
                     })
                     .collect()

@@ -7,9 +7,10 @@ use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceReco
 
 use super::clock::Clock;
 pub(super) use super::clock::NEVER_NS;
-use super::condition::{Field, Said};
+use super::field::KIND;
 use super::formula::Formula;
 use super::kernel_event::KernelEvent;
+use super::span_facts::is_cut_close;
 use super::truth::Truth;
 
 /// All that is searched at once: a request, or the requests of a burst.
@@ -17,7 +18,7 @@ use super::truth::Truth;
 pub struct Unit<'a> {
     pub(super) spans: Vec<UnitSpan<'a>>,
     clocks: Vec<Clock>,
-    requests: Vec<RequestSeen<'a>>,
+    pub(super) requests: Vec<RequestSeen<'a>>,
     /// Spans that start in this time are all seen, ns since the Unix epoch; none: never.
     pub(super) seen: Option<(i64, i64)>,
     /// So is what the kernel did then.
@@ -38,7 +39,7 @@ pub(super) struct UnitSpan<'a> {
     pub(super) start: Instant,
     pub(super) end: Instant,
     pub(super) is_cut_open: bool,
-    attributes: (u32, u32),
+    pub(super) attributes: (u32, u32),
 }
 
 /// A span, or an event of a log, which takes no time.
@@ -66,13 +67,16 @@ pub(super) struct Instant {
 }
 
 #[derive(Debug)]
-struct RequestSeen<'a> {
-    records: &'a TraceRecords,
-    root: Option<&'a SpanRecord>,
+pub(super) struct RequestSeen<'a> {
+    pub(super) records: &'a TraceRecords,
+    pub(super) root: Option<&'a SpanRecord>,
     /// Of all its spans, in order of owner: (owner, key, value).
-    attributes: Vec<(RecordOwner, &'a Arc<str>, &'a Arc<str>)>,
-    kinds: bool,
+    pub(super) attributes: Vec<AttributeRef<'a>>,
+    pub(super) kinds: bool,
 }
+
+/// An attribute: owner, key, value.
+pub(super) type AttributeRef<'a> = (RecordOwner, &'a Arc<str>, &'a Arc<str>);
 
 impl<'a> Unit<'a> {
     /// One request. Of a trace with a root and nothing cut, all spans are seen, unless records were lost.
@@ -103,11 +107,7 @@ impl<'a> Unit<'a> {
             // Whatever began before the first of them was not recorded.
             starts().min().unwrap_or(0)
         };
-        let close = |span: &SpanRecord| {
-            let is_open = span.flags.contains(SpanFlags::CUT_CLOSE)
-                || span.flags.contains(SpanFlags::UNFINISHED);
-            is_open.then_some(span.end_ns)
-        };
+        let close = |span: &SpanRecord| is_cut_close(span).then_some(span.end_ns);
         let to_ns = records.spans.iter().filter_map(close).min();
         (from_ns, to_ns.unwrap_or(NEVER_NS))
     }
@@ -246,8 +246,7 @@ impl<'a> Unit<'a> {
         };
         for span in &records.spans {
             let is_cut_open = span.flags.contains(SpanFlags::CUT_OPEN);
-            let is_open = span.flags.contains(SpanFlags::CUT_CLOSE)
-                || span.flags.contains(SpanFlags::UNFINISHED);
+            let is_open = is_cut_close(span);
             let start = Instant {
                 from_ns: if is_cut_open {
                     -NEVER_NS
@@ -295,7 +294,7 @@ impl<'a> Unit<'a> {
         self.requests.push(RequestSeen {
             records,
             root: records.spans.iter().find(|span| span.parent_id == 0),
-            kinds: attributes.iter().any(|(_, key, _)| &***key == "span.kind"),
+            kinds: attributes.iter().any(|(_, key, _)| &***key == KIND),
             attributes,
         });
     }
@@ -374,22 +373,6 @@ impl<'a> Unit<'a> {
         }
     }
 
-    pub(super) fn attribute(&self, place: usize, key: &str) -> Option<&'a str> {
-        self.attribute_of(&self.spans[place], key)
-    }
-
-    fn attribute_of(&self, span: &UnitSpan<'a>, wanted: &str) -> Option<&'a str> {
-        if let Recorded::Kernel { event, .. } = span.record {
-            let found = event.attributes.iter().find(|(key, _)| *key == wanted);
-            return found.map(|(_, value)| &**value);
-        }
-        let attributes = &self.requests[span.request as usize].attributes;
-        let own = attributes.get(span.attributes.0 as usize..span.attributes.1 as usize)?;
-        own.iter()
-            .find(|(_, key, _)| ***key == *wanted)
-            .map(|(.., value)| &***value)
-    }
-
     /// None: of a span that was not recorded.
     pub(super) fn service(&self, place: usize) -> Option<&'a str> {
         match self.spans[place].record {
@@ -421,72 +404,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// What a field of a span says.
-    pub(super) fn said(&self, place: usize, field: &Field) -> Said<'a> {
-        let span = &self.spans[place];
-        let request = &self.requests[span.request as usize];
-        let of_root = |said: fn(&'a SpanRecord) -> Said<'a>| match request.root {
-            Some(root) => said(root),
-            None if request.records.spans.is_empty() => Said::Nothing,
-            None => Said::Unseen,
-        };
-        match field {
-            Field::Name => Said::Text(self.describe(place).1),
-            Field::Service => self.service(place).map_or(Said::Unseen, Said::Text),
-            Field::Host => Said::Text(self.host(place)),
-            Field::Duration => {
-                let own = (span.clock, span.end);
-                let (low, high) = self.gap_ns((span.clock, span.start), own);
-                duration(low, high)
-            }
-            Field::Kind => self.kind(span, request),
-            Field::Kernel => match span.record {
-                Recorded::Kernel { event, .. } => Said::Text(event.kind.name()),
-                _ => Said::Nothing,
-            },
-            Field::RootName => of_root(|root| Said::Text(&root.name)),
-            Field::RootService => of_root(|root| Said::Text(&root.service)),
-            Field::RootDuration => of_root(|root| {
-                let ns = root.end_ns.saturating_sub(root.start_ns);
-                let is_open = root.flags.contains(SpanFlags::CUT_CLOSE)
-                    || root.flags.contains(SpanFlags::CUT_OPEN)
-                    || root.flags.contains(SpanFlags::UNFINISHED);
-                duration(ns, if is_open { NEVER_NS } else { ns })
-            }),
-            Field::Attribute(key) => match self.attribute_of(span, key) {
-                Some(text) => Said::Text(text),
-                // A span that began before the recording may have said it then.
-                None if span.is_cut_open => Said::Unseen,
-                None => Said::Nothing,
-            },
-        }
-    }
-
-    fn kind(&self, span: &UnitSpan<'a>, request: &RequestSeen<'a>) -> Said<'a> {
-        if request.kinds
-            && let Some(kind) = self.attribute_of(span, "span.kind")
-        {
-            return Said::Text(kind);
-        }
-        match span.record {
-            Recorded::Span(span) if span.flags.contains(SpanFlags::SERVER) => Said::Text("server"),
-            Recorded::Span(span) if span.flags.contains(SpanFlags::CLIENT) => Said::Text("client"),
-            Recorded::Span(_) => Said::Text("internal"),
-            Recorded::Event { .. } | Recorded::Kernel { .. } => Said::Nothing,
-        }
-    }
-
     /// Whether a gap lies in a range; the range's ends count.
     pub(super) fn is_in((low, high): (i64, i64), (least, most): (i64, i64)) -> Truth {
         Truth::from_bounds(low >= least && high <= most, high >= least && low <= most)
     }
-}
-
-fn duration(low: i64, high: i64) -> Said<'static> {
-    let high = if high >= NEVER_NS / 2 {
-        f64::INFINITY
-    } else {
-        high as f64
-    };
-    Said::Between(low.max(0) as f64, high)
 }

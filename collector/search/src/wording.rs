@@ -2,24 +2,7 @@
 
 use std::fmt;
 
-use super::condition::{Comparison, Condition, Field, Value};
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name => f.write_str("name"),
-            Self::Service => f.write_str("service"),
-            Self::Host => f.write_str("host"),
-            Self::Duration => f.write_str("duration"),
-            Self::Kind => f.write_str("kind"),
-            Self::Kernel => f.write_str("kernel"),
-            Self::RootName => f.write_str("rootName"),
-            Self::RootService => f.write_str("rootServiceName"),
-            Self::RootDuration => f.write_str("traceDuration"),
-            Self::Attribute(key) => write!(f, ".{key}"),
-        }
-    }
-}
+use super::condition::{Comparison, Condition, Value};
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,8 +25,7 @@ impl fmt::Display for Condition {
                 write!(f, "{field} {comparison} {text:?}")
             }
             Self::Compare(field, comparison, Value::Number(number)) => {
-                let is_time = matches!(field, Field::Duration | Field::RootDuration);
-                let unit = if is_time { "ns" } else { "" };
+                let unit = if field.is_time() { "ns" } else { "" };
                 write!(f, "{field} {comparison} {number}{unit}")
             }
             Self::Matches(field, pattern, is_wanted) => {
@@ -66,8 +48,9 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_the_same() {
-        let whole =
-            r#"{ (name = "a b" || .n >= 5) && !(duration > 2ms) && host =~ "h.*" && .x != nil }"#;
+        let whole = r#"{ (name = "a b" || .n >= 5) && !(duration > 2ms) && host =~ "h.*" && .x != nil
+            && status = "error" && span.x = 1 && resource.zone = "a" && event:name = "e" && event."a b" = 2 && link:traceID != nil
+            && link.x = 1 && instrumentation:name = "n" && instrumentation.x = "y" && event:timeSinceStart > 1ms }"#;
         let spans = |text: &str| Need::of(&parse(text).expect("a formula")).spans().to_vec();
         let first = spans(whole);
         let again = format!("{{ {} }}", first[0]);

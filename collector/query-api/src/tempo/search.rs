@@ -10,10 +10,10 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_foreign::otlp::any_json;
-use stroboscope_search::{TraceQl, Unit, parse_traceql};
+use stroboscope_search::{Field, TraceQl, Unit, parse_traceql};
 use stroboscope_store::tables::AttributeKeys;
 
-use super::fields::{add_fields, kept_names, told};
+use super::fields::told;
 use super::refused;
 use crate::answer::{Door, Refusal};
 use crate::parameters::Parameters;
@@ -50,11 +50,10 @@ fn found(traces: &Traces, given: &Parameters) -> Result<Value, Refusal> {
     let traces_max = given.number(&["limit"])?.filter(|limit| *limit > 0);
     let spans_max = given.number(&["spss"])?.filter(|limit| *limit > 0);
     let spans_max = usize::try_from(spans_max.unwrap_or(SPANS)).unwrap_or(usize::MAX);
-    let keys = query.formula.keys();
     // Which spans it is about, of the traces that are candidates so far.
     let witnesses: Mutex<HashMap<u128, Vec<u64>>> = Mutex::default();
     let is_one = |records: &TraceRecords| {
-        let Some(witness) = witness(records, &query, &keys) else {
+        let Some(witness) = witness(records, &query) else {
             return false;
         };
         let mut known = witnesses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,14 +62,15 @@ fn found(traces: &Traces, given: &Parameters) -> Result<Value, Refusal> {
     };
     let found = traces.find(&Search {
         begins_ns: from_ns..=to_ns,
-        keys: AttributeKeys::of(keys.iter().flat_map(|key| kept_names(key))),
+        keys: AttributeKeys::of(query.formula.keys()),
         is_one: &is_one,
         traces_max: traces_max.unwrap_or(TRACES).min(TRACES_MAX) as usize,
     })?;
     let witnesses = witnesses
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    let fields: Vec<String> = query.select.iter().chain(&keys).cloned().collect();
+    let asked = query.formula.fields();
+    let fields: Vec<Field> = query.select.iter().chain(&asked).cloned().collect();
     let trace = |trace: &StoredTrace| {
         let witness = witnesses.get(&trace.id).map_or(&[][..], |ids| &**ids);
         trace_json(trace, witness, spans_max, &fields)
@@ -80,10 +80,8 @@ fn found(traces: &Traces, given: &Parameters) -> Result<Value, Refusal> {
 }
 
 /// The spans that the query is about, if it holds of a trace; `None`: it does not, or that is not known.
-fn witness(records: &TraceRecords, query: &TraceQl, keys: &[String]) -> Option<Vec<u64>> {
-    let mut records = records.clone();
-    add_fields(&mut records, keys);
-    let unit = Unit::of_request(&records, false);
+fn witness(records: &TraceRecords, query: &TraceQl) -> Option<Vec<u64>> {
+    let unit = Unit::of_request(records, false);
     let is_sure = unit.of_whole(&query.formula).is_sure();
     let span_id = |place: usize| unit.names(place).1;
     is_sure.then(|| {
@@ -94,7 +92,7 @@ fn witness(records: &TraceRecords, query: &TraceQl, keys: &[String]) -> Option<V
     })
 }
 
-fn trace_json(trace: &StoredTrace, witness: &[u64], spans_max: usize, fields: &[String]) -> Value {
+fn trace_json(trace: &StoredTrace, witness: &[u64], spans_max: usize, fields: &[Field]) -> Value {
     let (from_ns, to_ns) = trace.times_ns();
     let root = trace.spans.iter().find(|span| span.stored.parent_id == 0);
     let is_witness = |span: &&TraceSpan| witness.contains(&span.stored.span_id);
@@ -124,7 +122,7 @@ fn trace_json(trace: &StoredTrace, witness: &[u64], spans_max: usize, fields: &[
     })
 }
 
-fn span_json(span: &TraceSpan, fields: &[String]) -> Value {
+fn span_json(span: &TraceSpan, fields: &[Field]) -> Value {
     let pair = |(key, value)| json!({"key": key, "value": any_json(&value)});
     let attributes: Vec<Value> = told(span, fields).into_iter().map(pair).collect();
     let stored = &span.stored;

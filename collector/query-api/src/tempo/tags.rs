@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use stroboscope_search::Field;
 
 use super::refused;
 use crate::answer::{Door, Refusal};
@@ -16,13 +17,20 @@ use crate::store::Traces;
 
 /// Values of an attribute, where nothing else is said.
 const VALUES: u64 = 1_000;
-const INTRINSICS: [&str; 7] = [
+const INTRINSICS: [&str; 14] = [
     "duration",
+    "event:name",
+    "event:timeSinceStart",
+    "instrumentation:name",
+    "instrumentation:version",
     "kind",
+    "link:spanID",
+    "link:traceID",
     "name",
     "rootName",
     "rootServiceName",
     "status",
+    "statusMessage",
     "traceDuration",
 ];
 /// What is made of other fields of a span, and no attribute for its readers.
@@ -145,14 +153,17 @@ fn found(
             texts(operations.map(|(name, _)| name).collect())
         }
         "status" | "span:status" => keywords(&["error", "ok", "unset"]),
-        "kind" | "span:kind" => keywords(&["client", "consumer", "internal", "producer", "server"]),
+        "kind" | "span:kind" => keywords(&[
+            "client",
+            "consumer",
+            "internal",
+            "producer",
+            "server",
+            "unspecified",
+        ]),
         tag => {
-            let names = match (tag.strip_prefix("span."), tag.strip_prefix('.')) {
-                (Some(key), _) => vec![key.to_owned()],
-                (None, Some(key)) => vec![key.to_owned(), format!("resource.{key}")],
-                (None, None) if tag.starts_with("resource.") => vec![tag.to_owned()],
-                (None, None) => vec![tag.to_owned(), format!("resource.{tag}")],
-            };
+            let keys = Field::of_word(tag).map(|field| field.asked_keys());
+            let names = keys.unwrap_or_else(|| vec![tag.to_owned(), format!("resource.{tag}")]);
             attribute_values(&traces.store, &names, most)
         }
     })

@@ -1,54 +1,70 @@
 //! What stands in braces.
 
-use std::sync::Arc;
-
 use crate::KernelKind;
-use crate::condition::{Comparison, Condition, Field, Pattern, Value};
+use crate::condition::{Comparison, Condition, Pattern, Value};
+use crate::field::{FIELDS, Field, OWN_FIELDS};
 use crate::token::{Kind, Token};
 
 use super::{Parsed, Parser};
 use crate::syntax_error::SyntaxError;
 
-const FIELDS: &str = "a field: `name`, `service`, `host`, `duration`, `kind`, `kernel`, `rootName`, `rootServiceName`, `traceDuration` or an attribute such as `.bytes`";
 const COMPARISONS: &str = "`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~` or `!~`";
 const KERNEL_KINDS: &str = "`syscall`, `off_cpu` or `lock_wait`";
-const KINDS: [&str; 5] = ["server", "client", "producer", "consumer", "internal"];
-
-/// The attribute's name, of a field that is not one of the known ones.
-fn attribute(word: &str) -> Option<&str> {
-    let scopes = ["span.", "resource.", "event.", "."];
-    scopes
-        .iter()
-        .find_map(|scope| word.strip_prefix(scope))
-        .filter(|name| !name.is_empty())
-}
-
-fn field(word: &str) -> Option<Field> {
-    // Of any scope, as TraceQL says them.
-    Some(match word {
-        "name" | "span:name" => Field::Name,
-        "service" | "service.name" | "resource.service.name" | ".service.name" => Field::Service,
-        "host" | "host.name" | "resource.host.name" | ".host.name" => Field::Host,
-        "duration" | "span:duration" => Field::Duration,
-        "kind" | "span:kind" | "span.kind" => Field::Kind,
-        "kernel" => Field::Kernel,
-        "rootName" | "trace:rootName" => Field::RootName,
-        "rootServiceName" | "trace:rootService" => Field::RootService,
-        "traceDuration" | "trace:duration" => Field::RootDuration,
-        _ => Field::Attribute(attribute(word)?.into()),
-    })
-}
+const KINDS: [&str; 6] = [
+    "server",
+    "client",
+    "producer",
+    "consumer",
+    "internal",
+    "unspecified",
+];
+const STATUSES: [&str; 3] = ["error", "ok", "unset"];
+/// Fields of formulas that TraceQL has not.
+const MORE_FIELDS: &str = "; `service`, `host` or `kernel`";
+const TRACEQL: &str = "what TraceQL has: `&&`, `||`, `!`, `resource.service.name` and attributes with a dot, such as `.host`";
 
 impl Parser {
     /// `.block`
-    pub(super) fn attribute(&mut self) -> Parsed<Arc<str>> {
-        let name = match &self.peek().kind {
-            Kind::Word(word) => attribute(word).map(Arc::from),
+    pub(super) fn attribute(&mut self) -> Parsed<Field> {
+        let field = match &self.peek().kind {
+            Kind::Word(word) => Field::of_word(word),
             _ => None,
         };
-        let name = name.ok_or_else(|| self.expected("an attribute such as `.block`"))?;
+        let is_attribute =
+            |field: &Field| matches!(field, Field::AnyScope(_) | Field::Attribute(_));
+        let field = field.filter(is_attribute);
+        let field = field.ok_or_else(|| self.expected("an attribute such as `.block`"))?;
         self.at += 1;
-        Ok(name)
+        Ok(field)
+    }
+
+    /// A field, of those that the language has.
+    pub(super) fn field(&mut self) -> Parsed<Field> {
+        let more = if self.is_traceql { "" } else { MORE_FIELDS };
+        let Kind::Word(word) = &self.peek().kind else {
+            return Err(self.expected(format!("{FIELDS}{more}")));
+        };
+        if self.is_traceql && OWN_FIELDS.contains(&word.as_str()) {
+            return Err(self.expected(TRACEQL));
+        }
+        let Some(field) = Field::of_word(word) else {
+            let is_plain = word.starts_with(char::is_alphabetic) && !word.contains(['.', ':']);
+            let dot = match is_plain {
+                true => format!("; attributes begin with a dot: `.{word}`"),
+                false => String::new(),
+            };
+            return Err(self.expected(format!("{FIELDS}{more}{dot}")));
+        };
+        self.at += 1;
+        Ok(field)
+    }
+
+    /// Takes a word that formulas have for a sign of TraceQL's.
+    fn take_own_word(&mut self, word: &str) -> Parsed<bool> {
+        if self.is_traceql && self.is_word(word) {
+            return Err(self.expected(TRACEQL));
+        }
+        Ok(self.take_word(word))
     }
 
     pub(super) fn condition(&mut self) -> Parsed<Condition> {
@@ -60,7 +76,7 @@ impl Parser {
 
     fn any_of(&mut self) -> Parsed<Condition> {
         let mut left = self.all_of()?;
-        while self.take_sign("||") || self.take_word("or") {
+        while self.take_sign("||") || self.take_own_word("or")? {
             left = Condition::Or(Box::new(left), Box::new(self.all_of()?));
         }
         Ok(left)
@@ -68,14 +84,14 @@ impl Parser {
 
     fn all_of(&mut self) -> Parsed<Condition> {
         let mut left = self.one()?;
-        while self.take_sign("&&") || self.take_word("and") {
+        while self.take_sign("&&") || self.take_own_word("and")? {
             left = Condition::And(Box::new(left), Box::new(self.one()?));
         }
         Ok(left)
     }
 
     fn one(&mut self) -> Parsed<Condition> {
-        if self.take_sign("!") || self.take_word("not") {
+        if self.take_sign("!") || self.take_own_word("not")? {
             let inner = self.deeper(Self::one)?;
             return Ok(Condition::Not(Box::new(inner)));
         }
@@ -95,17 +111,7 @@ impl Parser {
     }
 
     fn comparison(&mut self) -> Parsed<Condition> {
-        let Kind::Word(word) = &self.peek().kind else {
-            return Err(self.expected(FIELDS));
-        };
-        let Some(field) = field(word) else {
-            let attribute = match word.starts_with(|c: char| c.is_alphabetic()) {
-                true => format!("{FIELDS}; attributes begin with a dot: `.{word}`"),
-                false => FIELDS.to_owned(),
-            };
-            return Err(self.expected(attribute));
-        };
-        self.at += 1;
+        let field = self.field()?;
         for (sign, is_wanted) in [("=~", true), ("!~", false)] {
             if self.take_sign(sign) {
                 return self.pattern(field, is_wanted);
@@ -153,7 +159,7 @@ impl Parser {
     }
 
     fn value(&mut self, field: &Field) -> Parsed<Value> {
-        let is_time = matches!(field, Field::Duration | Field::RootDuration);
+        let is_time = field.is_time();
         let value = match &self.peek().kind {
             Kind::Duration(ns) => Value::Number(*ns),
             Kind::Number(_) if is_time => {
@@ -168,12 +174,23 @@ impl Parser {
                 return Err(self.expected(KERNEL_KINDS));
             }
             Kind::Word(word) if *field == Field::Kernel => Value::Text(word.clone()),
+            Kind::Word(word) | Kind::Text(word)
+                if *field == Field::Status && STATUSES.contains(&word.as_str()) =>
+            {
+                Value::Text(word.clone())
+            }
+            _ if *field == Field::Status => {
+                return Err(self.expected("`error`, `ok` or `unset`"));
+            }
             Kind::Text(text) => Value::Text(text.clone()),
             Kind::Word(word) if word == "true" || word == "false" => Value::Text(word.clone()),
             Kind::Word(word) if *field == Field::Kind && KINDS.contains(&word.as_str()) => {
                 Value::Text(word.clone())
             }
             _ if is_time => return Err(self.expected("a duration such as 2ms")),
+            Kind::Word(_) if *field == Field::Kind => {
+                return Err(self.expected(format!("one of {}", KINDS.join(", "))));
+            }
             Kind::Word(word) => {
                 let expected = format!("a value; texts stand in quotes: \"{word}\"");
                 return Err(self.expected(expected));

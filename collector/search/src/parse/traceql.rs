@@ -2,38 +2,24 @@
 //! this language's own (`then`, `always` …) is part of it.
 
 use super::{CHARACTERS_MAX, Parsed, Parser};
-use crate::formula::{Formula, Selector};
+use crate::field::Field;
+use crate::formula::{Formula, Selector, When};
 use crate::syntax_error::SyntaxError;
 use crate::token::{Kind, tokens};
 
 const SPANSETS: &str = "a selector such as `{ name = \"read\" }`";
-const STAGES: &str =
+pub(super) const STAGES: &str =
     "`count() > 3` or `select(.bytes)`: of TraceQL's pipelines, these two are supported";
-/// Words by which this language, and not TraceQL, says something inside of braces.
-const OWN_WORDS: [&str; 7] = [
-    "and",
-    "or",
-    "not",
-    "service",
-    "host",
-    "service.name",
-    "host.name",
-];
-/// The attribute that a span's status is asked of.
-const STATUS: &str = "span:status";
-/// Before the name of an attribute that may be of the span or of its resource.
-const OF_ANY: &str = "any:";
 
 type Relate = fn(Box<Selector>, Box<Selector>) -> Selector;
 
-/// A query of TraceQL. Attributes are named as they are kept: those of resources by `resource.KEY`; `any:KEY` is of a span or else
-/// of its resource, `span:status` is `error`, `ok` or `unset`.
+/// A query of TraceQL.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceQl {
     /// What holds of a trace.
     pub formula: Formula,
-    /// The fields that are to be told of each span, by these names.
-    pub select: Vec<String>,
+    /// The fields to list for each span.
+    pub select: Vec<Field>,
 }
 
 /// Reads TraceQL; nothing is every trace.
@@ -54,14 +40,16 @@ pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
         tokens: tokens(text)?,
         at: 0,
         depth: 0,
+        is_traceql: true,
     };
-    parser.translate()?;
     let mut formula = parser.any_spansets()?;
     let mut select = Vec::new();
     while parser.is_sign("|") {
         let stage = parser.tokens.get(parser.at + 1).map(|token| &token.kind);
         match stage {
-            Some(Kind::Word(word)) if word == "count" => formula = parser.counted(&formula)?,
+            Some(Kind::Word(word)) if word == "count" => {
+                formula = parser.counted(&spanset_of(formula))?;
+            }
             Some(Kind::Word(word)) if word == "select" => {
                 parser.at += 2;
                 select.extend(parser.selected()?);
@@ -82,49 +70,22 @@ pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
     }
 }
 
-impl Parser {
-    /// Names fields as they are kept, and refuses what only this language has.
-    fn translate(&mut self) -> Parsed<()> {
-        let mut depth = 0_u32;
-        for at in 0..self.tokens.len() {
-            let is_status = at >= 2
-                && matches!(&self.tokens[at - 2].kind, Kind::Word(word) if word == &format!(".{STATUS}"));
-            let kind = match &self.tokens[at].kind {
-                Kind::Sign("{") => {
-                    depth += 1;
-                    continue;
-                }
-                Kind::Sign("}") => {
-                    depth = depth.saturating_sub(1);
-                    continue;
-                }
-                Kind::Word(word) if depth > 0 || word.starts_with(['.', 'r', 's']) => {
-                    if OWN_WORDS.contains(&word.as_str()) {
-                        self.at = at;
-                        return Err(self.expected("what TraceQL has: `&&`, `||`, `!` and attributes with a dot, such as `.host`"));
-                    }
-                    match &**word {
-                        "status" | "span:status" => Kind::Word(format!(".{STATUS}")),
-                        "error" | "ok" | "unset" if is_status => Kind::Text(word.clone()),
-                        "resource.service.name" | ".service.name" => continue,
-                        _ => match (word.strip_prefix("resource."), word.strip_prefix('.')) {
-                            (Some(key), _) if !key.is_empty() => {
-                                Kind::Word(format!(".resource.{key}"))
-                            }
-                            (_, Some(key)) if !key.is_empty() => {
-                                Kind::Word(format!(".{OF_ANY}{key}"))
-                            }
-                            _ => continue,
-                        },
-                    }
-                }
-                _ => continue,
-            };
-            self.tokens[at].kind = kind;
+/// The spans that are counted: those of both sides of `&&`, if there are any on each, and of either side of `||`.
+fn spanset_of(formula: Formula) -> Formula {
+    match formula {
+        Formula::And(a, b) => {
+            let (a, b) = (spanset_of(*a), spanset_of(*b));
+            let there = |of: &Formula| Formula::Some(When::ANYWHERE, Box::new(of.clone()));
+            let both = Formula::And(Box::new(there(&a)), Box::new(there(&b)));
+            let either = Formula::Or(Box::new(a), Box::new(b));
+            Formula::And(Box::new(either), Box::new(both))
         }
-        Ok(())
+        Formula::Or(a, b) => Formula::Or(Box::new(spanset_of(*a)), Box::new(spanset_of(*b))),
+        other => other,
     }
+}
 
+impl Parser {
     fn any_spansets(&mut self) -> Parsed<Formula> {
         self.deeper(|parser| {
             let mut left = parser.all_spansets()?;
@@ -179,21 +140,17 @@ impl Parser {
     }
 
     /// `(.bytes, name)`
-    fn selected(&mut self) -> Parsed<Vec<String>> {
+    fn selected(&mut self) -> Parsed<Vec<Field>> {
         self.need_sign("(")?;
-        let mut names = Vec::new();
+        let mut fields = Vec::new();
         loop {
-            let Kind::Word(word) = &self.peek().kind else {
-                return Err(self.expected("a field, such as `.bytes` or `name`"));
-            };
-            names.push(word.strip_prefix('.').unwrap_or(word).to_owned());
-            self.at += 1;
+            fields.push(self.field()?);
             if !self.take_sign(",") {
                 break;
             }
         }
         self.need_sign(")")?;
-        Ok(names)
+        Ok(fields)
     }
 
     /// `with (most_recent=true)`: it is so anyway.
@@ -237,6 +194,12 @@ mod tests {
         check("{ .a = }", 8, "a text in quotes");
         check("{} with (sample=true)", 10, "most_recent");
         check("{} | select(", 13, "a field");
+        check("{ kernel = syscall }", 3, "what TraceQL has");
+        check("{ span:childCount > 2 }", 3, "`event:name`");
+        check("{ parent.x = 1 }", 3, "`resource.zone`");
+        check("{ trace.x = 1 }", 3, "`resource.zone`");
+        check("{ status = failed }", 12, "`unset`");
+        check("{ kind = sender }", 10, "producer");
     }
 
     #[test]
@@ -245,13 +208,26 @@ mod tests {
         let parsed = parse_traceql(text).unwrap();
         assert_eq!(
             parsed.formula.keys(),
-            ["any:any", "n", "resource.zone", "span:status"]
+            [
+                "any",
+                "error",
+                "n",
+                "otel.own_names",
+                "otel.status_code",
+                "resource.any",
+                "resource.zone"
+            ]
         );
-        assert_eq!(parsed.select, ["any:x", "resource.y", "name"]);
+        let selected = ["x", "resource.y"].map(Into::into);
+        let [x, y] = selected;
+        assert_eq!(
+            parsed.select,
+            [Field::AnyScope(x), Field::Attribute(y), Field::Name]
+        );
         assert_eq!(parse_traceql("").unwrap().formula.keys(), [""; 0]);
         assert!(
             parse_traceql(
-                "{ status = 3 || kind = server } >> { duration > 5ms } && ({} ~ {}) | count() > 2"
+                "{ status = ok || kind = server } >> { duration > 5ms } && ({} ~ {}) | count() > 2"
             )
             .is_ok()
         );

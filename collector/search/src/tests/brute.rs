@@ -164,7 +164,7 @@ fn select(unit: &Unit<'_>, selector: &Selector, place: usize) -> Truth {
         Selector::Where(condition) if condition.names_kernel() != unit.is_kernel(place) => {
             Truth::False
         }
-        Selector::Where(condition) => condition.of(&|field| unit.said(place, field)),
+        Selector::Where(condition) => unit.is(place, condition),
         Selector::Child(a, b) => {
             let above = match parent_of(unit, place) {
                 Some(parent) => at(parent).map_or(Truth::Unknown, |at| select(unit, a, at)),

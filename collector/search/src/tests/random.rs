@@ -276,7 +276,7 @@ fn relation() -> impl Strategy<Value = Relation> {
         Just(Shared::Service),
         Just(Shared::Host),
         Just(Shared::Process),
-        Just(Shared::Attribute("bytes".into()))
+        Just(Shared::Attribute(crate::Field::AnyScope("bytes".into())))
     ];
     (
         orders,

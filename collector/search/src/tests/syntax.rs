@@ -49,13 +49,18 @@ fn errors_point_at_the_place() {
 fn both_ways_of_writing_are_one() {
     let same = |a: &str, b: &str| assert_eq!(parse(a), parse(b), "{a}");
     same("{ resource.service.name = `web` }", "{ service = \"web\" }");
-    same("{ span.bytes > 4_096 }", "{ .bytes > 4096 }");
+    same("{ .bytes > 4_096 }", "{ .bytes > 4096 }");
     same("{ .change < -1.5e3 }", "{ .change < -1500 }");
     same("{ duration > 1.5e3us }", "{ duration > 1.5ms }");
     same("{ duration > 1.5ms }", "{ duration > 1500us }");
     same("{ kind = server }", "{ kind = \"server\" }");
     same("{ kernel = lock_wait }", "{ kernel = \"lock_wait\" }");
     same("{ } && { }", "{ } AND { }");
-    same("{ .\"a b\" = true }", "{ span.\"a b\" = \"true\" }");
+    same("{ span.\"a b\" = true }", "{ span.\"a b\" = \"true\" }");
+    same("{ status = error }", "{ span:status = \"error\" }");
+    same(
+        "{ service = `web` } | count() > 2",
+        "{ resource.service.name = `web` } | count() > 2",
+    );
     same("! { }", "not { }");
 }

@@ -1,0 +1,226 @@
+//! Events and links of a span, one of each of which a condition is about.
+//!
+//! A condition in braces that names events holds of a span if it holds for one of its events, so `&&` is of one and the same
+//! event; what stands behind `!` is asked of all events anew. A span without events has one of which nothing is known to be
+//! there. Links are treated alike.
+
+use serde_json::Value;
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
+
+use super::condition::{Condition, Said};
+use super::field::{EventField, Field, LINKS, LinkField};
+use super::span_facts::is_cut_close;
+use super::truth::Truth;
+use super::unit::{AttributeRef, Recorded, Unit};
+
+/// Numbers of events from here on are of lines of logs.
+const LOG_LINES_FROM: u32 = u32::MAX / 2;
+
+/// An event as seen from its span.
+struct EventSeen<'a> {
+    name: Option<&'a str>,
+    since_ns: Option<i64>,
+    attributes: &'a [AttributeRef<'a>],
+}
+
+struct LinkSeen {
+    trace_id: String,
+    span_id: String,
+    attributes: Vec<(String, String)>,
+}
+
+/// One event or link among those of a span.
+enum Part<T> {
+    One(T),
+    /// There is none.
+    None,
+    /// There may have been one that was not recorded.
+    Unseen,
+}
+
+impl<T> Part<T> {
+    fn said<'s>(&'s self, said: impl FnOnce(&'s T) -> Said<'s>) -> Said<'s> {
+        match self {
+            Self::One(part) => said(part),
+            Self::None => Said::Nothing,
+            Self::Unseen => Said::Unseen,
+        }
+    }
+}
+
+fn parts<T>(known: Vec<T>, is_cut: bool) -> Vec<Part<T>> {
+    let mut parts: Vec<Part<T>> = known.into_iter().map(Part::One).collect();
+    if is_cut {
+        parts.push(Part::Unseen);
+    } else if parts.is_empty() {
+        parts.push(Part::None);
+    }
+    parts
+}
+
+impl EventSeen<'_> {
+    fn said(&self, field: &EventField) -> Said<'_> {
+        match field {
+            EventField::Name => self.name.map_or(Said::Nothing, Said::Text),
+            EventField::SinceStart => self.since_ns.map_or(Said::Nothing, |ns| {
+                let ns = ns as f64;
+                Said::Between(ns, ns)
+            }),
+            EventField::Attribute(key) => {
+                let found = self.attributes.iter().find(|(_, name, _)| ***name == **key);
+                found.map_or(Said::Nothing, |(.., value)| Said::Text(value))
+            }
+        }
+    }
+}
+
+impl LinkSeen {
+    /// The links of an attribute, which is a list in JSON.
+    fn all(json: &str) -> Vec<Self> {
+        let Ok(Value::Array(links)) = serde_json::from_str(json) else {
+            return Vec::new();
+        };
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let link = |link: Value| {
+            let id = |key: &str| link.get(key).map(text).unwrap_or_default();
+            let attributes = link.get("attributes").and_then(Value::as_object);
+            let attributes = attributes.into_iter().flatten();
+            Self {
+                trace_id: id("trace_id"),
+                span_id: id("span_id"),
+                attributes: attributes
+                    .map(|(key, value)| (key.clone(), text(value)))
+                    .collect(),
+            }
+        };
+        links.into_iter().map(link).collect()
+    }
+
+    fn said(&self, field: &LinkField) -> Said<'_> {
+        match field {
+            LinkField::TraceId => Said::Text(&self.trace_id),
+            LinkField::SpanId => Said::Text(&self.span_id),
+            LinkField::Attribute(key) => {
+                let found = self.attributes.iter().find(|(name, _)| **name == **key);
+                found.map_or(Said::Nothing, |(_, value)| Said::Text(value))
+            }
+        }
+    }
+}
+
+impl Unit<'_> {
+    /// Whether a condition holds of the span, event of a log, or event of the kernel at a place.
+    pub(super) fn is(&self, place: usize, condition: &Condition) -> Truth {
+        let (names_events, names_links) = condition.names_parts();
+        if !names_events && !names_links {
+            return condition.of(&|field| self.said(place, field));
+        }
+        let is_cut = matches!(self.spans[place].record, Recorded::Span(span) if is_cut(span));
+        let events = match names_events {
+            true => parts(self.events(place), is_cut),
+            false => vec![Part::None],
+        };
+        let links = match names_links {
+            true => {
+                let json = self.attribute(place, LINKS);
+                parts(json.map_or_else(Vec::new, LinkSeen::all), is_cut)
+            }
+            false => vec![Part::None],
+        };
+        let said = |field: &Field, event: usize, link: usize| match field {
+            Field::Event(field) => events[event].said(|event| event.said(field)),
+            Field::Link(field) => links[link].said(|link| link.said(field)),
+            field => self.said(place, field),
+        };
+        let counts = (events.len(), links.len());
+        Asked::of(condition, counts, &said).any(counts, &said)
+    }
+
+    fn events(&self, place: usize) -> Vec<EventSeen<'_>> {
+        match self.spans[place].record {
+            Recorded::Kernel { .. } => Vec::new(),
+            Recorded::Event { name, .. } => vec![EventSeen {
+                name: Some(name),
+                since_ns: None,
+                attributes: self.own_attributes(place),
+            }],
+            Recorded::Span(span) => {
+                let own = |number| RecordOwner::InSpan(span.span_id, number);
+                let recorded = span.events.iter().enumerate().map(|(number, event)| {
+                    let owner = own(number as u32);
+                    EventSeen {
+                        name: Some(&event.name),
+                        since_ns: Some(event.time_ns.saturating_sub(span.start_ns)),
+                        attributes: self.attributes_between(place, owner, owner),
+                    }
+                });
+                let lines = self.attributes_between(place, own(LOG_LINES_FROM), own(u32::MAX));
+                let lines = lines
+                    .chunk_by(|a, b| a.0 == b.0)
+                    .map(|attributes| EventSeen {
+                        name: None,
+                        since_ns: None,
+                        attributes,
+                    });
+                recorded.chain(lines).collect()
+            }
+        }
+    }
+}
+
+fn is_cut(span: &SpanRecord) -> bool {
+    span.flags.contains(SpanFlags::CUT_OPEN) || is_cut_close(span)
+}
+
+/// A condition in which what stands behind `!`, and is asked of all events and links, is known.
+enum Asked<'c> {
+    Leaf(&'c Condition),
+    Known(Truth),
+    And(Box<Asked<'c>>, Box<Asked<'c>>),
+    Or(Box<Asked<'c>>, Box<Asked<'c>>),
+}
+
+impl<'c> Asked<'c> {
+    fn of<'s>(
+        condition: &'c Condition,
+        (events, links): (usize, usize),
+        said: &impl Fn(&Field, usize, usize) -> Said<'s>,
+    ) -> Self {
+        let of = |condition| Self::of(condition, (events, links), said);
+        match condition {
+            Condition::Not(inner) => Self::Known(!of(inner).any((events, links), said)),
+            Condition::And(a, b) => Self::And(Box::new(of(a)), Box::new(of(b))),
+            Condition::Or(a, b) => Self::Or(Box::new(of(a)), Box::new(of(b))),
+            leaf => Self::Leaf(leaf),
+        }
+    }
+
+    /// Whether it holds for any of so many events and any of so many links.
+    fn any<'s>(
+        &self,
+        (events, links): (usize, usize),
+        said: &impl Fn(&Field, usize, usize) -> Said<'s>,
+    ) -> Truth {
+        let pairs = (0..events).flat_map(|event| (0..links).map(move |link| (event, link)));
+        let mut truth = Truth::False;
+        for (event, link) in pairs {
+            truth = truth.or(self.one(&|field| said(field, event, link)));
+            if truth.is_sure() {
+                break;
+            }
+        }
+        truth
+    }
+
+    fn one<'s>(&self, said: &impl Fn(&Field) -> Said<'s>) -> Truth {
+        match self {
+            Self::Leaf(condition) => condition.of(said),
+            Self::Known(truth) => *truth,
+            Self::And(a, b) => a.one(said).and(b.one(said)),
+            Self::Or(a, b) => a.one(said).or(b.one(said)),
+        }
+    }
+}

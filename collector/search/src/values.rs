@@ -1,0 +1,142 @@
+//! Values of fields: what is known of the span at a place.
+
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
+
+use super::condition::Said;
+use super::field::{ERROR, Field, HOST_NAMES, KIND, OWN_NAMES, STATUS_CODE, of_resource};
+use super::span_facts::{is_cut_close, is_own_name, kind_of, status_of};
+use super::unit::{AttributeRef, NEVER_NS, Recorded, RequestSeen, Unit, UnitSpan};
+
+impl<'a> Unit<'a> {
+    pub(super) fn attribute(&self, place: usize, key: &str) -> Option<&'a str> {
+        self.attribute_of(&self.spans[place], key)
+    }
+
+    fn attribute_of(&self, span: &UnitSpan<'a>, wanted: &str) -> Option<&'a str> {
+        if let Recorded::Kernel { event, .. } = span.record {
+            let found = event.attributes.iter().find(|(key, _)| *key == wanted);
+            return found.map(|(_, value)| &**value);
+        }
+        self.own(span)
+            .iter()
+            .find(|(_, key, _)| ***key == *wanted)
+            .map(|(.., value)| &***value)
+    }
+
+    fn own(&self, span: &UnitSpan<'a>) -> &[AttributeRef<'a>] {
+        let attributes = &self.requests[span.request as usize].attributes;
+        let own = span.attributes.0 as usize..span.attributes.1 as usize;
+        attributes.get(own).unwrap_or_default()
+    }
+
+    pub(super) fn own_attributes(&self, place: usize) -> &[AttributeRef<'a>] {
+        self.own(&self.spans[place])
+    }
+
+    /// The attributes of these owners, in the request of the span at a place.
+    pub(super) fn attributes_between(
+        &self,
+        place: usize,
+        first: RecordOwner,
+        last: RecordOwner,
+    ) -> &[AttributeRef<'a>] {
+        let attributes = &self.requests[self.spans[place].request as usize].attributes;
+        let from = attributes.partition_point(|(owner, ..)| *owner < first);
+        let to = attributes.partition_point(|(owner, ..)| *owner <= last);
+        attributes.get(from..to).unwrap_or_default()
+    }
+
+    /// The value of a field of a span.
+    pub(super) fn said(&self, place: usize, field: &Field) -> Said<'a> {
+        let span = &self.spans[place];
+        let request = &self.requests[span.request as usize];
+        let of_root = |said: fn(&'a SpanRecord) -> Said<'a>| match request.root {
+            Some(root) => said(root),
+            None if request.records.spans.is_empty() => Said::Nothing,
+            None => Said::Unseen,
+        };
+        match field {
+            Field::Name => Said::Text(self.describe(place).1),
+            Field::Service => self.service(place).map_or(Said::Unseen, Said::Text),
+            Field::Host => Said::Text(self.host(place)),
+            Field::Duration => {
+                let own = (span.clock, span.end);
+                let (low, high) = self.gap_ns((span.clock, span.start), own);
+                duration(low, high)
+            }
+            Field::Kind => self.kind(span, request),
+            Field::Kernel => match span.record {
+                Recorded::Kernel { event, .. } => Said::Text(event.kind.name()),
+                _ => Said::Nothing,
+            },
+            Field::RootName => of_root(|root| Said::Text(&root.name)),
+            Field::RootService => of_root(|root| Said::Text(&root.service)),
+            Field::RootDuration => of_root(|root| {
+                let ns = root.end_ns.saturating_sub(root.start_ns);
+                let is_open = is_cut_close(root) || root.flags.contains(SpanFlags::CUT_OPEN);
+                duration(ns, if is_open { NEVER_NS } else { ns })
+            }),
+            Field::Status => self.status(span),
+            Field::ResourceHost => {
+                let said = HOST_NAMES.map(|name| self.attribute_of(span, name));
+                match said {
+                    [Some(name), ..] => Said::Text(name),
+                    [None, None, None] => Said::Text(self.host(place)),
+                    // The host is named by another part of the resource.
+                    _ => Said::Nothing,
+                }
+            }
+            Field::AnyScope(key) => {
+                let own = self.attribute_of(span, key);
+                let said = own.or_else(|| self.attribute_of(span, &of_resource(key)));
+                said_or_unseen(said, span)
+            }
+            Field::Attribute(key) => said_or_unseen(self.attribute_of(span, key), span),
+            // Of a span as a whole; see `Unit::is`.
+            Field::Event(_) | Field::Link(_) => Said::Unseen,
+        }
+    }
+
+    fn kind(&self, span: &UnitSpan<'a>, request: &RequestSeen<'a>) -> Said<'a> {
+        let Recorded::Span(record) = span.record else {
+            return Said::Nothing;
+        };
+        let kind = request.kinds.then(|| self.made(span, KIND)).flatten();
+        Said::Text(kind.unwrap_or_else(|| kind_of(record)))
+    }
+
+    fn status(&self, span: &UnitSpan<'a>) -> Said<'a> {
+        let Recorded::Span(record) = span.record else {
+            return Said::Nothing;
+        };
+        let (error, code) = (self.made(span, ERROR), self.attribute_of(span, STATUS_CODE));
+        match status_of(record, error, code) {
+            "unset" if is_cut_close(record) => Said::Unseen,
+            status => Said::Text(status),
+        }
+    }
+
+    /// The attribute of a name that is made of another field of a span, unless the span itself says it.
+    fn made(&self, span: &UnitSpan<'a>, name: &str) -> Option<&'a str> {
+        let said = self.attribute_of(span, name)?;
+        (!is_own_name(name, self.attribute_of(span, OWN_NAMES))).then_some(said)
+    }
+}
+
+fn duration(low: i64, high: i64) -> Said<'static> {
+    let high = if high >= NEVER_NS / 2 {
+        f64::INFINITY
+    } else {
+        high as f64
+    };
+    Said::Between(low.max(0) as f64, high)
+}
+
+fn said_or_unseen<'a>(said: Option<&'a str>, span: &UnitSpan<'_>) -> Said<'a> {
+    match said {
+        Some(text) => Said::Text(text),
+        // A span that began before the recording may have said it then.
+        None if span.is_cut_open => Said::Unseen,
+        None => Said::Nothing,
+    }
+}
