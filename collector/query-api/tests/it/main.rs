@@ -2,6 +2,7 @@
 
 mod jaeger;
 mod round_trip;
+mod same_answers;
 mod samples;
 mod served;
 mod tempo;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stroboscope_import::Importer;
+use stroboscope_query::Source;
 use stroboscope_query_api::store::Traces;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::decode::{otlp_json, otlp_protobuf};
@@ -77,6 +78,10 @@ impl Served {
 
     pub(crate) fn store(&self) -> Store {
         Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
