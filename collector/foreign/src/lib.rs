@@ -8,6 +8,7 @@
 )]
 
 mod bad_span;
+mod decimal;
 mod id_text;
 mod json_error;
 mod lines_before;
@@ -18,6 +19,7 @@ pub mod typed;
 pub mod wire;
 
 pub use bad_span::BadSpan;
+pub use decimal::{decimal, whole_number};
 pub use id_text::{base64_of, bytes_of, hex, hex_bytes, standard_base64, standard_bytes};
 pub use json_error::without_line_number;
 pub use lines_before::LinesBefore;

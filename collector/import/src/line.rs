@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use stroboscope_foreign::check_text;
+use stroboscope_foreign::{check_text, whole_number};
 
 use super::BadLine;
 use super::time::Times;
@@ -34,7 +34,8 @@ struct RawLine<'a> {
     trace: String,
     host: String,
     /// ns since the Unix epoch.
-    ts_ns: Option<u64>,
+    #[serde(borrow)]
+    ts_ns: Option<&'a RawValue>,
     /// A time in a unit that is recognised.
     #[serde(borrow)]
     ts: Option<&'a RawValue>,
@@ -121,7 +122,14 @@ pub(super) fn parse_in_order(
     }
     check_count(attrs.as_ref().map_or(0, Map::len), limits)?;
     let time_ns = match (ts_ns, ts.map(RawValue::get)) {
-        (Some(ns), None) => times.ns(ns, number)?,
+        (Some(ns), None) => {
+            let ns = match whole_number(ns.get()) {
+                Some(ns) => ns,
+                None => serde_json::from_str(ns.get())
+                    .map_err(|error| BadLine::Json(without_line_number(&error)))?,
+            };
+            times.ns(ns, number)?
+        }
         (None, Some(ts)) => match serde_json::from_str::<String>(ts) {
             Ok(text) => times.text(&text, number)?,
             Err(_) => times.text(ts, number)?,

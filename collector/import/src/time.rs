@@ -2,7 +2,7 @@
 //!
 //! | what is written | what it is taken for |
 //! |---|---|
-//! | digits, perhaps with a fraction: 100 million up to 10¹¹ | s |
+//! | digits, perhaps with a fraction or an exponent (`1.79e9`): 100 million up to 10¹¹ | s |
 //! | 10¹¹ up to 10¹⁴ | ms |
 //! | 10¹⁴ up to 10¹⁷ | µs |
 //! | 10¹⁷ and more | ns |
@@ -19,7 +19,7 @@ use std::fmt::{self, Write as _};
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeZone as _};
 
-use stroboscope_foreign::BadSpan;
+use stroboscope_foreign::{BadSpan, decimal};
 
 use super::BadLine;
 
@@ -226,7 +226,7 @@ impl Times {
                 return rfc3339(text).filter(|ns| *ns >= 0).ok_or_else(refused);
             }
         };
-        scaled(whole, fraction, unit).ok_or_else(|| out_of_range(whole, unit))
+        scaled(whole, &fraction, unit).ok_or_else(|| out_of_range(whole, unit))
     }
 
     fn recognise(&mut self, whole: u64, line: u64) -> Result<TimeUnit, BadLine> {
@@ -253,7 +253,7 @@ pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
         text: shortened(text),
         expected: expected(),
     })?;
-    scaled(whole, fraction, unit).ok_or_else(|| out_of_range(whole, unit))
+    scaled(whole, &fraction, unit).ok_or_else(|| out_of_range(whole, unit))
 }
 
 fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
@@ -262,14 +262,6 @@ fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
         value,
         unit: unit.name(),
     })
-}
-
-/// Digits before and after the point; a number too large for 64 bits is as large as fits, and refused later.
-fn decimal(text: &str) -> Option<(u64, &str)> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let is_decimal = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    (!whole.is_empty() && is_decimal(whole) && is_decimal(fraction))
-        .then(|| (whole.parse().unwrap_or(u64::MAX), fraction))
 }
 
 /// Exact, except that what is below a nanosecond is cut off.
@@ -367,7 +359,7 @@ mod tests {
         check(&rule, "9223372036854775807", Ok(i64::MAX));
         check(&rule, "9223372036854775808", Err("must be below 2^63"));
         check(&rule, "99999999999999999999999", Err("must be below 2^63"));
-        for bad in ["", "-5", "1.7e9", "1.2.3", "soon", ".5", "0x10", "１"] {
+        for bad in ["", "-5", "1.7e", "1.2.3", "soon", ".5", "0x10", "１"] {
             check(
                 &rule,
                 bad,

@@ -11,8 +11,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use stroboscope_proto::v1::SpanFlag;
 
 use super::BadLine;
@@ -22,7 +24,7 @@ use super::time::from_us;
 use stroboscope_foreign::BadSpan;
 use stroboscope_foreign::typed::{Unstored, parse};
 use stroboscope_foreign::{
-    Attributes, ForeignEvent, ForeignSpan, hashed, own_span_id, span_number,
+    Attributes, ForeignEvent, ForeignSpan, hashed, own_span_id, span_number, whole_number,
 };
 
 #[derive(Deserialize)]
@@ -37,8 +39,22 @@ struct Endpoint<'a> {
     port: Option<u16>,
 }
 
+/// A number, also with an exponent.
+fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    some_whole(from)?.ok_or_else(|| D::Error::custom("null is no time"))
+}
+
+fn some_whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let Some(raw) = Option::<&'de RawValue>::deserialize(from)? else {
+        return Ok(None);
+    };
+    let number = whole_number(raw.get()).map_or_else(|| serde_json::from_str(raw.get()), Ok);
+    number.map(Some).map_err(D::Error::custom)
+}
+
 #[derive(Deserialize)]
 struct Annotation<'a> {
+    #[serde(deserialize_with = "whole")]
     timestamp: u64,
     #[serde(borrow)]
     value: Cow<'a, str>,
@@ -69,7 +85,9 @@ struct Span<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     kind: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "some_whole")]
     timestamp: Option<u64>,
+    #[serde(default, deserialize_with = "some_whole")]
     duration: Option<u64>,
     #[serde(borrow)]
     local_endpoint: Option<Endpoint<'a>>,

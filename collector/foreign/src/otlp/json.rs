@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::message::{AnyKind, AnyValue, ArrayValue, KeyValueList, Resource, Scope};
 use crate::typed::nullable;
-use crate::{bytes_of, standard_bytes};
+use crate::{bytes_of, standard_bytes, whole_number};
 
 /// Spans of one resource.
 #[derive(Default, Deserialize)]
@@ -58,9 +58,19 @@ impl<N: FromStr<Err: Display>> NumberOrText<'_, N> {
     }
 }
 
-/// Null is 0.
+/// Null is 0; an exponent is exact, as some languages write large numbers with one.
 pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Option::<NumberOrText<'_, u64>>::deserialize(from)?.map_or(Ok(0), NumberOrText::number)
+    let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
+        return Ok(0);
+    };
+    let text = raw.get().trim_matches('"');
+    whole_number(text).map_or_else(
+        || {
+            let number = serde_json::from_str::<NumberOrText<'_, u64>>(raw.get());
+            number.map_err(D::Error::custom)?.number()
+        },
+        Ok,
+    )
 }
 
 /// Null is 0.

@@ -1,5 +1,7 @@
 //! Times and durations as Jaeger's forms write them.
 
+use stroboscope_foreign::whole_number;
+
 use crate::BadLine;
 use crate::time::from_us;
 use crate::time::{TimeUnit, duration_ns, rfc3339};
@@ -67,11 +69,14 @@ fn number_or_text(raw: &str) -> Result<Result<u64, String>, BadLine> {
     let is_text = raw.starts_with('"');
     let wrong =
         |error: serde_json::Error| BadLine::Json(stroboscope_foreign::without_line_number(&error));
+    if let Some(number) = whole_number(raw.trim_matches('"')) {
+        return Ok(Ok(number));
+    }
     if !is_text {
         return serde_json::from_str(raw).map(Ok).map_err(wrong);
     }
     let text: String = serde_json::from_str(raw).map_err(wrong)?;
-    Ok(text.parse().map_err(|_| text))
+    Ok(Err(text))
 }
 
 #[cfg(test)]
@@ -84,6 +89,7 @@ mod tests {
         for raw in [
             "1485467191639875",
             "\"1485467191639875\"",
+            "1.485467191639875e15",
             "\"2017-01-26T16:46:31.639875-05:00\"",
         ] {
             assert_eq!(instant(raw), Ok(1_485_467_191_639_875_000), "{raw}");
