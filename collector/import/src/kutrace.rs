@@ -1,9 +1,12 @@
 //! KUtrace's JSON: what each processor did, nanosecond by nanosecond, without gaps.
 //!
-//! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A file is one trace; rows
-//! of an RPC are a trace of their own, `… rpc N`. System calls, faults, interrupts, execution of the program itself,
+//! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A file is one trace, with the
+//! root `machine:recording`; each RPC is a trace of its own, `… rpc N`, whose root has the name of its method, at the process
+//! that begins it, and lasts from the RPC's first row to its last. Numbers of RPCs are used again: a request behind a response
+//! begins another RPC. A wait in a queue is a span below the root, as long as it lasted. System calls, faults, interrupts, execution of the program itself,
 //! waits and held locks become spans of the thread, each with the parent it lies in; wakeups, marks, packets and locks'
-//! events become events of the task `PROCESS/THREAD`. A call that is interrupted or switched out is told in pieces;
+//! events become events of the task `PROCESS`, or `PROCESS/2` of the second thread of that name in a trace: threads' numbers
+//! differ from one recording to the next, and are no names. A call that is interrupted or switched out is told in pieces;
 //! it becomes one span from its begin to its end, so that what the thread waited for lies inside of it: a holder of a
 //! lock that is switched out inside its `futex` is a span of the lock with the call in it, and a wait in that.
 //!
@@ -26,7 +29,16 @@ use stroboscope_foreign::BadSpan;
 
 /// `-wakeup-`: an arc from the waker to the woken.
 const WAKEUP: i64 = -3;
+const RPC_REQUEST: i64 = 0x201;
+const RPC_RESPONSE: i64 = 0x202;
+const RPC_MARKS: std::ops::RangeInclusive<i64> = RPC_REQUEST..=0x203;
+const RPC_RECEIVED: i64 = 0x204;
+const RPC_SENT: i64 = 0x205;
 const RUNNABLE: i64 = 0x206;
+const RESOURCE: i64 = 0x219;
+/// Into a queue and, by a processor of none, the wait in it.
+const ENQUEUE: i64 = 0x21a;
+const DEQUEUE: i64 = 0x21b;
 const MWAIT: i64 = 0x208;
 const FREQUENCIES: [i64; 2] = [0x209, 0x21c];
 const SAMPLES: std::ops::RangeInclusive<i64> = 0x280..=0x281;
@@ -48,6 +60,8 @@ pub(super) struct Kutrace {
     base_ns: i64,
     /// By track: the call that may go on, and where it is held.
     calls: HashMap<usize, (i64, usize)>,
+    /// By an RPC's number: how many had it before, and whether there was a response.
+    rpcs: HashMap<i64, (u32, bool)>,
 }
 
 struct Row {
@@ -116,6 +130,10 @@ impl Row {
     fn not_taken(&self) -> Option<&str> {
         match self.event {
             RUNNABLE => Some("runnable (told by -wakeup-)"),
+            ENQUEUE | DEQUEUE if !self.is_queued() => {
+                Some("enqueue and dequeue (told by the wait in the queue)")
+            }
+            event if RPC_MARKS.contains(&event) && self.rpc() <= 0 => Some("changes to no RPC"),
             event if event < WAKEUP || event == -1 || event == -2 => {
                 Some("annotations of the picture")
             }
@@ -129,7 +147,32 @@ impl Row {
     }
 
     fn is_interval(&self) -> bool {
-        matches!(self.event, LOCK_HELD | LOCK_TRY | 0x400..) || WAITS.contains(&self.event)
+        matches!(
+            self.event,
+            LOCK_HELD | LOCK_TRY | RESOURCE | ENQUEUE | RPC_RECEIVED | RPC_SENT | 0x400..
+        ) || WAITS.contains(&self.event)
+    }
+
+    /// The wait of an RPC in a queue, at no processor.
+    fn is_queued(&self) -> bool {
+        self.event == ENQUEUE && self.cpu < 0
+    }
+
+    /// The RPC that it belongs to; 0 or less: none.
+    fn rpc(&self) -> i64 {
+        match RPC_MARKS.contains(&self.event) {
+            true => self.argument & 0xffff,
+            false => self.rpc,
+        }
+    }
+
+    /// Without the number of a thread or RPC behind it, which says nothing of another recording.
+    fn plain_name(&self) -> &str {
+        let numbers = [self.thread, self.rpc(), self.argument];
+        let plain = numbers
+            .iter()
+            .find_map(|number| self.name.strip_suffix(&format!(".{number}")));
+        plain.unwrap_or(&self.name)
     }
 
     fn attributes(&self) -> Attributes {
@@ -145,6 +188,7 @@ impl Row {
                 attributes.insert("argument".to_owned(), self.argument.into());
                 attributes.insert("result".to_owned(), result_of(self.result).into());
             }
+            ENQUEUE => drop(attributes.insert("queue".to_owned(), self.argument.into())),
             _ => {
                 if self.argument != 0 {
                     attributes.insert("argument".to_owned(), self.argument.into());
@@ -168,9 +212,10 @@ impl Kutrace {
     /// For the source with this content.
     pub(super) fn new(content: &str) -> Self {
         Self {
-            tracks: Tracks::new("kutrace", content),
+            tracks: Tracks::new("kutrace", content).with_tasks_by_order(),
             base_ns: 0,
             calls: HashMap::new(),
+            rpcs: HashMap::new(),
         }
     }
 
@@ -200,29 +245,44 @@ impl Kutrace {
         if let Some(name) = row.not_taken() {
             return take.not_taken(line, name, 1);
         }
-        let (process, thread) = match row.thread {
-            0 => ("kernel".to_owned(), format!("cpu {}", row.cpu)),
-            thread => (format!("thread {thread}"), thread.to_string()),
+        let Some(trace) = self.trace_of(&row) else {
+            return take.not_taken(line, "messages of an RPC behind its response", 1);
         };
-        let track = self.tracks.track(&process, &thread);
-        let mut name = row.name.clone();
-        if row.event > USER {
-            name = row
-                .name
-                .strip_suffix(&format!(".{thread}"))
-                .unwrap_or(&row.name)
-                .to_owned();
-            self.tracks.name_process(&process, name.clone());
+        let (process, thread) = self.thread_of(&row, &trace);
+        let is_rpc_row =
+            RPC_MARKS.contains(&row.event) || [RPC_RECEIVED, RPC_SENT].contains(&row.event);
+        let root = self.tracks.root(&trace, line);
+        if trace.is_empty() {
+            "recording".clone_into(&mut root.name);
+        } else {
+            if root.process.is_empty() && row.thread > 0 {
+                root.process.clone_from(&process);
+            }
+            if root.name.is_empty() && is_rpc_row {
+                row.plain_name().clone_into(&mut root.name);
+            }
         }
-        if !self.goes_on(track, &row) {
+        if RPC_MARKS.contains(&row.event) {
+            return root.hold(row.start_ns, row.end_ns);
+        }
+        let track = self.tracks.track(&process, &thread);
+        let name = match row.event {
+            RPC_RECEIVED => "message in",
+            RPC_SENT => "message out",
+            ENQUEUE if row.name.is_empty() => "queue",
+            _ => row.plain_name(),
+        };
+        let name = name.to_owned();
+        if row.event > USER {
+            self.tracks.name_process(&process, name.clone());
+        } else if row.thread != 0 {
+            self.tracks.name_process_for_now(&process, "thread");
+        }
+        if !self.goes_on(track, &trace, &row) {
             let slice = Slice {
                 line,
                 track,
-                trace: if row.rpc == 0 {
-                    String::new()
-                } else {
-                    format!("rpc {}", row.rpc)
-                },
+                trace,
                 name,
                 start_ns: row.start_ns,
                 end_ns: row.is_interval().then_some(row.end_ns),
@@ -250,8 +310,49 @@ impl Kutrace {
         }
     }
 
+    /// The trace of a row; none: it belongs to a later RPC of the same number, or to none.
+    fn trace_of(&mut self, row: &Row) -> Option<String> {
+        let rpc = row.rpc();
+        if rpc <= 0 {
+            return Some(String::new());
+        }
+        let (before, is_answered) = self.rpcs.entry(rpc).or_default();
+        match row.event {
+            RPC_REQUEST if *is_answered => (*before, *is_answered) = (*before + 1, false),
+            RPC_RESPONSE => *is_answered = true,
+            RPC_RECEIVED | RPC_SENT if *is_answered => return None,
+            _ => {}
+        }
+        Some(match *before {
+            0 => format!("rpc {rpc}"),
+            before => format!("rpc {rpc} ({})", before + 1),
+        })
+    }
+
+    /// The process and the thread that a row is of; what is of an RPC and no thread is at the RPC's process.
+    fn thread_of(&mut self, row: &Row, trace: &str) -> (String, String) {
+        let of_rpc = match row.event {
+            ENQUEUE => Some("queue"),
+            RPC_RECEIVED | RPC_SENT => Some("network"),
+            _ => None,
+        };
+        if let Some(thread) = of_rpc {
+            let process = &self.tracks.root(trace, 0).process;
+            let process = if process.is_empty() {
+                "machine"
+            } else {
+                process
+            };
+            return (process.to_owned(), thread.to_owned());
+        }
+        match row.thread {
+            0 => ("kernel".to_owned(), format!("cpu {}", row.cpu)),
+            thread => (format!("thread {thread}"), thread.to_string()),
+        }
+    }
+
     /// Whether a row tells of a call that goes on; it then becomes longer.
-    fn goes_on(&mut self, track: usize, row: &Row) -> bool {
+    fn goes_on(&mut self, track: usize, trace: &str, row: &Row) -> bool {
         // The program itself goes on only after its call is over.
         if row.event > USER && row.end_ns > row.start_ns {
             self.calls.remove(&track);
@@ -262,12 +363,14 @@ impl Kutrace {
             .get(&track)
             .filter(|(event, _)| *event == row.event)
             .map(|(_, place)| *place);
-        let Some(call) = place.and_then(|place| self.tracks.held(place)) else {
+        let call = place.and_then(|place| self.tracks.held(place));
+        let Some(call) = call.filter(|call| call.trace == trace) else {
             return false;
         };
         call.end_ns = call.end_ns.max(Some(row.end_ns));
         call.attributes
             .insert("result".to_owned(), result_of(row.result).into());
+        self.tracks.root(trace, 0).hold(row.start_ns, row.end_ns);
         true
     }
 
@@ -275,6 +378,7 @@ impl Kutrace {
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         self.calls.clear();
         self.tracks.hand_on(take);
+        self.tracks.hand_on_roots(take);
     }
 }
 
@@ -317,7 +421,7 @@ mod tests {
         assert_eq!(attributes("server"), r#"{"cpu":0,"thread":"7"}"#);
         assert_eq!(
             heard.events,
-            ["kutrace-c0ffee00  1600000000 server/7 -wakeup- {\"cpu\":3,\"woken\":8}"]
+            ["kutrace-c0ffee00  1600000000 server -wakeup- {\"cpu\":3,\"woken\":8}"]
         );
         assert_eq!(
             heard.told.iter().filter(|told| told.is_err()).count(),

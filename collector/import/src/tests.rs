@@ -8,6 +8,8 @@ use super::zipkin::Zipkin;
 use super::{BadLine, jaeger};
 use stroboscope_foreign::{ForeignSpan, span_number};
 
+mod exponents;
+mod kutrace;
 mod otlp;
 
 const CLIENT: u32 = 64;

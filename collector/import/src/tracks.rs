@@ -4,7 +4,7 @@
 //! Recorders write intervals in any order, and the names of threads anywhere: up to [`Tracks::HELD_MAX`] are held, then
 //! sorted and handed on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
@@ -40,6 +40,26 @@ struct Track {
     thread: String,
 }
 
+/// The span around all that one of the source's traces has.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// Where it was first told of.
+    pub(super) line: u64,
+    /// Whose it is; empty: not known.
+    pub(super) process: String,
+    /// Empty: not known.
+    pub(super) name: String,
+    start_ns: i64,
+    end_ns: i64,
+}
+
+impl Root {
+    pub(super) fn hold(&mut self, start_ns: i64, end_ns: i64) {
+        self.start_ns = self.start_ns.min(start_ns);
+        self.end_ns = self.end_ns.max(end_ns);
+    }
+}
+
 /// Holds slices until they are handed on.
 #[derive(Debug)]
 pub(super) struct Tracks {
@@ -52,6 +72,10 @@ pub(super) struct Tracks {
     held: Vec<Slice>,
     held_bytes: usize,
     handed_on: u64,
+    /// By trace. A trace that has one has no other.
+    roots: BTreeMap<String, Root>,
+    /// Tasks by trace and name of process, in order of their first event; none: they are named by their threads.
+    tasks: Option<HashMap<(String, String), Vec<usize>>>,
     /// How much was told, also what is not kept.
     pub(super) told: u64,
 }
@@ -73,8 +97,27 @@ impl Tracks {
             held: Vec::new(),
             held_bytes: 0,
             handed_on: 0,
+            roots: BTreeMap::new(),
+            tasks: None,
             told: 0,
         }
+    }
+
+    /// Threads have numbers of their own in each recording: tasks are told apart by their order in each trace instead.
+    pub(super) fn with_tasks_by_order(mut self) -> Self {
+        self.tasks = Some(HashMap::new());
+        self
+    }
+
+    /// The root of a trace, which is made if there is none.
+    pub(super) fn root(&mut self, trace: &str, line: u64) -> &mut Root {
+        self.roots.entry(trace.to_owned()).or_insert_with(|| Root {
+            line,
+            process: String::new(),
+            name: String::new(),
+            start_ns: i64::MAX,
+            end_ns: i64::MIN,
+        })
     }
 
     /// The track of a thread, or of whatever else `thread` names in a process.
@@ -96,6 +139,13 @@ impl Tracks {
         self.process_names.insert(process.to_owned(), name);
     }
 
+    /// Names a process whose name is not known so far.
+    pub(super) fn name_process_for_now(&mut self, process: &str, name: &str) {
+        if !self.process_names.contains_key(process) {
+            self.name_process(process, name.to_owned());
+        }
+    }
+
     /// Names a thread.
     pub(super) fn name_thread(&mut self, process: &str, thread: &str, name: String) {
         self.thread_names
@@ -105,6 +155,9 @@ impl Tracks {
     /// Takes a slice whose record has so many bytes; where it is held.
     pub(super) fn push(&mut self, slice: Slice, bytes: usize) -> usize {
         self.held_bytes += bytes;
+        if let Some(root) = self.roots.get_mut(&slice.trace) {
+            root.hold(slice.start_ns, slice.end_ns.unwrap_or(slice.start_ns));
+        }
         self.held.push(slice);
         self.held.len() - 1
     }
@@ -121,7 +174,7 @@ impl Tracks {
 
     /// Whether there are more tracks than can be kept in mind.
     pub(super) fn is_wide(&self) -> bool {
-        self.tracks.len() >= Self::HELD_MAX
+        self.tracks.len().max(self.roots.len()) >= Self::HELD_MAX
     }
 
     /// Forgets all tracks; to be called when no slice is held.
@@ -130,6 +183,35 @@ impl Tracks {
         self.places.clear();
         self.process_names.clear();
         self.thread_names.clear();
+        self.tasks.iter_mut().for_each(HashMap::clear);
+    }
+
+    /// Hands all roots on, and forgets them.
+    pub(super) fn hand_on_roots(&mut self, take: &mut dyn Take) {
+        for (trace, root) in std::mem::take(&mut self.roots) {
+            if root.start_ns > root.end_ns {
+                continue;
+            }
+            let name = |name: &str, unknown: &str| match name {
+                "" => unknown.to_owned(),
+                name => name.to_owned(),
+            };
+            let process = self.process_names.get(&root.process);
+            let span = ForeignSpan {
+                trace: self.trace_of(&trace),
+                span_id: self.root_id(&trace),
+                service: name(process.unwrap_or(&root.process), "machine"),
+                name: name(&root.name, "rpc"),
+                start_ns: root.start_ns,
+                end_ns: root.end_ns,
+                ..ForeignSpan::default()
+            };
+            take.span(root.line, Ok(span));
+        }
+    }
+
+    fn root_id(&self, trace: &str) -> u64 {
+        hashed(format!("{} root {trace}", self.trace).as_bytes())
     }
 
     /// Hands all slices on, with their parents.
@@ -166,7 +248,11 @@ impl Tracks {
             let mut near = around.iter().rev().take(NESTING_MAX);
             let parent =
                 near.find(|(_, until_ns, trace)| *until_ns >= end_ns && *trace == slice.trace);
-            let parent_id = parent.map_or(0, |(id, ..)| *id);
+            let root_id = || match self.roots.contains_key(&slice.trace) {
+                true => self.root_id(&slice.trace),
+                false => 0,
+            };
+            let parent_id = parent.map_or_else(root_id, |(id, ..)| *id);
             around.push((span_id, end_ns, slice.trace.clone()));
             let line = slice.line;
             take.span(line, Ok(self.span(slice, end_ns, span_id, parent_id)));
@@ -191,9 +277,25 @@ impl Tracks {
         }
     }
 
-    fn instant(&self, slice: &Slice, take: &mut dyn Take) {
+    fn instant(&mut self, slice: &Slice, take: &mut dyn Take) {
         let (process, thread) = self.names(slice.track);
-        let task = format!("{process}/{thread}");
+        let task = match &mut self.tasks {
+            None => format!("{process}/{thread}"),
+            Some(tasks) => {
+                let tasks = tasks
+                    .entry((slice.trace.clone(), process.clone()))
+                    .or_default();
+                let known = tasks.iter().position(|track| *track == slice.track);
+                let place = known.unwrap_or_else(|| {
+                    tasks.push(slice.track);
+                    tasks.len() - 1
+                });
+                match place {
+                    0 => process,
+                    place => format!("{process}/{}", place + 1),
+                }
+            }
+        };
         let limits = Limits::default();
         let name = if slice.name.is_empty() {
             "event"
