@@ -56,7 +56,7 @@
 //!
 //! # Modules
 //!
-//! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
+//! Each knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
 //! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
 //! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
@@ -97,6 +97,7 @@ pub mod pooling;
 pub mod prediction;
 pub mod record;
 pub mod root;
+pub mod sampling;
 pub mod segment;
 pub mod slack_by_key;
 pub mod slack_validation;

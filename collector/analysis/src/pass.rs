@@ -9,6 +9,7 @@
 use crate::critical_path::TracePath;
 use crate::label::Labels;
 use crate::record::TraceRecords;
+use crate::sampling::Weight;
 use crate::segment::SegmentedTrace;
 
 /// One trace as a model sees it.
@@ -22,6 +23,13 @@ pub struct TraceView<'a> {
     pub labels: &'a Labels,
     /// Its critical path.
     pub path: &'a TracePath,
+}
+
+impl TraceView<'_> {
+    /// How many requests this one stands for.
+    pub fn weight(&self) -> Weight {
+        self.records.weight()
+    }
 }
 
 /// What is counted over many traces. `View` is what it sees of each.

@@ -3,6 +3,7 @@
 mod line_order;
 
 pub use line_order::{LineOrder, Successors};
+use crate::sampling::{TraceSampling, Weight};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -216,6 +217,8 @@ pub struct TraceRecords {
     pub elements: Vec<ElementRecord>,
     /// Attributes, in any order: those that whoever analyses the trace asked for.
     pub attributes: Vec<AttributeRecord>,
+    /// How the trace was sampled, as far as its spans say.
+    pub sampling: TraceSampling,
 }
 
 /// Up to so many hosts of a trace are compared with each other as they are found.
@@ -225,6 +228,11 @@ const HOSTS_COMPARED_MAX: usize = 32;
 pub const SEVERAL_VALUES: &str = "(several)";
 
 impl TraceRecords {
+    /// How many requests this one stands for.
+    pub fn weight(&self) -> Weight {
+        self.sampling.weight()
+    }
+
     /// What the trace as a whole says of an attribute: what its root span says (of several values, the least), otherwise
     /// what all that say something agree on. [`SEVERAL_VALUES`] where they do not: which of them is the request's is not known.
     pub fn attribute(&self, key: &str) -> Option<Arc<str>> {

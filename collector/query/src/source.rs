@@ -178,12 +178,13 @@ impl Source {
         self.filter.as_ref().map_or("", Filter::text)
     }
 
-    /// These attributes, and those that requests are selected by.
+    /// These attributes, those that requests are selected by, and the weights of traces.
     pub(super) fn keys(&self, asked: &AttributeKeys) -> AttributeKeys {
-        match &self.filter {
+        let keys = match &self.filter {
             Some(filter) => asked.and(filter.keys()),
             None => asked.clone(),
-        }
+        };
+        keys.with_weights()
     }
 
     /// The root operation that requests are selected by.

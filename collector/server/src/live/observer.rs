@@ -103,7 +103,7 @@ impl Live {
             segmenter: Segmenter::default(),
             model: Model::new(),
             clocks: ClockEstimates::new(),
-            keys: AttributeKeys::none().with_elements(),
+            keys: AttributeKeys::none().with_elements().with_weights(),
             texts: HashMap::new(),
             roots: ByRoot::default(),
             counts: LiveCounts::default(),
@@ -128,6 +128,7 @@ impl Live {
             let span = span_record(row, &texts);
             self.inner.observe(&span);
             let values = self.attribute_values(row.attributes.as_deref());
+            let keys = &self.keys;
             self.assembly.add(row.trace_id, now_ns, |records, _| {
                 if records.name.is_none() {
                     records.name = row
@@ -135,7 +136,7 @@ impl Live {
                         .and_then(|id| texts.get(id as usize))
                         .cloned();
                 }
-                add_span(records, span, values);
+                add_span(records, span, values, keys);
             });
             self.make_room();
         }

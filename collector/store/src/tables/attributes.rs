@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 
 /// The attribute that names the data element which a span or an event is about.
 pub const ELEMENT: &str = "element";
+/// The attribute that W3C `tracestate` of a span is kept as.
+pub const TRACE_STATE: &str = "w3c.tracestate";
 
 /// The attributes to read. With none, the column of attributes is not read at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,7 @@ pub struct AttributeKeys {
     keys: Arc<[Arc<str>]>,
     all: bool,
     as_json: bool,
+    weights: bool,
 }
 
 impl AttributeKeys {
@@ -62,19 +65,41 @@ impl AttributeKeys {
     #[must_use]
     pub fn with_elements(&self) -> Self {
         if self.all {
-            self.clone()
-        } else {
-            Self::of(self.keys.iter().map(|key| &**key).chain([ELEMENT]))
+            return self.clone();
         }
+        Self {
+            weights: self.weights,
+            ..Self::of(self.keys.iter().map(|key| &**key).chain([ELEMENT]))
+        }
+    }
+
+    /// These, and the sampling weight of each trace: [`TRACE_STATE`] is read for it, and not kept unless it is asked for.
+    /// With no attributes, it is read only where it has a column of its own.
+    #[must_use]
+    pub fn with_weights(self) -> Self {
+        Self {
+            weights: true,
+            ..self
+        }
+    }
+
+    /// Whether sampling weights are read.
+    pub(super) fn are_weighted(&self) -> bool {
+        self.weights
     }
 
     /// These, and others.
     #[must_use]
     pub fn and(&self, others: &Self) -> Self {
-        if self.all || others.all {
-            return Self::all();
+        let both = if self.all || others.all {
+            Self::all()
+        } else {
+            Self::of(self.keys.iter().chain(&*others.keys))
+        };
+        Self {
+            weights: self.weights || others.weights,
+            ..both
         }
-        Self::of(self.keys.iter().chain(&*others.keys))
     }
 
     /// Whether there is none.
@@ -88,17 +113,29 @@ impl AttributeKeys {
         self.keys.iter().map(ToString::to_string)
     }
 
-    /// Whether it is asked for.
+    /// Whether it is read.
     pub(super) fn has(&self, key: &str) -> bool {
+        self.asks(key) || self.weights && key == TRACE_STATE
+    }
+
+    /// Whether it is asked for.
+    pub(super) fn asks(&self, key: &str) -> bool {
         self.all || self.keys.iter().any(|wanted| **wanted == *key)
     }
 
-    /// The key itself, if it is asked for.
+    /// Whether an object written without escapes may have any of them.
+    fn may_be_in(&self, json: &str) -> bool {
+        self.keys.iter().any(|key| json.contains(&**key))
+            || self.weights && json.contains(TRACE_STATE)
+    }
+
+    /// The key itself, if it is read.
     pub(super) fn get(&self, key: &str, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
         if self.all {
             return Some(intern(key));
         }
-        self.keys.iter().find(|wanted| &***wanted == key).cloned()
+        let asked = self.keys.iter().find(|wanted| &***wanted == key).cloned();
+        asked.or_else(|| self.has(key).then(|| intern(key)))
     }
 }
 
@@ -113,7 +150,7 @@ pub fn parse_attributes(
     intern: impl FnMut(&str) -> Arc<str>,
 ) -> Option<AttributeValues> {
     // Most records have none of them, and a key that is written without escapes shows.
-    if !keys.all && !json.contains('\\') && !keys.keys.iter().any(|key| json.contains(&**key)) {
+    if !keys.all && !json.contains('\\') && !keys.may_be_in(json) {
         return Some(AttributeValues::new());
     }
     let mut json = serde_json::Deserializer::from_str(json);

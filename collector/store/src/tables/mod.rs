@@ -39,7 +39,7 @@ mod write;
 
 pub use attach::{EventAttacher, EventRead};
 pub use attributes::parse_attributes;
-pub use attributes::{AttributeKeys, AttributeValues, ELEMENT};
+pub use attributes::{AttributeKeys, AttributeValues, ELEMENT, TRACE_STATE};
 pub use batches::{SortedRows, damage_of, read_batches, read_batches_of};
 pub use columns::ColumnInfo;
 pub use compact::{MergeError, MergedFile, Retried, merge_files};

@@ -246,7 +246,7 @@ impl TableFile {
 /// Whether a column is among those to be read.
 pub(super) fn is_wanted(name: &str, columns: &[&str], keys: &AttributeKeys) -> bool {
     columns.contains(&name)
-        || !keys.is_empty()
+        || (!keys.is_empty() || keys.are_weighted())
             && AttributeColumn::of_name(name).is_some_and(|found| keys.has(&found.key))
 }
 

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 
 use super::attach::{EventRead, attach_attributes};
-use super::attributes::{AttributeKeys, AttributeValues};
+use super::attributes::{AttributeKeys, AttributeValues, TRACE_STATE};
 use super::columns::DeclaredTable;
 use super::cursor::{ReadContext, RowLayout};
 use super::schema::{EventCells, Events, SpanCells, Spans};
@@ -68,8 +68,23 @@ pub fn event_read(row: &EventRow, texts: &[Arc<str>], attributes: AttributeValue
     Events::cells_of(row).record(texts, trace_name, attributes)
 }
 
-/// Adds a span, and what it says of attributes, to its trace.
-pub fn add_span(trace: &mut TraceRecords, span: SpanRecord, attributes: AttributeValues) {
+/// Adds a span, and what it says of attributes and of sampling, to its trace.
+pub fn add_span(
+    trace: &mut TraceRecords,
+    span: SpanRecord,
+    mut attributes: AttributeValues,
+    keys: &AttributeKeys,
+) {
+    if keys.are_weighted()
+        && let Some(at) = attributes.iter().position(|(key, _)| **key == *TRACE_STATE)
+    {
+        trace
+            .sampling
+            .observe(span.parent_id == 0, &attributes[at].1);
+        if !keys.asks(TRACE_STATE) {
+            attributes.remove(at);
+        }
+    }
     attach_attributes(trace, RecordOwner::Span(span.span_id), attributes);
     trace.spans.push(span);
 }
@@ -84,10 +99,12 @@ impl RowLayout<Spans> {
     }
 
     pub(super) fn add_span(&self, row: usize, trace: &mut TraceRecords, context: &mut ReadContext) {
+        let attributes = self.attributes(row, context);
         add_span(
             trace,
             self.cells[row].record(&self.texts),
-            self.attributes(row, context),
+            attributes,
+            &context.keys,
         );
     }
 }

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::sampling::TraceSampling;
 
 use super::attach::{EventAttacher, EventRead};
 use super::attributes::AttributeKeys;
@@ -373,6 +374,7 @@ impl TraceReader {
         trace.clocks.clear();
         trace.elements.clear();
         trace.attributes.clear();
+        trace.sampling = TraceSampling::default();
         self.take_spans(trace);
         self.take_events(trace);
         true

@@ -75,6 +75,7 @@ fn a_row_becomes_one_record_by_every_way() {
             &mut arrived,
             span_record(row, &texts),
             values(&row.attributes),
+            &keys,
         );
     }
     let events = said

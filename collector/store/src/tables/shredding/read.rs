@@ -37,7 +37,7 @@ impl ShreddedColumns {
         texts: &mut TextReader<'_>,
     ) -> Result<Self, String> {
         let mut columns = Vec::new();
-        if keys.is_empty() {
+        if keys.is_empty() && !keys.are_weighted() {
             return Ok(Self::default());
         }
         for field in batch.schema_ref().fields() {

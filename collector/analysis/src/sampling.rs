@@ -1,0 +1,350 @@
+//! Sampling weights: how many requests a recorded one stands for.
+//!
+//! A consistent probability sampler of OpenTelemetry writes its rejection threshold T into W3C `tracestate`, as `ot=th:` and 1
+//! to 14 hex digits, trailing zeros omitted. It keeps a span when the 56 random bits of the trace are at least T, so a kept
+//! span stands for 2⁵⁶ / (2⁵⁶ - T) of them: its adjusted count.
+//!
+//! **One weight per trace.** The analysis counts requests, so the root's threshold decides: a root was kept with that
+//! probability, whatever happened to the spans below it. Where several spans have no parent, or where the root says
+//! nothing, the lowest threshold counts (of the roots, or of all spans): the probability that any of them was kept. A
+//! rule by the highest threshold counts requests twice where a sampler below the root kept a leaf of one request in ten:
+//! ten of a hundred requests would stand for ten each, and the other ninety for one. Traces whose spans differ are counted,
+//! because parts of them may be missing without a trace.
+//!
+//! A malformed threshold says nothing; a trace without any other counts once.
+//!
+//! **Fixed point.** Weights are whole multiples of 2⁻¹⁶, rounded to the nearest: at most 0.0008 % off, since no weight is
+//! below 1. So sums do not depend on the order of traces, and the parts of a range merge to exactly the whole. Random
+//! rounding to whole numbers would be unbiased as well, but adds variance, and other figures in each run.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+/// Bits of a threshold.
+const THRESHOLD_BITS: u32 = 56;
+/// Hex digits of a threshold at most.
+const DIGITS_MAX: usize = 14;
+/// Bits of a weight after the point.
+const FRACTION_BITS: u32 = 16;
+/// The vendor's key in `tracestate`, and the threshold's in that.
+const VENDOR: &str = "ot";
+const THRESHOLD: &str = "th";
+
+/// How many requests a recorded one stands for; at least 1, at most 2³².
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u64);
+
+impl Default for Weight {
+    fn default() -> Weight {
+        Weight::ONE
+    }
+}
+
+impl Weight {
+    /// That of a request that was recorded in any case.
+    pub const ONE: Weight = Weight(1 << FRACTION_BITS);
+    /// Rarer samples count as this rare, so that sums have room.
+    const MAX: u64 = 1 << (32 + FRACTION_BITS);
+
+    /// The adjusted count of what a sampler with this threshold has kept.
+    pub fn of_threshold(threshold: u64) -> Weight {
+        let kept = (1u64 << THRESHOLD_BITS).saturating_sub(threshold).max(1);
+        let scaled = 1u128 << (THRESHOLD_BITS + FRACTION_BITS);
+        let rounded = (scaled + u128::from(kept / 2)) / u128::from(kept);
+        Weight(u64::try_from(rounded).unwrap_or(u64::MAX).min(Weight::MAX))
+    }
+
+    /// The weight in units of 2⁻¹⁶.
+    pub fn units(self) -> u64 {
+        self.0
+    }
+
+    /// The weight as a number.
+    pub fn value(self) -> f64 {
+        self.0 as f64 / Weight::ONE.0 as f64
+    }
+
+    /// This many times `number`, rounded to the nearest: exact for [`Weight::ONE`].
+    pub fn times(self, number: u64) -> u128 {
+        let half = u128::from(Weight::ONE.0 / 2);
+        (u128::from(number) * u128::from(self.0) + half) >> FRACTION_BITS
+    }
+
+    /// This many times the square of `number`, at most [`u128::MAX`].
+    pub fn times_square(self, number: u64) -> u128 {
+        let square = u128::from(number) * u128::from(number);
+        if self == Weight::ONE {
+            return square;
+        }
+        square.saturating_mul(u128::from(self.0)) >> FRACTION_BITS
+    }
+}
+
+/// A number of recorded things, and of those that they stand for. Adding is commutative and associative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WeightedCount {
+    recorded: u64,
+    /// Sum of the weights, and of their squares, in their units.
+    sum: u128,
+    squares: u128,
+}
+
+impl WeightedCount {
+    /// Counts one more.
+    pub fn count(&mut self, weight: Weight) {
+        self.recorded += 1;
+        self.sum += u128::from(weight.0);
+        let square = u128::from(weight.0) * u128::from(weight.0);
+        self.squares = self.squares.saturating_add(square);
+    }
+
+    /// How many were recorded.
+    pub fn recorded(self) -> u64 {
+        self.recorded
+    }
+
+    /// How many they stand for.
+    pub fn estimate(self) -> f64 {
+        self.sum as f64 / Weight::ONE.0 as f64
+    }
+
+    /// The same, to the nearest whole number.
+    pub fn rounded(self) -> u64 {
+        let half = u128::from(Weight::ONE.0 / 2);
+        u64::try_from((self.sum + half) >> FRACTION_BITS).unwrap_or(u64::MAX)
+    }
+
+    /// Effective sample size (Kish): the number of equally weighted things whose mean is as uncertain, (Σw)² / Σw².
+    pub fn effective(self) -> f64 {
+        if self.recorded == 0 {
+            return 0.0;
+        }
+        self.sum as f64 * self.sum as f64 / self.squares as f64
+    }
+
+    /// Whether any of them stands for more than itself.
+    pub fn is_weighted(self) -> bool {
+        self.sum != u128::from(self.recorded) << FRACTION_BITS
+    }
+
+    /// Whether there is none.
+    pub fn is_zero(self) -> bool {
+        self.recorded == 0
+    }
+
+    /// The part of `whole` that this is, 0 to 1; 0 of nothing.
+    pub fn share_of(self, whole: WeightedCount) -> f64 {
+        if whole.sum == 0 {
+            0.0
+        } else {
+            self.estimate() / whole.estimate()
+        }
+    }
+
+    /// The mean of a sum over so many; 0 over none.
+    pub fn mean(self, sum: f64) -> f64 {
+        if self.sum == 0 {
+            0.0
+        } else {
+            sum / self.estimate()
+        }
+    }
+}
+
+impl Add for WeightedCount {
+    type Output = WeightedCount;
+
+    fn add(self, other: WeightedCount) -> WeightedCount {
+        WeightedCount {
+            recorded: self.recorded + other.recorded,
+            sum: self.sum + other.sum,
+            squares: self.squares.saturating_add(other.squares),
+        }
+    }
+}
+
+impl AddAssign for WeightedCount {
+    fn add_assign(&mut self, other: WeightedCount) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for WeightedCount {
+    fn sum<I: Iterator<Item = WeightedCount>>(counts: I) -> WeightedCount {
+        counts.fold(WeightedCount::default(), Add::add)
+    }
+}
+
+/// A `tracestate` whose threshold is no threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MalformedThreshold;
+
+/// The threshold that a `tracestate` states, if it states one.
+pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
+    let member = tracestate
+        .split(',')
+        .find_map(|member| member.trim().strip_prefix(VENDOR)?.strip_prefix('='));
+    let stated = member
+        .into_iter()
+        .flat_map(|fields| fields.split(';'))
+        .find_map(|field| field.strip_prefix(THRESHOLD)?.strip_prefix(':'));
+    let Some(digits) = stated else {
+        return Ok(None);
+    };
+    // `from_str_radix` alone would accept a leading `+`.
+    if digits.len() > DIGITS_MAX || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(MalformedThreshold);
+    }
+    let leading = u64::from_str_radix(digits, 16).map_err(|_| MalformedThreshold)?;
+    Ok(Some(leading << (4 * (DIGITS_MAX - digits.len()))))
+}
+
+/// What the spans of a trace say of how it was sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct TraceSampling {
+    /// The lowest threshold of spans without a parent.
+    root: Option<u64>,
+    /// The lowest and the highest threshold of all spans.
+    bounds: Option<(u64, u64)>,
+    /// Spans whose threshold is malformed.
+    malformed: u32,
+}
+
+impl TraceSampling {
+    /// Takes the `tracestate` of a span into account.
+    pub fn observe(&mut self, is_root: bool, tracestate: &str) {
+        let stated = match threshold(tracestate) {
+            Ok(Some(stated)) => stated,
+            Ok(None) => return,
+            Err(MalformedThreshold) => {
+                self.malformed = self.malformed.saturating_add(1);
+                return;
+            }
+        };
+        if is_root {
+            self.root = Some(self.root.map_or(stated, |known| known.min(stated)));
+        }
+        let (low, high) = self.bounds.unwrap_or((stated, stated));
+        self.bounds = Some((low.min(stated), high.max(stated)));
+    }
+
+    /// How many traces this one stands for, by the rule above.
+    pub fn weight(&self) -> Weight {
+        let lowest = self.bounds.map(|(low, _)| low);
+        self.root
+            .or(lowest)
+            .map_or(Weight::ONE, Weight::of_threshold)
+    }
+
+    /// Whether spans state different thresholds.
+    pub fn is_differing(&self) -> bool {
+        self.bounds.is_some_and(|(low, high)| low != high)
+    }
+
+    /// Whether a span states something that is no threshold.
+    pub fn is_malformed(&self) -> bool {
+        self.malformed > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(tracestate: &str, expected: Result<Option<u64>, MalformedThreshold>) {
+        assert_eq!(threshold(tracestate), expected, "{tracestate:?}");
+    }
+
+    #[test]
+    fn thresholds_are_read() {
+        let malformed = Err(MalformedThreshold);
+        check("", Ok(None));
+        check("vendor=th:8", Ok(None));
+        check("ot=rv:1234567890abcd", Ok(None));
+        check("other=ot=th:8", Ok(None));
+        check("ot=th:0", Ok(Some(0)));
+        check("ot=th:8", Ok(Some(1 << 55)));
+        check("ot=th:C", Ok(Some(3 << 54)));
+        check("a=1, ot=rv:0123456789abcd;th:c ,b=2", Ok(Some(3 << 54)));
+        check("ot=th:ffffffffffffff", Ok(Some((1 << 56) - 1)));
+        check("ot=th:00000000000001", Ok(Some(1)));
+        check("ot=th:", malformed);
+        check("ot=th:+8", malformed);
+        check("ot=th:0x8", malformed);
+        check("ot=th:fffffffffffffff", malformed);
+        check("ot=th:0.5;rv:1", malformed);
+    }
+
+    #[test]
+    fn a_threshold_is_a_weight() {
+        let check = |digits: &str, expected: f64| {
+            let stated = threshold(&format!("ot=th:{digits}")).unwrap().unwrap();
+            let off = Weight::of_threshold(stated).value() - expected;
+            assert!(off.abs() <= 0.5 / 65_536.0, "{digits}: {off}");
+        };
+        check("0", 1.0);
+        check("8", 2.0);
+        check("c", 4.0);
+        check("fd70a3d70a3d7", 100.0);
+        check("e6666666666666", 10.0);
+        check("1999999999999a", 1.0 / 0.9);
+        check("ffffffffffffff", (1u64 << 32) as f64);
+    }
+
+    #[test]
+    fn the_root_decides() {
+        let check = |spans: &[(bool, &str)], weight: f64, is_differing, is_malformed| {
+            for spans in [spans.to_vec(), spans.iter().rev().copied().collect()] {
+                let mut sampling = TraceSampling::default();
+                spans
+                    .iter()
+                    .for_each(|(is_root, state)| sampling.observe(*is_root, state));
+                let found = (sampling.is_differing(), sampling.is_malformed());
+                assert_eq!(sampling.weight().value(), weight, "{spans:?}");
+                assert_eq!(found, (is_differing, is_malformed), "{spans:?}");
+            }
+        };
+        check(&[], 1.0, false, false);
+        check(&[(true, "ot=th:8"), (false, "ot=th:8")], 2.0, false, false);
+        check(&[(true, "ot=th:8"), (false, "ot=th:c")], 2.0, true, false);
+        check(&[(true, "ot=th:c"), (false, "ot=th:0")], 4.0, true, false);
+        check(&[(false, "ot=th:8"), (false, "ot=th:c")], 2.0, true, false);
+        check(&[(true, "ot=th:8"), (true, "ot=th:c")], 2.0, true, false);
+        check(&[(true, "a=1"), (false, "ot=th:c")], 4.0, false, false);
+        check(&[(true, "ot=th:nought")], 1.0, false, true);
+        check(&[(true, "ot=th:-1"), (false, "ot=th:8")], 2.0, false, true);
+    }
+
+    #[test]
+    fn the_effective_sample_is_that_of_kish() {
+        let mut count = WeightedCount::default();
+        let hundred = Weight::of_threshold(threshold("ot=th:fd70a3d70a3d7").unwrap().unwrap());
+        (0..10).for_each(|_| count.count(hundred));
+        assert_eq!((count.rounded(), count.effective()), (1_000, 10.0));
+        (0..10).for_each(|_| count.count(Weight::ONE));
+        assert_eq!((count.recorded(), count.rounded()), (20, 1_010));
+        assert!((count.effective() - 1_010.0 * 1_010.0 / 100_010.0).abs() < 1e-9);
+        assert!(count.is_weighted() && !WeightedCount::default().is_weighted());
+        assert_eq!(WeightedCount::default().effective(), 0.0);
+    }
+
+    proptest! {
+        #[test]
+        fn sums_do_not_depend_on_order(thresholds in proptest::collection::vec(0u64..1 << 56, 0..40), cut in 0usize..40) {
+            let counted = |some: &[u64]| {
+                let mut count = WeightedCount::default();
+                some.iter().for_each(|stated| count.count(Weight::of_threshold(*stated)));
+                count
+            };
+            let (before, after) = thresholds.split_at(cut.min(thresholds.len()));
+            let whole = counted(&thresholds);
+            prop_assert_eq!(counted(after) + counted(before), whole);
+            let exact: f64 = thresholds.iter().map(|stated| 2f64.powi(56) / (2f64.powi(56) - *stated as f64)).sum();
+            prop_assert!((whole.estimate() - exact).abs() <= exact * 1e-5 || exact > 2f64.powi(32));
+            prop_assert!(whole.effective() <= whole.recorded() as f64 + 1e-6);
+        }
+    }
+}
