@@ -2,11 +2,13 @@
 //! share of the critical path it is, and how long it takes.
 //!
 //! Shares are summed in fixed point, in units of 2⁻⁶², so that sums do not depend on the order of traces, the parts of
-//! a range merge to exactly the whole, and a group's share is exactly the sum of its members'.
+//! a range merge to exactly the whole, and a group's share is exactly the sum of its members'. A trace counts as often as
+//! its [`Weight`] says: in numbers of traces, in sums and in distributions.
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
 use crate::label::{Labels, SegmentId};
+use crate::sampling::{Weight, WeightedCount};
 use std::collections::BTreeMap;
 
 /// A whole critical path, as a share.
@@ -17,19 +19,18 @@ const WHOLE: u128 = 1 << 62;
 pub struct ShareSum(u128);
 
 impl ShareSum {
-    fn add(&mut self, part_ns: u64, whole_ns: u64) {
+    fn add(&mut self, part_ns: u64, whole_ns: u64, weight: Weight) {
         if whole_ns > 0 && part_ns > 0 {
-            self.0 += u128::from(part_ns) * WHOLE / u128::from(whole_ns);
+            let share = u128::from(part_ns) * WHOLE / u128::from(whole_ns);
+            // Room for 2⁵⁰ requests.
+            self.0 = self.0.saturating_add(share * u128::from(weight.units()));
         }
     }
 
     /// The mean share over so many traces, 0 to 1.
-    pub fn mean(self, traces: u64) -> f64 {
-        if traces == 0 {
-            0.0
-        } else {
-            self.0 as f64 / WHOLE as f64 / traces as f64
-        }
+    pub fn mean(self, traces: WeightedCount) -> f64 {
+        let whole = WHOLE as f64 * Weight::ONE.units() as f64;
+        traces.mean(self.0 as f64 / whole)
     }
 }
 
@@ -37,7 +38,7 @@ impl std::ops::Add for ShareSum {
     type Output = ShareSum;
 
     fn add(self, other: ShareSum) -> ShareSum {
-        ShareSum(self.0 + other.0)
+        ShareSum(self.0.saturating_add(other.0))
     }
 }
 
@@ -51,15 +52,15 @@ impl std::iter::Sum for ShareSum {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct PathStatistics {
     /// Traces in which it occurs.
-    pub traces: u64,
+    pub traces: WeightedCount,
     /// Instances, over all traces.
-    pub occurrences: u64,
+    pub occurrences: WeightedCount,
     /// Of these, instances that ended after the answer,
-    pub after_answer_occurrences: u64,
+    pub after_answer_occurrences: WeightedCount,
     /// and how long these took, summed.
     pub after_answer_ns: u128,
     /// Traces in which it is critical.
-    pub critical_traces: u64,
+    pub critical_traces: WeightedCount,
     /// Its duration while critical, summed.
     pub critical_duration_ns: u128,
     /// What was waited for it while critical, summed.
@@ -103,7 +104,7 @@ pub struct OperationStatistics {
     /// Its segments.
     pub segments: Vec<SegmentId>,
     /// Its segments' instances.
-    pub occurrences: u64,
+    pub occurrences: WeightedCount,
     /// Their duration while critical, summed.
     pub critical_duration_ns: u128,
     /// What was waited for them while critical, summed.
@@ -121,8 +122,8 @@ pub struct OperationStatistics {
 /// Critical paths of many traces. All must be numbered by the same labels.
 #[derive(Clone, Debug, Default)]
 pub struct PathAggregate {
-    traces: u64,
-    without_length: u64,
+    traces: WeightedCount,
+    without_length: WeightedCount,
     latency: Distribution,
     after_answer: Distribution,
     tail_wait_ns: u128,
@@ -151,19 +152,20 @@ impl PathAggregate {
 
     /// Takes one trace into account. One in which no time passes (a single event, say) has no critical path that
     /// anything could have a share of: it is counted apart, and counts for nothing else.
-    pub fn observe(&mut self, path: &TracePath) {
+    pub fn observe(&mut self, path: &TracePath, weight: Weight) {
         if path.critical_path_ns == 0 {
-            self.without_length += 1;
+            self.without_length.count(weight);
             return;
         }
-        self.traces += 1;
-        self.latency.record(path.latency_ns);
+        self.traces.count(weight);
+        let trace = self.traces.recorded();
+        self.latency.record_weighted(path.latency_ns, weight);
         if let Some(after) = &path.after_answer {
-            self.after_answer.record(after.duration_ns);
+            self.after_answer.record_weighted(after.duration_ns, weight);
         }
-        self.tail_wait_ns += u128::from(path.tail_wait_ns);
+        self.tail_wait_ns += weight.times(path.tail_wait_ns);
         self.tail_shares
-            .add(path.tail_wait_ns, path.critical_path_ns);
+            .add(path.tail_wait_ns, path.critical_path_ns, weight);
         for timing in &path.segments {
             let index = timing.segment.index();
             if self.segments.len() <= index {
@@ -173,26 +175,30 @@ impl PathAggregate {
             let statistics = self.segments[index].get_or_insert_default();
             let (counted, critical) = &mut self.counted[index];
             // A trace counts once, however often the segment occurs in it.
-            statistics.traces += u64::from(std::mem::replace(counted, self.traces) != self.traces);
-            statistics.occurrences += 1;
-            statistics.duration.record(timing.duration_ns());
+            if std::mem::replace(counted, trace) != trace {
+                statistics.traces.count(weight);
+            }
+            let duration_ns = timing.duration_ns();
+            statistics.occurrences.count(weight);
+            statistics.duration.record_weighted(duration_ns, weight);
             if timing.after_answer {
-                statistics.after_answer_occurrences += 1;
-                statistics.after_answer_ns += u128::from(timing.duration_ns());
+                statistics.after_answer_occurrences.count(weight);
+                statistics.after_answer_ns += weight.times(duration_ns);
             } else {
-                statistics.slack.record(timing.slack_ns);
+                statistics.slack.record_weighted(timing.slack_ns, weight);
             }
             if timing.critical {
-                statistics.critical_traces +=
-                    u64::from(std::mem::replace(critical, self.traces) != self.traces);
-                statistics.critical_duration_ns += u128::from(timing.duration_ns());
-                statistics.critical_wait_ns += u128::from(timing.wait_ns);
+                if std::mem::replace(critical, trace) != trace {
+                    statistics.critical_traces.count(weight);
+                }
+                statistics.critical_duration_ns += weight.times(duration_ns);
+                statistics.critical_wait_ns += weight.times(timing.wait_ns);
                 statistics
                     .duration_shares
-                    .add(timing.duration_ns(), path.critical_path_ns);
+                    .add(duration_ns, path.critical_path_ns, weight);
                 statistics
                     .wait_shares
-                    .add(timing.wait_ns, path.critical_path_ns);
+                    .add(timing.wait_ns, path.critical_path_ns, weight);
             }
         }
     }
@@ -217,12 +223,12 @@ impl PathAggregate {
     }
 
     /// Traces observed that took any time: what shares are means over.
-    pub fn traces(&self) -> u64 {
+    pub fn traces(&self) -> WeightedCount {
         self.traces
     }
 
     /// Traces observed in which no time passed.
-    pub fn without_length(&self) -> u64 {
+    pub fn without_length(&self) -> WeightedCount {
         self.without_length
     }
 
@@ -268,7 +274,7 @@ impl PathAggregate {
                     .or_insert_with(|| OperationStatistics {
                         operation,
                         segments: Vec::new(),
-                        occurrences: 0,
+                        occurrences: WeightedCount::default(),
                         critical_duration_ns: 0,
                         critical_wait_ns: 0,
                         duration_shares: ShareSum::default(),

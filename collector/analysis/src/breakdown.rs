@@ -4,6 +4,7 @@
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
 use crate::label::SegmentId;
+use crate::sampling::{Weight, WeightedCount};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How fine a distribution of shares is: this many steps from 0 to 1.
@@ -25,7 +26,7 @@ pub struct CategoryTime {
     /// What was waited for its segments on the critical path.
     pub critical_wait_ns: u128,
     /// Requests by its share of the critical path, duration and wait, in [`SHARE_STEPS`] steps, rounded down.
-    shares: BTreeMap<usize, u64>,
+    shares: BTreeMap<usize, WeightedCount>,
     /// Its segments' slack.
     pub slack: Distribution,
 }
@@ -34,7 +35,7 @@ pub struct CategoryTime {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Breakdown {
     /// Requests.
-    pub requests: u64,
+    pub requests: WeightedCount,
     /// Their latency.
     pub latency: Distribution,
     /// Time between the last segment of a request and its answer.
@@ -47,22 +48,27 @@ pub struct Breakdown {
 
 impl Breakdown {
     /// Takes one request into account; `category` numbers the category of each segment.
-    pub fn observe(&mut self, path: &TracePath, category: impl Fn(SegmentId) -> usize) {
-        self.requests += 1;
-        self.latency.record(path.latency_ns);
-        self.tail_wait_ns += u128::from(path.tail_wait_ns);
+    pub fn observe(
+        &mut self,
+        path: &TracePath,
+        weight: Weight,
+        category: impl Fn(SegmentId) -> usize,
+    ) {
+        self.requests.count(weight);
+        self.latency.record_weighted(path.latency_ns, weight);
+        self.tail_wait_ns += weight.times(path.tail_wait_ns);
         let mut critical_ns: BTreeMap<usize, u64> = BTreeMap::new();
         if let Some(after) = &path.after_answer {
-            self.after_answer.record(after.duration_ns);
+            self.after_answer.record_weighted(after.duration_ns, weight);
         }
         for timing in path.segments.iter().filter(|timing| !timing.after_answer) {
             let number = category(timing.segment);
             let time = self.categories.entry(number).or_default();
-            time.summed_delay_ns += u128::from(timing.duration_ns());
-            time.slack.record(timing.slack_ns);
+            time.summed_delay_ns += weight.times(timing.duration_ns());
+            time.slack.record_weighted(timing.slack_ns, weight);
             if timing.critical {
-                time.critical_duration_ns += u128::from(timing.duration_ns());
-                time.critical_wait_ns += u128::from(timing.wait_ns);
+                time.critical_duration_ns += weight.times(timing.duration_ns());
+                time.critical_wait_ns += weight.times(timing.wait_ns);
                 *critical_ns.entry(number).or_default() += timing.weight_ns();
             }
         }
@@ -70,7 +76,7 @@ impl Breakdown {
             let step =
                 u128::from(part_ns) * SHARE_STEPS as u128 / u128::from(path.critical_path_ns);
             let shares = &mut self.categories.entry(number).or_default().shares;
-            *shares.entry(step as usize).or_default() += 1;
+            shares.entry(step as usize).or_default().count(weight);
         }
     }
 
@@ -87,7 +93,7 @@ impl Breakdown {
             own.critical_wait_ns += time.critical_wait_ns;
             own.slack.merge(&time.slack);
             for (step, requests) in &time.shares {
-                *own.shares.entry(*step).or_default() += requests;
+                *own.shares.entry(*step).or_default() += *requests;
             }
         }
     }
@@ -96,19 +102,13 @@ impl Breakdown {
     /// share, rounded down to 1/[`SHARE_STEPS`], is at most `i / SHARE_STEPS`, for each `i` of 0 to [`SHARE_STEPS`].
     pub fn share_cdf(&self, category: usize) -> Vec<f64> {
         let shares = self.categories.get(&category).map(|time| &time.shares);
-        let listed: u64 = shares.map_or(0, |shares| shares.values().sum());
+        let of_step = |step: usize| shares.and_then(|shares| shares.get(&step));
+        let listed: WeightedCount = shares.into_iter().flat_map(BTreeMap::values).copied().sum();
         // Requests in which the category is not critical at all have a share of 0.
-        let mut upto = self.requests - listed;
+        let mut upto = self.requests.estimate() - listed.estimate();
         let mut point = |step: usize| {
-            upto += shares
-                .and_then(|shares| shares.get(&step))
-                .copied()
-                .unwrap_or(0);
-            if self.requests == 0 {
-                0.0
-            } else {
-                upto as f64 / self.requests as f64
-            }
+            upto += of_step(step).map_or(0.0, |requests| requests.estimate());
+            self.requests.mean(upto)
         };
         (0..=SHARE_STEPS).map(&mut point).collect()
     }
@@ -126,9 +126,10 @@ impl Stratified {
         &mut self,
         stratum: &str,
         path: &TracePath,
+        weight: Weight,
         category: impl Fn(SegmentId) -> usize,
     ) {
-        self.stratum(stratum).observe(path, category);
+        self.stratum(stratum).observe(path, weight, category);
     }
 
     /// Adds what another one has seen. Commutative and associative while all strata fit.

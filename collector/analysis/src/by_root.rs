@@ -7,6 +7,7 @@
 //! [`ByRoot::headline`].
 
 use crate::distribution::Distribution;
+use crate::sampling::{Weight, WeightedCount};
 use std::collections::BTreeMap;
 
 /// How many root operations are told apart; requests of others go to [`OTHER_ROOTS`].
@@ -19,11 +20,11 @@ pub const OTHER_ROOTS: &str = "(other)";
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RootStatistics {
     /// Requests that were recorded completely.
-    pub complete: u64,
+    pub complete: WeightedCount,
     /// Requests of which a part is known to be missing.
-    pub incomplete: u64,
+    pub incomplete: WeightedCount,
     /// Of both, those that are known to have a caller that waits for them.
-    pub with_caller: u64,
+    pub with_caller: WeightedCount,
     /// Latency of the requests used in which any time passed.
     pub latency: Distribution,
     /// For how long those of them went on after their answer that did.
@@ -39,8 +40,13 @@ impl RootStatistics {
         self.after_answer.merge(&other.after_answer);
     }
 
+    /// Whether any of them is known to have a caller.
+    pub fn has_caller(&self) -> bool {
+        !self.with_caller.is_zero()
+    }
+
     /// Requests recorded, completely or not.
-    pub fn requests(&self) -> u64 {
+    pub fn requests(&self) -> WeightedCount {
         self.complete + self.incomplete
     }
 }
@@ -64,21 +70,29 @@ impl FromIterator<(String, RootStatistics)> for ByRoot {
 
 impl ByRoot {
     /// Counts a request that was recorded.
-    pub fn count(&mut self, root: &str, has_caller: bool, is_complete: bool) {
+    pub fn count(&mut self, root: &str, has_caller: bool, is_complete: bool, weight: Weight) {
         let statistics = self.of(root);
-        statistics.complete += u64::from(is_complete);
-        statistics.incomplete += u64::from(!is_complete);
-        statistics.with_caller += u64::from(has_caller);
+        let counted = if is_complete {
+            &mut statistics.complete
+        } else {
+            &mut statistics.incomplete
+        };
+        counted.count(weight);
+        if has_caller {
+            statistics.with_caller.count(weight);
+        }
     }
 
     /// Takes the times of a request that is used into account.
-    pub fn observe(&mut self, root: &str, latency_ns: u64, after_answer_ns: u64) {
+    pub fn observe(&mut self, root: &str, latency_ns: u64, after_answer_ns: u64, weight: Weight) {
         let statistics = self.of(root);
         if latency_ns > 0 {
-            statistics.latency.record(latency_ns);
+            statistics.latency.record_weighted(latency_ns, weight);
         }
         if after_answer_ns > 0 {
-            statistics.after_answer.record(after_answer_ns);
+            statistics
+                .after_answer
+                .record_weighted(after_answer_ns, weight);
         }
     }
 
@@ -110,7 +124,11 @@ impl ByRoot {
             .collect();
         // A stable sort: equals stay in order of name.
         ranked.sort_by_key(|(_, of)| {
-            std::cmp::Reverse((of.with_caller > 0, of.latency.sum_ns(), of.requests()))
+            std::cmp::Reverse((
+                of.has_caller(),
+                of.latency.sum_ns(),
+                of.requests().rounded(),
+            ))
         });
         ranked
     }
@@ -129,7 +147,7 @@ impl ByRoot {
     /// Whether requests of root operations that are known to have callers were used, as well as requests of others.
     pub fn is_mixed(&self) -> bool {
         let used = || self.roots.values().filter(|of| of.latency.count() > 0);
-        used().any(|of| of.with_caller > 0) && used().any(|of| of.with_caller == 0)
+        used().any(|of| of.has_caller()) && used().any(|of| !of.has_caller())
     }
 
     /// Latency of the requests whose root operation is known to have callers; of all, where none is.
@@ -139,7 +157,7 @@ impl ByRoot {
         let of_headline = self
             .roots
             .values()
-            .filter(|of| !is_mixed || of.with_caller > 0);
+            .filter(|of| !is_mixed || of.has_caller());
         of_headline.for_each(|of| latency.merge(&of.latency));
         latency
     }
@@ -152,9 +170,9 @@ mod tests {
     fn by_root(requests: &[(&str, bool, bool, u64, u64)]) -> ByRoot {
         let mut by_root = ByRoot::default();
         for (root, has_caller, is_complete, latency_ns, after_answer_ns) in requests {
-            by_root.count(root, *has_caller, *is_complete);
+            by_root.count(root, *has_caller, *is_complete, Weight::ONE);
             if *is_complete {
-                by_root.observe(root, *latency_ns, *after_answer_ns);
+                by_root.observe(root, *latency_ns, *after_answer_ns, Weight::ONE);
             }
         }
         by_root
@@ -174,15 +192,18 @@ mod tests {
         let headline = whole.headline();
         assert_eq!((headline.count(), headline.max_ns()), (2, 20));
         let get = &whole.roots()["web:get"];
-        assert_eq!((get.requests(), get.complete, get.with_caller), (3, 3, 3));
+        assert_eq!(
+            [get.requests(), get.complete, get.with_caller].map(WeightedCount::rounded),
+            [3; 3]
+        );
         assert_eq!(
             (get.after_answer.count(), get.after_answer.sum_ns()),
             (1, 500)
         );
         assert_eq!(
             (
-                whole.roots()["web:put"].complete,
-                whole.roots()["web:put"].incomplete
+                whole.roots()["web:put"].complete.rounded(),
+                whole.roots()["web:put"].incomplete.rounded()
             ),
             (0, 1)
         );
@@ -208,9 +229,12 @@ mod tests {
     fn roots_are_bounded() {
         let mut many = ByRoot::default();
         for number in 0..2 * ROOTS_MAX {
-            many.count(&format!("a:{number:04}"), false, true);
+            many.count(&format!("a:{number:04}"), false, true, Weight::ONE);
         }
         assert_eq!(many.roots().len(), ROOTS_MAX + 1);
-        assert_eq!(many.roots()[OTHER_ROOTS].complete, ROOTS_MAX as u64);
+        assert_eq!(
+            many.roots()[OTHER_ROOTS].complete.rounded(),
+            ROOTS_MAX as u64
+        );
     }
 }

@@ -1,6 +1,11 @@
 //! Durations, summed exactly and kept as a histogram.
+//!
+//! Each duration has the [`Weight`] of its request. While all weights are 1, counters are numbers of durations. From the first
+//! other one on, they are sums of weights in units of 2⁻¹⁶: percentiles are then those of the durations that the recorded
+//! ones stand for, as if each were there as often as its weight says.
 
-use hdrhistogram::Histogram;
+use crate::sampling::{Weight, WeightedCount};
+use hdrhistogram::{Counter, Histogram};
 
 /// Significant decimal digits of the percentiles.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -26,18 +31,40 @@ pub struct Distribution {
     /// counters stops at 2³² - 1, which only blurs percentiles; the sum and the number of durations stay exact.
     #[cfg_attr(feature = "serde", serde(with = "written"))]
     histogram: Histogram<u32>,
-    count: u64,
+    /// Takes the place of `histogram` where weights differ from 1: counters are sums of [`Weight::units`].
+    weighted: Option<Box<WeightedHistogram>>,
+    count: WeightedCount,
+    /// With weights, to the nanosecond for each duration.
     sum_ns: u128,
     max_ns: u64,
 }
 
+/// A histogram whose counters are sums of weights.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+struct WeightedHistogram(#[cfg_attr(feature = "serde", serde(with = "written"))] Histogram<u64>);
+
+fn empty<C: Counter>() -> Histogram<C> {
+    let mut histogram =
+        Histogram::new(SIGNIFICANT_DIGITS).expect("3 significant digits are within 0 to 5");
+    histogram.auto(true);
+    histogram
+}
+
+fn add_to<C: Counter>(histogram: &mut Histogram<C>, duration_ns: u64, count: C) {
+    let recorded = histogram.record_n(duration_ns.min(LONGEST_NS), count);
+    debug_assert!(
+        recorded.is_ok(),
+        "a histogram that resizes itself takes every value"
+    );
+}
+
 impl Default for Distribution {
     fn default() -> Distribution {
-        let histogram =
-            Histogram::new(SIGNIFICANT_DIGITS).expect("3 significant digits are within 0 to 5");
         Distribution {
-            histogram,
-            count: 0,
+            histogram: empty(),
+            weighted: None,
+            count: WeightedCount::default(),
             sum_ns: 0,
             max_ns: 0,
         }
@@ -47,24 +74,34 @@ impl Default for Distribution {
 impl Distribution {
     /// Takes one duration into account.
     pub fn record(&mut self, duration_ns: u64) {
-        self.record_n(duration_ns, 1);
+        self.record_weighted(duration_ns, Weight::ONE);
     }
 
-    /// Takes the same duration into account `count` times.
-    pub fn record_n(&mut self, duration_ns: u64, count: u64) {
-        if count == 0 {
-            return;
-        }
-        self.count += count;
-        self.sum_ns += u128::from(duration_ns) * u128::from(count);
+    /// Takes the duration of something into account that stands for so many.
+    pub fn record_weighted(&mut self, duration_ns: u64, weight: Weight) {
+        self.count.count(weight);
+        self.sum_ns += weight.times(duration_ns);
         self.max_ns = self.max_ns.max(duration_ns);
-        self.histogram.auto(true);
-        let step = u32::try_from(count).unwrap_or(u32::MAX);
-        let recorded = self.histogram.record_n(duration_ns.min(LONGEST_NS), step);
-        debug_assert!(
-            recorded.is_ok(),
-            "a histogram that resizes itself takes every value"
-        );
+        if weight != Weight::ONE || self.weighted.is_some() {
+            add_to(self.weighted(), duration_ns, weight.units());
+        } else {
+            add_to(&mut self.histogram, duration_ns, 1);
+        }
+    }
+
+    /// The histogram of weights, which takes over what was counted without.
+    fn weighted(&mut self) -> &mut Histogram<u64> {
+        let Distribution {
+            histogram,
+            weighted,
+            ..
+        } = self;
+        let whole = weighted.get_or_insert_with(|| {
+            let mut whole = empty();
+            add_unweighted(&mut whole, &std::mem::replace(histogram, empty()));
+            Box::new(WeightedHistogram(whole))
+        });
+        &mut whole.0
     }
 
     /// Adds what another one has seen.
@@ -72,31 +109,38 @@ impl Distribution {
         self.count += other.count;
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
-        self.histogram.auto(true);
-        let added = self.histogram.add(&other.histogram);
+        let added = match &other.weighted {
+            Some(weights) => self.weighted().add(&weights.0),
+            None if self.weighted.is_some() => {
+                add_unweighted(self.weighted(), &other.histogram);
+                Ok(())
+            }
+            None => self.histogram.add(&other.histogram),
+        };
         debug_assert!(
             added.is_ok(),
             "a histogram that resizes itself takes every value"
         );
     }
 
-    /// How many durations.
+    /// How many durations were recorded.
     pub fn count(&self) -> u64 {
+        self.count.recorded()
+    }
+
+    /// The same, with how many they stand for.
+    pub fn weighted_count(&self) -> WeightedCount {
         self.count
     }
 
-    /// Their exact sum.
+    /// Their exact sum, as often as their weights say.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
     /// Their exact mean; 0 without any.
     pub fn mean_ns(&self) -> f64 {
-        if self.count() == 0 {
-            0.0
-        } else {
-            self.sum_ns as f64 / self.count() as f64
-        }
+        self.count.mean(self.sum_ns as f64)
     }
 
     /// The longest, exactly.
@@ -106,15 +150,20 @@ impl Distribution {
 
     /// The duration that this part (0 to 1) of all do not exceed, never more than the longest.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
-        self.histogram.value_at_quantile(quantile).min(self.max_ns)
+        let found = match &self.weighted {
+            Some(weighted) => weighted.0.value_at_quantile(quantile),
+            None => self.histogram.value_at_quantile(quantile),
+        };
+        found.min(self.max_ns)
     }
 
-    /// What was recorded, to three significant digits, each with how often, in order.
+    /// What was recorded, to three significant digits, in order; each with how often, or where weights differ from 1, with
+    /// how much of their sum.
     pub fn counts(&self) -> Vec<(u64, u64)> {
-        let recorded = self.histogram.iter_recorded();
-        recorded
-            .map(|of| (of.value_iterated_to(), u64::from(of.count_at_value())))
-            .collect()
+        match &self.weighted {
+            Some(weighted) => counts(&weighted.0),
+            None => counts(&self.histogram),
+        }
     }
 
     /// The usual three.
@@ -127,32 +176,109 @@ impl Distribution {
     }
 }
 
+fn counts<C: Counter>(histogram: &Histogram<C>) -> Vec<(u64, u64)> {
+    let recorded = histogram.iter_recorded();
+    recorded
+        .map(|of| (of.value_iterated_to(), of.count_at_value().as_u64()))
+        .collect()
+}
+
+fn add_unweighted(to: &mut Histogram<u64>, other: &Histogram<u32>) {
+    for of in other.iter_recorded() {
+        let units = u64::from(of.count_at_value()) * Weight::ONE.units();
+        add_to(to, of.value_iterated_to(), units);
+    }
+}
+
 /// A histogram as the values that were recorded, each with its count.
 #[cfg(feature = "serde")]
 mod written {
-    use super::{Histogram, SIGNIFICANT_DIGITS};
+    use super::{Counter, Histogram, empty};
     use serde::de::{Deserialize, Deserializer, Error};
-    use serde::ser::Serializer;
+    use serde::ser::{Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(
-        histogram: &Histogram<u32>,
+    pub(super) fn serialize<C: Counter + Serialize, S: Serializer>(
+        histogram: &Histogram<C>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
         let values = histogram
             .iter_recorded()
             .map(|at| (at.value_iterated_to(), at.count_at_value()));
         // Not all formats take a sequence of unknown length.
-        to.collect_seq(values.collect::<Vec<(u64, u32)>>())
+        to.collect_seq(values.collect::<Vec<(u64, C)>>())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(super) fn deserialize<'de, C: Counter + Deserialize<'de>, D: Deserializer<'de>>(
         from: D,
-    ) -> Result<Histogram<u32>, D::Error> {
-        let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).map_err(D::Error::custom)?;
-        histogram.auto(true);
-        for (value, count) in Vec::<(u64, u32)>::deserialize(from)? {
+    ) -> Result<Histogram<C>, D::Error> {
+        let mut histogram = empty();
+        for (value, count) in Vec::<(u64, C)>::deserialize(from)? {
             histogram.record_n(value, count).map_err(D::Error::custom)?;
         }
         Ok(histogram)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Of each duration as many as its weight says.
+    fn expanded(durations: &[(u64, u64)]) -> Distribution {
+        let mut whole = Distribution::default();
+        for (duration_ns, weight) in durations {
+            (0..*weight).for_each(|_| whole.record(*duration_ns));
+        }
+        whole
+    }
+
+    fn weighted(durations: &[(u64, u64)]) -> Distribution {
+        let mut whole = Distribution::default();
+        for (duration_ns, times) in durations {
+            let weight = Weight::of_threshold((1 << 56) - (1 << 56) / times);
+            whole.record_weighted(*duration_ns, weight);
+        }
+        whole
+    }
+
+    #[test]
+    fn one_in_a_hundred_is_a_hundred() {
+        let mut durations = vec![(10_000_000, 100); 10];
+        durations.extend([(900_000_000, 1); 10]);
+        let whole = weighted(&durations);
+        let percentiles = whole.percentiles();
+        assert!(percentiles.p95_ns.abs_diff(10_000_000) < 10_000);
+        assert!(percentiles.p99_ns.abs_diff(10_000_000) < 10_000);
+        assert_eq!(
+            (whole.count(), whole.weighted_count().rounded()),
+            (20, 1_010)
+        );
+        assert_eq!(whole.mean_ns(), 19_000_000_000.0 / 1_010.0);
+    }
+
+    proptest! {
+        #[test]
+        fn weighted_percentiles_are_those_of_the_expansion(
+            // Powers of two have exact weights.
+            durations in proptest::collection::vec((1u64..1 << 40, (0u32..8).prop_map(|bits| 1u64 << bits)), 1..40),
+            cut in 0usize..40,
+        ) {
+            let (found, expected) = (weighted(&durations), expanded(&durations));
+            for step in 0..=200 {
+                let quantile = f64::from(step) / 200.0;
+                prop_assert_eq!(found.quantile_ns(quantile), expected.quantile_ns(quantile));
+            }
+            prop_assert_eq!((found.sum_ns(), found.max_ns()), (expected.sum_ns(), expected.max_ns()));
+            prop_assert_eq!(found.weighted_count().rounded(), expected.count());
+            let is_weighted = found.weighted_count().is_weighted();
+            let unit = if is_weighted { Weight::ONE.units() } else { 1 };
+            let counts: Vec<_> = found.counts().into_iter().map(|(value, of)| (value, of / unit)).collect();
+            prop_assert_eq!(counts, expected.counts());
+            let (before, after) = durations.split_at(cut.min(durations.len()));
+            let mut merged = weighted(after);
+            merged.merge(&weighted(before));
+            prop_assert_eq!(merged, found);
+        }
     }
 }

@@ -28,6 +28,7 @@
 //! use stroboscope_analysis::critical_path::analyse;
 //! use stroboscope_analysis::model::Model;
 //! use stroboscope_analysis::record::{EventRecord, TraceRecords};
+//! use stroboscope_analysis::sampling::Weight;
 //! use stroboscope_analysis::segment::segment;
 //!
 //! let event = |ts_ns, task: &str, event: &str| {
@@ -50,7 +51,7 @@
 //! assert_eq!(path.segments[1].wait_ns, 15);
 //!
 //! let mut aggregate = PathAggregate::new();
-//! aggregate.observe(&path);
+//! aggregate.observe(&path, Weight::ONE);
 //! assert_eq!(aggregate.latency().percentiles().p50_ns, 120);
 //! ```
 //!

@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::sampling::WeightedCount;
+
+use crate::humanise::counted;
 
 /// What latency that is not said to be of a root operation is of.
 #[must_use]
@@ -14,19 +17,31 @@ pub fn headline_is_of(roots: &ByRoot) -> &'static str {
     }
 }
 
+/// A number of requests, and of how many it is an estimate where they have sampling weights.
+#[must_use]
+pub fn requests_text(requests: WeightedCount) -> String {
+    let all = counted(requests.rounded(), "request");
+    if requests.is_weighted() {
+        let (recorded, effective) = (requests.recorded(), requests.effective());
+        format!("{all} ({recorded} recorded, effective sample {effective:.1})")
+    } else {
+        all
+    }
+}
+
 /// The key `roots` of the documents that have it: those with callers first, the ones with the most time first.
 #[must_use]
 pub fn roots_json(roots: &ByRoot) -> Value {
     let root = |(root, of): (&str, &RootStatistics)| {
         json!({
             "root": root,
-            "requests": of.requests(),
-            "complete": of.complete,
-            "incomplete": of.incomplete,
-            "with_caller": of.with_caller,
+            "requests": of.requests().rounded(),
+            "complete": of.complete.rounded(),
+            "incomplete": of.incomplete.rounded(),
+            "with_caller": of.with_caller.rounded(),
             "share_of_time": roots.share(root),
             "latency": times_json(&of.latency),
-            "after_answer_requests": of.after_answer.count(),
+            "after_answer_requests": of.after_answer.weighted_count().rounded(),
             "after_answer": times_json(&of.after_answer),
         })
     };

@@ -13,6 +13,7 @@ use super::attribute_names::no_such_attribute;
 use super::categories::{Categories, CategoryEvidence, CategoryRule};
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::sampled_notes::Weighing;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
@@ -133,7 +134,7 @@ impl Question for BreakdownQuestion {
             whole,
             strata,
             edges,
-            notes,
+            notes: notes.weighing(Weighing::Everything),
         })
     }
 }
@@ -153,13 +154,15 @@ impl Pass<TraceView<'_>> for Broken<'_> {
             attribute,
             edges,
         } = self.by;
+        let weight = seen.weight();
         self.whole
-            .observe(seen.path, |segment| categories.of(segment));
+            .observe(seen.path, weight, |segment| categories.of(segment));
         if let Some(attribute) = attribute {
             let value = attribute.of_request(seen.records);
             let stratum = stratum(value.as_deref(), edges.as_deref());
-            self.strata
-                .observe(&stratum, seen.path, |segment| categories.of(segment));
+            self.strata.observe(&stratum, seen.path, weight, |segment| {
+                categories.of(segment)
+            });
         }
     }
 

@@ -283,6 +283,7 @@ mod tests {
     use stroboscope_analysis::critical_path::analyse;
     use stroboscope_analysis::model::Model;
     use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
+    use stroboscope_analysis::sampling::Weight;
     use stroboscope_analysis::segment::segment;
 
     use super::*;
@@ -320,7 +321,7 @@ mod tests {
         let (trace, _) = segment(&records, model.labels_mut());
         model.observe(&trace);
         kinds.observe(&records);
-        aggregate.observe(&analyse(&trace, &model.relations(0.0)));
+        aggregate.observe(&analyse(&trace, &model.relations(0.0)), Weight::ONE);
         let found: Vec<_> = totals(
             &aggregate,
             &CategoryEvidence::new(&CategoryRule::Kinds).categories_of(model.labels(), &kinds),
@@ -331,7 +332,7 @@ mod tests {
                 totals.category.clone(),
                 totals.critical_ns(),
                 totals.summed_delay_ns,
-                totals.shares.mean(1),
+                totals.shares.mean(aggregate.traces()),
             )
         })
         .collect();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -34,7 +35,7 @@ pub struct HeatmapCell {
     pub column: usize,
     /// From [`band_edges_ns`] at this place to the next.
     pub band: usize,
-    pub requests: u64,
+    pub requests: WeightedCount,
     /// One of them.
     pub example: TraceId,
 }
@@ -91,7 +92,7 @@ impl Question for HeatmapQuestion {
 /// How many requests, and one of them: that with the least id, so that their order does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Cell {
-    requests: u64,
+    requests: WeightedCount,
     example: Option<TraceId>,
 }
 
@@ -120,16 +121,18 @@ impl Default for HeatmapPass {
 }
 
 impl HeatmapPass {
-    fn see(&mut self, start_ns: i64, latency_ns: u64, id: TraceId) {
+    fn see(&mut self, start_ns: i64, latency_ns: u64, id: TraceId, weight: Weight) {
         let band = self.edges_ns.partition_point(|edge| *edge <= latency_ns);
+        let mut cell = Cell {
+            requests: WeightedCount::default(),
+            example: Some(id),
+        };
+        cell.requests.count(weight);
         let bands = self.seen.at(start_ns);
         bands
             .entry(band.saturating_sub(1))
             .or_default()
-            .take_in(Cell {
-                requests: 1,
-                example: Some(id),
-            });
+            .take_in(cell);
     }
 
     fn into_heatmap(self) -> Heatmap {
@@ -160,7 +163,8 @@ impl HeatmapPass {
 
 impl Pass<TraceView<'_>> for HeatmapPass {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        self.see(seen.trace.start_ns, seen.path.latency_ns, seen.trace.id);
+        let (start_ns, latency_ns) = (seen.trace.start_ns, seen.path.latency_ns);
+        self.see(start_ns, latency_ns, seen.trace.id, seen.weight());
     }
 
     fn merge(&mut self, other: Self) {
@@ -174,6 +178,12 @@ mod tests {
 
     use super::*;
     use crate::time_columns::{COLUMNS_MAX, SHIFT_MIN};
+
+    fn recorded(requests: usize) -> WeightedCount {
+        let mut count = WeightedCount::default();
+        (0..requests).for_each(|_| count.count(Weight::ONE));
+        count
+    }
 
     /// All requests at once, without anything clever.
     fn obvious(requests: &[(i64, u64, u128)]) -> Heatmap {
@@ -200,7 +210,7 @@ mod tests {
                 cells.extend(inside.iter().min().map(|example| HeatmapCell {
                     column: column as usize,
                     band,
-                    requests: inside.len() as u64,
+                    requests: recorded(inside.len()),
                     example: TraceId(*example),
                 }));
             }
@@ -236,7 +246,7 @@ mod tests {
         ) {
             let pass = |some: &[(i64, u64, u128)]| {
                 let mut pass = HeatmapPass::default();
-                some.iter().for_each(|(start, latency, id)| pass.see(*start, *latency, TraceId(*id)));
+                some.iter().for_each(|(start, latency, id)| pass.see(*start, *latency, TraceId(*id), Weight::ONE));
                 pass
             };
             let (before, after) = requests.split_at(cut.min(requests.len()));

@@ -18,6 +18,7 @@ use super::clocks::{as_selected, sampled};
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::rounds::{Converging, Rounds, rounds};
+use super::sampled_notes::Weighing;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
@@ -234,6 +235,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         ..
     } = settings.clone();
     let alignment = (!clocks.is_exact()).then(|| clocks.clone());
+    let notes = notes.weighing(Weighing::Roots);
     let inference = Inference {
         relations,
         model,
@@ -398,6 +400,7 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
             &records.root_name(),
             trace.latency_ns(),
             trace.after_answer_ns(),
+            records.weight(),
         );
         if let Some(rounds) = &mut self.rounds {
             rounds.after_trace(model);

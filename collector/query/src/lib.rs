@@ -44,6 +44,7 @@ mod recorded;
 mod request;
 pub mod request_tree;
 mod rounds;
+mod sampled_notes;
 pub mod saved_model;
 mod search;
 mod slack_by_key;
@@ -97,6 +98,7 @@ pub use recorded::Recorded;
 pub use request::{
     Request, UnmodelledSegment, request, request_exists, request_of_low, span_of, unmodelled,
 };
+pub use sampled_notes::{SamplingNotes, Weighing};
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
 };

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use stroboscope_analysis::by_root::ByRoot;
 
+use super::sampled_notes::{SamplingEntry, SamplingNotes, Weighing};
 use stroboscope_store::tables::{Damage, LeftOut};
 
 /// What a query noticed besides its result.
@@ -42,6 +43,13 @@ pub struct Notes {
     #[serde(rename = "damaged_files", serialize_with = "damaged_files")]
     #[schemars(with = "Vec<DamagedFile<'_>>")]
     pub damage: Vec<Damage>,
+    /// Sampling weights of the traces used; absent where each stands for itself.
+    #[serde(
+        skip_serializing_if = "SamplingNotes::is_empty",
+        serialize_with = "sampling_entry"
+    )]
+    #[schemars(with = "Option<SamplingEntry>")]
+    pub sampling: SamplingNotes,
 }
 
 /// A file that could not be read in full, and why.
@@ -56,6 +64,13 @@ fn damaged_files<S: Serializer>(damage: &[Damage], serializer: S) -> Result<S::O
         file: &of.file,
         reason: &of.reason,
     }))
+}
+
+fn sampling_entry<S: Serializer>(
+    sampling: &SamplingNotes,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    SamplingEntry::from(sampling).serialize(serializer)
 }
 
 fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {
@@ -77,6 +92,7 @@ impl Notes {
             *self.diagnostics.entry(cause).or_default() += count;
         }
         self.left_out.merge(other.left_out);
+        self.sampling.merge(&other.sampling);
         self.add_damage(other.damage);
     }
 
@@ -88,6 +104,13 @@ impl Notes {
                 None => self.damage.push(flaw),
             }
         }
+    }
+
+    /// The same of a report that takes weights into account as far as this says.
+    #[must_use]
+    pub(super) fn weighing(mut self, weighing: Weighing) -> Self {
+        self.sampling.weighing = weighing;
+        self
     }
 
     /// The causes of incompleteness as a text.
@@ -113,6 +136,7 @@ pub(super) struct KeptNotes {
     roots: ByRoot,
     excluded_segments: u64,
     left_out: LeftOut,
+    sampling: SamplingNotes,
 }
 
 impl KeptNotes {
@@ -123,6 +147,7 @@ impl KeptNotes {
             fragments,
             excluded_segments,
             left_out,
+            sampling,
             ..
         } = *notes;
         let (incomplete, diagnostics) = (notes.incomplete.clone(), notes.diagnostics.clone());
@@ -136,6 +161,7 @@ impl KeptNotes {
             roots,
             excluded_segments,
             left_out,
+            sampling,
         }
     }
 
@@ -150,6 +176,7 @@ impl KeptNotes {
             roots,
             excluded_segments,
             left_out,
+            sampling,
         } = self;
         Notes {
             traces,
@@ -160,6 +187,7 @@ impl KeptNotes {
             roots,
             excluded_segments,
             left_out,
+            sampling,
             ..first
         }
     }

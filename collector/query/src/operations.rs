@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -20,7 +21,7 @@ pub struct OperationTimes {
     /// How long its spans took.
     pub duration: Distribution,
     /// Requests that it occurs in.
-    pub requests: u64,
+    pub requests: WeightedCount,
     /// How long the longest took, and in which request: of equal ones that of the least id.
     pub longest: Option<(u64, TraceId)>,
     /// The request that was counted last: its spans come one after the other.
@@ -28,11 +29,11 @@ pub struct OperationTimes {
 }
 
 impl OperationTimes {
-    fn see(&mut self, took_ns: u64, id: TraceId) {
-        self.duration.record(took_ns);
+    fn see(&mut self, took_ns: u64, id: TraceId, weight: Weight) {
+        self.duration.record_weighted(took_ns, weight);
         if self.counted != Some(id) {
             self.counted = Some(id);
-            self.requests += 1;
+            self.requests.count(weight);
         }
         self.note(took_ns, id);
     }
@@ -132,11 +133,11 @@ impl OperationsPass {
 
 impl Pass<TraceView<'_>> for OperationsPass {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let id = seen.trace.id;
+        let (id, weight) = (seen.trace.id, seen.weight());
         for span in &seen.records.spans {
             let took_ns = u64::try_from(span.end_ns.saturating_sub(span.start_ns)).unwrap_or(0);
             match self.entry(&span.service, &span.name) {
-                Some(times) => times.see(took_ns, id),
+                Some(times) => times.see(took_ns, id, weight),
                 None => self.others += 1,
             }
         }
@@ -163,7 +164,7 @@ mod tests {
         let mut pass = OperationsPass::default();
         for (name, took_ns, id) in spans {
             let times = pass.entry(&"web".into(), &(*name).into());
-            times.unwrap().see(*took_ns, TraceId(*id));
+            times.unwrap().see(*took_ns, TraceId(*id), Weight::ONE);
         }
         pass
     }
@@ -179,9 +180,9 @@ mod tests {
         ];
         let check = |pass: &OperationsPass| {
             let a = &pass.of["web"]["a"];
-            assert_eq!((a.duration.count(), a.requests), (4, 3));
+            assert_eq!((a.duration.count(), a.requests.rounded()), (4, 3));
             assert_eq!(a.longest, Some((7, TraceId(1))));
-            assert_eq!(pass.of["web"]["b"].requests, 1);
+            assert_eq!(pass.of["web"]["b"].requests.rounded(), 1);
         };
         check(&pass(&spans));
         // Parts are ranges of ids: a request is in one of them.

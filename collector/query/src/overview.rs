@@ -13,6 +13,7 @@ use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTota
 use super::notes::Notes;
 use super::paths::TraceAnswer;
 use super::query_error::QueryError;
+use super::sampled_notes::Weighing;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
@@ -116,7 +117,7 @@ impl Question for OverviewQuestion {
             breakdown,
             server_slack,
             examples,
-            notes,
+            notes: notes.weighing(Weighing::Everything),
         })
     }
 }
@@ -135,12 +136,13 @@ pub struct Seen<'a> {
 impl Pass<TraceView<'_>> for Seen<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
         let (categories, server) = (self.categories, self.server);
-        self.aggregate.observe(seen.path);
+        let weight = seen.weight();
+        self.aggregate.observe(seen.path, weight);
         self.breakdown
-            .observe(seen.path, |segment| categories.of(segment));
+            .observe(seen.path, weight, |segment| categories.of(segment));
         let is_server = |segment| Some(categories.of(segment)) == server;
         if let Some(request) = ServerTime::of(seen.path, is_server) {
-            self.server_slack.record(request.slack_ns);
+            self.server_slack.record_weighted(request.slack_ns, weight);
         }
         self.examples.offer(&self.wanted_ns, seen);
     }

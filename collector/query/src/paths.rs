@@ -15,6 +15,7 @@ use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTota
 use super::infer::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::sampled_notes::Weighing;
 use super::source::{Selection, Source};
 use super::study::{Cutter, Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
@@ -168,7 +169,7 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
         self.by_root
             .entry(self.inference.known_root(seen.records))
             .or_default()
-            .observe(seen.path);
+            .observe(seen.path, seen.weight());
         for timing in &seen.path.segments {
             let at = timing.segment.0 as usize;
             if timing.critical {
@@ -247,7 +248,7 @@ impl Question for PathsQuestion {
             categories,
             examples,
             slack_examples,
-            notes,
+            notes: notes.weighing(Weighing::Everything),
         })
     }
 }

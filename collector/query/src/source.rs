@@ -353,7 +353,9 @@ impl Source {
         let root = records.root_name();
         let is_of_root = self.root.as_ref().is_none_or(|wanted| *wanted == root);
         if !is_of_root {
-            notes.roots.count(&root, records.has_caller(), true);
+            notes
+                .roots
+                .count(&root, records.has_caller(), true, records.weight());
             return false;
         }
         let completeness = completeness(records, &self.losses);
@@ -375,7 +377,9 @@ impl Source {
         causes.sort_unstable();
         causes.dedup();
         let is_complete = causes.is_empty();
-        notes.roots.count(&root, records.has_caller(), is_complete);
+        notes
+            .roots
+            .count(&root, records.has_caller(), is_complete, records.weight());
         notes.complete_traces += u64::from(is_complete);
         notes.fragments += u64::from(
             causes
@@ -385,7 +389,11 @@ impl Source {
         causes
             .into_iter()
             .for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);
-        is_complete || selection.include_incomplete
+        let is_taken = is_complete || selection.include_incomplete;
+        if is_taken {
+            notes.sampling.observe(&records.sampling);
+        }
+        is_taken
     }
 }
 

@@ -104,9 +104,9 @@ fn paths(found: &Paths) -> Vec<ArrayRef> {
         .unzip();
     vec![
         numbers(found.aggregate.segments().map(|(id, _)| u64::from(id.0))),
-        numbers(all().map(|of| of.traces)),
-        numbers(all().map(|of| of.occurrences)),
-        numbers(all().map(|of| of.critical_traces)),
+        numbers(all().map(|of| of.traces.rounded())),
+        numbers(all().map(|of| of.occurrences.rounded())),
+        numbers(all().map(|of| of.critical_traces.rounded())),
         Arc::new(Float64Array::from_iter_values(
             all().map(|of| of.shares().mean(traces)),
         )),

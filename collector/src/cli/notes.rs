@@ -62,6 +62,9 @@ pub(super) fn lines(notes: &Notes) -> Vec<String> {
             notes.unsynchronised.join(", ")
         );
     }
+    for said in notes.sampling.sentences() {
+        line!("note: {said}");
+    }
     for (cause, count) in &notes.diagnostics {
         match Diagnostic::explanation(cause) {
             "" => line!("note: {count} times in the traces used: {cause}"),

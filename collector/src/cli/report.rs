@@ -26,6 +26,7 @@ use super::roots::{RootRow, root_rows, roots_text};
 use super::study::NamedStudy;
 use super::{Failure, Status, notes};
 use stroboscope_present::page::to_page_of_sections;
+use stroboscope_present::roots::requests_text;
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
     PathsQuestion, StrataRule, compare, explain_first_cause, tradeoffs,
@@ -129,7 +130,7 @@ impl ReportVerb {
         if self.reading.from.json {
             print_json(&WrittenPage {
                 notes: &overview.notes,
-                used_traces: requests,
+                used_traces: requests.rounded(),
                 roots: root_rows(&inference.roots),
                 html: &self.html,
                 bytes: page.len(),
@@ -137,7 +138,8 @@ impl ReportVerb {
         } else {
             let roots = roots_text(&inference.roots);
             print(&format!(
-                "{roots}\n{requests} requests; the page is {}",
+                "{roots}\n{}; the page is {}",
+                requests_text(requests),
                 self.html.display()
             ))?;
         }

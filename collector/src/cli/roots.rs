@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_analysis::sampling::WeightedCount;
 
 use super::latency::Latency;
 use super::output::Table;
@@ -39,19 +40,19 @@ pub(super) fn roots_text(roots: &ByRoot) -> String {
                 duration(ns as f64)
             }
         };
-        let after = match of.after_answer.count() {
+        let after = match of.after_answer.weighted_count().rounded() {
             0 => String::new(),
             count => format!("{} in {count}", duration(of.after_answer.mean_ns())),
         };
         table.row(vec![
-            of.requests().to_string(),
-            of.complete.to_string(),
+            of.requests().rounded().to_string(),
+            of.complete.rounded().to_string(),
             shown(latency.p50_ns),
             shown(latency.p95_ns),
             shown(latency.p99_ns),
             percent(roots.share(root)),
             after,
-            if of.with_caller > 0 {
+            if of.has_caller() {
                 "yes".to_owned()
             } else {
                 "?".to_owned()
@@ -97,6 +98,16 @@ pub(super) struct RootRow {
     latency: Latency,
     after_answer_requests: u64,
     after_answer: Latency,
+    /// How many requests were recorded, where they have sampling weights,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<u64>,
+    /// and the size of an unweighted sample as certain as those with a latency (Kish).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_sample: Option<f64>,
+}
+
+fn weighted(requests: WeightedCount) -> Option<WeightedCount> {
+    requests.is_weighted().then_some(requests)
 }
 
 /// Those with callers first, the ones with the most time first.
@@ -104,14 +115,16 @@ pub(super) fn root_rows(roots: &ByRoot) -> Vec<RootRow> {
     let ranked = roots.ranked().into_iter();
     let row = ranked.map(|(root, of)| RootRow {
         root: root.to_owned(),
-        requests: of.requests(),
-        complete: of.complete,
-        incomplete: of.incomplete,
-        with_caller: of.with_caller,
+        requests: of.requests().rounded(),
+        complete: of.complete.rounded(),
+        incomplete: of.incomplete.rounded(),
+        with_caller: of.with_caller.rounded(),
         share_of_time: roots.share(root),
         latency: Latency::of(&of.latency),
-        after_answer_requests: of.after_answer.count(),
+        after_answer_requests: of.after_answer.weighted_count().rounded(),
         after_answer: Latency::of(&of.after_answer),
+        recorded: weighted(of.requests()).map(WeightedCount::recorded),
+        effective_sample: weighted(of.latency.weighted_count()).map(WeightedCount::effective),
     });
     row.collect()
 }

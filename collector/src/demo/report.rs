@@ -54,7 +54,7 @@ impl Report {
             .into_iter()
             .map(|operation| Part {
                 share: operation.duration_shares.mean(traces),
-                mean_ns: (operation.critical_duration_ns / u128::from(traces.max(1))) as u64,
+                mean_ns: traces.mean(operation.critical_duration_ns as f64) as u64,
                 operation: operation.operation,
             })
             .collect();
@@ -138,7 +138,7 @@ impl Report {
                 reasons.join(", ")
             )?;
         }
-        match self.findings.paths.without_length() {
+        match self.findings.paths.without_length().rounded() {
             0 => writeln!(f)?,
             count => writeln!(f, "; {count} of the complete took no time and are left out")?,
         }
@@ -204,7 +204,7 @@ impl Report {
             .paths
             .segments()
             // Slack of what is hardly ever critical: where nothing is to be gained.
-            .filter(|(_, statistics)| statistics.critical_traces * 4 < statistics.traces)
+            .filter(|(_, statistics)| statistics.critical_traces.share_of(statistics.traces) < 0.25)
             .filter_map(|(id, statistics)| Some((self.findings.labels.get(id)?, statistics)))
             .collect();
         slack.sort_by_key(|(_, statistics)| std::cmp::Reverse(statistics.duration.sum_ns()));

@@ -1,6 +1,7 @@
 //! Latency over time, as a picture each part of which is a way to the requests in it, with what was recorded when below.
 
 use chrono::DateTime;
+use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_present::humanise::{counted, duration_spaced, duration_tick};
 use stroboscope_present::page::Html;
 use stroboscope_query::{Heatmap, HeatmapCell, band_edges_ns};
@@ -102,7 +103,7 @@ impl Plot<'_> {
 
     fn open(&self, html: &mut Html) {
         let edges = &self.edges_ns[self.lowest..=(self.highest + 1).min(self.edges_ns.len() - 1)];
-        let all: u64 = self.map.cells.iter().map(|cell| cell.requests).sum();
+        let all: WeightedCount = self.map.cells.iter().map(|cell| cell.requests).sum();
         let height = self.bands_bottom() + GAP_PX + LOAD_PX + GAP_PX + BURSTS_PX + BELOW_PX;
         html.markup(
             "<figure class=\"heatmap\" data-select=\"/traces?from={from_ns}&amp;to={to_ns}&amp;min={min_ns}&amp;max={max_ns}\" \
@@ -124,7 +125,7 @@ impl Plot<'_> {
         .markup("\" aria-label=\"")
         .text(&format!(
             "{} over {}, by when they began and how long they took; the same is in a table below",
-            counted(all, "request"),
+            counted(all.rounded(), "request"),
             duration_spaced((self.end_ns() - self.map.from_ns) as f64)
         ))
         .markup("\">");
@@ -158,19 +159,18 @@ impl Plot<'_> {
             .map
             .cells
             .iter()
-            .map(|cell| cell.requests)
-            .max()
-            .unwrap_or(1);
+            .map(|cell| cell.requests.estimate())
+            .fold(1.0, f64::max);
         let (from_ns, to_ns) = (
             self.column_from_ns(cell.column),
             self.column_from_ns(cell.column + 1),
         );
         let (min_ns, max_ns) = (self.edge_ns(cell.band), self.edge_ns(cell.band + 1));
-        let depth = (cell.requests as f64).ln_1p() / (most as f64).ln_1p();
+        let depth = cell.requests.estimate().ln_1p() / most.ln_1p();
         let level = ((depth * LEVELS.len() as f64).ceil() as usize).clamp(1, LEVELS.len()) - 1;
         let said = format!(
             "{}, {} to {}, at {}",
-            counted(cell.requests, "request"),
+            counted(cell.requests.rounded(), "request"),
             duration_tick(min_ns as f64),
             duration_tick(max_ns as f64),
             moment(from_ns, self.map.column_ns)
@@ -198,7 +198,7 @@ impl Plot<'_> {
             .markup("\" height=\"")
             .px(BAND_PX - 0.6)
             .markup("\" data-count=\"")
-            .shown(cell.requests)
+            .shown(cell.requests.rounded())
             .markup("\" data-from-ns=\"")
             .shown(from_ns)
             .markup("\" data-to-ns=\"")
@@ -225,10 +225,11 @@ impl Plot<'_> {
 
     /// How many requests began in each column.
     fn load(&self, html: &mut Html) {
-        let mut began = vec![0u64; self.map.columns];
+        let mut began = vec![WeightedCount::default(); self.map.columns];
         for cell in &self.map.cells {
             began[cell.column] += cell.requests;
         }
+        let began: Vec<u64> = began.into_iter().map(WeightedCount::rounded).collect();
         let most = began.iter().copied().max().unwrap_or(0).max(1);
         let top = self.bands_bottom() + GAP_PX;
         write_text(
@@ -334,7 +335,8 @@ impl Plot<'_> {
         );
         for band in (self.lowest..=self.highest).rev() {
             let of_band = self.map.cells.iter().filter(|cell| cell.band == band);
-            let requests: u64 = of_band.map(|cell| cell.requests).sum();
+            let requests: WeightedCount = of_band.map(|cell| cell.requests).sum();
+            let requests = requests.rounded();
             if requests == 0 {
                 continue;
             }
@@ -421,11 +423,14 @@ fn write_rect(
 mod tests {
     use super::*;
     use stroboscope_analysis::record::TraceId;
+    use stroboscope_analysis::sampling::Weight;
 
     #[test]
     fn each_part_leads_to_its_requests() {
         let edges = band_edges_ns();
         let band = edges.iter().position(|edge| *edge == 1_000_000).unwrap();
+        let mut one = WeightedCount::default();
+        one.count(Weight::ONE);
         let map = Heatmap {
             from_ns: 1_700_000_000_000_000_000,
             column_ns: 1 << 30,
@@ -433,7 +438,7 @@ mod tests {
             cells: vec![HeatmapCell {
                 column: 2,
                 band,
-                requests: 7,
+                requests: (0..7).map(|_| one).sum(),
                 example: TraceId(1),
             }],
         };

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use stroboscope_present::humanise::counted;
 use stroboscope_present::page::{Html, body};
+use stroboscope_present::roots::requests_text;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{
     CategoryRule, InferSettings, OperationsQuestion, PathsQuestion, Selection, Study,
@@ -57,7 +58,7 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
     doc.heading(format!(
         "{} in {}",
         counted(rows.len() as u64, "operation"),
-        counted(paths.aggregate.traces(), "request")
+        requests_text(paths.aggregate.traces())
     ));
     if found.others > 0 {
         doc.sentence(format!(

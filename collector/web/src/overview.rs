@@ -127,7 +127,7 @@ pub(crate) fn operations(
             let sum_ns = of.critical_duration_ns + of.critical_wait_ns;
             Waited {
                 share: (of.duration_shares + of.wait_shares).mean(requests),
-                mean_ns: sum_ns as f64 / requests.max(1) as f64,
+                mean_ns: requests.mean(sum_ns as f64),
                 operation: of.operation,
             }
         })
@@ -217,8 +217,18 @@ fn figures(html: &mut Html, roots: &ByRoot, paths: &Paths, recorded: &Recorded) 
     figure(
         false,
         "complete requests",
-        &count_spaced(paths.aggregate.traces()),
+        &count_spaced(paths.aggregate.traces().rounded()),
     );
+    let requests = paths.aggregate.traces();
+    if requests.is_weighted() {
+        figure(
+            false,
+            "of them recorded",
+            &count_spaced(requests.recorded()),
+        );
+        let effective = format!("{:.1}", requests.effective());
+        figure(false, "effective sample", &effective);
+    }
     if recorded.batches > 0 {
         figure(false, "bursts", &count_spaced(recorded.bursts));
         figure(false, "processes", &count_spaced(recorded.processes));
@@ -293,6 +303,9 @@ fn quality(doc: &mut Doc, notes: &Notes, recorded: &Recorded) {
     }
     if recorded.lost.is_empty() && recorded.batches > 0 {
         said += " No process lost a record.";
+    }
+    for sentence in notes.sampling.sentences() {
+        said += &format!(" Sampling: {sentence}.");
     }
     doc.sentence(said);
     let lost: BTreeMap<&(String, String), &u64> = recorded.lost.iter().collect();

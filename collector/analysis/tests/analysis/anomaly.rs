@@ -7,6 +7,7 @@ use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
 use stroboscope_analysis::statistics::{
     ShareSample, benjamini_hochberg, correlation, student_two_sided, welch,
@@ -137,7 +138,9 @@ fn a_debugging_segment_is_found() {
     let mut random = Random(3);
     let mut paths = paths(&mut random);
     let mut aggregate = PathAggregate::new();
-    paths.iter().for_each(|(_, path)| aggregate.observe(path));
+    paths
+        .iter()
+        .for_each(|(_, path)| aggregate.observe(path, Weight::ONE));
     let threshold_ns = outlier_threshold_ns(aggregate.latency(), OUTLIER_PART);
     let collect = |paths: &[(TraceId, TracePath)]| {
         let mut anomalies = Anomalies::new(threshold_ns);

@@ -13,6 +13,7 @@ use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::prediction::{SlackHistory, rank};
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_analysis::segment::{Segment, SegmentedTrace, segment};
 use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation, heat_cell_ns};
 
@@ -165,7 +166,7 @@ proptest! {
         let paths: Vec<TracePath> = traces.iter().map(|trace| analyse(trace, &relations)).collect();
         let collect = |paths: &[TracePath]| {
             let mut breakdown = Breakdown::default();
-            paths.iter().for_each(|path| breakdown.observe(path, category));
+            paths.iter().for_each(|path| breakdown.observe(path, Weight::ONE, category));
             breakdown
         };
         let whole = collect(&paths);
@@ -208,6 +209,7 @@ fn strata_by_value_and_by_quantile() {
         stratified.observe(
             &quantile_stratum(&edges, path.latency_ns as f64),
             path,
+            Weight::ONE,
             category,
         );
     }
@@ -219,20 +221,34 @@ fn strata_by_value_and_by_quantile() {
     assert!(
         strata
             .values()
-            .all(|stratum| (98..=102).contains(&stratum.requests))
+            .all(|stratum| (98..=102).contains(&stratum.requests.rounded()))
     );
     assert!(strata["p020"].latency.max_ns() <= strata["p040"].latency.quantile_ns(0.0) + 10);
     let mut many = Stratified::default();
-    (0..STRATA_MAX + 9)
-        .for_each(|i| many.observe(&format!("browser {i}"), &requests[0].1, category));
+    (0..STRATA_MAX + 9).for_each(|i| {
+        many.observe(
+            &format!("browser {i}"),
+            &requests[0].1,
+            Weight::ONE,
+            category,
+        )
+    });
     assert_eq!(
-        (many.strata().len(), many.strata()[OTHER_STRATUM].requests),
+        (
+            many.strata().len(),
+            many.strata()[OTHER_STRATUM].requests.rounded()
+        ),
         (STRATA_MAX + 1, 9)
     );
     let mut other = Stratified::default();
     other.merge(&many);
     assert_eq!(
-        other.strata().values().map(|s| s.requests).sum::<u64>(),
+        other
+            .strata()
+            .values()
+            .map(|s| s.requests)
+            .sum::<WeightedCount>()
+            .rounded(),
         STRATA_MAX as u64 + 9
     );
 }

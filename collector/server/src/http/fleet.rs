@@ -284,8 +284,8 @@ impl Row for Root<'_> {
         let latency = self.1.latency.percentiles();
         vec![
             self.0.into(),
-            self.1.requests().into(),
-            self.1.complete.into(),
+            self.1.requests().rounded().into(),
+            self.1.complete.rounded().into(),
             (latency.p50_ns as f64).into(),
             (latency.p95_ns as f64).into(),
             (latency.p99_ns as f64).into(),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use stroboscope_analysis::aggregate::OperationStatistics;
 use stroboscope_analysis::clock::Resolution;
 use stroboscope_analysis::distribution::Percentiles;
+use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_present::show::{Names, SegmentName};
 
 use super::server::Pages;
@@ -44,10 +45,10 @@ pub(super) struct OperationNow {
 }
 
 impl OperationNow {
-    fn of(operation: OperationStatistics, requests: u64) -> Self {
+    fn of(operation: OperationStatistics, requests: WeightedCount) -> Self {
         let slack = &operation.slack;
         Self {
-            occurrences: operation.occurrences,
+            occurrences: operation.occurrences.rounded(),
             mean_share: (operation.duration_shares + operation.wait_shares).mean(requests),
             mean_wait_share: operation.wait_shares.mean(requests),
             duration: operation.duration.percentiles(),
@@ -91,14 +92,14 @@ impl RecentPath {
         let names = Names::of(labels);
         let mut segments: Vec<PathShare> = aggregate
             .segments()
-            .filter(|(_, statistics)| statistics.critical_traces > 0)
+            .filter(|(_, statistics)| !statistics.critical_traces.is_zero())
             .map(|(id, statistics)| {
                 let critical_ns = statistics.critical_duration_ns + statistics.critical_wait_ns;
                 PathShare {
                     segment: names.get(id),
                     mean_share: statistics.shares().mean(requests),
                     mean_wait_share: statistics.wait_shares.mean(requests),
-                    mean_ns: critical_ns as f64 / requests.max(1) as f64,
+                    mean_ns: requests.mean(critical_ns as f64),
                 }
             })
             .collect();
@@ -117,7 +118,7 @@ impl RecentPath {
         operations.truncate(OPERATIONS_SHOWN);
         let others = segments.split_off(segments.len().min(SEGMENTS_SHOWN));
         Self {
-            requests,
+            requests: requests.rounded(),
             segments,
             others_mean_share: others.iter().fold(0.0, |sum, share| sum + share.mean_share),
             mean_tail_share: aggregate.tail_wait().1.mean(requests),

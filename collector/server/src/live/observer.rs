@@ -292,9 +292,9 @@ impl Live {
         }
         causes.sort_unstable();
         causes.dedup();
-        let root = records.root_name();
+        let (root, weight) = (records.root_name(), records.weight());
         self.roots
-            .count(&root, records.has_caller(), causes.is_empty());
+            .count(&root, records.has_caller(), causes.is_empty(), weight);
         if causes.is_empty() {
             self.counts.complete_traces += 1;
             self.clocks.observe(&records);
@@ -302,8 +302,8 @@ impl Live {
             let (trace, _) = self.segmenter.segment(&records, self.model.labels_mut());
             self.model.observe(&trace);
             self.roots
-                .observe(&root, trace.latency_ns(), trace.after_answer_ns());
-            self.recent.add(self.now_ns, trace);
+                .observe(&root, trace.latency_ns(), trace.after_answer_ns(), weight);
+            self.recent.add(self.now_ns, trace, weight);
         }
         causes
             .into_iter()

@@ -8,6 +8,7 @@ use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::{analyse, settle};
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::segment::SegmentedTrace;
 
 use stroboscope_store::limits::INCARNATIONS_MAX;
@@ -20,28 +21,31 @@ pub const RECENT_TRACES_MAX: usize = 1_024;
 /// Segments that all of them have together.
 pub const RECENT_SEGMENTS_MAX: usize = 65_536;
 
+/// A request, and how many it stands for.
+type WeightedTrace = (Weight, Arc<SegmentedTrace>);
+
 /// The latest complete requests.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     /// With when each became whole.
-    traces: VecDeque<(i64, Arc<SegmentedTrace>)>,
+    traces: VecDeque<(i64, WeightedTrace)>,
     segments: usize,
 }
 
 impl Recent {
-    pub(super) fn add(&mut self, now_ns: i64, trace: SegmentedTrace) {
+    pub(super) fn add(&mut self, now_ns: i64, trace: SegmentedTrace, weight: Weight) {
         self.segments += trace.segments.len();
-        self.traces.push_back((now_ns, Arc::new(trace)));
+        self.traces.push_back((now_ns, (weight, Arc::new(trace))));
         while self.segments > RECENT_SEGMENTS_MAX || self.traces.len() > RECENT_TRACES_MAX {
-            let Some((_, oldest)) = self.traces.pop_front() else {
+            let Some((_, (_, oldest))) = self.traces.pop_front() else {
                 break;
             };
             self.segments -= oldest.segments.len();
         }
     }
 
-    fn since(&self, from_ns: i64) -> Vec<Arc<SegmentedTrace>> {
-        let is_recent = |(at_ns, _): &&(i64, Arc<SegmentedTrace>)| *at_ns >= from_ns;
+    fn since(&self, from_ns: i64) -> Vec<WeightedTrace> {
+        let is_recent = |(at_ns, _): &&(i64, WeightedTrace)| *at_ns >= from_ns;
         let recent = self.traces.iter().filter(is_recent);
         recent.map(|(_, trace)| trace.clone()).collect()
     }
@@ -50,7 +54,7 @@ impl Recent {
 /// Recent requests, and the model of now: what their critical paths are made of.
 #[derive(Debug)]
 pub struct RecentRequests {
-    traces: Vec<Arc<SegmentedTrace>>,
+    traces: Vec<WeightedTrace>,
     relations: Relations,
     labels: Labels,
 }
@@ -69,10 +73,10 @@ impl RecentRequests {
     #[must_use]
     pub fn paths(&self) -> (PathAggregate, &Labels) {
         let mut aggregate = PathAggregate::new();
-        for trace in &self.traces {
+        for (weight, trace) in &self.traces {
             let mut trace = SegmentedTrace::clone(trace);
             settle(&mut trace, &self.relations);
-            aggregate.observe(&analyse(&trace, &self.relations));
+            aggregate.observe(&analyse(&trace, &self.relations), *weight);
         }
         (aggregate, &self.labels)
     }

@@ -296,7 +296,7 @@ impl Row for Summary<'_> {
             &inference.relations,
         );
         vec![
-            self.0.overview.aggregate.traces().into(),
+            self.0.overview.aggregate.traces().rounded().into(),
             (latency.p50_ns as f64).into(),
             (latency.p95_ns as f64).into(),
             (latency.p99_ns as f64).into(),

@@ -7,14 +7,15 @@ use serde::Serialize;
 use stroboscope_analysis::aggregate::{PathAggregate, PathStatistics};
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::WeightedCount;
 
 use super::super::latency::Latency;
 use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
-use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::humanise::{duration, percent};
 use stroboscope_present::page::path_segment;
-use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::roots::{headline_is_of, requests_text};
 use stroboscope_present::show::{
     Axis, Bar, Cell, Chart, Column, Doc, Figure, Kind, Row, SegmentName, Stack, StackPart,
     TableSpec,
@@ -37,6 +38,8 @@ pub(in super::super) struct Aggregate {
     traces_without_length: u64,
     latency: Latency,
     latency_of: &'static str,
+    #[serde(skip)]
+    requests_text: String,
     #[serde(skip)]
     latency_text: String,
     roots: Vec<RootRow>,
@@ -82,7 +85,7 @@ pub(in super::super) struct CategoryShare {
     summed_delay_ns: u64,
     after_answer_ns: u64,
     #[serde(skip)]
-    requests: u64,
+    requests: WeightedCount,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -109,7 +112,7 @@ impl Aggregate {
         let traces = paths.aggregate.traces();
         let of_root = |(root, of): &(String, PathAggregate)| RootOperations {
             root: root.clone(),
-            used_traces: of.traces(),
+            used_traces: of.traces().rounded(),
             operations: operations(of, labels),
         };
         let segments = paths.aggregate.segments();
@@ -120,8 +123,9 @@ impl Aggregate {
             .collect();
         category_names.sort_unstable();
         Self {
-            used_traces: traces,
-            traces_without_length: paths.aggregate.without_length(),
+            used_traces: traces.rounded(),
+            requests_text: requests_text(traces),
+            traces_without_length: paths.aggregate.without_length().rounded(),
             latency: Latency::of(&roots.headline()),
             latency_of: headline_is_of(roots),
             latency_text: latency_text(roots),
@@ -160,21 +164,21 @@ impl SegmentShare {
     fn of(
         segment: SegmentName,
         of: &PathStatistics,
-        traces: u64,
+        traces: WeightedCount,
         example: Option<&TraceId>,
     ) -> Self {
         Self {
             segment,
-            traces: of.traces,
-            occurrences: of.occurrences,
-            critical_traces: of.critical_traces,
-            after_answer_occurrences: of.after_answer_occurrences,
+            traces: of.traces.rounded(),
+            occurrences: of.occurrences.rounded(),
+            critical_traces: of.critical_traces.rounded(),
+            after_answer_occurrences: of.after_answer_occurrences.rounded(),
             mean_share: of.shares().mean(traces),
             mean_duration_share: of.duration_shares.mean(traces),
             mean_wait_share: of.wait_shares.mean(traces),
             duration: Latency::of(&of.duration),
             slack: Latency::of(&of.slack),
-            critical_share: of.critical_traces as f64 / traces.max(1) as f64,
+            critical_share: of.critical_traces.share_of(traces),
             example: example.map(ToString::to_string),
         }
     }
@@ -186,7 +190,7 @@ fn to_json_ns(sum_ns: u128) -> u64 {
 }
 
 impl CategoryShare {
-    fn of(totals: &CategoryTotals, traces: u64) -> Self {
+    fn of(totals: &CategoryTotals, traces: WeightedCount) -> Self {
         Self {
             category: totals.category.clone(),
             mean_share: totals.shares.mean(traces),
@@ -202,14 +206,14 @@ impl CategoryShare {
 
 /// Operations with their mean share of the critical path, largest first.
 fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
-    let mean = |sum_ns: u128| sum_ns as f64 / paths.traces().max(1) as f64;
+    let mean = |sum_ns: u128| paths.traces().mean(sum_ns as f64);
     let of = paths
         .by_operation(labels)
         .into_iter()
         .map(|operation| OperationShare {
             mean_ns: mean(operation.critical_duration_ns + operation.critical_wait_ns),
             mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
-            occurrences: operation.occurrences,
+            occurrences: operation.occurrences.rounded(),
             operation: operation.operation,
         });
     let mut operations: Vec<OperationShare> = of.collect();
@@ -263,7 +267,7 @@ impl Row for CategoryShare {
     };
 
     fn cells(&self) -> Vec<Cell> {
-        let per_request = |sum_ns: u64| Cell::from(sum_ns as f64 / self.requests.max(1) as f64);
+        let per_request = |sum_ns: u64| Cell::from(self.requests.mean(sum_ns as f64));
         vec![
             (&*self.category).into(),
             self.mean_share.into(),
@@ -315,8 +319,7 @@ impl Report for Aggregate {
         };
         doc.heading(format!(
             "{}{without_length}; {}",
-            counted(self.used_traces, "request"),
-            self.latency_text
+            self.requests_text, self.latency_text
         ));
         show_roots(&self.roots, doc);
         self.show_figures(doc);
@@ -373,7 +376,7 @@ impl Aggregate {
     fn stack(&self, name: &str, sum_ns: fn(&CategoryShare) -> u64) -> Stack {
         let mut parts: Vec<StackPart> = Vec::new();
         for (place, category) in self.categories.iter().enumerate() {
-            let length = sum_ns(category) as f64 / category.requests.max(1) as f64;
+            let length = category.requests.mean(sum_ns(category) as f64);
             if let Some(others) = parts.last_mut().filter(|_| place >= PARTS_MAX) {
                 others.name = "others".to_owned();
                 others.length += length;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::latency::Latency;
 use super::super::study::Known;
-use stroboscope_present::humanise::counted;
+use stroboscope_present::roots::requests_text;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 use stroboscope_query::{Notes, Paths};
 
@@ -18,6 +18,8 @@ pub(in super::super) struct SlackList {
     #[serde(flatten)]
     notes: Notes,
     used_traces: u64,
+    #[serde(skip)]
+    requests_text: String,
     segments: Vec<SegmentSlack>,
     #[serde(skip)]
     top: usize,
@@ -74,8 +76,8 @@ impl SlackList {
         let mut segments: Vec<SegmentSlack> = with_slack
             .map(|(id, statistics)| SegmentSlack {
                 segment: known.name(id),
-                occurrences: statistics.occurrences,
-                critical_share: statistics.critical_traces as f64 / traces.max(1) as f64,
+                occurrences: statistics.occurrences.rounded(),
+                critical_share: statistics.critical_traces.share_of(traces),
                 slack: Latency::of(&statistics.slack),
                 duration: Latency::of(&statistics.duration),
                 example: paths.slack_examples.get(&id).map(ToString::to_string),
@@ -84,7 +86,8 @@ impl SlackList {
         segments.sort_by_key(|of| (Reverse(of.slack.p50_ns), of.segment.id()));
         Self {
             notes: paths.notes.clone(),
-            used_traces: traces,
+            used_traces: traces.rounded(),
+            requests_text: requests_text(traces),
             segments,
             top: if top == 0 { usize::MAX } else { top },
         }
@@ -95,10 +98,7 @@ impl SlackList {
     }
 
     pub(in super::super) fn show(&self, doc: &mut Doc) {
-        let title = format!(
-            "Slack of segments in {}",
-            counted(self.used_traces, "request")
-        );
+        let title = format!("Slack of segments in {}", self.requests_text);
         doc.table(title, &self.segments, self.top);
     }
 }

@@ -111,12 +111,12 @@ impl BrokenDown {
             ]
         };
         Self {
-            cdf_figures: if with_cdf && report.whole.requests > 0 {
+            cdf_figures: if with_cdf && !report.whole.requests.is_zero() {
                 figures()
             } else {
                 Vec::new()
             },
-            used_traces: report.whole.requests,
+            used_traces: report.whole.requests.rounded(),
             latency: Latency::of(&roots.headline()),
             latency_of: headline_is_of(roots),
             roots: root_rows(roots),
@@ -136,7 +136,7 @@ impl BrokenDown {
 fn strata(report: &BreakdownReport) -> Vec<Stratum> {
     let names = report.categories.names();
     let stratum = |(number, (name, breakdown)): (usize, (&String, &Breakdown))| {
-        let per_request = |sum_ns: u128| sum_ns as f64 / breakdown.requests.max(1) as f64;
+        let per_request = |sum_ns: u128| breakdown.requests.mean(sum_ns as f64);
         let categories = breakdown
             .categories
             .iter()
@@ -147,7 +147,7 @@ fn strata(report: &BreakdownReport) -> Vec<Stratum> {
                 mean_summed_delay_ns: per_request(time.summed_delay_ns),
             });
         Stratum {
-            requests: breakdown.requests,
+            requests: breakdown.requests.rounded(),
             latency: Latency::of(&breakdown.latency),
             mean_tail_ns: per_request(breakdown.tail_wait_ns),
             categories: categories.collect(),

@@ -136,7 +136,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
         .by_operation(known.inference.model.labels())
         .into_iter()
         .map(|of| Operation {
-            occurrences: of.occurrences,
+            occurrences: of.occurrences.rounded(),
             mean_share: (of.duration_shares + of.wait_shares).mean(traces),
             mean_wait_share: of.wait_shares.mean(traces),
             duration: spread(&of.duration),
@@ -170,7 +170,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
     Ok(Snapshot {
         path: Some(LatestPath {
             last_seconds: last.as_secs(),
-            requests: traces,
+            requests: traces.rounded(),
             mean_tail_share: aggregate.tail_wait().1.mean(traces),
             operations_known: operations.len(),
             operations,

@@ -1,0 +1,166 @@
+//! Sampling weights of what a query read, and whether its report takes them into account.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stroboscope_analysis::sampling::{TraceSampling, WeightedCount};
+
+/// How far a report takes weights into account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Weighing {
+    /// It counts recorded requests.
+    #[default]
+    Nothing,
+    /// Requests by root operation are weighted, nothing else.
+    Roots,
+    /// Its counts, shares and percentiles are weighted.
+    Everything,
+}
+
+/// Weights of the traces used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamplingNotes {
+    /// The traces.
+    pub requests: WeightedCount,
+    /// Traces with a span whose threshold is malformed.
+    pub malformed: u64,
+    /// Traces whose spans state different thresholds.
+    pub differing: u64,
+    /// What the report makes of it.
+    pub weighing: Weighing,
+}
+
+/// Weights of the traces used.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SamplingEntry {
+    /// Traces used.
+    recorded: u64,
+    /// How many requests they stand for.
+    requests: f64,
+    /// The size of an unweighted sample whose means are as certain (Kish).
+    effective_sample: f64,
+    /// Traces with a malformed threshold in `tracestate`.
+    malformed_thresholds: u64,
+    /// Traces whose spans were sampled at different rates; each has the weight of its root.
+    differing_thresholds: u64,
+    /// Whether counts, shares and percentiles of this report are weighted.
+    weighted: bool,
+    /// The same in words.
+    note: String,
+}
+
+impl SamplingNotes {
+    /// Takes a trace into account.
+    pub(super) fn observe(&mut self, sampling: &TraceSampling) {
+        self.requests.count(sampling.weight());
+        self.malformed += u64::from(sampling.is_malformed());
+        self.differing += u64::from(sampling.is_differing());
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.malformed += other.malformed;
+        self.differing += other.differing;
+    }
+
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.requests.is_weighted() && self.malformed == 0 && self.differing == 0
+    }
+
+    /// What there is to say, a sentence each.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        if self.requests.is_weighted() {
+            let stand_for = format!(
+                "{} recorded requests stand for {} (effective sample {:.1})",
+                grouped(self.requests.recorded()),
+                grouped(self.requests.rounded()),
+                self.requests.effective(),
+            );
+            said.push(match self.weighing {
+                Weighing::Everything => stand_for,
+                Weighing::Roots => format!(
+                    "this report counts recorded requests, except by root operation; by their sampling weights, {stand_for}"
+                ),
+                Weighing::Nothing => format!(
+                    "this report counts recorded requests; by their sampling weights, {stand_for}"
+                ),
+            });
+        }
+        if self.malformed > 0 {
+            said.push(format!(
+                "{} of the requests used have a malformed sampling threshold (`ot=th:` of `tracestate`), which is ignored",
+                grouped(self.malformed)
+            ));
+        }
+        if self.differing > 0 {
+            said.push(format!(
+                "{} of the requests used have spans that were sampled at different rates: each counts by the rate of its root, \
+                 and parts of it may be missing",
+                grouped(self.differing)
+            ));
+        }
+        said
+    }
+}
+
+impl From<&SamplingNotes> for SamplingEntry {
+    fn from(of: &SamplingNotes) -> Self {
+        Self {
+            recorded: of.requests.recorded(),
+            requests: of.requests.estimate(),
+            effective_sample: of.requests.effective(),
+            malformed_thresholds: of.malformed,
+            differing_thresholds: of.differing,
+            weighted: of.weighing == Weighing::Everything,
+            note: of.sentences().join("; "),
+        }
+    }
+}
+
+/// A count with a comma between thousands.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(weighing: Weighing, tracestates: &[&str]) -> SamplingNotes {
+        let mut notes = SamplingNotes {
+            weighing,
+            ..SamplingNotes::default()
+        };
+        for tracestate in tracestates {
+            let mut sampling = TraceSampling::default();
+            sampling.observe(true, tracestate);
+            notes.observe(&sampling);
+        }
+        notes
+    }
+
+    #[test]
+    fn weights_are_said() {
+        let mut states = vec!["ot=th:fd70a3d70a3d7"; 10];
+        states.extend(["ot=th:0"; 10]);
+        let said = |weighing| notes(weighing, &states).sentences().join("; ");
+        let all = "20 recorded requests stand for 1,010 (effective sample 10.2)";
+        assert_eq!(said(Weighing::Everything), all);
+        assert!(said(Weighing::Nothing).starts_with("this report counts recorded requests;"));
+        assert!(said(Weighing::Roots).ends_with(all));
+        assert!(notes(Weighing::Nothing, &["ot=th:0", "a=1", ""]).is_empty());
+        let malformed = notes(Weighing::Everything, &["ot=th:z", "ot=th:0"]);
+        assert!(malformed.sentences()[0].starts_with("1 of the requests used have a malformed"));
+    }
+}
