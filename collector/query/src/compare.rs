@@ -15,11 +15,13 @@ use stroboscope_analysis::flow::{
 use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_store::tables::AttributeKeys;
 
 use super::infer::{InferSettings, Inference};
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::sampled_notes::Weighing;
 use super::source::{Selection, Source};
 use super::study::{Question, Studied, Study};
 
@@ -39,7 +41,7 @@ pub struct PeriodOf {
 pub struct Flows {
     pub flows: PeriodFlows,
     /// Requests that took another time than was asked for.
-    pub others: u64,
+    pub others: WeightedCount,
     pub notes: Notes,
 }
 
@@ -71,6 +73,7 @@ pub fn flows(
         settings,
         only: None,
         latency_ns,
+        weighing: Weighing::Everything,
     })
 }
 
@@ -100,6 +103,8 @@ pub fn compare(
             settings: flow_settings,
             only: of.only.clone(),
             latency_ns: 0..=u64::MAX,
+            // Tests of a comparison need the size of the sample.
+            weighing: Weighing::Nothing,
         })?;
         Ok::<_, QueryError>((found, study))
     };
@@ -195,6 +200,7 @@ struct FlowsQuestion {
     settings: FlowSettings,
     only: Option<(Attribute, String)>,
     latency_ns: RangeInclusive<u64>,
+    weighing: Weighing,
 }
 
 /// Finds the flows of those requests that say something, and take so long.
@@ -202,7 +208,7 @@ struct SomeFlows<'a> {
     only: Option<&'a (Attribute, String)>,
     latency_ns: RangeInclusive<u64>,
     flows: FlowPass<'a>,
-    others: u64,
+    others: WeightedCount,
 }
 
 impl Pass<TraceView<'_>> for SomeFlows<'_> {
@@ -210,8 +216,8 @@ impl Pass<TraceView<'_>> for SomeFlows<'_> {
         let is_one = says(self.only, seen.records);
         if is_one && self.latency_ns.contains(&seen.path.latency_ns) {
             self.flows.observe(seen);
-        } else {
-            self.others += u64::from(is_one);
+        } else if is_one {
+            self.others.count(seen.weight());
         }
     }
 
@@ -246,8 +252,11 @@ impl Question for FlowsQuestion {
         SomeFlows {
             only: self.only.as_ref(),
             latency_ns: self.latency_ns.clone(),
-            flows: FlowPass::new(self.settings, &self.orders),
-            others: 0,
+            flows: match self.weighing {
+                Weighing::Everything => FlowPass::new(self.settings, &self.orders).weighted(),
+                _ => FlowPass::new(self.settings, &self.orders),
+            },
+            others: WeightedCount::default(),
         }
     }
 
@@ -269,7 +278,7 @@ impl Question for FlowsQuestion {
         Ok(Flows {
             flows,
             others,
-            notes,
+            notes: notes.weighing(self.weighing),
         })
     }
 }

@@ -180,7 +180,7 @@ impl ReadingVerb for FlowsVerb {
         if found.flows.requests() == 0 {
             return Err(Failure(format!(
                 "none of the {} requests takes a time such as --latency asks for",
-                found.others
+                found.others.recorded()
             )));
         }
         match &self.category {

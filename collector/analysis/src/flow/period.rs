@@ -15,6 +15,7 @@ use crate::by_root::OTHER_ROOTS;
 use crate::distribution::Distribution;
 use crate::pass::{Pass, TraceView};
 use crate::record::TraceId;
+use crate::sampling::{Weight, WeightedCount};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct Request {
     pub start_ns: i64,
     /// Its latency.
     pub latency_ns: u64,
+    /// How many requests it stands for.
+    pub weight: f32,
     /// Its time on each edge of its critical path, in order of their numbers.
     pub edges_ns: Vec<(EdgeId, f32)>,
 }
@@ -61,8 +64,10 @@ pub struct Request {
 pub struct FlowCategory {
     /// Their structure; `None` where they are of those that found no room.
     pub shape: Option<Arc<Shape>>,
-    /// How many there are.
+    /// How many were recorded.
     pub requests: u64,
+    /// How many times each of them counts in the sums, see [`FlowPass::weighted`].
+    pub count: WeightedCount,
     /// How long they took, summed.
     pub latency_ns: u128,
     /// The squares of their latencies, summed.
@@ -78,6 +83,7 @@ impl FlowCategory {
         FlowCategory {
             shape,
             requests: 0,
+            count: WeightedCount::default(),
             latency_ns: 0,
             squares_ns2: 0,
             edges_ns: FxHashMap::default(),
@@ -87,13 +93,13 @@ impl FlowCategory {
 
     /// The mean of their latencies; 0 without any.
     pub fn mean_ns(&self) -> f64 {
-        ratio(self.latency_ns as f64, self.requests)
+        self.count.mean(self.latency_ns as f64)
     }
 
     /// The variance of their latencies.
     pub fn variance_ns2(&self) -> f64 {
         let mean_ns = self.mean_ns();
-        (ratio(self.squares_ns2 as f64, self.requests) - mean_ns * mean_ns).max(0.0)
+        (self.count.mean(self.squares_ns2 as f64) - mean_ns * mean_ns).max(0.0)
     }
 
     /// The squared coefficient of variation (Spectroscope, §5.4); `None` where no time passed.
@@ -104,10 +110,13 @@ impl FlowCategory {
 
     /// The mean time on an edge.
     pub fn edge_ns(&self, edge: EdgeId) -> f64 {
-        ratio(
-            self.edges_ns.get(&edge).copied().unwrap_or_default() as f64,
-            self.requests,
-        )
+        let sum_ns = self.edges_ns.get(&edge).copied().unwrap_or_default();
+        self.count.mean(sum_ns as f64)
+    }
+
+    fn add_edge(&mut self, edge: EdgeId, time_ns: u64) {
+        let sum_ns = self.edges_ns.entry(edge).or_default();
+        *sum_ns = sum_ns.saturating_add(time_ns);
     }
 
     fn bound_sample(&mut self) {
@@ -127,13 +136,11 @@ impl FlowCategory {
 
     fn merge(&mut self, other: FlowCategory, renumbered: &[EdgeId]) {
         self.requests += other.requests;
+        self.count += other.count;
         self.latency_ns += other.latency_ns;
-        self.squares_ns2 += other.squares_ns2;
+        self.squares_ns2 = self.squares_ns2.saturating_add(other.squares_ns2);
         for (edge, time_ns) in other.edges_ns {
-            *self
-                .edges_ns
-                .entry(renumbered[edge.0 as usize])
-                .or_default() += time_ns;
+            self.add_edge(renumbered[edge.0 as usize], time_ns);
         }
         self.sample
             .extend(other.sample.into_iter().map(|mut request| {
@@ -145,10 +152,6 @@ impl FlowCategory {
             }));
         self.bound_sample();
     }
-}
-
-fn ratio(sum: f64, count: u64) -> f64 {
-    if count == 0 { 0.0 } else { sum / count as f64 }
 }
 
 /// Requests of one root operation: what can become of what.
@@ -166,9 +169,14 @@ impl RootFlows {
         self.categories.values().chain(&self.overflow)
     }
 
-    /// How many requests there are.
+    /// How many requests were recorded.
     pub fn requests(&self) -> u64 {
         self.all().map(|category| category.requests).sum()
+    }
+
+    /// The same, as they count in sums.
+    pub fn count(&self) -> WeightedCount {
+        self.all().map(|category| category.count).sum()
     }
 }
 
@@ -190,18 +198,28 @@ pub struct PeriodFlows {
 }
 
 impl PeriodFlows {
-    /// How many requests there are.
+    /// How many requests were recorded.
     pub fn requests(&self) -> u64 {
         self.roots.values().map(RootFlows::requests).sum()
     }
 
+    /// The same, as they count in sums.
+    pub fn count(&self) -> WeightedCount {
+        self.roots.values().map(RootFlows::count).sum()
+    }
+
     /// Requests that are of no category, as there were too many.
     pub fn uncategorised(&self) -> u64 {
+        self.uncategorised_count().recorded()
+    }
+
+    /// The same, as they count in sums.
+    pub fn uncategorised_count(&self) -> WeightedCount {
         let overflow = self
             .roots
             .values()
             .filter_map(|root| root.overflow.as_ref());
-        overflow.map(|category| category.requests).sum()
+        overflow.map(|category| category.count).sum()
     }
 
     fn category(&mut self, root: &str, shape: Option<&Arc<Shape>>) -> &mut FlowCategory {
@@ -281,6 +299,7 @@ impl PeriodFlows {
 pub struct FlowPass<'a> {
     finder: FlowFinder<'a>,
     flows: PeriodFlows,
+    is_weighted: bool,
 }
 
 impl<'a> FlowPass<'a> {
@@ -289,6 +308,17 @@ impl<'a> FlowPass<'a> {
         FlowPass {
             finder: FlowFinder::new(settings, orders),
             flows: PeriodFlows::default(),
+            is_weighted: false,
+        }
+    }
+
+    /// The same; a request counts in sums, and in the latency of all, as often as its [`Weight`] says. Comparisons are of
+    /// recorded requests: their tests need the size of the sample.
+    #[must_use]
+    pub fn weighted(self) -> FlowPass<'a> {
+        FlowPass {
+            is_weighted: true,
+            ..self
         }
     }
 
@@ -302,7 +332,12 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
         let (path, flows) = (seen.path, &mut self.flows);
         let (root, shape, edges_ns) = self.finder.find(seen, &mut flows.edges);
-        flows.latency.record(path.latency_ns);
+        let weight = if self.is_weighted {
+            seen.weight()
+        } else {
+            Weight::ONE
+        };
+        flows.latency.record_weighted(path.latency_ns, weight);
         if flows.arrivals_ns.len() < ARRIVALS_MAX {
             flows.arrivals_ns.push(seen.trace.start_ns);
         } else {
@@ -310,10 +345,14 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
         }
         let category = flows.category(&root, Some(&shape));
         category.requests += 1;
-        category.latency_ns += u128::from(path.latency_ns);
-        category.squares_ns2 += u128::from(path.latency_ns) * u128::from(path.latency_ns);
+        category.count.count(weight);
+        category.latency_ns += weight.times(path.latency_ns);
+        category.squares_ns2 = category
+            .squares_ns2
+            .saturating_add(weight.times_square(path.latency_ns));
         for (edge, time_ns) in edges_ns {
-            *category.edges_ns.entry(*edge).or_default() += time_ns;
+            let weighted_ns = u64::try_from(weight.times(*time_ns)).unwrap_or(u64::MAX);
+            category.add_edge(*edge, weighted_ns);
         }
         let mut order = Digest::new(1);
         order.add_digest(seen.trace.id.0);
@@ -323,6 +362,7 @@ impl Pass<TraceView<'_>> for FlowPass<'_> {
             name: seen.trace.name.clone(),
             start_ns: seen.trace.start_ns,
             latency_ns: path.latency_ns,
+            weight: seen.weight().value() as f32,
             edges_ns: edges_ns
                 .iter()
                 .map(|(edge, ns)| (*edge, *ns as f32))

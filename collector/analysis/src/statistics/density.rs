@@ -30,7 +30,7 @@ pub enum BandwidthRule {
 /// A distribution of latencies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Density {
-    /// How many values.
+    /// The size of the sample.
     pub count: u64,
     /// The binary logarithm of a value in nanoseconds, at the first place of the grid.
     pub start_log2: f64,
@@ -60,6 +60,12 @@ fn log2(value_ns: u64) -> f64 {
 
 /// The density of latencies, given as (value in nanoseconds, count); of none, there is none.
 pub fn density(values: &[(u64, u64)]) -> Option<Density> {
+    let size = values.iter().map(|(_, count)| count).sum();
+    density_of_sample(values, size)
+}
+
+/// The same of a sample of this effective size, where counts are sums of weights.
+pub fn density_of_sample(values: &[(u64, u64)], size: u64) -> Option<Density> {
     let values: Vec<(f64, u64)> = values
         .iter()
         .filter(|(_, count)| *count > 0)
@@ -68,7 +74,7 @@ pub fn density(values: &[(u64, u64)]) -> Option<Density> {
     let count: u64 = values.iter().map(|(_, count)| count).sum();
     let extreme = |of: fn(f64, f64) -> f64| values.iter().map(|(at, _)| *at).reduce(of);
     let (least, most) = (extreme(f64::min)?, extreme(f64::max)?);
-    let thumb = silverman(&values, count);
+    let thumb = silverman(&values, count, size);
     // Room for the kernels of the first and the last.
     let margin = ((most - least) / 2.0)
         .max(0.5)
@@ -81,7 +87,7 @@ pub fn density(values: &[(u64, u64)]) -> Option<Density> {
     let (bandwidth, rule) = bandwidth(&masses, values.len(), thumb, &grid);
     let densities = smoothed(&masses, bandwidth, grid.step);
     let mut density = Density {
-        count,
+        count: size,
         start_log2: grid.start,
         step_log2: grid.step,
         bandwidth_log2: bandwidth,
@@ -137,13 +143,13 @@ fn bandwidth(masses: &[f64], different: usize, thumb: f64, grid: &Grid) -> (f64,
 }
 
 /// Silverman's rule of thumb, with the standard deviation.
-fn silverman(values: &[(f64, u64)], count: u64) -> f64 {
+fn silverman(values: &[(f64, u64)], count: u64, size: u64) -> f64 {
     let n = count as f64;
     let mean = values.iter().map(|(at, of)| at * *of as f64).sum::<f64>() / n;
     let squares = values
         .iter()
         .map(|(at, of)| (at - mean).powi(2) * *of as f64);
-    0.9 * (squares.sum::<f64>() / n).sqrt() * n.powf(-0.2)
+    0.9 * (squares.sum::<f64>() / n).sqrt() * (size as f64).powf(-0.2)
 }
 
 /// The square of the bandwidth as a part of the range: the smallest root of their equation. Values that are the same count once

@@ -9,11 +9,13 @@ use std::cmp::Ordering;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::flow::{CategoryId, FlowCategory};
+use stroboscope_analysis::sampling::WeightedCount;
 
 use super::super::verb::{Report, Top};
 use category::CategorySays;
 use density::LatencyDensity;
 use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::roots::requests_text;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{Flows, Notes};
 
@@ -58,6 +60,8 @@ pub(in super::super) struct FlowList {
     notes: Notes,
     /// Requests that were looked at.
     requests: u64,
+    #[serde(skip)]
+    requests_text: String,
     /// Requests that took another time than was asked for.
     others: u64,
     /// Requests whose structure is not told apart, as there are too many.
@@ -75,6 +79,9 @@ pub(in super::super) struct CategoryRow {
     category: String,
     root: String,
     requests: u64,
+    /// How many of them were recorded, where they have sampling weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<u64>,
     /// Their part of all requests.
     share: f64,
     mean_ns: f64,
@@ -96,7 +103,7 @@ impl FlowList {
     /// Of what was found, ranked; so many are shown, 0: all.
     pub(in super::super) fn of(found: Flows, by: By, top: usize) -> Self {
         let flows = &found.flows;
-        let requests = flows.requests();
+        let requests = flows.count();
         let total_ns = flows.latency.sum_ns() as f64;
         let all = flows.roots.iter().flat_map(|(root, of_root)| {
             let of = of_root.categories.iter();
@@ -110,11 +117,15 @@ impl FlowList {
             row.rank = rank;
         }
         Self {
-            requests,
-            others: found.others,
-            uncategorised: flows.uncategorised(),
+            requests: requests.rounded(),
+            requests_text: requests_text(requests),
+            others: found.others.rounded(),
+            uncategorised: flows.uncategorised_count().rounded(),
             category_count: rows.len() as u64,
-            density: LatencyDensity::of(&flows.latency.counts()),
+            density: LatencyDensity::of(
+                &flows.latency.counts(),
+                flows.latency.weighted_count().effective(),
+            ),
             categories: Top { rows, top },
             notes: found.notes,
         }
@@ -135,7 +146,7 @@ impl FlowList {
         };
         doc.sentence(format!(
             "{}{of}, in {} of equal structure{uncategorised}.",
-            counted(self.requests, "request"),
+            self.requests_text,
             counted(self.category_count, "category"),
         ));
         if let Some(density) = &self.density {
@@ -150,7 +161,7 @@ impl CategoryRow {
         root: &str,
         id: CategoryId,
         category: &FlowCategory,
-        requests: u64,
+        requests: WeightedCount,
         total_ns: f64,
     ) -> Self {
         let own_ns = category.latency_ns as f64;
@@ -158,8 +169,9 @@ impl CategoryRow {
             rank: 0,
             category: id.to_string(),
             root: root.to_owned(),
-            requests: category.requests,
-            share: category.requests as f64 / requests.max(1) as f64,
+            requests: category.count.rounded(),
+            recorded: category.count.is_weighted().then_some(category.requests),
+            share: category.count.share_of(requests),
             mean_ns: category.mean_ns(),
             variance_ns2: category.variance_ns2(),
             deviation_ns: category.variance_ns2().sqrt(),

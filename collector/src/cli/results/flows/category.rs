@@ -12,6 +12,7 @@ use stroboscope_analysis::flow::{
 };
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::task_path::{JOINT, escape as escape_component};
 
 use super::super::flow_graph::DrawnFlow;
@@ -95,8 +96,17 @@ impl CategorySays {
         notes: Notes,
     ) -> Self {
         let mut latencies: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut sum, mut squares) = (0.0, 0.0);
+        let units = Weight::ONE.units() as f64;
         for request in &category.sample {
-            *latencies.entry(request.latency_ns).or_default() += 1;
+            let (weight, counted) = if category.count.is_weighted() {
+                let weight = f64::from(request.weight);
+                (weight, (weight * units).round() as u64)
+            } else {
+                (1.0, 1)
+            };
+            (sum, squares) = (sum + weight, squares + weight * weight);
+            *latencies.entry(request.latency_ns).or_default() += counted;
         }
         let mut structure = Vec::new();
         let mut rows: Vec<EdgeRow> = edges
@@ -133,10 +143,13 @@ impl CategorySays {
                 root,
                 id,
                 category,
-                category.requests,
+                category.count,
                 category.latency_ns as f64,
             ),
-            density: LatencyDensity::of(&latencies.into_iter().collect::<Vec<_>>()),
+            density: LatencyDensity::of(
+                &latencies.into_iter().collect::<Vec<_>>(),
+                sum * sum / squares,
+            ),
             sampled: category.sample.len() as u64,
             structure,
             edges: rows,
@@ -154,11 +167,12 @@ impl CategorySays {
         doc.sentence(self.row.sentence());
         if let Some(density) = &self.density {
             density.show(doc);
-            if self.sampled < self.row.requests {
+            let recorded = self.row.recorded.unwrap_or(self.row.requests);
+            if self.sampled < recorded {
                 doc.sentence(format!(
                     "The density is of a random sample: {} of {}.",
                     self.sampled,
-                    counted(self.row.requests, "request")
+                    counted(recorded, "request")
                 ));
             }
         }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::statistics::{BandwidthRule, Density, density};
+use stroboscope_analysis::statistics::{BandwidthRule, Density, density_of_sample};
 
 use stroboscope_present::humanise::{duration, percent};
 use stroboscope_present::show::{Bar, Chart, Doc, Figure};
@@ -52,9 +52,9 @@ fn rule(of: BandwidthRule) -> &'static str {
 }
 
 impl LatencyDensity {
-    /// Of latencies, each with how often; nothing of none.
-    pub(super) fn of(latencies_ns: &[(u64, u64)]) -> Option<Self> {
-        let found = density(latencies_ns)?;
+    /// Of latencies, each with how often or with its weight, and of the effective size of the sample; nothing of none.
+    pub(super) fn of(latencies_ns: &[(u64, u64)], size: f64) -> Option<Self> {
+        let found = density_of_sample(latencies_ns, size.round() as u64)?;
         Some(Self {
             bandwidth_log2: found.bandwidth_log2,
             rule: rule(found.rule),
