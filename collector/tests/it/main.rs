@@ -24,6 +24,7 @@ mod pool;
 mod report;
 mod requests;
 mod robust;
+mod sampling;
 mod search;
 mod search_kernel;
 mod search_stores;

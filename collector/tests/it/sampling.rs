@@ -1,0 +1,284 @@
+//! Sampling weights: spans that a sampler of OpenTelemetry kept stand for those that it did not.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::{check, json_of};
+
+const FROM_NS: u64 = 1_795_255_200_000_000_000;
+/// Thresholds of samplers that keep 1 %, 10 %, a half.
+const ONE_PERCENT: &str = "ot=th:fd70a3d70a3d7";
+const TEN_PERCENT: &str = "vendor=1,ot=rv:ffffffffffffff;th:e6666666666666";
+const HALF: &str = "ot=th:8";
+
+/// A request: the `tracestate` of its root and of the call inside it, and how long it takes.
+type Request = (&'static str, &'static str, u64);
+
+fn span(number: usize, id: usize, parent: usize, state: &str, took_ns: u64) -> Value {
+    let from_ns = FROM_NS + number as u64 * 1_000_000_000;
+    let mut span = json!({
+        "traceId": format!("{:032x}", number + 1),
+        "spanId": format!("{:016x}", 2 * number + id),
+        "name": if parent == 0 { "get" } else { "read" },
+        "kind": if parent == 0 { 2 } else { 1 },
+        "startTimeUnixNano": from_ns.to_string(),
+        "endTimeUnixNano": (from_ns + took_ns).to_string(),
+    });
+    if parent > 0 {
+        span["parentSpanId"] = format!("{:016x}", 2 * number + parent).into();
+    }
+    if !state.is_empty() {
+        span["traceState"] = state.into();
+    }
+    span
+}
+
+fn imported(requests: &[Request]) -> TempDir {
+    imported_with(requests, 0)
+}
+
+/// The same; each span has so many attributes besides.
+fn imported_with(requests: &[Request], attributes: usize) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let attribute = |number| json!({"key": format!("a{number}"), "value": {"intValue": "1"}});
+    let attributes: Vec<Value> = (0..attributes).map(attribute).collect();
+    let spans = requests.iter().enumerate().flat_map(|(number, request)| {
+        let (root, inside, took_ns) = *request;
+        [
+            span(number, 1, 0, root, took_ns),
+            span(number, 2, 1, inside, took_ns / 2),
+        ]
+    });
+    let spans = spans.map(|mut span| {
+        span["attributes"] = attributes.clone().into();
+        span
+    });
+    let service = json!({"key": "service.name", "value": {"stringValue": "web"}});
+    let document = json!({"resourceSpans": [{
+        "resource": {"attributes": [service]},
+        "scopeSpans": [{"scope": {"name": "x"}, "spans": spans.collect::<Vec<_>>()}],
+    }]});
+    std::fs::write(folder.path().join("spans.json"), document.to_string()).unwrap();
+    check(folder.path(), &["import", "--data", "d", "spans.json"], 0);
+    folder
+}
+
+fn said(folder: &Path, arguments: &[&str]) -> Value {
+    json_of(
+        folder,
+        &[arguments, &["--json", "--data", "d"][..]].concat(),
+    )
+}
+
+/// 10 of 10 ms that stand for 100 each, and 10 of 900 ms that stand for themselves.
+fn mixed() -> Vec<Request> {
+    let fast = (ONE_PERCENT, ONE_PERCENT, 10_000_000);
+    let slow = ("ot=th:0", "ot=th:0", 900_000_000);
+    [vec![fast; 10], vec![slow; 10]].concat()
+}
+
+#[track_caller]
+fn near(found: &Value, expected: f64, part: f64) {
+    let found = found.as_f64().unwrap();
+    assert!(
+        (found - expected).abs() <= expected * part,
+        "{found} instead of {expected}"
+    );
+}
+
+#[test]
+fn what_was_sampled_stands_for_what_was_not() {
+    let folder = imported(&mixed());
+    let found = said(folder.path(), &["critical-path"]);
+    assert_eq!(found["used_traces"], 1_010, "{found}");
+    near(&found["latency"]["p95_ns"], 10e6, 1e-3);
+    near(&found["latency"]["p99_ns"], 10e6, 1e-3);
+    near(&found["latency"]["mean_ns"], 19e9 / 1_010.0, 1e-9);
+    assert_eq!(found["latency"]["max_ns"], 900_000_000);
+    let root = &found["roots"][0];
+    assert_eq!(
+        (&root["requests"], &root["complete"], &root["recorded"]),
+        (&1_010.into(), &1_010.into(), &20.into()),
+        "{root}"
+    );
+    let effective = 1_010.0 * 1_010.0 / 100_010.0;
+    near(&root["effective_sample"], effective, 1e-9);
+    let sampling = &found["sampling"];
+    assert_eq!(
+        (&sampling["recorded"], &sampling["requests"]),
+        (&20.into(), &1_010.0.into())
+    );
+    assert_eq!(sampling["weighted"], true);
+    near(&sampling["effective_sample"], effective, 1e-9);
+    let shares = found["segments"].as_array().unwrap().iter();
+    let shares: f64 = shares.map(|of| of["mean_share"].as_f64().unwrap()).sum();
+    near(&shares.into(), 1.0, 1e-9);
+    let slack = said(folder.path(), &["slack"]);
+    assert_eq!(slack["used_traces"], 1_010);
+    let flows = said(folder.path(), &["flows"]);
+    assert_eq!(flows["requests"], 1_010);
+    let category = &flows["categories"][0];
+    assert_eq!(
+        (&category["requests"], &category["recorded"]),
+        (&1_010.into(), &20.into())
+    );
+    near(&category["mean_ns"], 19e9 / 1_010.0, 1e-9);
+    let strata = said(folder.path(), &["critical-path", "--by", "kind"]);
+    assert_eq!(strata["used_traces"], 1_010);
+}
+
+#[test]
+fn texts_say_how_certain_that_is() {
+    let folder = imported(&mixed());
+    let whole = "20 recorded requests stand for 1,010 (effective sample 10.2)";
+    let of = |arguments: &[&str]| {
+        check(
+            folder.path(),
+            &[arguments, &["--data", "d"][..]].concat(),
+            0,
+        )
+    };
+    let (out, notes) = of(&["critical-path"]);
+    assert!(
+        out.contains("1010 requests (20 recorded, effective sample 10.2)"),
+        "{out}"
+    );
+    assert!(notes.contains(&format!("note: {whole}")), "{notes}");
+    let (out, _) = of(&["flows"]);
+    assert!(out.contains("1010 requests (20 recorded"), "{out}");
+    // Reports that are not weighted say so, as do their documents.
+    let unweighted =
+        format!("this report counts recorded requests; by their sampling weights, {whole}");
+    let (_, notes) = of(&["anomalies"]);
+    assert!(notes.contains(&unweighted), "{notes}");
+    let (_, notes) = of(&["search", "{ name = \"read\" }"]);
+    assert!(notes.contains(&unweighted), "{notes}");
+    let found = said(folder.path(), &["anomalies"]);
+    assert_eq!(found["sampling"]["weighted"], false);
+    assert_eq!(found["sampling"]["note"], *unweighted);
+    let (_, notes) = of(&["infer"]);
+    assert!(
+        notes.contains("counts recorded requests, except by root operation"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn one_in_ten_of_all_is_ten_times_as_many() {
+    let requests: Vec<Request> = (1..=50)
+        .map(|number| (TEN_PERCENT, TEN_PERCENT, number * 1_000_000))
+        .collect();
+    let sampled = imported(&requests);
+    let whole: Vec<Request> = requests.iter().map(|of| ("", "", of.2)).collect();
+    let whole = imported(&whole);
+    let of = |folder: &TempDir| said(folder.path(), &["critical-path"]);
+    let (found, expected) = (of(&sampled), of(&whole));
+    assert_eq!(found["used_traces"], 500);
+    // Percentiles and shares are those of the sample, which is a tenth of all.
+    for key in ["latency", "mean_tail_share"] {
+        let is_same = found[key] == expected[key];
+        assert!(is_same, "{key}: {} {}", found[key], expected[key]);
+    }
+    near(&found["sampling"]["effective_sample"], 50.0, 1e-9);
+    assert_eq!(found["segments"][0]["traces"], 500);
+}
+
+#[test]
+fn percentiles_are_those_of_all_that_is_stood_for() {
+    let states = [
+        "ot=th:0",
+        HALF,
+        "ot=th:c",
+        "ot=th:e",
+        TEN_PERCENT,
+        ONE_PERCENT,
+    ];
+    let weights = [1, 2, 4, 8, 10, 100];
+    let requests: Vec<Request> = (0..60u64)
+        .map(|number| {
+            let state = states[number as usize % 6];
+            (state, state, 1_000_000 + number * 7_919 % 101 * 1_000_000)
+        })
+        .collect();
+    let mut all: Vec<u64> = Vec::new();
+    for (number, request) in requests.iter().enumerate() {
+        (0..weights[number % 6]).for_each(|_| all.push(request.2));
+    }
+    all.sort_unstable();
+    let folder = imported(&requests);
+    let found = said(folder.path(), &["critical-path"]);
+    assert_eq!(found["used_traces"], all.len());
+    for (key, part) in [("p50_ns", 0.5), ("p95_ns", 0.95), ("p99_ns", 0.99)] {
+        let rank = (all.len() as f64 * part).ceil() as usize;
+        near(&found["latency"][key], all[rank - 1] as f64, 1e-3);
+    }
+    let mean = all.iter().sum::<u64>() as f64 / all.len() as f64;
+    near(&found["latency"]["mean_ns"], mean, 1e-6);
+}
+
+#[test]
+fn thresholds_that_are_none_count_once_and_are_counted() {
+    let requests: Vec<Request> = ["ot=th:", "ot=th:xyz", "ot=th:fffffffffffffff", "ot=th:-1"]
+        .map(|state| (state, state, 5_000_000))
+        .into();
+    let folder = imported(&requests);
+    let found = said(folder.path(), &["critical-path"]);
+    assert_eq!(found["used_traces"], 4);
+    assert_eq!(found["sampling"]["malformed_thresholds"], 4);
+    let (_, notes) = check(folder.path(), &["critical-path", "--data", "d"], 0);
+    assert!(
+        notes.contains("4 of the requests used have a malformed sampling threshold"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn the_root_says_how_many_a_trace_stands_for() {
+    let took_ns = 4_000_000;
+    let requests = [
+        (HALF, ONE_PERCENT, took_ns),
+        (ONE_PERCENT, HALF, took_ns),
+        ("", HALF, took_ns),
+        (HALF, "", took_ns),
+    ];
+    let folder = imported(&requests);
+    let found = said(folder.path(), &["critical-path"]);
+    assert_eq!(found["used_traces"], 2 + 100 + 2 + 2);
+    assert_eq!(found["sampling"]["differing_thresholds"], 2);
+}
+
+/// A file has columns for its most frequent attributes; of the others it has a text.
+#[test]
+fn weights_without_a_column_are_read() {
+    let requests = [(HALF, HALF, 5_000_000), ("", "", 5_000_000)];
+    let folder = imported_with(&requests, 150);
+    assert_eq!(said(folder.path(), &["critical-path"])["used_traces"], 3);
+}
+
+/// Whatever `tracestate` says of sampling at a rate of 1, or of other things, changes nothing.
+#[test]
+fn without_weights_all_is_as_it_was() {
+    let with = |state: &'static str| -> Vec<Request> {
+        (0..30)
+            .map(|number| (state, state, 1_000_000 + number * 40_000))
+            .collect()
+    };
+    let plain = imported(&with(""));
+    for state in ["ot=th:0", "vendor=th:8", "ot=rv:ffffffffffffff"] {
+        let other = imported(&with(state));
+        for arguments in [
+            &["critical-path"][..],
+            &["infer"],
+            &["flows"],
+            &["slack"],
+            &["anomalies"],
+            &["critical-path", "--by", "kind"],
+        ] {
+            let [before, after] = [&plain, &other].map(|of| said(of.path(), arguments));
+            assert_eq!(before, after, "{arguments:?} {state}");
+            assert_eq!(before.get("sampling"), None);
+        }
+    }
+}
