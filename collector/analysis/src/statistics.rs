@@ -7,7 +7,7 @@ pub mod regression;
 mod shares;
 pub mod stratified;
 
-pub use change_point::{CHANGE_SIDE_MIN, ChangePoint, clearest_change, last_change};
+pub use change_point::{Block, CHANGE_SIDE_MIN, ChangePoint, clearest_change, last_change};
 pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density, density_of_sample};
 pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};

@@ -1,28 +1,43 @@
 //! A step in time: since when requests take longer than before, or less long.
 //!
-//! Of the root operations with the most time, latencies are kept by the columns of time that the heatmap has; the medians
-//! of these are the series in which [a change](stroboscope_analysis::statistics::last_change) is looked for.
+//! Latencies of the root operations with the most time are kept by narrow columns of time. Only columns with requests
+//! count, so that an idle hour does not blur the minutes around it. The columns of a root are cut into blocks at its longest
+//! pauses; among the blocks, [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks is searched.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use stroboscope_analysis::pass::{Pass, TraceView};
-use stroboscope_analysis::statistics::last_change;
+use stroboscope_analysis::statistics::{Block, ChangePoint, clearest_change, last_change};
 
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
-use super::time_columns::{OfColumn as _, TimeColumns};
+use super::time_columns::{Limit, TimeColumns};
 
-/// So many root operations are looked at.
-const ROOTS_LOOKED_AT: usize = 3;
-/// The probability of a false alarm, of all of them together.
-const FALSE_ALARMS_MAX: f64 = 0.005;
-/// Windows have so many requests at least: columns are put together until they do.
-const WINDOW_REQUESTS_MIN: u64 = 8;
-/// A median that is less than a tenth off is nothing to talk about, whatever the test says,
-const RATIO_MIN: f64 = 1.1;
-/// nor is one where a later window is often as an earlier one.
-const APART_MIN: f64 = 0.75;
+/// Root operations that are searched.
+const ROOTS_SEARCHED: usize = 3;
+/// Probability of a false alarm, of all of them together.
+const FALSE_ALARMS_MAX: f64 = 0.03;
+/// Columns with requests in them, at most.
+const COLUMNS_MAX: usize = 512;
+/// Blocks of a root's columns, at most.
+const BLOCKS_MAX: usize = 96;
+/// Pauses this many times as long as the usual one lie between bursts,
+const PAUSE_MIN: i64 = 8;
+/// and of so many bursts, none is cut.
+const BURSTS_MIN: usize = 16;
+/// Factor by which the median changes at least: machines drift by a tenth either way without a cause.
+const RATIO_MIN: f64 = 1.2;
+/// Probability that a later request takes longer than an earlier one, or less long, at least: where two kinds of requests
+/// share a root, a median may jump from one to the other for very little.
+const APART_MIN: f64 = 0.6;
+/// The same two, for a step that is reported though too few requests show it,
+const DOUBTFUL: [f64; 2] = [1.5, 0.75];
+/// and the probability of chance up to which it is.
+const DOUBTFUL_P_MAX: f64 = 0.1;
+/// Standard errors that a step anywhere has to be large, about, to be no false alarm.
+const CLEAR_ERRORS: f64 = 4.0;
 /// Latencies are told apart to one in 2 to this power, under a percent.
 const BAND_BITS: u32 = 7;
 
@@ -31,9 +46,9 @@ const BAND_BITS: u32 = 7;
 pub struct LatencyStep {
     /// The root operation whose requests changed.
     pub root: String,
-    /// When what it is compared with began: the first request, or the change before this one; ns since the Unix epoch.
+    /// Begin of what it is compared with: the first request, or the change before this one; ns since the Unix epoch.
     pub before_from_ns: i64,
-    /// When it changed, to a column of the heatmap or a few.
+    /// When it changed, to a block of requests.
     pub at_ns: i64,
     /// After the last request.
     pub until_ns: i64,
@@ -41,8 +56,11 @@ pub struct LatencyStep {
     pub medians_ns: [u64; 2],
     /// Requests before and after.
     pub requests: [u64; 2],
-    /// How likely a change as clear is anywhere where there is none.
+    /// Probability of so clear a change anywhere where there is none.
     pub p_value: f64,
+    /// Requests on both sides together, about, that would show it: set where it may as well be chance, as these are too
+    /// few.
+    pub requests_needed: Option<u64>,
 }
 
 /// Since when do requests take as long as they do?
@@ -67,7 +85,7 @@ impl Question for StepQuestion {
 
     fn paths<'a>(&'a self, studied: Studied<'a>, (): &'a ()) -> StepPass {
         let ranked = studied.inference.roots.ranked().into_iter();
-        StepPass::of(ranked.take(ROOTS_LOOKED_AT).map(|(root, _)| root))
+        StepPass::of(ranked.take(ROOTS_SEARCHED).map(|(root, _)| root))
     }
 
     fn answer(
@@ -88,7 +106,7 @@ type Bands = BTreeMap<u32, u64>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepPass {
     roots: Vec<String>,
-    /// By the root's place; columns are those of the heatmap.
+    /// By the root's place.
     seen: TimeColumns<BTreeMap<usize, Bands>>,
 }
 
@@ -96,7 +114,7 @@ impl StepPass {
     fn of<'a>(roots: impl Iterator<Item = &'a str>) -> Self {
         Self {
             roots: roots.map(str::to_owned).collect(),
-            seen: TimeColumns::default(),
+            seen: TimeColumns::within(Limit::Occupied(COLUMNS_MAX)),
         }
     }
 
@@ -107,20 +125,25 @@ impl StepPass {
         }
     }
 
-    /// The step that is the largest for its operation; `None` where none is sure.
+    /// The step that is the largest for its operation, sure ones first; `None` where nothing seems to have changed.
     fn step(self) -> Option<LatencyStep> {
         let shift = self.seen.shift;
-        let mut of_roots = vec![BTreeMap::new(); self.roots.len()];
+        let mut of_roots = vec![Vec::new(); self.roots.len()];
         for (column, roots) in self.seen.columns {
             for (place, bands) in roots {
-                of_roots[place].insert(column, bands);
+                of_roots[place].push((column, bands));
             }
         }
         let seen = of_roots.iter().filter(|columns| !columns.is_empty());
         let p_max = FALSE_ALARMS_MAX / seen.count().max(1) as f64;
         let roots = self.roots.into_iter().zip(of_roots);
-        let steps = roots.filter_map(|(root, columns)| step_of(root, columns, shift, p_max));
-        steps.max_by(|a, b| a.size().total_cmp(&b.size()))
+        let steps =
+            roots.filter_map(|(root, columns)| Series::of(columns)?.step(root, shift, p_max));
+        steps.max_by(|a, b| {
+            let is_sure = |step: &LatencyStep| step.requests_needed.is_none();
+            let by_size = a.size().total_cmp(&b.size());
+            is_sure(a).cmp(&is_sure(b)).then(by_size)
+        })
     }
 }
 
@@ -175,172 +198,169 @@ fn median_ns(bands: &Bands) -> u64 {
     band.map_or(0, |(band, _)| ns_of(*band))
 }
 
-/// Columns that were put together, by where they begin.
-fn windows(columns: BTreeMap<i64, Bands>) -> Vec<(i64, Bands)> {
-    let mut windows: Vec<(i64, Bands)> = Vec::new();
-    for (column, bands) in columns {
-        match windows.last_mut() {
-            Some((_, open)) if count(open) < WINDOW_REQUESTS_MIN => open.take_in(bands),
-            _ => windows.push((column, bands)),
+/// The probability that a request of the one takes longer than one of the other, or less long: the larger of both.
+fn apart(before: &Bands, after: &Bands) -> f64 {
+    let mut below = before.iter().peekable();
+    let (mut passed, mut longer) = (0.0, 0.0);
+    for (band, requests) in after {
+        while let Some((_, less)) = below.next_if(|(other, _)| *other < band) {
+            passed += *less as f64;
         }
+        let equal = before.get(band).map_or(0.0, |equal| *equal as f64);
+        longer += *requests as f64 * (passed + equal / 2.0);
     }
-    // What remains is too little for one of its own.
-    if let Some((_, rest)) = windows.pop_if(|(_, last)| count(last) < WINDOW_REQUESTS_MIN)
-        && let Some((_, last)) = windows.last_mut()
-    {
-        last.take_in(rest);
-    }
-    windows
+    let longer = longer / (count(before) as f64 * count(after) as f64);
+    longer.max(1.0 - longer)
 }
 
-fn step_of(
-    root: String,
-    columns: BTreeMap<i64, Bands>,
-    shift: u32,
-    p_max: f64,
-) -> Option<LatencyStep> {
-    let until_ns = (*columns.last_key_value()?.0).saturating_add(1) << shift;
-    let windows = windows(columns);
-    let medians: Vec<f64> = windows
-        .iter()
-        .map(|(_, bands)| median_ns(bands) as f64)
-        .collect();
-    let change = last_change(&medians, p_max)?;
-    let sum = |windows: &[(i64, Bands)]| {
+/// The requests of one root in order of time.
+struct Series {
+    /// Where columns begin, and what is in them.
+    columns: Vec<(i64, Bands)>,
+    /// Columns that belong together.
+    blocks: Vec<Range<usize>>,
+}
+
+impl Series {
+    /// `None` of nothing.
+    fn of(columns: Vec<(i64, Bands)>) -> Option<Self> {
+        let blocks = blocks(&columns);
+        (!columns.is_empty()).then_some(Self { columns, blocks })
+    }
+
+    /// The requests of some blocks.
+    fn bands(&self, blocks: Range<usize>) -> Bands {
         let mut all = Bands::new();
-        windows
-            .iter()
-            .for_each(|(_, bands)| all.take_in(bands.clone()));
+        for block in &self.blocks[blocks] {
+            for (_, bands) in &self.columns[block.clone()] {
+                bands
+                    .iter()
+                    .for_each(|(band, requests)| *all.entry(*band).or_default() += requests);
+            }
+        }
         all
+    }
+
+    /// Blocks with twice the ranks that their requests have among all.
+    fn ranked(&self) -> Vec<Block> {
+        let mut passed = 0;
+        let of_band = self
+            .bands(0..self.blocks.len())
+            .into_iter()
+            .map(|(band, requests)| {
+                let rank = 2 * passed + requests + 1;
+                passed += requests;
+                (band, rank as f64)
+            });
+        let ranks: BTreeMap<u32, f64> = of_band.collect();
+        let ranked = |at: usize| {
+            let bands = self.bands(at..at + 1);
+            let scores = bands
+                .iter()
+                .map(|(band, requests)| *requests as f64 * ranks[band]);
+            Block {
+                values: count(&bands) as f64,
+                scores: scores.sum(),
+            }
+        };
+        (0..self.blocks.len()).map(ranked).collect()
+    }
+
+    fn differ(
+        &self,
+        before: Range<usize>,
+        after: Range<usize>,
+        [ratio_min, apart_min]: [f64; 2],
+    ) -> bool {
+        let sides = [before, after].map(|side| self.bands(side));
+        let [before, after] = sides.each_ref().map(|side| median_ns(side).max(1) as f64);
+        let ratio = (after / before).max(before / after);
+        ratio >= ratio_min && apart(&sides[0], &sides[1]) >= apart_min
+    }
+
+    fn step(&self, root: String, shift: u32, p_max: f64) -> Option<LatencyStep> {
+        let ranked = self.ranked();
+        let matters = |before, after| self.differ(before, after, [RATIO_MIN, APART_MIN]);
+        if let Some(change) = last_change(&ranked, p_max, matters) {
+            return Some(self.step_at(root, shift, change));
+        }
+        let change = clearest_change(&ranked, DOUBTFUL_P_MAX)?;
+        if !self.differ(0..change.at, change.at..ranked.len(), DOUBTFUL) {
+            return None;
+        }
+        let mut step = self.step_at(root, shift, change);
+        // Errors shrink with the root of the requests: their square grows as these do.
+        let requests = step.requests.iter().sum::<u64>() as f64;
+        let errors_square = 3.0 * change.square * requests / (requests * requests - 1.0);
+        let times = CLEAR_ERRORS * CLEAR_ERRORS / errors_square;
+        step.requests_needed = Some((requests * times.max(1.0)).ceil() as u64);
+        Some(step)
+    }
+
+    fn step_at(&self, root: String, shift: u32, change: ChangePoint) -> LatencyStep {
+        let begin_ns = |block: usize| self.columns[self.blocks[block].start].0 << shift;
+        let sides =
+            [change.from..change.at, change.at..self.blocks.len()].map(|side| self.bands(side));
+        let last = self.columns.last().map_or(0, |(column, _)| *column);
+        LatencyStep {
+            root,
+            before_from_ns: begin_ns(change.from),
+            at_ns: begin_ns(change.at),
+            until_ns: last.saturating_add(1) << shift,
+            medians_ns: sides.each_ref().map(median_ns),
+            requests: sides.each_ref().map(count),
+            p_value: change.p_value,
+            requests_needed: None,
+        }
+    }
+}
+
+/// Cuts columns into blocks: of the one with the most requests, at its longest pause, again and again. So bursts are blocks,
+/// where there are enough of them, and what comes evenly is cut evenly.
+fn blocks(columns: &[(i64, Bands)]) -> Vec<Range<usize>> {
+    let mut until = vec![0];
+    for (_, bands) in columns {
+        until.push(until[until.len() - 1] + count(bands));
+    }
+    let requests = |of: &Range<usize>| until[of.end] - until[of.start];
+    let least = until[columns.len()].div_ceil(2 * BLOCKS_MAX as u64);
+    let pause = |place: usize| columns[place].0 - columns[place - 1].0;
+    let pause_min = pause_min((1..columns.len()).map(pause).collect());
+    let longest_pause = |of: &Range<usize>| {
+        let places = (of.start + 1)..of.end;
+        let sides = |place: usize| [of.start..place, place..of.end].map(|side| requests(&side));
+        let is_cut = |place: &usize| {
+            pause(*place) >= pause_min && sides(*place).iter().all(|requests| *requests >= least)
+        };
+        places.filter(is_cut).max_by_key(|place| {
+            let [before, after] = sides(*place);
+            (pause(*place), std::cmp::Reverse(before.abs_diff(after)))
+        })
     };
-    let sides = [&windows[change.from..change.at], &windows[change.at..]].map(sum);
-    let step = LatencyStep {
-        root,
-        before_from_ns: windows[change.from].0 << shift,
-        at_ns: windows[change.at].0 << shift,
-        until_ns,
-        medians_ns: [median_ns(&sides[0]), median_ns(&sides[1])],
-        requests: [count(&sides[0]), count(&sides[1])],
-        p_value: change.p_value,
-    };
-    let is_apart = change.larger.max(1.0 - change.larger) >= APART_MIN;
-    (is_apart && step.size() >= RATIO_MIN).then_some(step)
+    let mut whole = Vec::new();
+    let mut open = Vec::from([0..columns.len()]);
+    while open.len() + whole.len() < BLOCKS_MAX
+        && let Some(largest) = (0..open.len()).max_by_key(|at| requests(&open[*at]))
+    {
+        let block = open.swap_remove(largest);
+        match longest_pause(&block) {
+            Some(place) => open.extend([block.start..place, place..block.end]),
+            None => whole.push(block),
+        }
+    }
+    whole.extend(open);
+    whole.sort_unstable_by_key(|block| block.start);
+    whole
+}
+
+/// The shortest pause to cut at: one between bursts, if there are enough of these.
+fn pause_min(mut pauses: Vec<i64>) -> i64 {
+    pauses.sort_unstable();
+    let usual = pauses.get(pauses.len() / 2).copied().unwrap_or_default();
+    let long = usual.saturating_mul(PAUSE_MIN);
+    let bursts = pauses.iter().filter(|pause| **pause >= long).count() + 1;
+    if bursts < BURSTS_MIN { 0 } else { long }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const SECOND: i64 = 1_000_000_000;
-
-    struct Noise(u64);
-
-    impl Noise {
-        fn uniform(&mut self) -> f64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        }
-
-        /// Of latencies as they are: most about the same, some much longer.
-        fn latency_ns(&mut self, median_ms: f64) -> u64 {
-            let (a, b) = (self.uniform(), self.uniform());
-            let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
-            (median_ms * 1e6 * (normal * 0.5).exp()) as u64
-        }
-    }
-
-    /// Ten minutes of requests, a few each second, whose median is what `median_ms` says at that second.
-    fn requests(noise: &mut Noise, median_ms: impl Fn(i64) -> f64) -> StepPass {
-        let mut pass = StepPass::of(["web:home"].into_iter());
-        for second in 0..600 {
-            for _ in 0..(noise.uniform() * 4.0) as u32 {
-                let at_ns = second * SECOND + (noise.uniform() * 1e9) as i64;
-                pass.see("web:home", at_ns, noise.latency_ns(median_ms(second)));
-                pass.see("other:job", at_ns, 7);
-            }
-        }
-        pass
-    }
-
-    #[test]
-    fn bands_are_less_than_a_percent_wide() {
-        for ns in [0, 1, 255, 256, 1_000, 68_123_456, 150_000_000, u64::MAX] {
-            let back = ns_of(band_of(ns));
-            assert!(back.abs_diff(ns) <= ns / 256, "{ns} {back}");
-        }
-        assert!((1..10_000u64).is_sorted_by_key(band_of_each));
-    }
-
-    fn band_of_each(ns: u64) -> u32 {
-        band_of(ns)
-    }
-
-    #[test]
-    fn a_step_is_said_with_its_time_and_both_medians() {
-        let mut noise = Noise(99);
-        let pass = requests(&mut noise, |second| if second < 430 { 68.0 } else { 150.0 });
-        let step = pass.step().unwrap();
-        assert_eq!(step.root, "web:home");
-        assert!((step.at_ns - 430 * SECOND).abs() < 12 * SECOND, "{step:?}");
-        let [before, after] = step.medians_ns.map(|ns| ns as f64 / 1e6);
-        assert!(
-            (before - 68.0).abs() < 5.0 && (after - 150.0).abs() < 15.0,
-            "{step:?}"
-        );
-        assert!(step.before_from_ns <= 0 && step.until_ns >= 599 * SECOND);
-        assert!(step.requests.iter().all(|requests| *requests > 100));
-        // After an hour of trouble that is over, it is said that it is over, beside the trouble.
-        let pass = requests(&mut noise, |second| {
-            if (200..400).contains(&second) {
-                150.0
-            } else {
-                68.0
-            }
-        });
-        let step = pass.step().unwrap();
-        assert!((step.at_ns - 400 * SECOND).abs() < 12 * SECOND, "{step:?}");
-        assert!(
-            (step.before_from_ns - 200 * SECOND).abs() < 12 * SECOND,
-            "{step:?}"
-        );
-        assert!(step.medians_ns[0] > step.medians_ns[1]);
-    }
-
-    #[test]
-    fn where_nothing_changed_nothing_is_said() {
-        let mut noise = Noise(4_321);
-        let said = (0..100)
-            .filter(|_| requests(&mut noise, |_| 68.0).step().is_some())
-            .count();
-        assert!(said <= 1, "{said}");
-        assert_eq!(StepPass::of(["a"].into_iter()).step(), None);
-        // A twentieth more is found by the test, and is not worth a headline.
-        let more = requests(&mut noise, |second| if second < 300 { 68.0 } else { 70.0 });
-        assert_eq!(more.step(), None);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-        #[test]
-        fn in_any_order_and_in_parts_it_is_the_same(
-            requests in proptest::collection::vec((0usize..3, prop_oneof![0i64..1 << 30, 0i64..1 << 50], 0u64..1 << 40), 0..60),
-            cut in 0usize..60,
-        ) {
-            let pass = |some: &[(usize, i64, u64)]| {
-                let mut pass = StepPass::of(["a", "b"].into_iter());
-                some.iter().for_each(|(root, start, latency)| pass.see(["a", "b", "c"][*root], *start, *latency));
-                pass
-            };
-            let (before, after) = requests.split_at(cut.min(requests.len()));
-            let mut merged = pass(after);
-            merged.merge(pass(before));
-            prop_assert_eq!(&merged, &pass(&requests));
-            let known: u64 = merged.seen.columns.values().flat_map(BTreeMap::values).map(count).sum();
-            prop_assert_eq!(known, requests.iter().filter(|(root, ..)| *root < 2).count() as u64);
-        }
-    }
-}
+mod tests;

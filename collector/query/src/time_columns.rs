@@ -26,19 +26,37 @@ impl<K: Ord, V: OfColumn> OfColumn for BTreeMap<K, V> {
     }
 }
 
+/// How many columns there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// From the first to the last, empty ones included: a picture's.
+    Span(i64),
+    /// Columns with something in them: long pauses make none of them wider.
+    Occupied(usize),
+}
+
 /// What was seen, by columns counted from the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TimeColumns<T> {
     /// Each takes 2 to this power ns.
     pub(super) shift: u32,
     pub(super) columns: BTreeMap<i64, T>,
+    limit: Limit,
 }
 
 impl<T> Default for TimeColumns<T> {
     fn default() -> Self {
+        Self::within(Limit::Span(COLUMNS_MAX))
+    }
+}
+
+impl<T> TimeColumns<T> {
+    /// None yet.
+    pub(super) fn within(limit: Limit) -> Self {
         Self {
             shift: SHIFT_MIN,
             columns: BTreeMap::new(),
+            limit,
         }
     }
 }
@@ -70,7 +88,14 @@ impl<T: OfColumn> TimeColumns<T> {
     fn fit(&mut self, at_ns: Option<i64>) {
         while let Some((first, last)) = self.ends() {
             let column = at_ns.map_or(first, |at_ns| at_ns >> self.shift);
-            if last.max(column) - first.min(column) < COLUMNS_MAX {
+            let fits = match self.limit {
+                Limit::Span(max) => last.max(column) - first.min(column) < max,
+                Limit::Occupied(max) => {
+                    let is_new = !self.columns.contains_key(&column);
+                    self.columns.len() + usize::from(is_new) <= max
+                }
+            };
+            if fits {
                 return;
             }
             self.widen_to(self.shift + 1);

@@ -91,10 +91,13 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
         .map_err(|error| unreadable(&error))?;
     let operations = operations(&paths, inference.model.labels());
     let mut html = Html::new();
+    let sure = step
+        .as_ref()
+        .filter(|step| step.requests_needed.is_none());
     headline(&mut html, &inference.roots, &operations, step.as_ref());
     damage(&mut html, &paths.notes);
     figures(&mut html, &inference.roots, &paths, &recorded);
-    html.html(&heatmap(&map, &bursts, step.map(|step| step.at_ns)));
+    html.html(&heatmap(&map, &bursts, sure.map(|step| step.at_ns)));
     let mut doc = Doc::new();
     waits(&mut doc, &operations);
     html.html(&body(&doc));

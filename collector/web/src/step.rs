@@ -10,11 +10,20 @@ use crate::periods::TwoPeriods;
 /// The sentence, with the ways to what changed.
 pub(crate) fn step_sentence(html: &mut Html, step: &LatencyStep) {
     let [before, after] = step.medians_ns.map(|ns| duration_spaced(ns as f64));
-    html.text(&format!(
-        "Since about {} the median of {} is {after} rather than {before} (",
-        since(step),
-        step.root
-    ));
+    let [old, new] = step.requests;
+    html.text(&match step.requests_needed {
+        None => format!(
+            "Since about {} the median of {} is {after} rather than {before} (",
+            since(step),
+            step.root
+        ),
+        Some(needed) => format!(
+            "Since about {} the median of {} may be {after} rather than {before}, which is too short to tell: {old} requests before \
+             and {new} after, where some {needed} would show it (",
+            since(step),
+            step.root
+        ),
+    });
     let periods = TwoPeriods {
         before: (Some(step.before_from_ns), step.at_ns),
         after: (step.at_ns, step.until_ns),
@@ -52,6 +61,7 @@ mod tests {
             medians_ns: [68_000_000, 150_000_000],
             requests: [100, 50],
             p_value: 0.0005,
+            requests_needed: None,
         };
         let said = |step: &LatencyStep| {
             let mut html = Html::new();
@@ -67,6 +77,15 @@ mod tests {
             "{today}"
         );
         assert!(today.contains("<a href=\"/explain?before="), "{today}");
+        let doubtful = said(&LatencyStep {
+            requests: [4, 5],
+            requests_needed: Some(23),
+            ..step(day_ns - 1)
+        });
+        assert!(
+            doubtful.contains("may be 150\u{a0}ms rather than 68.0\u{a0}ms, which is too short to tell: 4 requests before and 5 after, where some 23 would show it (<a"),
+            "{doubtful}"
+        );
         assert!(said(&step(2 * day_ns)).starts_with("Since about 1970-01-01 14:32:10 "));
     }
 }

@@ -1,0 +1,284 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: i64 = 1_000_000_000;
+
+struct Noise(u64);
+
+impl Noise {
+    fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Of latencies as they are: most about the same, some much longer.
+    fn latency_ns(&mut self, median_ms: f64) -> u64 {
+        let (a, b) = (self.uniform(), self.uniform());
+        let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
+        (median_ms * 1e6 * (normal * 0.5).exp()) as u64
+    }
+}
+
+/// Ten minutes of requests, a few each second, whose median is what `median_ms` says at that second.
+fn requests(noise: &mut Noise, median_ms: impl Fn(i64) -> f64) -> StepPass {
+    let mut pass = StepPass::of(["web:home"].into_iter());
+    for second in 0..600 {
+        for _ in 0..(noise.uniform() * 4.0) as u32 {
+            let at_ns = second * SECOND + (noise.uniform() * 1e9) as i64;
+            pass.see("web:home", at_ns, noise.latency_ns(median_ms(second)));
+            pass.see("other:job", at_ns, 7);
+        }
+    }
+    pass
+}
+
+#[test]
+fn bands_are_less_than_a_percent_wide() {
+    for ns in [0, 1, 255, 256, 1_000, 68_123_456, 150_000_000, u64::MAX] {
+        let back = ns_of(band_of(ns));
+        assert!(back.abs_diff(ns) <= ns / 256, "{ns} {back}");
+    }
+    assert!((1..10_000u64).is_sorted_by_key(band_of_each));
+}
+
+fn band_of_each(ns: u64) -> u32 {
+    band_of(ns)
+}
+
+#[test]
+fn a_step_is_said_with_its_time_and_both_medians() {
+    let mut noise = Noise(99);
+    let pass = requests(&mut noise, |second| if second < 430 { 68.0 } else { 150.0 });
+    let step = pass.step().unwrap();
+    assert_eq!(step.root, "web:home");
+    assert!((step.at_ns - 430 * SECOND).abs() < 12 * SECOND, "{step:?}");
+    let [before, after] = step.medians_ns.map(|ns| ns as f64 / 1e6);
+    assert!(
+        (before - 68.0).abs() < 5.0 && (after - 150.0).abs() < 15.0,
+        "{step:?}"
+    );
+    assert!(step.before_from_ns < 5 * SECOND, "{step:?}");
+    assert!(step.until_ns > 597 * SECOND, "{step:?}");
+    assert!(step.requests.iter().all(|requests| *requests > 100));
+    // After an hour of trouble that is over, it is said that it is over, beside the trouble.
+    let pass = requests(&mut noise, |second| {
+        if (200..400).contains(&second) {
+            150.0
+        } else {
+            68.0
+        }
+    });
+    let step = pass.step().unwrap();
+    assert!((step.at_ns - 400 * SECOND).abs() < 12 * SECOND, "{step:?}");
+    assert!(
+        (step.before_from_ns - 200 * SECOND).abs() < 12 * SECOND,
+        "{step:?}"
+    );
+    assert!(step.medians_ns[0] > step.medians_ns[1]);
+}
+
+#[test]
+fn where_nothing_changed_nothing_is_said() {
+    let mut noise = Noise(4_321);
+    let said = (0..100)
+        .filter(|_| requests(&mut noise, |_| 68.0).step().is_some())
+        .count();
+    assert!(said <= 1, "{said}");
+    assert_eq!(StepPass::of(["a"].into_iter()).step(), None);
+    // A twentieth more is found by the test, and is not worth a headline.
+    let more = requests(&mut noise, |second| if second < 300 { 68.0 } else { 70.0 });
+    assert_eq!(more.step(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn in_any_order_and_in_parts_it_is_the_same(
+        requests in proptest::collection::vec((0usize..3, prop_oneof![0i64..1 << 30, 0i64..1 << 50], 0u64..1 << 40), 0..60),
+        cut in 0usize..60,
+    ) {
+        let pass = |some: &[(usize, i64, u64)]| {
+            let mut pass = StepPass::of(["a", "b"].into_iter());
+            pass.seen = TimeColumns::within(Limit::Occupied(8));
+            some.iter().for_each(|(root, start, latency)| pass.see(["a", "b", "c"][*root], *start, *latency));
+            pass
+        };
+        let (before, after) = requests.split_at(cut.min(requests.len()));
+        let mut merged = pass(after);
+        merged.merge(pass(before));
+        prop_assert_eq!(&merged, &pass(&requests));
+        let known: u64 = merged.seen.columns.values().flat_map(BTreeMap::values).map(count).sum();
+        prop_assert_eq!(known, requests.iter().filter(|(root, ..)| *root < 2).count() as u64);
+    }
+}
+
+/// How requests come, and what makes them alike.
+#[derive(Clone, Copy, Debug)]
+enum Traffic {
+    /// At any time.
+    Steady,
+    /// In bursts of a few milliseconds, whose requests share a level.
+    Bursts,
+    /// With pauses of minutes, and another level after each.
+    Idle,
+    /// Ten times as often for a while, again and again, and half as long again then.
+    Load,
+}
+
+const TRAFFIC: [Traffic; 4] = [
+    Traffic::Steady,
+    Traffic::Bursts,
+    Traffic::Idle,
+    Traffic::Load,
+];
+
+impl Noise {
+    fn normal(&mut self) -> f64 {
+        let (a, b) = (self.uniform(), self.uniform());
+        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+    }
+
+    fn pause(&mut self, mean: f64) -> f64 {
+        -self.uniform().ln() * mean
+    }
+
+    /// When requests come (seconds), and how long they take (milliseconds): about 100, one in twenty many times as long, and
+    /// all with a drift of this standard deviation that takes a minute to turn.
+    fn series(
+        &mut self,
+        traffic: Traffic,
+        drifts: f64,
+        spread: f64,
+        requests: usize,
+    ) -> Vec<(f64, f64)> {
+        let (mut at, mut last, mut left, mut is_hot) = (0.0, 0.0, 0, false);
+        let (mut level, mut drift) = (0.0, self.normal() * drifts);
+        let mut series = Vec::new();
+        while series.len() < requests {
+            match traffic {
+                Traffic::Steady => at += self.pause(0.5),
+                Traffic::Bursts => {
+                    if left == 0 {
+                        left = 3 + (self.uniform() * 20.0) as u32;
+                        at += 1.0 + self.pause(10.0);
+                        level = self.normal() * 0.15;
+                    }
+                    left -= 1;
+                    at += self.pause(0.002);
+                }
+                Traffic::Idle => {
+                    at += self.pause(0.5);
+                    if self.uniform() < 0.01 {
+                        at += self.pause(600.0);
+                        level = self.normal() * drifts;
+                    }
+                }
+                Traffic::Load => {
+                    if left == 0 {
+                        is_hot = !is_hot;
+                        left = 15 + (self.uniform() * 20.0) as u32;
+                        level = if is_hot { 0.4 } else { 0.0 };
+                    }
+                    left -= 1;
+                    at += self.pause(if is_hot { 0.1 } else { 1.0 });
+                }
+            }
+            let kept = f64::exp(-(at - last) / 60.0);
+            last = at;
+            drift = drift * kept + self.normal() * drifts * (1.0 - kept * kept).sqrt();
+            let tail = if self.uniform() < 0.05 {
+                1.0 + 3.0 * self.uniform().powf(-0.8)
+            } else {
+                1.0
+            };
+            let takes = 100.0 * (level + drift + self.normal() * spread).exp() * tail;
+            series.push((at, takes));
+        }
+        series
+    }
+}
+
+fn step_of(series: &[(f64, f64)]) -> Option<LatencyStep> {
+    let mut pass = StepPass::of(["gateway:/*"].into_iter());
+    for (at, takes) in series {
+        pass.see("gateway:/*", (at * 1e9) as i64, (takes * 1e6) as u64);
+    }
+    pass.step()
+}
+
+#[test]
+fn of_quiet_series_at_most_one_in_twenty_has_a_step_either_way() {
+    const SERIES: usize = 150;
+    let mut noise = Noise(20_261);
+    for traffic in TRAFFIC {
+        let (mut steps, mut slower, mut doubtful) = (0, 0, 0);
+        for at in 0..SERIES {
+            let spread = 0.3 + 0.1 * (at % 6) as f64;
+            let series = noise.series(traffic, 0.05, spread, 60 + at * 37 % 1_000);
+            match step_of(&series) {
+                Some(step) if step.requests_needed.is_none() => {
+                    steps += 1;
+                    slower += usize::from(step.medians_ns[1] > step.medians_ns[0]);
+                }
+                Some(_) => doubtful += 1,
+                None => {}
+            }
+        }
+        println!(
+            "{traffic:?}: {steps} of {SERIES}, {slower} of them slower; {doubtful} too short to tell"
+        );
+        assert!(steps * 20 <= SERIES, "{traffic:?}: {steps}");
+        assert!(doubtful * 20 <= SERIES, "{traffic:?}: {doubtful}");
+    }
+}
+
+#[test]
+fn a_step_by_half_is_found_after_fifty_requests_and_before_fifty() {
+    const SERIES: usize = 20;
+    let mut noise = Noise(777);
+    let (mut found, mut all) = (0, 0);
+    for traffic in [Traffic::Steady, Traffic::Idle] {
+        for sides in [[50, 50], [50, 400], [400, 50], [111, 260]] {
+            let mut of_these = 0;
+            for at in 0..SERIES {
+                let mut series = noise.series(traffic, 0.025, 0.3, sides[0] + sides[1]);
+                let factor = if at % 2 == 0 { 1.5 } else { 1.0 / 1.5 };
+                let later = series[sides[0]..].iter_mut();
+                later.for_each(|(_, takes)| *takes *= factor);
+                let step = step_of(&series).filter(|step| step.requests_needed.is_none());
+                of_these += usize::from(step.is_some());
+            }
+            println!("{traffic:?} {sides:?}: {of_these} of {SERIES}");
+            found += of_these;
+            all += SERIES;
+        }
+    }
+    assert!(found * 20 >= all * 19, "{found} of {all}");
+}
+
+#[test]
+fn an_idle_hour_hides_no_step_and_few_requests_are_too_short_to_tell() {
+    let mut noise = Noise(5);
+    let mut step = |sides: [usize; 2]| {
+        let mut series = noise.series(Traffic::Steady, 0.0, 0.3, sides[0] + sides[1]);
+        for (at, takes) in &mut series[sides[0]..] {
+            *at += 3_600.0;
+            *takes *= 3.0;
+        }
+        (step_of(&series), series)
+    };
+    let (found, series) = step([111, 260]);
+    let found = found.unwrap();
+    assert_eq!((found.requests, found.requests_needed), ([111, 260], None));
+    assert!((found.at_ns as f64 / 1e9 - series[111].0).abs() < 0.5);
+    let (doubtful, _) = step([4, 4]);
+    let doubtful = doubtful.unwrap();
+    assert_eq!(doubtful.requests, [4, 4]);
+    let needed = doubtful.requests_needed.unwrap();
+    assert!((9..100).contains(&needed), "{needed}");
+    // Of two requests on either side nothing is said.
+    assert_eq!(step([2, 2]).0, None);
+}
