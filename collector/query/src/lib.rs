@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `time_columns` with `heatmap` and `step` (since when latency is another), `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `circumstances` (what makes figures mislead), `bottleneck`, `time_columns` with `heatmap` and `step` (since when latency is another), `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -11,6 +11,7 @@
 
 mod anomalies;
 mod attribute_names;
+mod bottleneck;
 mod breakdown;
 mod burst_goal;
 mod burst_search;
@@ -18,6 +19,7 @@ mod cache;
 mod candidates;
 mod categories;
 mod causal_graph;
+mod circumstances;
 mod clocks;
 mod compare;
 mod experiment;
@@ -61,6 +63,7 @@ mod what_if;
 
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
 pub use attribute_names::{attribute_choices, nearest};
+pub use bottleneck::{Bottleneck, OperationTime, bottleneck_text, bottlenecks, by_time};
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
 pub use burst_goal::{BurstBasis, BusiestProcess, burst_basis};
 pub use burst_search::{LargeBurst, search_bursts};
@@ -69,6 +72,7 @@ pub use categories::{
     Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals,
 };
 pub use causal_graph::CausalGraph;
+pub use circumstances::{ProcessorUse, circumstances};
 pub use clocks::{ClockReport, HostReport, alignment, clocks};
 pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, flows};
 pub use experiment::{

@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::TracePath;
+use stroboscope_analysis::flow::ERROR;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::pass::{Pass, TraceView};
-use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::record::{
+    AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords,
+};
 use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
+use super::circumstances::{ProcessorUse, circumstances};
 use super::infer::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -75,8 +79,21 @@ pub struct Paths {
     pub examples: BTreeMap<SegmentId, TraceId>,
     /// Of each segment that has slack, the request in which it has most.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
+    /// Requests whose root failed, among those used.
+    pub failed: u64,
+    /// Processor time that the recorded processes used.
+    pub processor_use: ProcessorUse,
     /// What was noticed on the way.
     pub notes: Notes,
+}
+
+impl Paths {
+    /// What makes the figures mislead, in sentences; see [`circumstances()`](circumstances).
+    #[must_use]
+    pub fn circumstances(&self) -> Vec<String> {
+        let requests = self.aggregate.traces() + self.aggregate.without_length();
+        circumstances(&self.processor_use, None, self.failed, requests)
+    }
 }
 
 /// Hands the critical path of each selected trace to `visit`, which may stop by `false`.
@@ -130,6 +147,20 @@ pub struct PathsByRoot<'a> {
     by_root: BTreeMap<String, PathAggregate>,
     longest: Largest,
     slackest: Largest,
+    failed: u64,
+}
+
+/// Whether a request's root says that it failed.
+fn has_failed(records: &TraceRecords) -> bool {
+    let is_root = |span: &&SpanRecord| span.parent_id == 0;
+    records.spans.iter().filter(is_root).any(|root| {
+        let says_so = |attribute: &AttributeRecord| {
+            attribute.owner == RecordOwner::Span(root.span_id)
+                && &*attribute.key == ERROR
+                && !["", "false", "0"].contains(&&*attribute.value)
+        };
+        root.flags.contains(SpanFlags::PANICKED) || records.attributes.iter().any(says_so)
+    })
 }
 
 /// By the segment's number: how long something of it was at most, and in which request; of equal ones that of the least id.
@@ -170,6 +201,7 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .entry(self.inference.known_root(seen.records))
             .or_default()
             .observe(seen.path, seen.weight());
+        self.failed += u64::from(has_failed(seen.records));
         for timing in &seen.path.segments {
             let at = timing.segment.0 as usize;
             if timing.critical {
@@ -188,6 +220,7 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .for_each(|(root, paths)| self.by_root.entry(root.clone()).or_default().merge(paths));
         self.longest.merge(other.longest);
         self.slackest.merge(other.slackest);
+        self.failed += other.failed;
     }
 }
 
@@ -217,12 +250,17 @@ impl Question for PathsQuestion {
         records.categories(studied)
     }
 
+    fn path_keys(&self, _: &Categories) -> AttributeKeys {
+        AttributeKeys::of([ERROR])
+    }
+
     fn paths<'a>(&'a self, studied: Studied<'a>, _: &'a Categories) -> PathsByRoot<'a> {
         PathsByRoot {
             inference: studied.inference,
             by_root: BTreeMap::new(),
             longest: Largest::default(),
             slackest: Largest::default(),
+            failed: 0,
         }
     }
 
@@ -248,6 +286,8 @@ impl Question for PathsQuestion {
             categories,
             examples,
             slack_examples,
+            failed: paths.failed,
+            processor_use: studied.source.processor_use()?,
             notes: notes.weighing(Weighing::Everything),
         })
     }

@@ -10,6 +10,7 @@ use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
 use super::cache::Cache;
+use super::circumstances::ProcessorUse;
 use super::filter::Filter;
 use super::losses::is_unseen;
 use super::notes::Notes;
@@ -253,6 +254,14 @@ impl Source {
     /// When the store cannot be listed.
     pub fn recorded(&self) -> Result<Recorded, QueryError> {
         Ok(Recorded::of(read_batches(&self.store)?))
+    }
+
+    /// Processor time that processes used, by host and second; nothing of imports.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub(super) fn processor_use(&self) -> Result<ProcessorUse, QueryError> {
+        Ok(ProcessorUse::of(read_batches(&self.store)?))
     }
 
     /// When anything was recorded, ns since the Unix epoch, in order; nothing of imports.

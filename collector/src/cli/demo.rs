@@ -7,6 +7,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_newsfeed::{Fault, FaultError};
+use stroboscope_query::Bottleneck;
 use tokio::runtime::Runtime;
 
 use super::arguments::{DataArguments, parse_share};
@@ -167,6 +168,10 @@ pub(super) struct DemoReport {
     happens_before: usize,
     mutual_exclusions: usize,
     bottleneck: Option<String>,
+    /// By time; of each root where these differ.
+    bottlenecks: Vec<Bottleneck>,
+    /// What makes these figures mislead.
+    circumstances: Vec<String>,
     /// Those with the largest share of the critical path first.
     operations: Vec<OperationPart>,
     data: String,
@@ -209,7 +214,9 @@ impl DemoReport {
             segments: found.labels.len(),
             happens_before: found.happens_before,
             mutual_exclusions: found.mutual_exclusions,
-            bottleneck: report.bottleneck().map(|part| part.operation),
+            bottleneck: report.bottleneck().map(|of| of.operation.clone()),
+            bottlenecks: found.bottlenecks.clone(),
+            circumstances: report.circumstances(),
             operations: report.parts().into_iter().map(part).collect(),
             data: report.data.display().to_string(),
         }

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use stroboscope_query::timeline::{KernelOverview, overview};
 use stroboscope_query::{
-    InferSettings, Inference, KernelClocks, Notes, PathsQuestion, QueryError, Recorded, Selection,
-    Source, Study,
+    Bottleneck, InferSettings, Inference, KernelClocks, Notes, PathsQuestion, ProcessorUse,
+    QueryError, Recorded, Selection, Source, Study, bottlenecks,
 };
 
 /// Everything the report shows that comes from the store.
@@ -35,6 +35,10 @@ pub struct Findings {
     pub mutual_exclusions: usize,
     /// Critical paths of the complete traces.
     pub paths: PathAggregate,
+    /// What they wait for most, by time.
+    pub bottlenecks: Vec<Bottleneck>,
+    /// Processor time that the processes used.
+    pub processor_use: ProcessorUse,
     /// The segments' names.
     pub labels: Labels,
     /// What the kernel did, if it was recorded.
@@ -78,6 +82,8 @@ pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Fin
         reasons: incomplete,
         happens_before: relations.all_happens_before().len(),
         mutual_exclusions: relations.all_mutual_exclusion().len(),
+        bottlenecks: bottlenecks(&paths, model.labels()),
+        processor_use: paths.processor_use,
         paths: paths.aggregate,
         labels: model.labels().clone(),
     })

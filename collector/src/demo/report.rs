@@ -8,6 +8,7 @@ use stroboscope_kernel_model::export::operations_table;
 use super::findings::Findings;
 use crate::suggest::command_on;
 use stroboscope_present::humanise::duration;
+use stroboscope_query::{Bottleneck, bottleneck_text, circumstances};
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -66,10 +67,22 @@ impl Report {
         parts
     }
 
-    /// The operation that most of a request's time goes to.
+    /// The operation that most of all requests' time goes to.
     #[must_use]
-    pub fn bottleneck(&self) -> Option<Part> {
-        self.parts().into_iter().next()
+    pub fn bottleneck(&self) -> Option<&Bottleneck> {
+        self.findings.bottlenecks.first()
+    }
+
+    /// What makes the figures mislead. The demo's processes ran on this machine.
+    #[must_use]
+    pub fn circumstances(&self) -> Vec<String> {
+        let processors = std::thread::available_parallelism().ok().map(usize::from);
+        circumstances(
+            &self.findings.processor_use,
+            processors,
+            self.failed,
+            self.requests,
+        )
     }
 }
 
@@ -247,17 +260,17 @@ impl Report {
     }
 
     fn write_conclusion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.bottleneck() {
-            Some(part) => writeln!(
-                f,
-                "Bottleneck: {}, on average {:.0} % of what a request waits for.",
-                part.operation,
-                part.share * 100.0,
-            )?,
-            None => writeln!(
+        for sentence in self.circumstances() {
+            writeln!(f, "{sentence}")?;
+        }
+        for bottleneck in &self.findings.bottlenecks {
+            writeln!(f, "Bottleneck: {}.", bottleneck_text(bottleneck))?;
+        }
+        if self.findings.bottlenecks.is_empty() {
+            writeln!(
                 f,
                 "Bottleneck: unknown, because no complete trace was collected."
-            )?,
+            )?;
         }
         writeln!(f)?;
         writeln!(f, "Look further:")?;

@@ -4,6 +4,7 @@ mod compare;
 
 mod analyses;
 mod attributes;
+mod bottleneck;
 mod care;
 mod cli;
 mod clocks;

@@ -9,11 +9,11 @@ use stroboscope_present::page::{Html, body};
 use stroboscope_present::roots::requests_text;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{
-    CategoryRule, InferSettings, OperationsQuestion, PathsQuestion, Selection, Study,
+    CategoryRule, InferSettings, OperationsQuestion, PathsQuestion, Selection, Study, by_time,
 };
 use tokio::runtime::Handle;
 
-use crate::overview::{damage, operations, unreadable};
+use crate::overview::{damage, unreadable};
 use crate::progress::Telling;
 use crate::respond::{Head, NoPage, page};
 use crate::site::Site;
@@ -38,9 +38,9 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
     let asked = (OperationsQuestion, PathsQuestion(CategoryRule::default()));
     let (found, paths) = study.ask(&asked).map_err(|error| unreadable(&error))?;
     let inference = study.inference().map_err(|error| unreadable(&error))?;
-    let waited: BTreeMap<String, f64> = operations(&paths, inference.model.labels())
+    let waited: BTreeMap<String, f64> = by_time(&paths.aggregate, inference.model.labels())
         .into_iter()
-        .map(|one| (one.operation, one.share))
+        .map(|one| (one.operation, one.share_of_time))
         .collect();
     let mut rows: Vec<OperationRow<'_>> = found
         .of

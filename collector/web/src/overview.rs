@@ -14,8 +14,9 @@ use stroboscope_present::page::{Asset, Html, body, path_segment};
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{Bar, Chart, Doc, Figure};
 use stroboscope_query::{
-    CategoryRule, HeatmapQuestion, InferSettings, LatencyStep, Notes, Paths, PathsQuestion,
-    QueryError, Recorded, Selection, StepQuestion, Study,
+    Bottleneck, CategoryRule, HeatmapQuestion, InferSettings, LatencyStep, Notes, OperationTime,
+    Paths, PathsQuestion, QueryError, Recorded, Selection, StepQuestion, Study, bottlenecks,
+    by_time,
 };
 use tokio::runtime::Handle;
 
@@ -89,19 +90,23 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
         .source()
         .bursts()
         .map_err(|error| unreadable(&error))?;
-    let operations = operations(&paths, inference.model.labels());
+    let operations = by_time(&paths.aggregate, inference.model.labels());
     let mut html = Html::new();
-    let sure = step
-        .as_ref()
-        .filter(|step| step.requests_needed.is_none());
-    headline(&mut html, &inference.roots, &operations, step.as_ref());
+    let sure = step.as_ref().filter(|step| step.requests_needed.is_none());
+    let most = bottlenecks(&paths, inference.model.labels());
+    for sentence in paths.circumstances() {
+        html.markup("<p class=\"notice\">")
+            .text(&sentence)
+            .markup("</p>\n");
+    }
+    headline(&mut html, &inference.roots, &most, step.as_ref());
     damage(&mut html, &paths.notes);
     figures(&mut html, &inference.roots, &paths, &recorded);
     html.html(&heatmap(&map, &bursts, sure.map(|step| step.at_ns)));
     let mut doc = Doc::new();
     waits(&mut doc, &operations);
     html.html(&body(&doc));
-    ways_on(&mut html, &operations, site.has_kernel(runtime));
+    ways_on(&mut html, &most, site.has_kernel(runtime));
     let mut doc = Doc::new();
     doc.table("", &KindRow::all(&inference.roots), ROWS_SHOWN);
     quality(&mut doc, &paths.notes, &recorded);
@@ -109,38 +114,8 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
     Ok(html)
 }
 
-/// An operation, its part of the critical path of a mean request, and how long that is.
-pub(crate) struct Waited {
-    pub(crate) operation: String,
-    pub(crate) share: f64,
-    mean_ns: f64,
-}
-
-/// All of them, the largest part first.
-pub(crate) fn operations(
-    paths: &Paths,
-    labels: &stroboscope_analysis::label::Labels,
-) -> Vec<Waited> {
-    let requests = paths.aggregate.traces();
-    let mut all: Vec<Waited> = paths
-        .aggregate
-        .by_operation(labels)
-        .into_iter()
-        .map(|of| {
-            let sum_ns = of.critical_duration_ns + of.critical_wait_ns;
-            Waited {
-                share: (of.duration_shares + of.wait_shares).mean(requests),
-                mean_ns: requests.mean(sum_ns as f64),
-                operation: of.operation,
-            }
-        })
-        .collect();
-    all.sort_by(|a, b| b.share.total_cmp(&a.share));
-    all
-}
-
 /// The sentence that matters.
-fn headline(html: &mut Html, roots: &ByRoot, operations: &[Waited], step: Option<&LatencyStep>) {
+fn headline(html: &mut Html, roots: &ByRoot, most: &[Bottleneck], step: Option<&LatencyStep>) {
     let latency = roots.headline();
     if latency.count() == 0 {
         return;
@@ -160,17 +135,23 @@ fn headline(html: &mut Html, roots: &ByRoot, operations: &[Waited], step: Option
         duration_spaced(of.p50_ns as f64),
         duration_spaced(of.p99_ns as f64)
     ));
-    if let Some(most) = operations.first() {
+    for most in most {
         // What is said of all hides what changed: it may be another one.
-        let of_whom = match step {
-            Some(_) => " Before and after together, what they wait for most is ",
-            None => " What they wait for most is ",
+        let when = if step.is_some() {
+            " Before and after together, "
+        } else {
+            " "
         };
-        html.text(of_whom)
+        let who = most.root.as_ref();
+        let who = who.map_or_else(
+            || "requests".to_owned(),
+            |root| format!("requests of {root}"),
+        );
+        html.text(&format!("{when}{who} wait most for "))
             .markup("<a href=\"/operations\">")
             .text(&most.operation)
             .markup("</a>")
-            .text(&format!(": {} of a mean request.", percent(most.share)));
+            .text(&format!(": {} of their time.", percent(most.share_of_time)));
     }
     html.markup("</p>\n");
 }
@@ -244,13 +225,13 @@ fn figures(html: &mut Html, roots: &ByRoot, paths: &Paths, recorded: &Recorded) 
     html.markup("</dl>\n");
 }
 
-fn waits(doc: &mut Doc, operations: &[Waited]) {
+fn waits(doc: &mut Doc, operations: &[OperationTime]) {
     let bars: Vec<Bar> = operations
         .iter()
         .take(OPERATIONS_SHOWN)
         .map(|one| Bar {
             name: one.operation.clone(),
-            share: one.share,
+            share: one.share_of_time,
             beside: format!("({})", duration(one.mean_ns)),
         })
         .collect();
@@ -261,17 +242,17 @@ fn waits(doc: &mut Doc, operations: &[Waited]) {
         .iter()
         .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
         .collect();
-    let title = "What requests wait for: operations by their mean share of the critical path";
+    let title = "What requests wait for: operations by their part of all time on critical paths";
     doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)));
 }
 
 /// Where to go on from here.
-fn ways_on(html: &mut Html, operations: &[Waited], has_kernel: bool) {
+fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
     html.markup(
         "<p><a href=\"/operations\">All operations</a> · <a href=\"/critical-path\">Critical path by segment</a> · \
          <a href=\"/anomalies\">What is different about slow requests</a>",
     );
-    if let Some(most) = operations.first() {
+    if let Some(most) = most.first() {
         html.markup(" · <a href=\"/what-if?operation=")
             .text(&path_segment(&most.operation))
             .markup("&amp;scale=0.5\">What if ")

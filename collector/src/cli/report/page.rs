@@ -18,7 +18,7 @@ use super::super::results::tradeoffs::TradeoffsSay;
 use super::super::roots::root_rows;
 use super::super::study::Known;
 use super::super::verb::Report as _;
-use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::humanise::duration;
 use stroboscope_present::page::Section;
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
@@ -79,12 +79,9 @@ impl PageInput<'_> {
 
     fn summary(&self, doc: &mut Doc) {
         doc.table("", &[Summary(self)], 1);
-        if let Some((operation, share)) = self.aggregate.bottleneck() {
-            let share = percent(share);
-            doc.sentence(format!(
-                "{operation} is on average {share} of what a request waits for."
-            ));
-        }
+        self.aggregate.headlines().for_each(|sentence| {
+            doc.sentence(sentence);
+        });
         doc.sentence(warnings(&self.known.inference.clocks).join("\n"));
     }
 

@@ -20,7 +20,7 @@ use stroboscope_present::show::{
     Axis, Bar, Cell, Chart, Column, Doc, Figure, Kind, Row, SegmentName, Stack, StackPart,
     TableSpec,
 };
-use stroboscope_query::{CategoryTotals, Notes, Paths};
+use stroboscope_query::{Bottleneck, CategoryTotals, Notes, Paths, bottleneck_text, bottlenecks};
 
 /// Kinds of requests of which the operations are shown.
 const ROOTS_SHOWN: usize = 5;
@@ -48,6 +48,10 @@ pub(in super::super) struct Aggregate {
     categories: Vec<CategoryShare>,
     operations: Vec<OperationShare>,
     operations_by_root: Vec<RootOperations>,
+    /// What requests wait for most, by time on the critical path: of all, or by root where these differ.
+    bottlenecks: Vec<Bottleneck>,
+    /// What makes these figures mislead.
+    circumstances: Vec<String>,
     /// Of which the colours of pictures are the numbers.
     #[serde(skip)]
     category_names: Vec<String>,
@@ -142,6 +146,8 @@ impl Aggregate {
                 .map(|totals| CategoryShare::of(totals, traces))
                 .collect(),
             operations: operations(&paths.aggregate, labels),
+            bottlenecks: bottlenecks(&paths, labels),
+            circumstances: paths.circumstances(),
             operations_by_root: paths.by_root.iter().map(of_root).collect(),
             notes: paths.notes,
             category_names,
@@ -321,6 +327,9 @@ impl Report for Aggregate {
             "{}{without_length}; {}",
             self.requests_text, self.latency_text
         ));
+        self.headlines().for_each(|sentence| {
+            doc.sentence(sentence);
+        });
         show_roots(&self.roots, doc);
         self.show_figures(doc);
         self.show_shares(doc);
@@ -333,11 +342,13 @@ impl Aggregate {
         self.operations_by_root.len() > 1
     }
 
-    /// The operation that requests wait for most, and for which share of their time.
-    pub(in super::super) fn bottleneck(&self) -> Option<(&str, f64)> {
-        self.operations
-            .first()
-            .map(|operation| (&*operation.operation, operation.mean_share))
+    /// What makes the figures mislead, and what requests wait for most, in a sentence each.
+    pub(in super::super) fn headlines(&self) -> impl Iterator<Item = String> {
+        let waits = self
+            .bottlenecks
+            .iter()
+            .map(|bottleneck| format!("Requests wait most for {}.", bottleneck_text(bottleneck)));
+        self.circumstances.iter().cloned().chain(waits)
     }
 
     /// What the tables of operations and categories say.

@@ -1,0 +1,107 @@
+//! The operation that requests wait for most, by time on the critical path.
+//!
+//! A mean of shares gives a request of a millisecond the weight of one of a second: an operation that short requests wait
+//! for would lead, whatever it adds to all time. So operations are ranked by their time, and where root operations wait for
+//! different ones, each has its own.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::label::Labels;
+
+use super::paths::Paths;
+
+/// Root operations that take a smaller part of all time have none of their own,
+const TIME_SHARE_MIN: f64 = 0.05;
+/// nor have those after so many.
+const ROOTS_MAX: usize = 3;
+
+/// The operation that requests wait for most.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Bottleneck {
+    /// The root operation of those requests; none: of all, as their kinds agree.
+    pub root: Option<String>,
+    /// `service:name`.
+    pub operation: String,
+    /// Part of the requests' summed latency that it is on the critical path.
+    pub share_of_time: f64,
+    /// The same time, for a mean request.
+    pub mean_ns: f64,
+}
+
+/// An operation's time on critical paths.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationTime {
+    /// `service:name`.
+    pub operation: String,
+    /// Part of all requests' summed latency, 0 to 1.
+    pub share_of_time: f64,
+    /// Mean by request, ns.
+    pub mean_ns: f64,
+}
+
+/// Operations by their time on critical paths, waits for them included; the largest first.
+#[must_use]
+pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
+    let all_ns = paths.latency().sum_ns().max(1) as f64;
+    let requests = paths.traces().max(1) as f64;
+    let of = paths.by_operation(labels).into_iter().map(|of| {
+        let sum_ns = (of.critical_duration_ns + of.critical_wait_ns) as f64;
+        OperationTime {
+            operation: of.operation,
+            share_of_time: sum_ns / all_ns,
+            mean_ns: sum_ns / requests,
+        }
+    });
+    let mut operations: Vec<OperationTime> = of.collect();
+    operations.sort_by(|a, b| b.share_of_time.total_cmp(&a.share_of_time));
+    operations
+}
+
+/// The bottleneck of all requests; where root operations differ, one of each that takes a good part of all time.
+#[must_use]
+pub fn bottlenecks(paths: &Paths, labels: &Labels) -> Vec<Bottleneck> {
+    let of = |root: Option<&str>, paths: &PathAggregate| {
+        let most = by_time(paths, labels).into_iter().next()?;
+        Some(Bottleneck {
+            root: root.map(str::to_owned),
+            operation: most.operation,
+            share_of_time: most.share_of_time,
+            mean_ns: most.mean_ns,
+        })
+    };
+    let all_ns = paths.aggregate.latency().sum_ns() as f64;
+    let mut roots: Vec<&(String, PathAggregate)> = paths
+        .by_root
+        .iter()
+        .filter(|(_, of)| of.latency().sum_ns() as f64 >= TIME_SHARE_MIN * all_ns)
+        .collect();
+    roots.sort_by_key(|(_, of)| std::cmp::Reverse(of.latency().sum_ns()));
+    let roots = roots.into_iter().take(ROOTS_MAX);
+    let of_roots: Vec<Bottleneck> = roots
+        .filter_map(|(root, paths)| of(Some(root), paths))
+        .collect();
+    if of_roots
+        .windows(2)
+        .any(|pair| pair[0].operation != pair[1].operation)
+    {
+        of_roots
+    } else {
+        of(None, &paths.aggregate).into_iter().collect()
+    }
+}
+
+/// Each bottleneck in a sentence.
+#[must_use]
+pub fn bottleneck_text(bottleneck: &Bottleneck) -> String {
+    let of = bottleneck.root.as_ref();
+    let of = of.map_or_else(
+        || "all requests".to_owned(),
+        |root| format!("requests of {root}"),
+    );
+    format!(
+        "{}, {:.0} % of the time of {of}",
+        bottleneck.operation,
+        bottleneck.share_of_time * 100.0
+    )
+}
