@@ -3,10 +3,11 @@
 //!
 //! `POST /test` with `[{"url": "http://…", "arguments": […]}, …]` calls each url in turn, by `POST` with the arguments
 //! as body. The layers do the rest: each call is in the trace that the request's headers name, also while nothing is
-//! recorded.
+//! recorded. `STROBOSCOPE_PROPAGATE=always` gives a trace to requests that name none, which the suite expects.
 //!
 //! ```text
-//! cargo run -p stroboscope-examples --example echo -- --listen 127.0.0.1:5000
+//! STROBOSCOPE_PROPAGATE=always cargo run -p stroboscope-examples --example echo -- --listen 127.0.0.1:5000
+//! # in another terminal
 //! SPEC_LEVEL=2 python test.py http://127.0.0.1:5000/test     # of github.com/w3c/trace-context, folder test
 //! ```
 //!

@@ -118,11 +118,13 @@ impl Unseen {
 
 /// Ids for a request that nobody named and that began while nothing was recorded.
 pub(crate) fn unseen_request() -> SpanContext {
+    unrecorded_request().unseen()
+}
+
+/// Ids for such a request that its calls carry in any case.
+pub(crate) fn unrecorded_request() -> SpanContext {
     let (trace_id, span_id) = thread::root_ids();
-    SpanContext::new(trace_id, span_id, false)
-        .random()
-        .cut()
-        .unseen()
+    SpanContext::new(trace_id, span_id, false).random().cut()
 }
 
 /// Wraps work for another thread so that it runs in the context this is called in:

@@ -22,6 +22,8 @@ pub const ENV_CA: &str = "STROBOSCOPE_CA";
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
 /// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
 pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
+/// `STROBOSCOPE_PROPAGATE`: `always`, or only the requests that are `recorded`, get a `traceparent` of ours.
+pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
 /// `STROBOSCOPE_TRACING`: which spans and events of `tracing` to record, like `RUST_LOG`.
 pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
 /// `STROBOSCOPE_SERVICE`: the service's name.
@@ -30,13 +32,14 @@ pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
 /// All of them.
-pub(crate) const KNOWN: [&str; 10] = [
+pub(crate) const KNOWN: [&str; 11] = [
     ENV_BURST_CONFIG,
     ENV_CA,
     ENV_COLLECTOR,
     ENV_FORCE,
     ENV_HOST,
     ENV_KERNEL_RECORDER,
+    ENV_PROPAGATE,
     ENV_SAMPLE,
     ENV_SERVICE,
     ENV_TOKEN,
@@ -58,6 +61,9 @@ pub enum InitError {
     /// An environment variable holds something else than `accept` or `refuse`.
     #[error("{ENV_FORCE}: {0:?}: write \"accept\" or \"refuse\"")]
     Force(String),
+    /// An environment variable holds something else than `always` or `recorded`.
+    #[error("{ENV_PROPAGATE}: {0:?}: write \"always\" or \"recorded\"")]
+    Propagate(String),
     /// An environment variable holds something else than directives like those of `RUST_LOG`.
     #[cfg(feature = "tracing")]
     #[error("{ENV_TRACING}: {0}")]
@@ -134,6 +140,7 @@ pub struct Builder {
     pub(crate) rounded_from: Option<String>,
     pub(crate) sample: SampleMode,
     pub(crate) accept_force: bool,
+    pub(crate) propagate_always: bool,
     pub(crate) ring_bytes: usize,
     pub(crate) rings_bytes_max: usize,
     pub(crate) buffer_bytes_max: usize,
@@ -160,6 +167,7 @@ impl Builder {
             rounded_from: None,
             sample: SampleMode::default(),
             accept_force: false,
+            propagate_always: false,
             ring_bytes: 1 << 20,
             rings_bytes_max: 64 << 20,
             buffer_bytes_max: 16 << 20,
@@ -224,6 +232,16 @@ impl Builder {
     /// callers are trusted, or where a proxy in front takes the header off the requests of strangers.
     pub fn accept_force(mut self, accept: bool) -> Self {
         self.accept_force = accept;
+        self
+    }
+
+    /// Gives every call a `traceparent`, also where its request came without one and is not recorded. Off by default: such
+    /// a call has none unless a window may open before it is answered, which saves most of what a closed gate costs.
+    ///
+    /// The names that this adds say "not sampled". A tracer downstream that follows its parent's decision then records none
+    /// of these requests, where it decides for itself without them.
+    pub fn propagate_always(mut self, always: bool) -> Self {
+        self.propagate_always = always;
         self
     }
 
@@ -322,6 +340,13 @@ impl Builder {
                 _ => return Err(InitError::Force(force)),
             };
         }
+        if let Some(propagate) = text(ENV_PROPAGATE)? {
+            self.propagate_always = match propagate.trim() {
+                "always" => true,
+                "recorded" => false,
+                _ => return Err(InitError::Propagate(propagate)),
+            };
+        }
         #[cfg(feature = "tracing")]
         if let Some(filter) = text(ENV_TRACING)? {
             self.tracing = filter.parse().map_err(InitError::Tracing)?;
@@ -418,6 +443,11 @@ mod tests {
             Err("STROBOSCOPE_FORCE: \"1\": write \"accept\""),
         );
         check(&[(ENV_FORCE, "accept")], Ok(default));
+        check(&[(ENV_PROPAGATE, " always ")], Ok(default));
+        check(
+            &[(ENV_PROPAGATE, "sometimes")],
+            Err("STROBOSCOPE_PROPAGATE: \"sometimes\": write \"always\""),
+        );
         #[cfg(feature = "tracing")]
         check(
             &[(ENV_TRACING, "shop=loud")],

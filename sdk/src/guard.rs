@@ -141,6 +141,7 @@ impl Builder {
         if self.flush_on_sigterm {
             sigterm::install().map_err(|sigterm::Taken| InitError::SigtermTaken)?;
         }
+        gate::foresight::set_names_all(self.propagate_always);
         let timer = Timer::new(self.burst_config, Arc::clone(&clock));
         let progressed = Arc::new(Progressed::default());
         let shipper = Shipper {

@@ -8,7 +8,7 @@ use stroboscope_proto::v1::SpanFlag;
 use crate::baggage::ambient::{Carried, CarriedScope};
 use crate::baggage::{Baggage, count_request};
 use crate::callsite::{self, Callsite};
-use crate::captured::unseen_request;
+use crate::captured::{unrecorded_request, unseen_request};
 use crate::context::{Scope, SpanContext};
 use crate::span::{FutureExt as _, Span};
 use crate::{gate, sampling};
@@ -27,6 +27,8 @@ pub struct Incoming {
     context: SpanContext,
     carried: Arc<Carried>,
     forced: bool,
+    /// The caller takes part in tracing, but its `traceparent` is not valid.
+    is_malformed: bool,
 }
 
 impl Incoming {
@@ -35,7 +37,13 @@ impl Incoming {
             context,
             carried: Arc::new(carried),
             forced,
+            is_malformed: false,
         }
+    }
+
+    pub(crate) fn malformed(mut self, is_malformed: bool) -> Self {
+        self.is_malformed = is_malformed;
+        self
     }
 
     /// The caller's span; [`SpanContext::NONE`] for a request that enters here.
@@ -87,18 +95,21 @@ impl Incoming {
             return Span::begin_forced(remote, name(), FLAGS);
         }
         let follows = remote.is_sampled() && gate::is_read();
-        if !asked.is_open() && !asked.asks_roots() && !follows {
-            // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
-            // recorded then is known to be a part only. Where none can open, a request without a name needs none.
-            return match remote.is_valid() {
-                true => Span::unrecorded(remote.cut()),
-                false if gate::is_read() => Span::unrecorded(unseen_request()),
-                false => Span::NONE,
-            };
+        if asked.is_open() || follows || asked.asks_roots() && !remote.is_valid() {
+            let span = Span::begin_under(remote, name(), FLAGS, |_| {});
+            // Without a context, the gate closed in between.
+            if span.context().is_valid() {
+                return span;
+            }
         }
-        if remote.is_valid() && !follows && !asked.is_open() {
-            return Span::unrecorded(remote.cut());
+        // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
+        // recorded then is known to be a part only. Where none can open, a request without a name needs none.
+        match remote.is_valid() {
+            true => Span::unrecorded(remote.cut()),
+            // The specification asks for a new name in place of one that cannot be read.
+            false if self.is_malformed => Span::unrecorded(unrecorded_request()),
+            false if gate::is_read() => Span::unrecorded(unseen_request()),
+            false => Span::NONE,
         }
-        Span::begin_under(remote, name(), FLAGS, |_| {})
     }
 }

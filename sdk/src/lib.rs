@@ -144,8 +144,8 @@ mod variables;
 pub use burst::{BurstConfig, BurstConfigError};
 pub use captured::{Captured, InContext, capture, in_current_context};
 pub use config::{
-    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_SAMPLE, ENV_SERVICE,
-    ENV_TOKEN, ENV_TRACING, InitError,
+    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_PROPAGATE,
+    ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING, InitError,
 };
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::baggage::Baggage;
 use crate::baggage::ambient::{Carried, carried};
+use crate::captured::unseen_request;
 use crate::context::{self, SpanContext};
 use crate::gate::foresight;
 pub use crate::ingress::Incoming;
@@ -113,7 +114,8 @@ const HEX: [[u8; 2]; 256] = {
 #[must_use]
 pub fn extract(headers: &http::HeaderMap) -> Incoming {
     let mut parents = headers.get_all(&TRACEPARENT_NAME).iter();
-    let context = match (parents.next(), parents.next()) {
+    let first = parents.next();
+    let context = match (first, parents.next()) {
         (Some(one), None) => one.to_str().map_or(SpanContext::NONE, |header| {
             parse_traceparent(header.trim_matches([' ', '\t']))
         }),
@@ -128,7 +130,8 @@ pub fn extract(headers: &http::HeaderMap) -> Incoming {
     let baggage = list(headers, &BAGGAGE_NAME)
         .map_or_else(Baggage::default, |header| Baggage::parse(&header));
     let forced = headers.get(FORCE).is_some_and(|value| value == "1");
-    Incoming::new(context, Carried::new(tracestate, baggage), forced)
+    let is_malformed = first.is_some() && !context.is_valid();
+    Incoming::new(context, Carried::new(tracestate, baggage), forced).malformed(is_malformed)
 }
 
 /// All headers of a name as one list.
@@ -186,6 +189,7 @@ fn is_tracestate_value(value: &str) -> bool {
 ///
 /// A request that came without a `traceparent`, and of which nothing is recorded, has none for others either, unless a
 /// window may open before it is answered: what nobody records needs no name.
+/// [`propagate_always`](crate::Builder::propagate_always) names it, and calls outside of requests, all the same.
 ///
 /// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that HTTP/2 does not keep it:
 /// no two calls have the same. By that, `{:?}` does not show it, neither here nor where the call goes.
@@ -193,6 +197,8 @@ pub fn inject(headers: &mut http::HeaderMap) {
     let mut context = context::current();
     if context.is_unseen() && !foresight::opens_soon() {
         context = SpanContext::NONE;
+    } else if !context.is_valid() && foresight::names_all() {
+        context = unseen_request();
     }
     inject_from(context, carried().as_deref(), headers);
 }

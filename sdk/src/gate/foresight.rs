@@ -3,7 +3,7 @@
 //!
 //! How long requests take is learned from what is recorded: the longest span of late, twice.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use super::is_read;
 use crate::clock::ticks;
@@ -16,6 +16,9 @@ const AHEAD_MIN_NS: i64 = 4_000_000;
 /// From this tick on a window may open before a request that goes out is answered. 0: always; the largest: not until the
 /// timer knows more.
 static SOON_FROM_TICKS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Every request is to be named in its calls, whatever is recorded of it.
+static NAMES_ALL: AtomicBool = AtomicBool::new(false);
 
 /// The longest span of late; 0: none was seen to its end.
 static LONGEST_NS: AtomicI64 = AtomicI64::new(0);
@@ -33,9 +36,20 @@ pub(crate) fn opens_soon() -> bool {
     }
 }
 
-/// From this tick on, [`opens_soon`] says so.
+/// From this tick on, [`opens_soon`] says so; at once, where all requests are named.
 pub(super) fn set_soon_from(ticks: u64) {
+    let ticks = if NAMES_ALL.load(Relaxed) { 0 } else { ticks };
     SOON_FROM_TICKS.store(ticks, Relaxed);
+}
+
+/// Sets whether calls are named whatever is recorded; holds from the timer's next turn on.
+pub(crate) fn set_names_all(names_all: bool) {
+    NAMES_ALL.store(names_all, Relaxed);
+}
+
+/// Returns whether calls outside of requests are named as well.
+pub(crate) fn names_all() -> bool {
+    NAMES_ALL.load(Relaxed) && is_read()
 }
 
 /// A span took so long.
