@@ -444,9 +444,16 @@ fn tradeoffs_are_in_the_trace_and_the_collector_says_by_which_policy() {
             .map(|(place, item)| ([Feature::Is(item.0)], place as f64));
         POINT.meter(losses);
     }
+    {
+        let _request = baggage::enter_request(Baggage::parse("sb.explore.test.traced=0.5;t=d"));
+        let _span = span!("rank").entered();
+        assert_eq!(decide(&POINT, &items).omitted(), 15);
+        // What remains of an answer is worth more than it is beside all: nothing is metered.
+        POINT.meter(items.iter().map(|item| ([Feature::Is(item.0)], 1.0)));
+    }
     drop(guard);
     let made = collector.events_named(EVENT);
-    assert_eq!(made.len(), 3, "{made:#?}");
+    assert_eq!(made.len(), 4, "{made:#?}");
     let is = |event: usize, key: &str, value: &str| {
         assert_eq!(made[event][key], value, "{key} of {:?}", made[event]);
     };

@@ -7,6 +7,8 @@ mod observed;
 mod performance;
 mod quality;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

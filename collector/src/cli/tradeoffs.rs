@@ -38,8 +38,8 @@ enum Tradeoffs {
 
 /// Learn models of all points that requests explored, and write a policy
 ///
-/// Latency by load and tradeoff rate, from requests that explored; what an item's absence costs, by its provenance, from what
-/// answers were metered. One answer in four is held out, to judge by. With --slack-by, also what slack each component has in
+/// Latency by load and tradeoff rate, from requests that explored; what an item's absence costs, by its provenance, from the
+/// metered answers of those that gave nothing up. One answer in four is held out, to judge by. With --slack-by, also what slack each component has in
 /// requests of the same user, say; this needs no requests that explore.
 #[derive(Debug, Args)]
 struct Learn {
@@ -238,7 +238,16 @@ impl Learn {
         let mut points = Vec::new();
         for (name, learned) in learn(&observed, &settings) {
             match learned {
-                Ok(learned) => points.push(self.point(&name, learned)),
+                Ok(learned) => {
+                    let reduced = observed.points[&name].answers_reduced;
+                    if learned.answers == 0 && reduced > 0 {
+                        not_learned.push(format!(
+                            "{name} has no model of quality: all of {reduced} metered answers are of requests that gave \
+                             something up; send copies that explore it at rate 0, too."
+                        ));
+                    }
+                    points.push(self.point(&name, learned));
+                }
                 Err(why) => not_learned.push(format!("{name} has no model: {why}.")),
             }
         }

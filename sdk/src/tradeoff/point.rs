@@ -163,12 +163,17 @@ impl Point {
 
     /// Records what items were worth to the answer (its quality, were each missing), for models to be learned from: at the
     /// end of a pipeline that explores, and nowhere else (does nothing for other requests). Losses are in the quality
-    /// function's unit, see [`quality`](crate::quality).
+    /// function's unit, see [`quality`](crate::quality). Only whole answers teach what their items are worth: where the
+    /// request has to leave items out here, nothing is recorded.
     pub fn meter<'a, const N: usize>(
         &self,
         items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
     ) {
-        if explore::of_request(self.name).is_some() {
+        let Some(exploration) = explore::of_request(self.name) else {
+            return;
+        };
+        // A call that explores a share may be made in full all the same.
+        if exploration.rate == 0.0 || self.kind != TradeoffKind::Omit {
             record::items(self, items);
         }
     }

@@ -1,6 +1,6 @@
 //! Tradeoffs and what items were worth, as the SDK records them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::pass::Pass;
@@ -83,7 +83,7 @@ pub enum FeatureValue {
     Text(Arc<str>),
 }
 
-/// What the items of one answer were worth, best first as the answer has them.
+/// What the items of one whole answer were worth, best first as the answer has them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The request.
@@ -103,6 +103,9 @@ pub struct PointObserved {
     pub answers: Vec<Answer>,
     /// Answers beyond 4,000 that were left aside, an even sample being kept.
     pub answers_left: u64,
+    /// Metered answers that nothing is learned from: their request gave something up, or nothing says that it did not. What
+    /// remains of an answer is worth more than it is beside what was left out.
+    pub answers_reduced: u64,
 }
 
 /// Answers that are kept of a point: those whose trace ids hash lowest, so that a merge keeps the same.
@@ -114,6 +117,12 @@ impl PointObserved {
         self.made
             .iter()
             .filter(|made| made.is_explored && made.is_proactive)
+    }
+
+    /// Whether the point decides about calls, each of which is made in full or not, and not about items.
+    #[must_use]
+    pub fn is_of_calls(&self) -> bool {
+        self.made.iter().any(|made| &*made.kind != "omit")
     }
 
     fn thin(&mut self) {
@@ -156,10 +165,17 @@ impl Observed {
         }
     }
 
-    fn take(&mut self, records: &TraceRecords, owner: u64, event: &Event<'_>) {
-        if let Some(point) = event.get("tradeoff_items.point") {
-            let point = self.points.entry(point.as_str().into()).or_default();
+    fn take(
+        &mut self,
+        records: &TraceRecords,
+        owner: u64,
+        event: &Event<'_>,
+        whole: &BTreeSet<&str>,
+    ) {
+        if let Some(name) = event.get("tradeoff_items.point") {
+            let point = self.points.entry(name.as_str().into()).or_default();
             match answer(event) {
+                Some(_) if !whole.contains(name.as_str()) => {}
                 Some((schema, rows)) => {
                     point.schema = schema;
                     match point
@@ -210,10 +226,26 @@ impl Observed {
 
 impl Pass<TraceRecords> for Observed {
     fn observe(&mut self, records: &TraceRecords) {
-        for (owner, attributes) in owned(records) {
-            for event in events(&attributes) {
-                self.take(records, owner, &event);
-            }
+        let owned = owned(records);
+        let events: Vec<(u64, Event<'_>)> = owned
+            .iter()
+            .flat_map(|(owner, attributes)| {
+                events(attributes).into_iter().map(|event| (*owner, event))
+            })
+            .collect();
+        let whole = decided_in_full(&events);
+        for (owner, event) in &events {
+            self.take(records, *owner, event, &whole);
+        }
+        let metered = events
+            .iter()
+            .filter_map(|(_, event)| event.get("tradeoff_items.point"));
+        let metered: BTreeSet<&str> = metered.map(|name| name.as_str()).collect();
+        for reduced in metered.difference(&whole) {
+            self.points
+                .entry((*reduced).into())
+                .or_default()
+                .answers_reduced += 1;
         }
     }
 
@@ -228,6 +260,7 @@ impl Pass<TraceRecords> for Observed {
             own.made.extend(of_other.made);
             own.answers.extend(of_other.answers);
             own.answers_left += of_other.answers_left;
+            own.answers_reduced += of_other.answers_reduced;
             own.thin();
         }
     }
@@ -267,6 +300,24 @@ fn events<'a>(attributes: &'a [(&'a str, String)]) -> Vec<Event<'a>> {
     }
     done.extend(open.into_iter().filter(|event| !event.is_empty()));
     done
+}
+
+/// The points that a request decided about, if it gave nothing up anywhere: only then is its answer whole.
+fn decided_in_full<'a>(events: &[(u64, Event<'a>)]) -> BTreeSet<&'a str> {
+    let mut points = BTreeSet::new();
+    for (_, event) in events {
+        let Some(point) = event.get("tradeoff.point") else {
+            continue;
+        };
+        if event
+            .get("tradeoff.omitted")
+            .is_none_or(|count| *count != "0")
+        {
+            return BTreeSet::new();
+        }
+        points.insert(point.as_str());
+    }
+    points
 }
 
 /// The first span of the request in the process in which a span is.

@@ -28,10 +28,10 @@ impl Default for QualitySettings {
 
 /// Regularises: as much as a few rows in a hundred thousand.
 const RIDGE: f64 = 1e-4;
-/// Tradeoff rates that are judged.
+/// Tradeoff rates that are judged; of calls also 1, where none is made in full.
 const JUDGED: [f64; 11] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
-/// Learns from answers whose provenance is direct: each item of a full answer is a data point of its own (§4.3.2). Also how
+/// Learns from whole answers whose provenance is direct: each item of one is a data point of its own (§4.3.2). Also how
 /// many answers it was learned from, and how many others it was judged by.
 #[must_use]
 pub fn learn_quality(
@@ -47,10 +47,14 @@ pub fn learn_quality(
         point.answers.iter().partition(is_held_out);
     let schema: Vec<String> = point.schema.iter().map(|name| name.to_string()).collect();
     let mut model = regress(schema, &learned, settings);
-    model.drops = JUDGED
-        .into_iter()
+    let of_calls = point.is_of_calls();
+    let rates = JUDGED.into_iter().chain(of_calls.then_some(1.0));
+    model.drops = rates
         .filter(|_| !held_out.is_empty())
-        .map(|rate| judge(&model, &held_out, rate))
+        .map(|rate| match of_calls {
+            true => judge_calls(&held_out, rate),
+            false => judge(&model, &held_out, rate),
+        })
         .collect();
     (model, learned.len(), held_out.len())
 }
@@ -196,6 +200,28 @@ fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> Quali
         mean_drop: drop / count,
         random_share_with_drop: random_with_drop / count,
         random_mean_drop: random_drop / count,
+    }
+}
+
+/// What it costs answers when this share of calls is not made in full. Each call is decided about alone, whatever it is
+/// worth, so the model's choice is one at random.
+fn judge_calls(answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
+    let (mut with_drop, mut drop) = (0.0, 0.0);
+    for answer in answers {
+        let losses = || answer.rows.iter().map(|(_, loss)| loss);
+        let dear = losses().filter(|loss| **loss > 0.0).count();
+        let spared = (1.0 - tradeoff_rate).powi(i32::try_from(dear).unwrap_or(i32::MAX));
+        with_drop += 1.0 - spared;
+        drop += tradeoff_rate * losses().sum::<f64>();
+    }
+    let count = answers.len() as f64;
+    QualityDrop {
+        tradeoff_rate,
+        requests: answers.len() as u64,
+        share_with_drop: with_drop / count,
+        mean_drop: drop / count,
+        random_share_with_drop: with_drop / count,
+        random_mean_drop: drop / count,
     }
 }
 
