@@ -93,6 +93,8 @@ pub struct PointEvent {
     pub time_ns: i64,
     /// What happened.
     pub name: Arc<str>,
+    /// The data element it is about: its attribute `element`.
+    pub element: Option<Arc<str>>,
 }
 
 /// One span of a request, as recorded.
@@ -147,7 +149,8 @@ pub enum RecordOwner {
     InSpan(u64, u32),
 }
 
-/// The data element (a pagelet, a row, a message) that a span or an event is about: an attribute `element` of it.
+/// The data element (a pagelet, a row, a message) that a span, or an event of an event log, is about: its attribute
+/// `element`. That of an event inside a span is in [`PointEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementRecord {
     /// The span or event.

@@ -80,6 +80,7 @@ fn records(request: &Request, names: &mut HashMap<String, Arc<str>>) -> TraceRec
         let event = |(event, time_ns): (usize, u64)| PointEvent {
             time_ns: time_ns as i64,
             name: workload::event_name(event).into(),
+            element: None,
         };
         SpanRecord {
             span_id: span.span_id,

@@ -134,6 +134,7 @@ fn record(span: &TraceSpan) -> SpanRecord {
             .map(|event| PointEvent {
                 time_ns: event.time_ns,
                 name: event.name.as_str().into(),
+                element: None,
             })
             .collect(),
     }

@@ -46,3 +46,15 @@ impl<'a> Elements<'a> {
         *self.numbers.entry(element.clone()).or_insert(next)
     }
 }
+
+/// The element that is worked on between two events, given as their names and what each is about: the first's, if the
+/// second is about the same or none. Between two of one name (logged when done) it is the second's.
+pub(super) fn between<N: PartialEq, E: PartialEq>(
+    (name, element): (&N, Option<E>),
+    (next_name, next): (&N, Option<E>),
+) -> Option<E> {
+    match (element, next) {
+        (Some(a), Some(b)) if a != b => (name == next_name).then_some(b),
+        (a, _) => a,
+    }
+}

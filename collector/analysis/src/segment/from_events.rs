@@ -17,6 +17,7 @@
 //! name, after one of ` /:#=_-.`, is all digits or an id by the [rule for names](crate::name_rule), it names the
 //! element, and the event is called by its name with `*` instead: `pagelet-7` is event `pagelet-*` about `7`.
 
+use super::elements::between;
 use super::{ClockId, Pieces, ThreadStep};
 use crate::diagnostic::Diagnostic;
 use crate::name_rule::normalise;
@@ -67,7 +68,7 @@ impl EventCutter {
                 out_of_order += u32::from(a.seq > b.seq && a.ts_ns < b.ts_ns && a.host == b.host);
                 let after = self.split(b, pieces);
                 let id = pieces.labels.intern(&a.task, &before.0, &after.0);
-                let element = element_between(&before, &after);
+                let element = between((&before.0, before.1.as_ref()), (&after.0, after.1.as_ref()));
                 let element = pieces.elements.number(element);
                 let (start, end) = (
                     (a.ts_ns, pieces.clock(&a.host)),
@@ -143,13 +144,6 @@ fn split_trailing(name: &Arc<str>) -> SplitName {
         (format!("{stem}*").into(), Some(token.into()))
     } else {
         (name.clone(), None)
-    }
-}
-
-fn element_between<'a>(before: &'a SplitName, after: &'a SplitName) -> Option<&'a Arc<str>> {
-    match (&before.1, &after.1) {
-        (Some(a), Some(b)) if a != b => (before.0 == after.0).then_some(b),
-        (a, _) => a.as_ref(),
     }
 }
 

@@ -24,11 +24,13 @@
 //! end is not known where recording ended before it did; children are not said to outlive it then.
 //!
 //! **Elements.** A span that is about a data element works on it in all of its own time. Such spans are told apart by
-//! their elements and not numbered: siblings of one name are one task, as the stages of a pipeline are.
+//! their elements and not numbered: siblings of one name are one task, as the stages of a pipeline are. Where an event of
+//! a span is about an element of its own, the segments beside it work on elements as those of
+//! [event logs](super::from_events) do.
 
 pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 
-use super::elements::Elements;
+use super::elements::{Elements, between};
 use super::name_cache::{BoundaryId, ComponentId, Edge, NameCache, TaskId};
 use super::outline::OutlineSpan;
 use super::span_tree::SpanTree;
@@ -49,7 +51,7 @@ pub(super) struct SpanCutter {
     pending: Vec<Pending>,
     boundaries: Vec<Boundary>,
     /// What cuts a span's own time without an end of its activity: its own events, and children it does not wait for.
-    events: Vec<(i64, BoundaryId, ClockId)>,
+    events: Vec<(i64, BoundaryId, ClockId, ElementId)>,
     stretches: Vec<ChildrenInterval>,
 }
 
@@ -68,6 +70,8 @@ struct Boundary {
     time_ns: i64,
     clock: ClockId,
     name: BoundaryId,
+    /// What an event is about.
+    element: ElementId,
     /// Whether what follows, up to the next boundary, is the children's time and not the span's own.
     waits_after: bool,
     /// Whether it lies here only because a child is cut at its parent's edge, which it crosses within the clocks' errors.
@@ -232,27 +236,32 @@ impl SpanCutter {
         let span = self.tree.span(records, number);
         let (start_ns, end_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
         let own = pieces.clock(&span.host);
-        self.find_own_events(span, own, &mut pieces.diagnostics);
+        self.find_own_events(span, own, pieces);
         self.find_stretches(records, number, own, pieces);
         let names = &self.names;
-        self.events
-            .sort_unstable_by(|a, b| (a.0, names.boundary(a.1)).cmp(&(b.0, names.boundary(b.1))));
+        self.events.sort_unstable_by(|a, b| {
+            (a.0, names.boundary(a.1), a.3).cmp(&(b.0, names.boundary(b.1), b.3))
+        });
         self.boundaries.clear();
-        let mut bound = |(time_ns, clock): Instant, name, (waits_after, is_moved)| {
+        let mut bound = |(time_ns, clock): Instant, (name, element), (waits_after, is_moved)| {
             self.boundaries.push(Boundary {
                 time_ns,
                 clock,
                 name,
+                element,
                 waits_after,
                 is_moved,
             });
         };
         const ACTIVE: (bool, bool) = (false, false);
-        bound((start_ns, own), BoundaryId::START, ACTIVE);
+        const NONE: ElementId = ElementId::NONE;
+        bound((start_ns, own), (BoundaryId::START, NONE), ACTIVE);
         let mut events = self.events.iter().copied().peekable();
         for stretch in &self.stretches {
-            while let Some((time_ns, name, clock)) = events.next_if(|e| e.0 <= stretch.start.0) {
-                bound((time_ns, clock), name, ACTIVE);
+            while let Some((time_ns, name, clock, element)) =
+                events.next_if(|e| e.0 <= stretch.start.0)
+            {
+                bound((time_ns, clock), (name, element), ACTIVE);
             }
             while events.next_if(|e| e.0 < stretch.end.0).is_some() {}
             let (first, last) = (
@@ -263,18 +272,18 @@ impl SpanCutter {
                 self.names.edge(first, Edge::Opens),
                 self.names.edge(last, Edge::Closes),
             );
-            bound(stretch.start, opens, (true, stretch.start_moved));
-            bound(stretch.end, closes, (false, stretch.end_moved));
+            bound(stretch.start, (opens, NONE), (true, stretch.start_moved));
+            bound(stretch.end, (closes, NONE), (false, stretch.end_moved));
         }
-        for (time_ns, name, clock) in events {
-            bound((time_ns, clock), name, ACTIVE);
+        for (time_ns, name, clock, element) in events {
+            bound((time_ns, clock), (name, element), ACTIVE);
         }
-        bound((end_ns, own), BoundaryId::END, ACTIVE);
+        bound((end_ns, own), (BoundaryId::END, NONE), ACTIVE);
     }
 
     fn cut_own_time(
         &mut self,
-        (task, element): (TaskId, ElementId),
+        (task, of_span): (TaskId, ElementId),
         span: usize,
         answered: Option<Instant>,
         pieces: &mut Pieces<'_>,
@@ -286,6 +295,16 @@ impl SpanCutter {
                 continue;
             }
             let (start, end) = ((a.time_ns, a.clock), (b.time_ns, b.clock));
+            let known = |at: &Boundary| {
+                let element = if at.element == ElementId::NONE {
+                    of_span
+                } else {
+                    at.element
+                };
+                (element != ElementId::NONE).then_some(element)
+            };
+            let element = between((&a.name, known(a)), (&b.name, known(b)));
+            let element = element.unwrap_or(ElementId::NONE);
             let id = self.names.segment(pieces.labels, task, a.name, b.name);
             // There is room for a second part behind each.
             let place = ThreadStep::of_span(span, 2 * step);
@@ -313,26 +332,29 @@ impl SpanCutter {
     }
 
     /// Finds the span's events inside its interval.
-    fn find_own_events(
-        &mut self,
-        span: &SpanRecord,
-        own: ClockId,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) {
+    fn find_own_events(&mut self, span: &SpanRecord, own: ClockId, pieces: &mut Pieces<'_>) {
         self.events.clear();
+        // Numbered by name, as the order of events must not matter.
+        let of_events = span.events.iter();
+        let mut elements: Vec<_> = of_events.filter_map(|e| e.element.as_ref()).collect();
+        elements.sort_unstable();
+        for element in elements {
+            pieces.elements.number(Some(element));
+        }
         let inside = span.start_ns..=span.end_ns.max(span.start_ns);
         for event in span
             .events
             .iter()
             .filter(|event| inside.contains(&event.time_ns))
         {
-            self.events
-                .push((event.time_ns, self.names.event(&event.name), own));
+            let element = pieces.elements.number(event.element.as_ref());
+            let name = self.names.event(&event.name);
+            self.events.push((event.time_ns, name, own, element));
         }
         let outside = span.events.len() - self.events.len();
         if outside > 0 {
             let events = u32::try_from(outside).unwrap_or(u32::MAX);
-            diagnostics.push(Diagnostic::EventsOutsideSpan {
+            pieces.diagnostics.push(Diagnostic::EventsOutsideSpan {
                 span_id: span.span_id,
                 events,
             });
@@ -394,7 +416,8 @@ impl SpanCutter {
                     let opens = self
                         .names
                         .edge(self.components[child as usize], Edge::Opens);
-                    self.events.push((record.start_ns, opens, clock));
+                    self.events
+                        .push((record.start_ns, opens, clock, ElementId::NONE));
                 }
                 continue;
             }

@@ -41,6 +41,7 @@ fn any_span() -> impl Strategy<Value = SpanRecord> {
                     .map(|(time_ns, name)| PointEvent {
                         time_ns,
                         name: name.into(),
+                        element: None,
                     })
                     .collect(),
             },

@@ -1,6 +1,7 @@
 //! Pipelines against their definition, and in logs that name the element in either way.
 
 use crate::generator::any_trace;
+use crate::segmentation::parse;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use stroboscope_analysis::critical_path::analyse;
@@ -342,4 +343,47 @@ fn tasks_past_the_bound_are_counted() {
         PIPELINE_TASKS_MAX * (PIPELINE_TASKS_MAX - 1)
     );
     assert!(model.relations(0.0).all_pipelines().is_empty()); // one element has no order
+}
+
+/// A sender of which the span has an event per element, and a shower that has a span per element, or such events, too.
+#[test]
+fn events_inside_spans_are_about_elements() {
+    let pipelines = |tree: &str| {
+        let mut model = Model::new();
+        let mut records = parse(tree);
+        for forwards in [true, false] {
+            let (trace, _) = Segmenter::default().segment(&records, model.labels_mut());
+            model.observe(&trace);
+            if forwards {
+                records
+                    .spans
+                    .iter_mut()
+                    .for_each(|span| span.events.reverse());
+            }
+        }
+        let relations = model.relations(0.0);
+        let shown = relations.all_pipelines().iter();
+        let shown = shown.map(|p| format!("{}>>{} {}", p.first, p.second, p.elements));
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    const SENDER: &str = "web:page 0..100\n web:send 0..40 !began=a@0 !sent=a@10 !began=b@11 !sent=b@20 !began=c@21 !sent=c@30\n";
+    let shown = |name: &str, at: [i64; 3]| {
+        let [a, b, c] = at.map(|ts_ns| (ts_ns, ts_ns + 5));
+        let (a0, a1, b0, b1, c0, c1) = (a.0, a.1, b.0, b.1, c.0, c.1);
+        format!(
+            "{SENDER} web:{name} 40..90 !show=a@{a0} !shown=a@{a1} !show=b@{b0} !shown=b@{b1} !show=c@{c0} !shown=c@{c1}"
+        )
+    };
+    let sent = "web:page > web:send";
+    assert_eq!(
+        pipelines(&shown("show", [45, 55, 65])),
+        format!("{sent}>>web:page > web:show 6")
+    );
+    assert_eq!(pipelines(&shown("show", [45, 65, 55])), "");
+    // Logged when done: the first has no beginning, and two are in order.
+    let done = format!("{SENDER} web:show 40..90 !shown=a@45 !shown=b@55 !shown=c@65");
+    assert_eq!(pipelines(&done), format!("{sent}>>web:page > web:show 4"));
+    // Of spans that name their element, none has to.
+    let none = format!("{SENDER} web:show 40..90 !shown@45 !shown@55 !shown@65");
+    assert_eq!(pipelines(&none), "");
 }

@@ -1,5 +1,5 @@
 //! Golden segmentations. Spans are written as a tree by indentation, `service:name start..end`, with `!event@time`
-//! for a span's own events, `=client`, `=server`, `=cut` for its flags, `^host` for its host; segments as `task [start … end] from..to`, in order of time.
+//! (about an element: `!event=element@time`) for a span's own events, `=client`, `=server`, `=cut` for its flags, `^host` for its host; segments as `task [start … end] from..to`, in order of time.
 
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{
@@ -19,9 +19,14 @@ pub(crate) fn parse(tree: &str) -> TraceRecords {
             .filter_map(|word| word.strip_prefix('!'))
             .map(|event| {
                 let (name, time_ns) = event.split_once('@').expect("!event@time");
+                let (name, element) = match name.split_once('=') {
+                    Some((name, element)) => (name, Some(element.into())),
+                    None => (name, None),
+                };
                 PointEvent {
                     time_ns: time_ns.parse().expect("a time"),
                     name: name.into(),
+                    element,
                 }
             });
         let events = events.collect();

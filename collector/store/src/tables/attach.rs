@@ -66,7 +66,7 @@ impl EventAttacher {
             host,
             task,
             name,
-            attributes,
+            mut attributes,
         } = read;
         if trace.name.is_none() {
             trace.name = trace_name;
@@ -98,7 +98,12 @@ impl EventAttacher {
                     Some(at) => {
                         // A line of a log inside a span is chatter: it says something of the span, and cuts nothing.
                         let number = if task.is_none() {
-                            trace.spans[at].events.push(PointEvent { time_ns, name });
+                            let element = take_element(&mut attributes);
+                            trace.spans[at].events.push(PointEvent {
+                                time_ns,
+                                name,
+                                element,
+                            });
                             trace.spans[at].events.len() as u32 - 1
                         } else {
                             self.log_lines += 1;
@@ -113,6 +118,19 @@ impl EventAttacher {
     }
 }
 
+/// Takes the element out that an event inside a span is about; of several, the first by name.
+fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
+    let mut element: Option<Arc<str>> = None;
+    attributes.retain(|(key, value)| {
+        let is_element = &**key == ELEMENT;
+        if is_element && element.as_ref().is_none_or(|kept| value < kept) {
+            element = Some(value.clone());
+        }
+        !is_element
+    });
+    element
+}
+
 /// Puts the attributes of one record into its trace; `element` becomes a record of its own.
 pub(super) fn attach_attributes(
     trace: &mut TraceRecords,
@@ -120,7 +138,7 @@ pub(super) fn attach_attributes(
     values: AttributeValues,
 ) {
     for (key, value) in values {
-        // What happens inside a span is no work on an element.
+        // A line of a log inside a span is no work on an element.
         if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(..)) {
             trace.elements.push(ElementRecord {
                 owner,

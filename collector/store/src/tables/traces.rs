@@ -65,7 +65,7 @@ pub struct TraceFiles {
 impl TraceFiles {
     /// Opens all files. The traces read from them have these attributes in [`TraceRecords::attributes`]; if
     /// `element` is one of them, what spans and events of event logs say of it is in [`TraceRecords::elements`]
-    /// instead.
+    /// instead, and what events inside spans say of it in those events.
     ///
     /// # Errors
     /// When the store cannot be listed.

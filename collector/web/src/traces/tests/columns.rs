@@ -110,6 +110,7 @@ fn records(drawn: &[DrawnSpan], events: &[(u8, i64)]) -> TraceRecords {
                 .map(|after_ns| PointEvent {
                     time_ns: start_ns + after_ns,
                     name: format!("e{}", after_ns % 3).into(),
+                    element: None,
                 })
                 .collect(),
         }
