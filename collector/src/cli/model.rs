@@ -9,7 +9,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::label::SegmentId;
-use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations, Support};
+use stroboscope_analysis::model::{Model, Relation, Relations, Support};
 use stroboscope_analysis::structural_change::StructuralChange;
 use tokio::runtime::Runtime;
 
@@ -22,6 +22,7 @@ use super::model_json::{
 };
 use super::output::print;
 use super::results::figures::ModelGraph;
+use super::results::pipelines::pipeline_rows;
 use super::study::{NamedStudy, Reader};
 use super::verb::{PageVerb, Report, give, said};
 use super::{Failure, Status, notes};
@@ -372,30 +373,6 @@ impl Row for Apart {
     }
 }
 
-struct PipelineRow<'a>(&'a Pipeline);
-
-impl Row for PipelineRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "believed_pipelines",
-        about: "Two tasks of which the second works on an element after the first did.",
-        columns: Cow::Borrowed(&[
-            Column::new("first", "one task", Kind::Text),
-            Column::new("then", "the next", Kind::Text),
-            Column::new("traces", "traces", Kind::Count),
-            Column::new("elements", "elements", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.0.first).into(),
-            (&*self.0.second).into(),
-            self.0.support.cooccurrences.into(),
-            self.0.elements.into(),
-        ]
-    }
-}
-
 impl Report for Believed<'_> {
     fn notes(&self) -> &Notes {
         self.notes
@@ -476,7 +453,6 @@ impl Report for Believed<'_> {
                 .collect::<Vec<_>>(),
             top,
         );
-        let pipelines: Vec<_> = relations.all_pipelines().iter().map(PipelineRow).collect();
-        doc.table("Pipelines", &pipelines, top);
+        doc.table("Pipelines", &pipeline_rows(relations), top);
     }
 }

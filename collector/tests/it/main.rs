@@ -21,6 +21,7 @@ mod kept;
 mod kernel_chunks;
 mod lookup;
 mod models;
+mod pipelines;
 mod pool;
 mod report;
 mod requests;

@@ -116,7 +116,7 @@ async fn download_all(
     }
 }
 
-#[stroboscope::trace(fields(pagelet = pagelet.index, bytes = pagelet.body.len()))]
+#[stroboscope::trace(fields(element = pagelet.index, bytes = pagelet.body.len()))]
 async fn download(downlink: &mut Downlink, pagelet: &Pagelet) {
     downlink.transfer(pagelet.body.len()).await;
 }
@@ -131,7 +131,7 @@ async fn execute_all(engine: Arc<Engine>, mut downloaded: mpsc::Receiver<Pagelet
     executed
 }
 
-#[stroboscope::trace(fields(pagelet = pagelet.index))]
+#[stroboscope::trace(fields(element = pagelet.index))]
 fn execute(cpu: &Cpu, pagelet: &Pagelet) {
     cpu.work(script_time(pagelet.body.len()), pagelet.index.into());
 }

@@ -222,7 +222,7 @@ impl Generation {
         Ok(reply.into_inner().stories)
     }
 
-    #[stroboscope::trace(fields(pagelet = index))]
+    #[stroboscope::trace(fields(element = index))]
     async fn render(&self, index: usize, properties: &[Vec<u8>], stories: &[Story]) -> Pagelet {
         self.faults.wait(FaultPoint::WebRender).await;
         pagelet::render(&self.cpu, index, properties, stories)

@@ -105,7 +105,7 @@ fn assert_in_order(spans: &[Span], name: &str) {
     named.sort_by_key(|span| span.start_ns);
     let pagelets: Vec<&str> = named
         .iter()
-        .map(|span| &*span.attributes["pagelet"])
+        .map(|span| &*span.attributes["element"])
         .collect();
     assert_eq!(pagelets, ["0", "1", "2", "3"], "{name}");
 }

@@ -12,6 +12,7 @@ use super::super::results::critical_path::Aggregate;
 use super::super::results::figures::{
     ModelGraph, convergence_figures, latency_figure, request_figure, shares_figure, slack_figure,
 };
+use super::super::results::pipelines::pipeline_rows;
 use super::super::results::slack::SlackList;
 use super::super::results::strata::BrokenDown;
 use super::super::results::tradeoffs::TradeoffsSay;
@@ -170,6 +171,14 @@ impl PageInput<'_> {
             shares.collect(),
             "with the largest shares of the critical path",
         ));
+        let pipelines = pipeline_rows(&inference.relations);
+        if !pipelines.is_empty() {
+            doc.sentence(
+                "A pipeline: two tasks that work on the same data elements in the same order, the second on each after the \
+                 first.",
+            )
+            .table("Pipelines", &pipelines, usize::MAX);
+        }
         doc.figures(convergence_figures(&inference.convergence));
     }
 

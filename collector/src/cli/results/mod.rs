@@ -8,6 +8,7 @@ pub(super) mod explain;
 pub(super) mod figures;
 mod flow_graph;
 pub(super) mod flows;
+pub(super) mod pipelines;
 pub(super) mod slack;
 pub(super) mod strata;
 pub(super) mod tradeoffs;
