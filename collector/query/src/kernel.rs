@@ -19,6 +19,10 @@ pub struct KernelPart {
     pub host: String,
     /// Whose system calls these are.
     pub architecture: Architecture,
+    /// By which it was recorded, from begin to end.
+    pub burst_config: u64,
+    /// Other burst-configs, by which services of the host recorded meanwhile, in ascending order.
+    pub services_configs: Vec<u64>,
     /// Lost since the recording began, as far as the chunks that were read say.
     pub lost: LossCounts,
     /// From monotonic to wall time.
@@ -70,11 +74,13 @@ impl Read {
             windows,
             clocks,
             lost,
+            burst_config,
             ..
         } = chunk;
         let part = &mut self.part;
         (part.recording, part.host, part.architecture, part.lost) =
             (recording, host, architecture, lost);
+        part.burst_config = burst_config;
         part.events.extend(events);
         let last_ns = part.clocks.samples().last().map(|sample| sample.at_ns);
         let new = clocks

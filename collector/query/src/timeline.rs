@@ -19,7 +19,7 @@ use super::query_error::QueryError;
 use super::source::Source;
 use super::time_range::TimeRange;
 use stroboscope_store::tables::{
-    AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader, list_kernel,
+    AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader, list_kernel, read_batches,
 };
 
 /// A burst that never closes is shown for so long from the moment asked for.
@@ -170,7 +170,36 @@ pub fn kernel_of(
         part.timeline = part.timeline.of_trace(low);
     }
     kernel.retain(|part| !part.timeline.is_empty());
+    compare_configs(source, &mut kernel, from_ns, to_ns.saturating_add(1))?;
     Ok((kernel, damage))
+}
+
+/// Finds the burst-configs by which services recorded in the batches of an interval of wall time, where a recorder of their
+/// host had another: it keeps the one that it began with.
+fn compare_configs(
+    source: &Source,
+    kernel: &mut [KernelPart],
+    from_ns: i64,
+    to_ns: i64,
+) -> Result<(), QueryError> {
+    if kernel.is_empty() {
+        return Ok(());
+    }
+    for batch in read_batches(source.store())? {
+        if batch.from_ns >= to_ns || batch.to_ns <= from_ns {
+            continue;
+        }
+        for part in kernel.iter_mut().filter(|part| *part.host == *batch.host) {
+            let configs = batch.windows.iter().map(|window| window.burst_config);
+            let others = configs.filter(|config| *config != part.burst_config);
+            part.services_configs.extend(others);
+        }
+    }
+    for part in kernel {
+        part.services_configs.sort_unstable();
+        part.services_configs.dedup();
+    }
+    Ok(())
 }
 
 /// From when to when the kernel worked for a trace that it knows by its low half.
@@ -239,6 +268,7 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
             part.show(from_ns, to_ns);
         }
         kernel.retain(|part| !part.timeline.is_empty());
+        compare_configs(source, &mut kernel, from_ns, to_ns)?;
         let shown_ns = (from_ns, to_ns);
         let burst_ns = whole_burst(&files, (open_ns, close_ns));
         let (requests, damaged) = requests_between(source, from_ns, to_ns)?;
@@ -274,6 +304,7 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
         part.show(from_ns, to_ns);
     }
     kernel.retain(|part| !part.timeline.is_empty());
+    compare_configs(source, &mut kernel, from_ns, to_ns)?;
     let (requests, damaged) = requests_between(source, from_ns, to_ns)?;
     Ok(TimelineView {
         requests,

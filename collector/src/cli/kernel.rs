@@ -38,7 +38,8 @@ enum Kernel {
 /// Services with the SDK say by markers which request each thread works for, as long as a recorder runs; other programs
 /// can do so with one system call (ARCHITECTURE.md, "Markers"). Needs root, or CAP_BPF and CAP_PERFMON; where the kernel
 /// has no BTF, tracefs is used, which needs root. Events go into the data folder's table `kernel`, every 5 s, also
-/// beside a collector that uses the folder.
+/// beside a collector that uses the folder. The recorder keeps the burst-config that it began with, and the recording says
+/// which one, also when services are told another one; `timeline` says where they differ.
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
@@ -126,7 +127,8 @@ pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> 
     };
     let memory_mib = recording.memory_bytes() as f64 / f64::from(1 << 20);
     format!(
-        "recording the kernel by {by} in bursts of {config}, {memory_mib:.1} MiB of buffers in the kernel"
+        "recording the kernel by {by} in bursts of {config}, {memory_mib:.1} MiB of buffers in the kernel; it keeps this \
+         burst-config to its end: where services change to another, start it anew"
     )
 }
 

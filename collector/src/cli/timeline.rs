@@ -3,6 +3,7 @@
 mod items;
 mod lock_json;
 mod locks;
+mod part;
 mod short;
 mod sums;
 mod view;

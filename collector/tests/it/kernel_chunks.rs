@@ -7,8 +7,11 @@ use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window}
 use stroboscope_analysis::kernel::marker::MARK;
 use stroboscope_kernel_model::{ClockLog, ClockSample};
 use stroboscope_query::Source;
-use stroboscope_query::timeline::{KernelOverview, of_burst, of_trace, overview};
-use stroboscope_store::tables::{KernelChunk, Store, write_kernel};
+use stroboscope_query::timeline::{
+    KernelOverview, of_burst, of_recorded_burst, of_trace, overview,
+};
+use stroboscope_store::record::{BatchRow, Rows, WindowRow};
+use stroboscope_store::tables::{KernelChunk, PartitionRule, Store, write_kernel, write_rows};
 
 const WALL_NS: i64 = 1_767_322_800_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -311,6 +314,55 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
         text.contains(&format!("--burst {next} shows what comes next")),
         "{text}"
     );
+}
+
+/// Services of two hosts were told another burst-config in the recording's fifth second.
+#[test]
+fn services_that_changed_their_burst_config_are_named() {
+    let folder = record(&[]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let mut rows = Rows::default();
+    for (process, host) in ["web1", "web2"].into_iter().enumerate() {
+        for second in 0..12_i64 {
+            let from_ns = WALL_NS + second * SECOND_NS as i64;
+            let to_ns = from_ns + SECOND_NS as i64;
+            rows.batches.push(BatchRow {
+                process: process as u128 + 1,
+                sequence: second as u64,
+                service: rows.strings.intern("web"),
+                host: rows.strings.intern(host),
+                pid: 9,
+                started_ns: WALL_NS,
+                sdk_version: rows.strings.intern("0.1.0"),
+                from_ns,
+                to_ns,
+                received_ns: to_ns,
+                burst_config: 0,
+                spans: 0,
+                events: 0,
+                windows: vec![WindowRow {
+                    open_ns: from_ns,
+                    close_ns: to_ns,
+                    burst_config: if second < 5 { 0 } else { 28 },
+                }],
+                losses: Vec::new(),
+                clock_steps: Vec::new(),
+                kernel_clock: None,
+                loads: Vec::new(),
+            });
+        }
+    }
+    let rule = PartitionRule::received(WALL_NS, WALL_NS);
+    write_rows(&store, "seg-0", rows, &rule).unwrap();
+    let source = source(&folder, &runtime);
+    for (second, others) in [(3, vec![]), (8, vec![28])] {
+        let view = of_burst(&source, WALL_NS + second * SECOND_NS as i64).unwrap();
+        let part = &view.kernel[0];
+        assert_eq!((part.burst_config, &part.services_configs), (0, &others));
+        let view = of_recorded_burst(&source, WALL_NS + second * SECOND_NS as i64).unwrap();
+        assert_eq!(view.kernel[0].services_configs, others);
+    }
 }
 
 /// The one lock of the recording: a row with its sums, and what `--lock` says of it.

@@ -13,8 +13,9 @@ use stroboscope_kernel_model::export;
 
 use super::super::verb::{Report, schema_is_of};
 use super::items::{Item, items_of, summary_text, took};
+use super::part::part_text;
 use super::short::sum_up;
-use stroboscope_present::humanise::{are, counted};
+use stroboscope_present::humanise::counted;
 use stroboscope_present::show::{
     Cell, Column, Doc, Figure, Interval, Kind, Row, TableSpec, Timeline, TimelineRow,
 };
@@ -94,6 +95,10 @@ struct PartJson<'a> {
     recording: String,
     events: usize,
     lost: u64,
+    /// By which the kernel was recorded.
+    burst_config: u64,
+    /// Others, by which services of the host recorded meanwhile.
+    services_burst_configs: &'a [u64],
 }
 
 impl Serialize for Seen {
@@ -123,6 +128,8 @@ impl<'a> PartJson<'a> {
             recording: format!("{:032x}", part.recording),
             events: part.events.len(),
             lost: part.lost.total(),
+            burst_config: part.burst_config,
+            services_burst_configs: &part.services_configs,
         }
     }
 }
@@ -181,29 +188,6 @@ impl Report for Seen {
             .for_each(|records| show_request(records, &view.kernel, doc));
         show_others(view, doc);
     }
-}
-
-fn part_text(part: &KernelPart) -> String {
-    let windows = &part.timeline.windows;
-    let seen_ns: u64 = windows
-        .iter()
-        .map(|window| window.close_ns - window.open_ns)
-        .sum();
-    let missing: u64 = part
-        .timeline
-        .gaps
-        .iter()
-        .map(|gap| gap.counts.total())
-        .sum();
-    format!(
-        "kernel of {}: {} in {}, {} together; {} {} missing in them",
-        part.host,
-        counted(part.events.len() as u64, "event"),
-        counted(windows.len() as u64, "window"),
-        took(seen_ns),
-        counted(missing, "event"),
-        are(missing)
-    )
 }
 
 /// Which part of which burst this is.

@@ -1,0 +1,68 @@
+//! What a recording of a kernel holds, in a sentence.
+
+use stroboscope_burst::BurstConfig;
+
+use super::items::took;
+use stroboscope_present::humanise::{are, counted};
+use stroboscope_query::KernelPart;
+
+/// What was recorded of a kernel, and a warning where it was recorded by another burst-config than services.
+pub(super) fn part_text(part: &KernelPart) -> String {
+    let windows = &part.timeline.windows;
+    let seen_ns: u64 = windows
+        .iter()
+        .map(|window| window.close_ns - window.open_ns)
+        .sum();
+    let missing: u64 = part
+        .timeline
+        .gaps
+        .iter()
+        .map(|gap| gap.counts.total())
+        .sum();
+    format!(
+        "kernel of {}: {} in {}, {} together; {} {} missing in them{}",
+        part.host,
+        counted(part.events.len() as u64, "event"),
+        counted(windows.len() as u64, "window"),
+        took(seen_ns),
+        counted(missing, "event"),
+        are(missing),
+        other_configs(part)
+    )
+}
+
+/// A warning, where services recorded by another burst-config than the kernel's recorder.
+fn other_configs(part: &KernelPart) -> String {
+    if part.services_configs.is_empty() {
+        return String::new();
+    }
+    let name = |bits: &u64| BurstConfig::from_bits(*bits).to_string();
+    let others: Vec<String> = part.services_configs.iter().map(name).collect();
+    format!(
+        "\nthe kernel of {} was recorded in bursts of {}, and services there in bursts of {} meanwhile: a recorder keeps the \
+         burst-config that it began with, so its windows are not theirs; start `kernel record` anew",
+        part.host,
+        name(&part.burst_config),
+        others.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_burst_config_of_services_is_said() {
+        let mut part = KernelPart {
+            host: "shop-1".to_owned(),
+            burst_config: 28,
+            ..KernelPart::default()
+        };
+        assert!(!part_text(&part).contains("meanwhile"));
+        part.services_configs = vec![12];
+        let said = part_text(&part);
+        let warning = "the kernel of shop-1 was recorded in bursts of 0b11100 (4ms/32ms), and services there in bursts of \
+                       0b1100 (4ms/16ms) meanwhile";
+        assert!(said.contains(warning), "{said}");
+    }
+}
