@@ -2,8 +2,8 @@
 
 mod line_order;
 
-pub use line_order::{LineOrder, Successors};
 use crate::sampling::{TraceSampling, Weight};
+pub use line_order::{LineOrder, Successors};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;

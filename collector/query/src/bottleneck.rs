@@ -44,13 +44,13 @@ pub struct OperationTime {
 #[must_use]
 pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
     let all_ns = paths.latency().sum_ns().max(1) as f64;
-    let requests = paths.traces().max(1) as f64;
+    let requests = paths.traces();
     let of = paths.by_operation(labels).into_iter().map(|of| {
         let sum_ns = (of.critical_duration_ns + of.critical_wait_ns) as f64;
         OperationTime {
             operation: of.operation,
             share_of_time: sum_ns / all_ns,
-            mean_ns: sum_ns / requests,
+            mean_ns: requests.mean(sum_ns),
         }
     });
     let mut operations: Vec<OperationTime> = of.collect();

@@ -79,7 +79,7 @@ pub struct Paths {
     pub examples: BTreeMap<SegmentId, TraceId>,
     /// Of each segment that has slack, the request in which it has most.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
-    /// Requests whose root failed, among those used.
+    /// Recorded requests whose root failed, among those used.
     pub failed: u64,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
@@ -92,7 +92,7 @@ impl Paths {
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
-        circumstances(&self.processor_use, None, self.failed, requests)
+        circumstances(&self.processor_use, None, self.failed, requests.recorded())
     }
 }
 

@@ -85,7 +85,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
             .iter()
             .find(|operation| operation.operation == name);
         let operation = operation.unwrap_or_else(|| panic!("{name} is missing: {operations:?}"));
-        (operation.duration_shares + operation.wait_shares).mean(requests)
+        (operation.duration_shares + operation.wait_shares).mean(paths.aggregate.traces())
     };
     assert!(share("shop:read") > 0.8, "{}", share("shop:read"));
     assert!(share("shop:parse") < 0.1, "{}", share("shop:parse"));

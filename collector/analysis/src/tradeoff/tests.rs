@@ -19,7 +19,7 @@ fn request(number: u64, kind: &str, (items, omitted): (usize, usize), rows: &str
     let mut attributes = Vec::new();
     let mut put = |key: &str, value: &str| {
         attributes.push(AttributeRecord {
-            owner: RecordOwner::InSpan(1),
+            owner: RecordOwner::InSpan(1, 0),
             key: key.into(),
             value: value.into(),
         });
@@ -150,7 +150,7 @@ fn an_answer_is_whole_only_where_that_is_known() {
         .into_iter()
         .filter(|attribute| attribute.key.starts_with("tradeoff."))
         .map(|mut attribute| {
-            attribute.owner = RecordOwner::InSpan(2);
+            attribute.owner = RecordOwner::InSpan(2, 0);
             if &*attribute.key == "tradeoff.point" {
                 attribute.value = "store.reads".into();
             }

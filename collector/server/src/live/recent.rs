@@ -140,17 +140,17 @@ mod tests {
     fn what_is_kept_is_bounded_and_recent() {
         let mut recent = Recent::default();
         for at_ns in 0..10_000 {
-            recent.add(at_ns, trace(1, 1));
+            recent.add(at_ns, trace(1, 1), Weight::ONE);
         }
         assert_eq!(recent.traces.len(), RECENT_TRACES_MAX);
         assert_eq!(recent.since(9_999).len(), 1);
-        recent.add(10_000, trace(2, RECENT_SEGMENTS_MAX - 10));
+        recent.add(10_000, trace(2, RECENT_SEGMENTS_MAX - 10), Weight::ONE);
         assert_eq!(
             (recent.traces.len(), recent.segments),
             (11, RECENT_SEGMENTS_MAX)
         );
         // One that is too large by itself is not kept either.
-        recent.add(10_001, trace(3, RECENT_SEGMENTS_MAX + 1));
+        recent.add(10_001, trace(3, RECENT_SEGMENTS_MAX + 1), Weight::ONE);
         assert_eq!((recent.traces.len(), recent.segments), (0, 0));
     }
 
