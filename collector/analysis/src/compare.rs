@@ -12,6 +12,7 @@ mod contrast;
 mod divergence;
 mod environment;
 mod evidence;
+mod judged;
 mod matched;
 mod mutation;
 mod partial;
@@ -30,6 +31,7 @@ pub use cause::{Cause, CauseKind, Example};
 pub use contrast::{Contrast, Contrasted, Sides};
 pub use divergence::{Divergence, PathDifference, divergence};
 pub use environment::Environment;
+pub use judged::TooFew;
 pub use mutation::{EdgeChange, Mutation, MutationKind};
 pub use partial::PartialChange;
 pub use place::Place;
@@ -87,8 +89,13 @@ pub struct Comparison {
     pub workload_ns: f64,
     /// The edges that causes and mutations are about.
     pub edges: EdgeTable,
-    /// Why, the most important first.
+    /// Why, the most important first: the first [`principal`](Self::principal) explain the change, the others are what else
+    /// is different.
     pub causes: Vec<Cause>,
+    /// How many causes explain the change.
+    pub principal: usize,
+    /// Places that changed a lot in too few requests to tell, the one that adds most first.
+    pub too_few: Vec<TooFew>,
     /// Categories of requests that changed, the one that contributes most first.
     pub mutations: Vec<Mutation>,
     /// All root operations, with their shares of the requests in both periods.
@@ -100,9 +107,10 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The part of the change that the causes are.
+    /// The part of the change that the principal causes are.
     pub fn explained_ns(&self) -> f64 {
-        self.causes.iter().map(|cause| cause.contribution_ns).sum()
+        let principal = self.causes.iter().take(self.principal);
+        principal.map(|cause| cause.contribution_ns).sum()
     }
 
     /// Of two periods; `is_client` says which operations are recorded as clients'.
@@ -182,6 +190,8 @@ impl Comparison {
             workload_ns: change_ns - within_roots,
             edges: before.edges.clone(),
             causes: found.causes,
+            principal: found.principal,
+            too_few: found.too_few,
             mutations: found.mutations,
             environment: found.environment,
             roots: shares,

@@ -53,12 +53,15 @@ pub struct AmongLater {
     pub explanation: Explanation,
 }
 
+/// Reads the stored requests of both sides that the trees ask about.
+type ReadRows<'a> = dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2], QueryError> + 'a;
+
 impl Telling {
     /// Of a table of what requests say, and of all requests, which this reads for trees.
     fn of(
         said: &Said,
         settings: &ExplainSettings,
-        read: &dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2], QueryError>,
+        read: &ReadRows<'_>,
     ) -> Result<Telling, QueryError> {
         let requests = said.requests();
         // Later requests are of processes of one time: which of them is slow can be what is wrong.

@@ -338,7 +338,7 @@ fn blocks(columns: &[(i64, Bands)]) -> Vec<Range<usize>> {
         })
     };
     let mut whole = Vec::new();
-    let mut open = Vec::from([0..columns.len()]);
+    let mut open: Vec<_> = std::iter::once(0..columns.len()).collect();
     while open.len() + whole.len() < BLOCKS_MAX
         && let Some(largest) = (0..open.len()).max_by_key(|at| requests(&open[*at]))
     {

@@ -40,6 +40,9 @@ pub(super) struct PeriodArguments {
     /// Leave categories alone of which there are fewer requests more, scaled to the later period
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     threshold: u64,
+    /// Least change that matters, as a part of the mean latency of the requests that it is seen in, such as 5% or 0.05
+    #[arg(long, value_name = "PART", default_value = "1%", value_parser = parse_part)]
+    min_effect: f64,
     /// Take categories for precursors, too, that lost fewer requests than the mutation gained
     #[arg(long)]
     any_precursor: bool,
@@ -119,6 +122,7 @@ impl PeriodArguments {
     pub(super) fn settings(&self) -> CompareSettings {
         CompareSettings {
             count_min: self.threshold,
+            effect_min: self.min_effect,
             any_precursor: self.any_precursor,
             same_workload: self.same_workload,
             ..CompareSettings::default()
@@ -263,4 +267,18 @@ fn overlap(before: TimeRange, after: TimeRange) -> Option<String> {
          offset is given)"
             .to_owned()
     })
+}
+
+/// Parses a part: a number from 0 to 1, or a percentage.
+fn parse_part(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(percent) => (percent.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let part = number.parse::<f64>().map(|number| number / unit);
+    part.ok()
+        .filter(|part| (0.0..=1.0).contains(part))
+        .ok_or_else(|| {
+            "a part is a number from 0 to 1 or a percentage, such as 0.05 or 5%".to_owned()
+        })
 }

@@ -4,9 +4,9 @@ use super::blame::{OwnChange, links, responsible};
 use super::contrast::Sides;
 use super::divergence::PathDifference;
 use super::environment::{Environment, keep_own};
+use super::judged::{ChangedPlaces, TooFew, changed_places};
 use super::mutation::{Mutation, MutationKind, response_mutations};
 use super::place::{Place, Places};
-use super::response::Judged;
 use super::structural::PathChange;
 use super::structure::mean_ns;
 use super::{CompareSettings, OfRoot, nearest};
@@ -52,6 +52,9 @@ pub struct Cause {
     pub operation: Operation,
     /// Where its time is spent that changed most.
     pub place: Option<Place>,
+    /// Whether one way between two services is all that is seen: its caller, its callee or what is between them may be
+    /// responsible.
+    pub is_undecided: bool,
     /// The edge that changed most.
     pub edge: Option<EdgeId>,
     /// All edges of the places that it is seen at; empty, where the structure changed.
@@ -82,7 +85,10 @@ pub(super) fn causes(
     mean_before_ns: f64,
     settings: &CompareSettings,
 ) -> Found {
-    let mut changed = changed_places(roots, settings);
+    let ChangedPlaces {
+        mut changed,
+        too_few,
+    } = changed_places(roots, places.all(), settings);
     let environment = keep_own(&mut changed, roots, places.all(), mean_before_ns);
     let mut drafts: BTreeMap<(Operation, bool), Draft> = BTreeMap::new();
     let mut of_place: BTreeMap<(usize, usize), (Operation, bool)> = BTreeMap::new();
@@ -155,59 +161,27 @@ pub(super) fn causes(
             causes[*cause].mutations.push(at);
         }
     }
+    let most = causes.first().map_or(0.0, |cause| cause.weight);
     Found {
+        principal: causes.partition_point(|cause| cause.weight >= PRINCIPAL_MIN * most),
         causes,
         mutations,
         environment,
+        too_few,
     }
 }
+
+/// A cause that weighs less than this part of the first one explains little.
+const PRINCIPAL_MIN: f64 = 0.2;
 
 /// All that was found.
 pub(super) struct Found {
+    /// How many of the causes explain the change; the others are what else is different.
+    pub(super) principal: usize,
+    pub(super) too_few: Vec<TooFew>,
     pub(super) causes: Vec<Cause>,
     pub(super) mutations: Vec<Mutation>,
     pub(super) environment: Option<Environment>,
-}
-
-/// Places that changed by more than chance, with their corrected probabilities: (root operation, place).
-///
-/// A place is tested in the requests of each root operation, and over all of them: a change that every root operation has
-/// a little of is seen together only.
-fn changed_places(
-    roots: &[OfRoot<'_>],
-    settings: &CompareSettings,
-) -> BTreeMap<(usize, usize), f64> {
-    let judged = Judged::of(roots);
-    let mut tested = Vec::new();
-    for (number, root) in roots.iter().enumerate() {
-        for (place, change) in &root.places {
-            if !change.is_material(settings.effect_min) {
-                continue;
-            }
-            let of_root = change.evidence.as_ref();
-            let all = of_root.into_iter().chain(judged.over_roots.get(place));
-            let is_slower = change.contribution_ns() > 0.0;
-            let p_values = all
-                .map(|evidence| evidence.verdict(&judged.variability))
-                .filter(|verdict| verdict.is_slower == is_slower)
-                .map(|verdict| verdict.p_value);
-            // Two tests, where there is more than one root operation.
-            let tests = if judged.over_roots.contains_key(place) {
-                2.0
-            } else {
-                1.0
-            };
-            let p_value = p_values.fold(1.0, f64::min) * tests;
-            tested.push(((number, *place), p_value.min(1.0)));
-        }
-    }
-    let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
-    tested
-        .into_iter()
-        .zip(benjamini_hochberg(&p_values))
-        .filter(|(_, q_value)| *q_value <= settings.false_discoveries)
-        .map(|((key, _), q_value)| (key, q_value))
-        .collect()
 }
 
 /// How much of each service's own time is of places that changed by themselves, and not by a trifle.
@@ -416,6 +390,7 @@ impl Draft {
                 kind: CauseKind::Structure(largest.difference.clone()),
                 operation: operation.clone(),
                 place: Some(Place::Own(largest.at.clone())),
+                is_undecided: false,
                 edge: None,
                 edges: Vec::new(),
                 contribution_ns,
@@ -490,6 +465,10 @@ impl Draft {
             kind: CauseKind::ResponseTime,
             operation: operation.clone(),
             place: place.map(|place| places.all()[place].clone()),
+            is_undecided: place.is_some_and(|one| {
+                matches!(places.all()[one], Place::Link { .. })
+                    && self.places.keys().all(|(_, other)| *other == one)
+            }),
             edge,
             edges: places.edges_of(&|place| self.places.keys().any(|(_, own)| *own == place)),
             contribution_ns,

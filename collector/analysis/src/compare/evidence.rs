@@ -8,10 +8,17 @@
 //! independence predicts. A single place shows that badly; [`Variability`] shares it among all places, as empirical Bayes
 //! estimates of variances do (Smyth, Linear models and empirical Bayes methods, 2004).
 
-use super::rows::Period;
-use crate::statistics::stratified::{
-    RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
+mod aligned;
+mod variability;
+
+use aligned::{
+    Aligned, aligned, centred, doubled_ranks, exact_rank_deviations, exact_share_deviations,
+    slowest, strata,
 };
+pub(in crate::compare) use variability::Variability;
+
+use super::rows::Period;
+use crate::statistics::stratified::{ShareStratum, shares_two_sided};
 use crate::statistics::{
     Share, fisher_two_sided, is_testable, normal_deviation, normal_two_sided, student_two_sided,
 };
@@ -109,12 +116,26 @@ impl Evidence {
             let exact = exact_share_deviations(&rows, &slow);
             statistics.extend(Statistic::of(&rows, &centred, slices, exact, *share));
         }
+        let shares: f64 = statistics.iter().map(|statistic| statistic.share).sum();
+        for statistic in &mut statistics {
+            statistic.share /= shares;
+        }
         Some(Evidence {
             rows: counts,
             slices,
             statistics,
             halves,
         })
+    }
+
+    /// The least probability that so many observations of either period can show: all of one below all of the other.
+    pub(super) fn least_p_value([before, after]: [usize; 2]) -> f64 {
+        let stratum = ShareStratum {
+            with: after as u64,
+            of: (before + after) as u64,
+            later: after as u64,
+        };
+        shares_two_sided(&[stratum], after as u64).unwrap_or(0.0)
     }
 
     /// Evidence that more or fewer requests have a property, from whether sampled ones have it, in order of time; `with`
@@ -202,91 +223,6 @@ impl Evidence {
             }
         })
     }
-}
-
-/// An observation in units of what is usual in its stratum.
-#[derive(Clone, Copy, Debug)]
-struct Aligned {
-    stratum: usize,
-    period: Period,
-    start_ns: i64,
-    slice: usize,
-    value: f64,
-}
-
-/// Observations of strata that both periods have, with these strata numbered anew.
-fn aligned(observations: &[Observation]) -> Vec<Aligned> {
-    let mut order: Vec<&Observation> = observations.iter().collect();
-    order.sort_by(|a, b| {
-        (a.stratum, a.time_ns)
-            .partial_cmp(&(b.stratum, b.time_ns))
-            .unwrap_or(std::cmp::Ordering::Equal)
-    });
-    let mut rows = Vec::with_capacity(order.len());
-    let mut number = 0;
-    for stratum in order.chunk_by(|a, b| a.stratum == b.stratum) {
-        let later = stratum
-            .iter()
-            .filter(|one| one.period == Period::After)
-            .count();
-        if later == 0 || later == stratum.len() {
-            continue;
-        }
-        let some = &stratum[stratum.partition_point(|one| one.time_ns <= 0.0)..];
-        let usual_ns = some
-            .get(some.len() / 2)
-            .map_or(1.0, |one| f64::from(one.time_ns));
-        rows.extend(stratum.iter().map(|one| Aligned {
-            stratum: number,
-            period: one.period,
-            start_ns: one.start_ns,
-            slice: 0,
-            value: f64::from(one.time_ns) / usual_ns,
-        }));
-        number += 1;
-    }
-    rows
-}
-
-/// Twice the rank of each value, ties in the middle of theirs.
-fn doubled_ranks(rows: &[Aligned]) -> Vec<u32> {
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_unstable_by(|a, b| rows[*a].value.total_cmp(&rows[*b].value));
-    let mut doubled = vec![0; rows.len()];
-    let mut below = 0;
-    for alike in order.chunk_by(|a, b| rows[*a].value == rows[*b].value) {
-        for at in alike {
-            doubled[*at] = (2 * below + alike.len() + 1) as u32;
-        }
-        below += alike.len();
-    }
-    doubled
-}
-
-/// Which values are among this part of the largest; `None` where these are too few.
-fn slowest(rows: &[Aligned], part: f64) -> Option<Vec<bool>> {
-    let mut values: Vec<f64> = rows.iter().map(|row| row.value).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    let bound = values[((1.0 - part) * values.len() as f64) as usize];
-    let slow: Vec<bool> = rows.iter().map(|row| row.value >= bound).collect();
-    let count = slow.iter().filter(|slow| **slow).count();
-    // Where many are equal to the bound, it parts nothing.
-    (count >= SLOW_MIN && count as f64 <= 2.0 * part * rows.len() as f64).then_some(slow)
-}
-
-fn strata(rows: &[Aligned]) -> usize {
-    rows.iter().map(|row| row.stratum + 1).max().unwrap_or(0)
-}
-
-/// Scores less the mean of their stratum.
-fn centred(rows: &[Aligned], scores: &[f64]) -> Vec<f64> {
-    let mut sums = vec![(0.0, 0.0); strata(rows)];
-    for (row, score) in rows.iter().zip(scores) {
-        sums[row.stratum].0 += score;
-        sums[row.stratum].1 += 1.0;
-    }
-    let centre = |(row, score): (&Aligned, &f64)| score - sums[row.stratum].0 / sums[row.stratum].1;
-    rows.iter().zip(scores).map(centre).collect()
 }
 
 impl Statistic {
@@ -407,159 +343,4 @@ fn halves(rows: &[Aligned], scores: &[f64], counts: [usize; 2]) -> [Option<[f64;
         let expected = 1.0 / first.len() as f64 + 1.0 / second.len() as f64;
         (variance > 0.0).then(|| [(of(second) - of(first)).powi(2) / variance, expected])
     })
-}
-
-/// Deviations of a normal value that is as improbable as the exact probability of the rank sum.
-fn exact_rank_deviations(rows: &[Aligned], doubled: &[u32]) -> Option<f64> {
-    let mut strata = vec![RankStratum::default(); strata(rows)];
-    // The fewer are chosen, the fewer choices there are.
-    let later = rows
-        .iter()
-        .filter(|row| row.period == Period::After)
-        .count();
-    let chosen = if 2 * later <= rows.len() {
-        Period::After
-    } else {
-        Period::Before
-    };
-    let mut sum = 0;
-    for (row, rank) in rows.iter().zip(doubled) {
-        strata[row.stratum].doubled_ranks.push(*rank);
-        if row.period == chosen {
-            strata[row.stratum].later += 1;
-            sum += u64::from(*rank);
-        }
-    }
-    rank_sum_two_sided(&strata, sum).map(normal_deviation)
-}
-
-/// The same of the number of slow observations.
-fn exact_share_deviations(rows: &[Aligned], slow: &[bool]) -> Option<f64> {
-    let mut strata = vec![ShareStratum::default(); strata(rows)];
-    let mut seen = 0;
-    for (row, slow) in rows.iter().zip(slow) {
-        let (of, later) = (&mut strata[row.stratum], row.period == Period::After);
-        of.of += 1;
-        of.with += u64::from(*slow);
-        of.later += u64::from(later);
-        seen += u64::from(later && *slow);
-    }
-    shares_two_sided(&strata, seen).map(normal_deviation)
-}
-
-/// How much places vary within a period, beyond what independent requests would.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Variability {
-    /// The correlation of observations in one slice.
-    within_slices: f64,
-    /// The variance between windows of time, in units of the variance of ranks.
-    between_windows: f64,
-    /// How many degrees of freedom the places together are worth to each of them.
-    weight: f64,
-    /// How many places this is known from.
-    places: f64,
-}
-
-/// What all places show together counts as much as so many slices of one: places differ.
-const WEIGHT: f64 = 10.0;
-/// Fewer places show nothing together.
-const PLACES_MIN: usize = 6;
-/// The median of a chi-squared value of one degree of freedom.
-const CHI_SQUARED_MEDIAN: f64 = 0.4549;
-
-impl Variability {
-    /// Of all places that are compared. Each component is the quieter period's, as a change in the midst of a period makes
-    /// that one vary; it is a median, as some places change.
-    pub(super) fn of(evidence: &[&Evidence]) -> Variability {
-        let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
-            [0, 1]
-                .into_iter()
-                .filter_map(of)
-                .fold(f64::INFINITY, f64::min)
-        };
-        let within = |period: usize| {
-            let one = |evidence: &&Evidence| {
-                let inflation = evidence.statistics.first()?.inflation[period]?;
-                let rows = evidence.rows[period] as f64 / evidence.slices[period] as f64;
-                Some((inflation - 1.0) / (rows - 1.0).max(1.0))
-            };
-            median(evidence.iter().filter_map(one).collect())
-        };
-        let between = |period: usize| {
-            let halves: Vec<[f64; 2]> = evidence
-                .iter()
-                .filter_map(|one| one.halves[period])
-                .collect();
-            (halves.len() >= PLACES_MIN).then(|| between_windows(&halves))
-        };
-        let (within, between) = (quieter(&within), quieter(&between));
-        let known = |value: f64| {
-            if value.is_finite() {
-                value.max(0.0)
-            } else {
-                0.0
-            }
-        };
-        Variability {
-            within_slices: known(within),
-            between_windows: known(between),
-            weight: if within.is_finite() { WEIGHT } else { 0.0 },
-            places: evidence.len() as f64,
-        }
-    }
-
-    /// By how much a statistic's variance exceeds that of independent observations, and the degrees of freedom of that
-    /// estimate; `None` where it does not exceed it.
-    fn inflation(&self, evidence: &Evidence, statistic: &Statistic) -> (f64, Option<f64>) {
-        let rows_per_slice = evidence.rows_per_slice();
-        let usual = 1.0 + (rows_per_slice - 1.0).max(0.0) * self.within_slices;
-        let own = statistic.inflation.into_iter().flatten().reduce(f64::min);
-        let slices = evidence.slices[0].min(evidence.slices[1]) as f64;
-        let of_slices = match own {
-            Some(own) => {
-                (self.weight * usual + (slices - 1.0) * own) / (self.weight + slices - 1.0)
-            }
-            None => usual,
-        };
-        let [before, after] = evidence.rows.map(|rows| rows as f64);
-        let of_windows = 1.0 + self.between_windows * before * after / (before + after);
-        let inflation = of_slices.max(of_windows).max(1.0);
-        let freedom = self.places + own.map_or(0.0, |_| slices - 1.0);
-        (
-            inflation,
-            (inflation > 1.0 && freedom > 0.0).then_some(freedom),
-        )
-    }
-}
-
-/// The variance between halves that makes the median of their squared differences what it is expected to be.
-fn between_windows(halves: &[[f64; 2]]) -> f64 {
-    let ratio = |variance: f64| {
-        median(
-            halves
-                .iter()
-                .map(|[squared, expected]| squared / (expected + variance))
-                .collect(),
-        )
-        .unwrap_or_default()
-    };
-    if ratio(0.0) <= CHI_SQUARED_MEDIAN {
-        return 0.0;
-    }
-    let (mut low, mut high) = (0.0, 12.0);
-    for _ in 0..40 {
-        let middle = (low + high) / 2.0;
-        if ratio(middle) > CHI_SQUARED_MEDIAN {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    low
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some((values[low] + values[high]) / 2.0)
 }

@@ -300,7 +300,7 @@ impl FeatureChange {
         self.shares[1] - self.shares[0]
     }
 
-    /// Whether hardly any request did before what now is done, or hardly any does now what was done.
+    /// Whether hardly any request did before what now is done.
     pub(super) fn is_new(&self) -> bool {
         let [before, after] = if self.gain() > 0.0 {
             self.shares
@@ -308,6 +308,13 @@ impl FeatureChange {
             self.shares.map(|share| 1.0 - share)
         };
         before <= NEW_BEFORE_MAX * after
+    }
+
+    /// Whether hardly any request did before what now is done, or does now what was done.
+    pub(super) fn is_plain(&self) -> bool {
+        let of =
+            |[before, after]: [f64; 2]| before.min(after) <= NEW_BEFORE_MAX * before.max(after);
+        of(self.shares) || of(self.shares.map(|share| 1.0 - share))
     }
 }
 

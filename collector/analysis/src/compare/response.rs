@@ -5,15 +5,14 @@
 //! category, and where a category has too few requests, those in which the operation calls the same others. So a mix of
 //! many structures neither hides a change nor looks like one.
 
-use super::OfRoot;
-use super::evidence::{Evidence, Observation, Variability};
+use super::evidence::{Evidence, Observation};
 use super::matched::{Alike, REQUESTS_MIN};
 use super::place::{Place, Places};
 use super::production::local_structure;
 use super::rows::{Period, Row};
 use super::slices::{Slice, error, slice_count};
 use crate::flow::{CategoryId, Operation, Shape};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The change of a place's time in the requests of one root operation.
@@ -50,10 +49,20 @@ impl PlaceChange {
         self.robust * self.contribution_ns()
     }
 
-    /// Whether the change matters: it is this part of the latency of the requests in which the place is seen, or most of
-    /// the place's own time and a tenth of that part.
-    pub(super) fn is_material(&self, effect_min: f64) -> bool {
+    /// Whether the place takes so many times as long, or that part of it.
+    pub(super) fn is_by_factor(&self, factor: f64) -> bool {
+        let after_ns = self.before_ns + self.robust_ns();
+        after_ns >= factor * self.before_ns || after_ns * factor <= self.before_ns
+    }
+
+    /// Whether the change matters: it is this part of the latency of the requests in which the place is seen, or a third
+    /// of the place's own time and a tenth of that part; and a tenth of that part of `mean_ns`, the mean latency of all
+    /// requests of the root operation.
+    pub(super) fn is_material(&self, effect_min: f64, mean_ns: f64) -> bool {
         let change_ns = self.robust_ns().abs();
+        if change_ns < SMALL_PART * effect_min * mean_ns {
+            return false;
+        }
         let is_much_of_itself = change_ns >= OF_ITSELF_MIN * self.before_ns;
         let least_ns = effect_min * self.latency_ns;
         change_ns >= least_ns || (is_much_of_itself && change_ns >= SMALL_PART * least_ns)
@@ -288,51 +297,6 @@ impl Aligned {
             }
         });
         changed.count() as f64 / QUANTILES as f64
-    }
-}
-
-/// How places vary, and what each of them shows over all root operations together.
-pub(super) struct Judged {
-    pub(super) variability: Variability,
-    /// Evidence of places that requests of more than one root operation have.
-    pub(super) over_roots: BTreeMap<usize, Evidence>,
-}
-
-impl Judged {
-    pub(super) fn of(roots: &[OfRoot<'_>]) -> Judged {
-        let all = roots.iter().flat_map(|root| root.places.values());
-        let evidence: Vec<&Evidence> = all.filter_map(|change| change.evidence.as_ref()).collect();
-        let variability = Variability::of(&evidence);
-        let mut by_place: BTreeMap<usize, Vec<(u32, &PlaceChange)>> = BTreeMap::new();
-        for (number, root) in (0..).zip(roots) {
-            for (place, change) in &root.places {
-                by_place.entry(*place).or_default().push((number, change));
-            }
-        }
-        let joined = |(place, of): (usize, Vec<(u32, &PlaceChange)>)| {
-            let strata: BTreeSet<(u32, u32)> = of
-                .iter()
-                .flat_map(|(root, change)| {
-                    change
-                        .observations
-                        .iter()
-                        .map(move |one| (*root, one.stratum))
-                })
-                .collect();
-            let strata: BTreeMap<(u32, u32), u32> = strata.into_iter().zip(0..).collect();
-            let observations = of.iter().flat_map(|(root, change)| {
-                change.observations.iter().map(|one| Observation {
-                    stratum: strata[&(*root, one.stratum)],
-                    ..*one
-                })
-            });
-            Some((place, Evidence::of(&observations.collect::<Vec<_>>())?))
-        };
-        let several = by_place.into_iter().filter(|(_, of)| of.len() > 1);
-        Judged {
-            variability,
-            over_roots: several.filter_map(joined).collect(),
-        }
     }
 }
 

@@ -86,10 +86,14 @@ fn change(
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
     // What users ask the root operation for is theirs to choose, unless it is nothing that they asked for before.
-    let counts = |change: &FeatureChange| {
-        operation.called.caller.is_some() || change.feature == Feature::Fails || change.is_new()
-    };
     let size = |change: &FeatureChange| change.gain().abs();
+    // What an operation does somewhat more often, in few requests, is what their data ask for.
+    let runs_in = root.share * operation.runs[1];
+    let counts = |change: &FeatureChange| match change.feature {
+        Feature::Fails => true,
+        _ if operation.called.caller.is_none() => change.is_new(),
+        _ => change.is_plain() || runs_in * size(change) >= OF_REQUESTS_MIN,
+    };
     let candidates: Vec<&(&FeatureChange, f64)> = changed
         .iter()
         .filter(|(change, _)| {
@@ -174,6 +178,8 @@ fn change(
     })
 }
 
+/// A change of what is done anyway matters from this part of the requests on.
+const OF_REQUESTS_MIN: f64 = 0.1;
 /// Features that changed in nearly as many requests as another say the same.
 const AS_LARGE: f64 = 0.8;
 

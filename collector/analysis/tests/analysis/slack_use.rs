@@ -231,7 +231,7 @@ fn strata_by_value_and_by_quantile() {
             &requests[0].1,
             Weight::ONE,
             category,
-        )
+        );
     });
     assert_eq!(
         (

@@ -10,7 +10,7 @@ use stroboscope_analysis::flow::PeriodFlows;
 
 use super::super::verb::{Report, Top};
 use super::explain::LeafRow;
-use rows::{CauseRow, MutationRow};
+use rows::{CauseRow, MutationRow, TooFewRow};
 pub(in super::super) use rows::{cause_in_words, mutation_in_words};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Doc, Figure};
@@ -31,7 +31,12 @@ pub(in super::super) struct Compared {
     workload_ns: f64,
     /// The part of the change that the causes make up; null where nothing changed.
     explained_share: Option<f64>,
+    /// What explains the change.
     causes: Vec<CauseRow>,
+    /// What is also different by more than chance, and explains little of the change.
+    also_different: Vec<CauseRow>,
+    /// Operations that changed a lot, in too few requests to tell.
+    too_few: Vec<TooFewRow>,
     mutations: Top<MutationRow>,
     /// What tells requests of the first cause from others, as `explain` says it.
     leaves: Vec<LeafRow>,
@@ -107,8 +112,10 @@ impl PeriodSummary {
     }
 }
 
-/// Fewer requests than this on either side say nothing of a change.
+/// Fewer requests than this on either side cannot show that nothing changed.
 const REQUESTS_MIN: u64 = 20;
+/// So many operations of which there are too few requests are named.
+const TOO_FEW_SHOWN: usize = 3;
 
 impl Compared {
     /// Of what was found; so many mutations are shown, 0: all.
@@ -123,12 +130,14 @@ impl Compared {
         } = found;
         let edges = &comparison.edges;
         let change_ns = comparison.change_ns;
-        let causes: Vec<CauseRow> = comparison
+        let mut causes: Vec<CauseRow> = comparison
             .causes
             .iter()
             .zip(1..)
             .map(|(cause, rank)| CauseRow::of(cause, rank, change_ns, edges))
             .collect();
+        let also_different = causes.split_off(comparison.principal);
+        let too_few: Vec<TooFewRow> = comparison.too_few.iter().map(TooFewRow::of).collect();
         let mutations = comparison
             .mutations
             .iter()
@@ -144,7 +153,7 @@ impl Compared {
         );
         let verdict = if !causes.is_empty() {
             Verdict::Changed
-        } else if old.requests.min(new.requests) < REQUESTS_MIN {
+        } else if !too_few.is_empty() || old.requests.min(new.requests) < REQUESTS_MIN {
             Verdict::TooFew
         } else {
             Verdict::NoChange
@@ -168,6 +177,8 @@ impl Compared {
             workload_ns: comparison.workload_ns,
             explained_share: (change_ns != 0.0).then(|| explained_ns / change_ns),
             causes,
+            also_different,
+            too_few,
             mutations,
         }
     }
@@ -204,7 +215,7 @@ impl Compared {
                 "nothing in the services changed by more than chance".to_owned()
             }
             (Verdict::TooFew, _) => {
-                "too few requests to tell why: compare longer periods, or record more".to_owned()
+                "too few requests to tell whether anything changed: compare longer periods, or record more".to_owned()
             }
         };
         format!("{change}; {why}.")
@@ -235,6 +246,9 @@ impl Report for Compared {
         for sentence in &self.surroundings {
             doc.sentence(sentence.clone());
         }
+        for few in self.too_few.iter().take(TOO_FEW_SHOWN) {
+            doc.sentence(few.sentence());
+        }
         if let Some(sentence) = self.variation.sentence() {
             doc.sentence(sentence);
         }
@@ -254,6 +268,11 @@ impl Report for Compared {
                 "What tells those of the first cause is not asked here, of so many requests: `stroboscope explain` reads them again.",
             );
         }
+        doc.table(
+            title(self.also_different.len(), "Also different"),
+            &self.also_different,
+            self.also_different.len(),
+        );
         doc.figures(self.flow.clone());
         doc.table(
             title(

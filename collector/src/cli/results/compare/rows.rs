@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::{
     Cause, CauseKind, Comparison, Divergence, EdgeChange, Example, Mutation, MutationKind,
-    PathDifference, Place,
+    PathDifference, Place, TooFew,
 };
 use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
 
-use stroboscope_present::humanise::duration;
+use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
 
 /// A cause.
@@ -24,16 +24,62 @@ pub(super) struct CauseRow {
     operation: String,
     /// What changed, in words.
     what: String,
+    /// Of time on the way between two services: the operation that calls, with its service.
+    caller: Option<String>,
+    /// The one that is called.
+    callee: Option<String>,
+    /// Whether the data cannot tell which of the two is responsible; `service` then names the one that is called.
+    undecided: bool,
     /// The edge that changed most, or the place where requests begin to go another way.
     edge: Option<String>,
     contribution_ns: f64,
     /// Its part of the change; null where nothing changed.
     share: Option<f64>,
-    /// The part of the later period's requests that it is seen in.
+    /// The part of the later period's requests that it changed.
     affected: f64,
     q_value: f64,
     mutations: Vec<u64>,
     example: ExampleRow,
+}
+
+/// An operation that changed a lot, in too few requests to tell whether by chance.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct TooFewRow {
+    service: String,
+    operation: String,
+    requests: Counts,
+    /// What it adds to the mean latency of the requests of its root operation.
+    contribution_ns: f64,
+    /// So many requests of each period would tell, if all of one took longer than all of the other.
+    needed: u64,
+}
+
+impl TooFewRow {
+    pub(super) fn of(of: &TooFew) -> Self {
+        let operation = of.place.operation();
+        Self {
+            service: operation.service.to_string(),
+            operation: operation.name.to_string(),
+            requests: Counts {
+                before: of.requests[0] as u64,
+                after: of.requests[1] as u64,
+            },
+            contribution_ns: of.contribution_ns,
+            needed: of.needed as u64,
+        }
+    }
+
+    pub(super) fn sentence(&self) -> String {
+        format!(
+            "Too few to tell: {}:{} {} in {} before and {} after; {} of each would tell.",
+            self.service,
+            self.operation,
+            adds(self.contribution_ns),
+            counted(self.requests.before, "request"),
+            self.requests.after,
+            self.needed
+        )
+    }
 }
 
 /// A request before, and one after.
@@ -147,7 +193,12 @@ fn what(cause: &Cause) -> String {
     match (&cause.kind, &cause.place) {
         (CauseKind::Structure(of), _) => difference(of),
         (CauseKind::ResponseTime, Some(Place::Link { caller, callee })) => {
-            format!("{direction} on the way from {caller} to {callee} and back")
+            let unsure = if cause.is_undecided {
+                " (caller or callee: undecided)"
+            } else {
+                ""
+            };
+            format!("{direction} on the way from {caller} to {callee} and back{unsure}")
         }
         (CauseKind::ResponseTime, _) => format!("{direction} by itself"),
     }
@@ -207,12 +258,19 @@ impl CauseRow {
             CauseKind::ResponseTime => cause.edge.map(|edge| edges.get(edge).to_string()),
             CauseKind::Structure(of) => Some(format!("{} {}", cause.operation, difference(of))),
         };
+        let way = match &cause.place {
+            Some(Place::Link { caller, callee }) => Some((caller, callee)),
+            _ => None,
+        };
         Self {
             rank,
             kind: kind(&cause.kind),
             service: cause.operation.service.to_string(),
             operation: cause.operation.name.to_string(),
             what: what(cause),
+            caller: way.map(|(caller, _)| caller.to_string()),
+            callee: way.map(|(_, callee)| callee.to_string()),
+            undecided: cause.is_undecided,
             edge,
             contribution_ns: cause.contribution_ns,
             share: (change_ns != 0.0).then(|| cause.contribution_ns / change_ns),
@@ -289,6 +347,9 @@ impl Row for CauseRow {
             Column::new("share", "of it", Kind::Share),
             Column::new("operation", "operation", Kind::Text),
             Column::new("what", "what", Kind::Text),
+            Column::new("caller", "caller", Kind::Text),
+            Column::new("callee", "callee", Kind::Text),
+            Column::new("undecided", "undecided", Kind::Text),
             Column::new("affected", "in", Kind::Share),
             Column::new("q_value", "q", Kind::Probability),
             Column::new("example_before", "for example, before", Kind::Request),
@@ -303,6 +364,14 @@ impl Row for CauseRow {
             self.share.into(),
             (&*format!("{}:{}", self.service, self.operation)).into(),
             (&*self.what).into(),
+            self.caller.as_deref().into(),
+            self.callee.as_deref().into(),
+            (if self.undecided {
+                "caller or callee"
+            } else {
+                ""
+            })
+            .into(),
             self.affected.into(),
             self.q_value.into(),
             self.example.before.as_deref().into(),

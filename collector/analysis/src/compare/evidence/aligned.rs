@@ -1,0 +1,131 @@
+//! Observations of both periods in units of what is usual in their stratum, with their ranks and exact probabilities.
+
+use super::{Observation, SLOW_MIN};
+use crate::compare::rows::Period;
+use crate::statistics::normal_deviation;
+use crate::statistics::stratified::{
+    RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
+};
+
+/// An observation in units of what is usual in its stratum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aligned {
+    pub(super) stratum: usize,
+    pub(super) period: Period,
+    pub(super) start_ns: i64,
+    pub(super) slice: usize,
+    pub(super) value: f64,
+}
+
+/// Observations of strata that both periods have, with these strata numbered anew.
+pub(super) fn aligned(observations: &[Observation]) -> Vec<Aligned> {
+    let mut order: Vec<&Observation> = observations.iter().collect();
+    order.sort_by(|a, b| {
+        (a.stratum, a.time_ns)
+            .partial_cmp(&(b.stratum, b.time_ns))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let mut rows = Vec::with_capacity(order.len());
+    let mut number = 0;
+    for stratum in order.chunk_by(|a, b| a.stratum == b.stratum) {
+        let later = stratum
+            .iter()
+            .filter(|one| one.period == Period::After)
+            .count();
+        if later == 0 || later == stratum.len() {
+            continue;
+        }
+        let some = &stratum[stratum.partition_point(|one| one.time_ns <= 0.0)..];
+        let usual_ns = some
+            .get(some.len() / 2)
+            .map_or(1.0, |one| f64::from(one.time_ns));
+        rows.extend(stratum.iter().map(|one| Aligned {
+            stratum: number,
+            period: one.period,
+            start_ns: one.start_ns,
+            slice: 0,
+            value: f64::from(one.time_ns) / usual_ns,
+        }));
+        number += 1;
+    }
+    rows
+}
+
+/// Twice the rank of each value, ties in the middle of theirs.
+pub(super) fn doubled_ranks(rows: &[Aligned]) -> Vec<u32> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_unstable_by(|a, b| rows[*a].value.total_cmp(&rows[*b].value));
+    let mut doubled = vec![0; rows.len()];
+    let mut below = 0;
+    for alike in order.chunk_by(|a, b| rows[*a].value == rows[*b].value) {
+        for at in alike {
+            doubled[*at] = (2 * below + alike.len() + 1) as u32;
+        }
+        below += alike.len();
+    }
+    doubled
+}
+
+/// Which values are among this part of the largest; `None` where these are too few.
+pub(super) fn slowest(rows: &[Aligned], part: f64) -> Option<Vec<bool>> {
+    let mut values: Vec<f64> = rows.iter().map(|row| row.value).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let bound = values[((1.0 - part) * values.len() as f64) as usize];
+    let slow: Vec<bool> = rows.iter().map(|row| row.value >= bound).collect();
+    let count = slow.iter().filter(|slow| **slow).count();
+    // Where many are equal to the bound, it parts nothing.
+    (count >= SLOW_MIN && count as f64 <= 2.0 * part * rows.len() as f64).then_some(slow)
+}
+
+pub(super) fn strata(rows: &[Aligned]) -> usize {
+    rows.iter().map(|row| row.stratum + 1).max().unwrap_or(0)
+}
+
+/// Scores less the mean of their stratum.
+pub(super) fn centred(rows: &[Aligned], scores: &[f64]) -> Vec<f64> {
+    let mut sums = vec![(0.0, 0.0); strata(rows)];
+    for (row, score) in rows.iter().zip(scores) {
+        sums[row.stratum].0 += score;
+        sums[row.stratum].1 += 1.0;
+    }
+    let centre = |(row, score): (&Aligned, &f64)| score - sums[row.stratum].0 / sums[row.stratum].1;
+    rows.iter().zip(scores).map(centre).collect()
+}
+
+/// Deviations of a normal value that is as improbable as the exact probability of the rank sum.
+pub(super) fn exact_rank_deviations(rows: &[Aligned], doubled: &[u32]) -> Option<f64> {
+    let mut strata = vec![RankStratum::default(); strata(rows)];
+    // The fewer are chosen, the fewer choices there are.
+    let later = rows
+        .iter()
+        .filter(|row| row.period == Period::After)
+        .count();
+    let chosen = if 2 * later <= rows.len() {
+        Period::After
+    } else {
+        Period::Before
+    };
+    let mut sum = 0;
+    for (row, rank) in rows.iter().zip(doubled) {
+        strata[row.stratum].doubled_ranks.push(*rank);
+        if row.period == chosen {
+            strata[row.stratum].later += 1;
+            sum += u64::from(*rank);
+        }
+    }
+    rank_sum_two_sided(&strata, sum).map(normal_deviation)
+}
+
+/// The same of the number of slow observations.
+pub(super) fn exact_share_deviations(rows: &[Aligned], slow: &[bool]) -> Option<f64> {
+    let mut strata = vec![ShareStratum::default(); strata(rows)];
+    let mut seen = 0;
+    for (row, slow) in rows.iter().zip(slow) {
+        let (of, later) = (&mut strata[row.stratum], row.period == Period::After);
+        of.of += 1;
+        of.with += u64::from(*slow);
+        of.later += u64::from(later);
+        seen += u64::from(later && *slow);
+    }
+    shares_two_sided(&strata, seen).map(normal_deviation)
+}

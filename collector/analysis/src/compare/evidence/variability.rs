@@ -1,0 +1,124 @@
+//! How much places vary within a period.
+
+use super::{Evidence, Statistic};
+
+/// How much places vary within a period, beyond what independent requests would.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::compare) struct Variability {
+    /// The correlation of observations in one slice.
+    within_slices: f64,
+    /// The variance between windows of time, in units of the variance of ranks.
+    between_windows: f64,
+    /// How many degrees of freedom the places together are worth to each of them.
+    weight: f64,
+    /// How many places this is known from.
+    places: f64,
+}
+
+/// What all places show together counts as much as so many slices of one: places differ.
+const WEIGHT: f64 = 10.0;
+/// Fewer places show nothing together.
+const PLACES_MIN: usize = 6;
+/// The median of a chi-squared value of one degree of freedom.
+const CHI_SQUARED_MEDIAN: f64 = 0.4549;
+
+impl Variability {
+    /// Of all places that are compared. Each component is the quieter period's, as a change in the midst of a period makes
+    /// that one vary; it is a median, as some places change.
+    pub(in crate::compare) fn of(evidence: &[&Evidence]) -> Variability {
+        let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
+            [0, 1]
+                .into_iter()
+                .filter_map(of)
+                .fold(f64::INFINITY, f64::min)
+        };
+        let within = |period: usize| {
+            let one = |evidence: &&Evidence| {
+                let inflation = evidence.statistics.first()?.inflation[period]?;
+                let rows = evidence.rows[period] as f64 / evidence.slices[period] as f64;
+                Some((inflation - 1.0) / (rows - 1.0).max(1.0))
+            };
+            median(evidence.iter().filter_map(one).collect())
+        };
+        let between = |period: usize| {
+            let halves: Vec<[f64; 2]> = evidence
+                .iter()
+                .filter_map(|one| one.halves[period])
+                .collect();
+            (halves.len() >= PLACES_MIN).then(|| between_windows(&halves))
+        };
+        let (within, between) = (quieter(&within), quieter(&between));
+        let known = |value: f64| {
+            if value.is_finite() {
+                value.max(0.0)
+            } else {
+                0.0
+            }
+        };
+        Variability {
+            within_slices: known(within),
+            between_windows: known(between),
+            weight: if within.is_finite() { WEIGHT } else { 0.0 },
+            places: evidence.len() as f64,
+        }
+    }
+
+    /// By how much a statistic's variance exceeds that of independent observations, and the degrees of freedom of that
+    /// estimate; `None` where it does not exceed it.
+    pub(super) fn inflation(
+        &self,
+        evidence: &Evidence,
+        statistic: &Statistic,
+    ) -> (f64, Option<f64>) {
+        let rows_per_slice = evidence.rows_per_slice();
+        let usual = 1.0 + (rows_per_slice - 1.0).max(0.0) * self.within_slices;
+        let own = statistic.inflation.into_iter().flatten().reduce(f64::min);
+        let slices = evidence.slices[0].min(evidence.slices[1]) as f64;
+        let of_slices = match own {
+            Some(own) => {
+                (self.weight * usual + (slices - 1.0) * own) / (self.weight + slices - 1.0)
+            }
+            None => usual,
+        };
+        let [before, after] = evidence.rows.map(|rows| rows as f64);
+        let of_windows = 1.0 + self.between_windows * before * after / (before + after);
+        let inflation = of_slices.max(of_windows).max(1.0);
+        let freedom = self.places + own.map_or(0.0, |_| slices - 1.0);
+        (
+            inflation,
+            (inflation > 1.0 && freedom > 0.0).then_some(freedom),
+        )
+    }
+}
+
+/// The variance between halves that makes the median of their squared differences what it is expected to be.
+fn between_windows(halves: &[[f64; 2]]) -> f64 {
+    let ratio = |variance: f64| {
+        median(
+            halves
+                .iter()
+                .map(|[squared, expected]| squared / (expected + variance))
+                .collect(),
+        )
+        .unwrap_or_default()
+    };
+    if ratio(0.0) <= CHI_SQUARED_MEDIAN {
+        return 0.0;
+    }
+    let (mut low, mut high) = (0.0, 12.0);
+    for _ in 0..40 {
+        let middle = (low + high) / 2.0;
+        if ratio(middle) > CHI_SQUARED_MEDIAN {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[low] + values[high]) / 2.0)
+}

@@ -1,0 +1,141 @@
+//! Which places changed by more than chance, and of which there are too few requests to tell.
+
+use super::evidence::{Evidence, Observation, Variability};
+use super::place::Place;
+use super::response::PlaceChange;
+use super::{CompareSettings, OfRoot};
+use crate::statistics::benjamini_hochberg;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How places vary, and what each of them shows over all root operations together.
+struct Judged {
+    variability: Variability,
+    /// Evidence of places that requests of more than one root operation have.
+    over_roots: BTreeMap<usize, Evidence>,
+}
+
+impl Judged {
+    fn of(roots: &[OfRoot<'_>]) -> Judged {
+        let all = roots.iter().flat_map(|root| root.places.values());
+        let evidence: Vec<&Evidence> = all.filter_map(|change| change.evidence.as_ref()).collect();
+        let variability = Variability::of(&evidence);
+        let mut by_place: BTreeMap<usize, Vec<(u32, &PlaceChange)>> = BTreeMap::new();
+        for (number, root) in (0..).zip(roots) {
+            for (place, change) in &root.places {
+                by_place.entry(*place).or_default().push((number, change));
+            }
+        }
+        let joined = |(place, of): (usize, Vec<(u32, &PlaceChange)>)| {
+            let strata: BTreeSet<(u32, u32)> = of
+                .iter()
+                .flat_map(|(root, change)| {
+                    change
+                        .observations
+                        .iter()
+                        .map(move |one| (*root, one.stratum))
+                })
+                .collect();
+            let strata: BTreeMap<(u32, u32), u32> = strata.into_iter().zip(0..).collect();
+            let observations = of.iter().flat_map(|(root, change)| {
+                change.observations.iter().map(|one| Observation {
+                    stratum: strata[&(*root, one.stratum)],
+                    ..*one
+                })
+            });
+            Some((place, Evidence::of(&observations.collect::<Vec<_>>())?))
+        };
+        let several = by_place.into_iter().filter(|(_, of)| of.len() > 1);
+        Judged {
+            variability,
+            over_roots: several.filter_map(joined).collect(),
+        }
+    }
+}
+
+/// A place whose time changed a lot, in too few requests to tell whether by chance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooFew {
+    /// The place.
+    pub place: Place,
+    /// Requests in which it is seen, of either period.
+    pub requests: [usize; 2],
+    /// What it adds to the mean latency of its root operation's requests.
+    pub contribution_ns: f64,
+    /// So many requests of each period would tell, if all of one took longer than all of the other.
+    pub needed: usize,
+}
+
+/// The result of judging all places.
+#[derive(Debug, Default)]
+pub(super) struct ChangedPlaces {
+    /// Corrected probabilities of places that changed by more than chance: (root operation, place).
+    pub(super) changed: BTreeMap<(usize, usize), f64>,
+    pub(super) too_few: Vec<TooFew>,
+}
+
+/// A change by this factor is plain to see.
+const PLAIN_FACTOR: f64 = 2.0;
+
+/// Judges the places of all root operations.
+///
+/// A place is tested in the requests of each root operation, and over all of them: a change that every root operation has
+/// a little of is seen together only.
+pub(super) fn changed_places(
+    roots: &[OfRoot<'_>],
+    places: &[Place],
+    settings: &CompareSettings,
+) -> ChangedPlaces {
+    let judged = Judged::of(roots);
+    let mut tested = Vec::new();
+    for (number, root) in roots.iter().enumerate() {
+        let mean_ns = super::mean_ns(root.before);
+        for (place, change) in &root.places {
+            if !change.is_material(settings.effect_min, mean_ns) {
+                continue;
+            }
+            let of_root = change.evidence.as_ref();
+            let all = of_root.into_iter().chain(judged.over_roots.get(place));
+            let is_slower = change.contribution_ns() > 0.0;
+            let p_values = all
+                .map(|evidence| evidence.verdict(&judged.variability))
+                .filter(|verdict| verdict.is_slower == is_slower)
+                .map(|verdict| verdict.p_value);
+            // Two tests, where there is more than one root operation.
+            let tests = if judged.over_roots.contains_key(place) {
+                2.0
+            } else {
+                1.0
+            };
+            let p_value = p_values.fold(1.0, f64::min) * tests;
+            tested.push(((number, *place), p_value.min(1.0)));
+        }
+    }
+    let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
+    // A single change is more than chance from here on.
+    let level = settings.false_discoveries / tested.len().max(1) as f64;
+    let mut found = ChangedPlaces::default();
+    for ((key, _), q_value) in tested.iter().zip(benjamini_hochberg(&p_values)) {
+        let change = &roots[key.0].places[&key.1];
+        if q_value <= settings.false_discoveries {
+            found.changed.insert(*key, q_value);
+        } else if let Some(requests) = change.evidence.as_ref().map(|evidence| evidence.rows)
+            && change.is_by_factor(PLAIN_FACTOR)
+            && Evidence::least_p_value(requests) > level
+        {
+            found.too_few.push(TooFew {
+                place: places[key.1].clone(),
+                requests,
+                contribution_ns: change.contribution_ns(),
+                needed: (1..NEEDED_MAX)
+                    .find(|each| Evidence::least_p_value([*each; 2]) <= level)
+                    .unwrap_or(NEEDED_MAX),
+            });
+        }
+    }
+    let size = |one: &TooFew| one.contribution_ns.abs();
+    found.too_few.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    found
+}
+
+/// More requests of each period are never needed to tell two samples apart that do not overlap.
+const NEEDED_MAX: usize = 64;
