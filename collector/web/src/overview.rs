@@ -140,7 +140,7 @@ fn headline(html: &mut Html, roots: &ByRoot, most: &[Bottleneck], step: Option<&
         let when = if step.is_some() {
             " Before and after together, "
         } else {
-            " "
+            " On the critical path, "
         };
         let who = most.root.as_ref();
         let who = who.map_or_else(

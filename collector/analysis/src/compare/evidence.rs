@@ -1,4 +1,4 @@
-//! Evidence that a place takes another time than before, from the requests in which it runs.
+//! RankEvidence that a place takes another time than before, from the requests in which it runs.
 //!
 //! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs a few times only. So three
 //! statistics of ranks are tested, each within strata of requests that do the same: the sum of ranks, and the numbers of
@@ -51,7 +51,7 @@ const WITHOUT_ONE_MIN: f64 = 2.0;
 
 /// What the observations of one place show.
 #[derive(Clone, Debug)]
-pub(super) struct Evidence {
+pub(super) struct RankEvidence {
     /// Observations of either period in strata that both have.
     pub(super) rows: [usize; 2],
     slices: [usize; 2],
@@ -76,15 +76,15 @@ struct Statistic {
 
 /// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct RankTest {
     pub(super) p_value: f64,
     /// Whether the later period is slower, by the statistic that shows most.
     pub(super) is_slower: bool,
 }
 
-impl Evidence {
-    /// Evidence from these observations; `None` where no stratum has observations of both periods.
-    pub(super) fn of(observations: &[Observation]) -> Option<Evidence> {
+impl RankEvidence {
+    /// RankEvidence from these observations; `None` where no stratum has observations of both periods.
+    pub(super) fn of(observations: &[Observation]) -> Option<RankEvidence> {
         let mut rows = aligned(observations);
         if rows.is_empty() {
             return None;
@@ -120,7 +120,7 @@ impl Evidence {
         for statistic in &mut statistics {
             statistic.share /= shares;
         }
-        Some(Evidence {
+        Some(RankEvidence {
             rows: counts,
             slices,
             statistics,
@@ -138,13 +138,13 @@ impl Evidence {
         shares_two_sided(&[stratum], after as u64).unwrap_or(0.0)
     }
 
-    /// Evidence that more or fewer requests have a property, from whether sampled ones have it, in order of time; `with`
+    /// RankEvidence that more or fewer requests have a property, from whether sampled ones have it, in order of time; `with`
     /// and `of` are the numbers of all requests. `None` where all or none have it.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],
         of: [u64; 2],
-    ) -> Option<Evidence> {
+    ) -> Option<RankEvidence> {
         let share = |period: usize| Share {
             part: with[period],
             of: of[period],
@@ -179,7 +179,7 @@ impl Evidence {
         let centred = centred(&rows, &scores);
         let exact = normal_deviation(fisher_two_sided(share(0), share(1)));
         let statistic = Statistic::of(&rows, &centred, slices, Some(exact), 1.0)?;
-        Some(Evidence {
+        Some(RankEvidence {
             rows: counts,
             slices,
             statistics: vec![statistic],
@@ -193,7 +193,7 @@ impl Evidence {
     }
 
     /// How probable such a difference is where nothing has changed, if places vary like this.
-    pub(super) fn verdict(&self, variability: &Variability) -> Verdict {
+    pub(super) fn verdict(&self, variability: &Variability) -> RankTest {
         let of = |statistic: &Statistic| {
             let (inflation, freedom) = variability.inflation(self, statistic);
             let deviations = statistic.deviations / inflation.sqrt();
@@ -202,7 +202,7 @@ impl Evidence {
                 |freedom| student_two_sided(deviations, freedom),
             );
             let is_spread = statistic.without_one / inflation.sqrt() >= WITHOUT_ONE_MIN;
-            Verdict {
+            RankTest {
                 p_value: if is_spread {
                     (p_value / statistic.share).min(1.0)
                 } else {
@@ -211,7 +211,7 @@ impl Evidence {
                 is_slower: statistic.deviations > 0.0,
             }
         };
-        let nothing = Verdict {
+        let nothing = RankTest {
             p_value: 1.0,
             is_slower: false,
         };

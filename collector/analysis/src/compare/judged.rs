@@ -1,6 +1,6 @@
 //! Which places changed by more than chance, and of which there are too few requests to tell.
 
-use super::evidence::{Evidence, Observation, Variability};
+use super::evidence::{Observation, RankEvidence, Variability};
 use super::place::Place;
 use super::response::PlaceChange;
 use super::{CompareSettings, OfRoot};
@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How places vary, and what each of them shows over all root operations together.
 struct Judged {
     variability: Variability,
-    /// Evidence of places that requests of more than one root operation have.
-    over_roots: BTreeMap<usize, Evidence>,
+    /// RankEvidence of places that requests of more than one root operation have.
+    over_roots: BTreeMap<usize, RankEvidence>,
 }
 
 impl Judged {
     fn of(roots: &[OfRoot<'_>]) -> Judged {
         let all = roots.iter().flat_map(|root| root.places.values());
-        let evidence: Vec<&Evidence> = all.filter_map(|change| change.evidence.as_ref()).collect();
+        let evidence: Vec<&RankEvidence> =
+            all.filter_map(|change| change.evidence.as_ref()).collect();
         let variability = Variability::of(&evidence);
         let mut by_place: BTreeMap<usize, Vec<(u32, &PlaceChange)>> = BTreeMap::new();
         for (number, root) in (0..).zip(roots) {
@@ -42,7 +43,7 @@ impl Judged {
                     ..*one
                 })
             });
-            Some((place, Evidence::of(&observations.collect::<Vec<_>>())?))
+            Some((place, RankEvidence::of(&observations.collect::<Vec<_>>())?))
         };
         let several = by_place.into_iter().filter(|(_, of)| of.len() > 1);
         Judged {
@@ -120,14 +121,14 @@ pub(super) fn changed_places(
             found.changed.insert(*key, q_value);
         } else if let Some(requests) = change.evidence.as_ref().map(|evidence| evidence.rows)
             && change.is_by_factor(PLAIN_FACTOR)
-            && Evidence::least_p_value(requests) > level
+            && RankEvidence::least_p_value(requests) > level
         {
             found.too_few.push(TooFew {
                 place: places[key.1].clone(),
                 requests,
                 contribution_ns: change.contribution_ns(),
                 needed: (1..NEEDED_MAX)
-                    .find(|each| Evidence::least_p_value([*each; 2]) <= level)
+                    .find(|each| RankEvidence::least_p_value([*each; 2]) <= level)
                     .unwrap_or(NEEDED_MAX),
             });
         }

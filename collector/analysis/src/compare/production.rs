@@ -7,7 +7,7 @@
 //! them likewise.)
 
 use super::divergence::PathDifference;
-use super::evidence::Evidence;
+use super::evidence::RankEvidence;
 use super::rows::{Period, Row, Rows};
 use crate::flow::{CategoryId, Operation, Repeats, RootFlows, Shape};
 use rustc_hash::FxHasher;
@@ -292,7 +292,7 @@ pub(super) struct FeatureChange {
     pub(super) shares: [f64; 2],
     /// The productions that have it, by their places in the list.
     pub(super) productions: BTreeSet<usize>,
-    pub(super) evidence: Evidence,
+    pub(super) evidence: RankEvidence,
 }
 
 impl FeatureChange {
@@ -419,7 +419,7 @@ pub(super) fn operation_changes(
                 feature,
                 shares: share(own),
                 productions: having,
-                evidence: Evidence::of_shares(&has, own, all)?,
+                evidence: RankEvidence::of_shares(&has, own, all)?,
             })
         };
         changes.push(OperationChange {

@@ -5,7 +5,7 @@
 //! category, and where a category has too few requests, those in which the operation calls the same others. So a mix of
 //! many structures neither hides a change nor looks like one.
 
-use super::evidence::{Evidence, Observation};
+use super::evidence::{Observation, RankEvidence};
 use super::matched::{Alike, REQUESTS_MIN};
 use super::place::{Place, Places};
 use super::production::local_structure;
@@ -36,7 +36,7 @@ pub(super) struct PlaceChange {
     /// What tells whether that is more than chance.
     pub(super) observations: Vec<Observation>,
     /// The same, judged; `None`, where no requests can be compared.
-    pub(super) evidence: Option<Evidence>,
+    pub(super) evidence: Option<RankEvidence>,
 }
 
 impl PlaceChange {
@@ -191,7 +191,7 @@ impl Gathered {
         let aligned = Aligned::of(&self.observations);
         change.robust = aligned.robust();
         change.affected = aligned.affected();
-        change.evidence = Evidence::of(&self.observations);
+        change.evidence = RankEvidence::of(&self.observations);
         change.observations = self.observations;
         change
     }

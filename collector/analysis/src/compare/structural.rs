@@ -1,7 +1,7 @@
 //! Operations that do something else than before, and what follows from that.
 
 use super::divergence::PathDifference;
-use super::evidence::{Evidence, Variability};
+use super::evidence::{RankEvidence, Variability};
 use super::production::{Feature, FeatureChange, OperationChange, ProductionChange};
 use super::{CompareSettings, OfRoot};
 use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
@@ -45,7 +45,7 @@ pub(super) fn structural_changes(
         let operations = roots.iter().flat_map(|root| &root.operations);
         operations.flat_map(|operation| &operation.features)
     };
-    let evidence: Vec<&Evidence> = all().map(|change| &change.evidence).collect();
+    let evidence: Vec<&RankEvidence> = all().map(|change| &change.evidence).collect();
     let variability = Variability::of(&evidence);
     let p_values: Vec<f64> = evidence
         .iter()

@@ -184,7 +184,7 @@ impl Read<'_> {
 }
 
 fn is(value: Option<String>, wanted: &str) -> bool {
-    value.as_deref() == Some(wanted)
+    value.is_some_and(|value| value == wanted)
 }
 
 fn of_event(event: &Value, key: &str) -> Option<String> {

@@ -184,11 +184,6 @@ fn attributes_are_read_if_they_are_asked_for() {
     let mut expected = vec![
         user(RecordOwner::Span(spans[0]), "7"),
         user(RecordOwner::InSpan(inside, 0), "8"),
-        (
-            RecordOwner::InSpan(inside, 0),
-            ELEMENT.to_owned(),
-            "b".to_owned(),
-        ),
         user(RecordOwner::Event(0), "x"),
         user(RecordOwner::Event(1), "y"),
     ];

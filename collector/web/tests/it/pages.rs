@@ -66,7 +66,7 @@ async fn the_overview_says_what_requests_wait_for() {
     assert_eq!(got.status, StatusCode::OK, "{}", got.text);
     for part in [
         "<p class=\"lede\">Half of the requests take up to",
-        "What they wait for most is",
+        "wait most for ",
         "class=\"cell h8\"",
         "data-live=\"/fragment/overview\"",
         "All requests were recorded completely.",

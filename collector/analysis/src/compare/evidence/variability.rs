@@ -1,6 +1,6 @@
 //! How much places vary within a period.
 
-use super::{Evidence, Statistic};
+use super::{RankEvidence, Statistic};
 
 /// How much places vary within a period, beyond what independent requests would.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ const CHI_SQUARED_MEDIAN: f64 = 0.4549;
 impl Variability {
     /// Of all places that are compared. Each component is the quieter period's, as a change in the midst of a period makes
     /// that one vary; it is a median, as some places change.
-    pub(in crate::compare) fn of(evidence: &[&Evidence]) -> Variability {
+    pub(in crate::compare) fn of(evidence: &[&RankEvidence]) -> Variability {
         let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
             [0, 1]
                 .into_iter()
@@ -33,7 +33,7 @@ impl Variability {
                 .fold(f64::INFINITY, f64::min)
         };
         let within = |period: usize| {
-            let one = |evidence: &&Evidence| {
+            let one = |evidence: &&RankEvidence| {
                 let inflation = evidence.statistics.first()?.inflation[period]?;
                 let rows = evidence.rows[period] as f64 / evidence.slices[period] as f64;
                 Some((inflation - 1.0) / (rows - 1.0).max(1.0))
@@ -67,7 +67,7 @@ impl Variability {
     /// estimate; `None` where it does not exceed it.
     pub(super) fn inflation(
         &self,
-        evidence: &Evidence,
+        evidence: &RankEvidence,
         statistic: &Statistic,
     ) -> (f64, Option<f64>) {
         let rows_per_slice = evidence.rows_per_slice();
