@@ -3,7 +3,8 @@
 //! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A file is one trace, with the
 //! root `machine:recording`; each RPC is a trace of its own, `… rpc N`, whose root has the name of its method, at the process
 //! that begins it, and lasts from the RPC's first row to its last. Numbers of RPCs are used again: a request behind a response
-//! begins another RPC. A wait in a queue is a span below the root, as long as it lasted. System calls, faults, interrupts, execution of the program itself,
+//! begins another RPC. A wait in a queue is a span below the root, as long as it lasted; a message is one between the request
+//! and the response. System calls, faults, interrupts, execution of the program itself,
 //! waits and held locks become spans of the thread, each with the parent it lies in; wakeups, marks, packets and locks'
 //! events become events of the task `PROCESS`, or `PROCESS/2` of the second thread of that name in a trace: threads' numbers
 //! differ from one recording to the next, and are no names. A call that is interrupted or switched out is told in pieces;
@@ -60,8 +61,8 @@ pub(super) struct Kutrace {
     base_ns: i64,
     /// By track: the call that may go on, and where it is held.
     calls: HashMap<usize, (i64, usize)>,
-    /// By an RPC's number: how many had it before, and whether there was a response.
-    rpcs: HashMap<i64, (u32, bool)>,
+    /// By an RPC's number: how many had it before, and whether there was a response; none before its first request.
+    rpcs: HashMap<i64, (u32, Option<bool>)>,
 }
 
 struct Row {
@@ -158,6 +159,15 @@ impl Row {
         self.event == ENQUEUE && self.cpu < 0
     }
 
+    /// Names the place of a row that is of an RPC and of no thread, whichever thread's number it has.
+    fn around_rpc(&self) -> Option<&'static str> {
+        match self.event {
+            ENQUEUE => Some("queue"),
+            RPC_RECEIVED | RPC_SENT => Some("network"),
+            _ => None,
+        }
+    }
+
     /// The RPC that it belongs to; 0 or less: none.
     fn rpc(&self) -> i64 {
         match RPC_MARKS.contains(&self.event) {
@@ -246,7 +256,7 @@ impl Kutrace {
             return take.not_taken(line, name, 1);
         }
         let Some(trace) = self.trace_of(&row) else {
-            return take.not_taken(line, "messages of an RPC behind its response", 1);
+            return take.not_taken(line, "messages outside of an RPC's request and response", 1);
         };
         let (process, thread) = self.thread_of(&row, &trace);
         let is_rpc_row =
@@ -255,7 +265,7 @@ impl Kutrace {
         if trace.is_empty() {
             "recording".clone_into(&mut root.name);
         } else {
-            if root.process.is_empty() && row.thread > 0 {
+            if root.process.is_empty() && row.thread > 0 && row.around_rpc().is_none() {
                 root.process.clone_from(&process);
             }
             if root.name.is_empty() && is_rpc_row {
@@ -275,7 +285,7 @@ impl Kutrace {
         let name = name.to_owned();
         if row.event > USER {
             self.tracks.name_process(&process, name.clone());
-        } else if row.thread != 0 {
+        } else if row.thread != 0 && row.around_rpc().is_none() {
             self.tracks.name_process_for_now(&process, "thread");
         }
         if !self.goes_on(track, &trace, &row) {
@@ -310,7 +320,8 @@ impl Kutrace {
         }
     }
 
-    /// The trace of a row; none: it belongs to a later RPC of the same number, or to none.
+    /// The trace of a row. A message has none before the first request and behind a response: the file does not tell
+    /// whether it belongs to the RPC before it or to the next one of that number.
     fn trace_of(&mut self, row: &Row) -> Option<String> {
         let rpc = row.rpc();
         if rpc <= 0 {
@@ -318,9 +329,12 @@ impl Kutrace {
         }
         let (before, is_answered) = self.rpcs.entry(rpc).or_default();
         match row.event {
-            RPC_REQUEST if *is_answered => (*before, *is_answered) = (*before + 1, false),
-            RPC_RESPONSE => *is_answered = true,
-            RPC_RECEIVED | RPC_SENT if *is_answered => return None,
+            RPC_REQUEST => {
+                *before += u32::from(*is_answered == Some(true));
+                *is_answered = Some(false);
+            }
+            RPC_RESPONSE => *is_answered = Some(true),
+            RPC_RECEIVED | RPC_SENT if *is_answered != Some(false) => return None,
             _ => {}
         }
         Some(match *before {
@@ -331,12 +345,7 @@ impl Kutrace {
 
     /// The process and the thread that a row is of; what is of an RPC and no thread is at the RPC's process.
     fn thread_of(&mut self, row: &Row, trace: &str) -> (String, String) {
-        let of_rpc = match row.event {
-            ENQUEUE => Some("queue"),
-            RPC_RECEIVED | RPC_SENT => Some("network"),
-            _ => None,
-        };
-        if let Some(thread) = of_rpc {
+        if let Some(thread) = row.around_rpc() {
             let process = &self.tracks.root(trace, 0).process;
             let process = if process.is_empty() {
                 "machine"
@@ -398,7 +407,7 @@ mod tests {
             "[1.6, 0.0, 3, 7, 0, -3, 1, 8, 0, \"-wakeup-\"]",
             "[1.6, 0.0, 3]",
             "[-1.6, 0.0, 3, 7, 0, 642, 1, 8, 0, \"x\"]",
-            "[1.6, 1e9, 3, 7, 0, 642, 1, 8, 0, \"x\"]",
+            "[1.6, 1e10, 3, 7, 0, 642, 1, 8, 0, \"x\"]",
         ] {
             kutrace.take(1, row, &mut heard);
         }

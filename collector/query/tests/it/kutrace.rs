@@ -108,7 +108,8 @@ fn a_queue_that_became_shorter_is_named() {
     assert!((-720.0..-670.0).contains(&change_us), "{change_us}");
     let cause = compared.comparison.causes.first().expect("a cause");
     let said = format!("{:?}", cause.operation);
-    assert!(said.contains("queue~0"), "{said} {change_us}");
+    // Operations are compared by names without numbers.
+    assert!(said.contains("queue~*"), "{said} {change_us}");
     assert!(
         cause.contribution_ns < -600_000.0,
         "{}",
