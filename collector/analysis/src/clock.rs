@@ -8,7 +8,7 @@
 //!    round trip of lowest RTT; for each pair, what speaks for its clocks and against them; and what each host's timestamps
 //!    are whole multiples of, its [`Resolution`]. It is bounded: a pair's windows become longer when there are too many.
 //! 2. [`ClockEstimates::align`] judges each pair. Clocks that [agree](Verdict::Agree) with nearly all round trips as they
-//!    were recorded are taken as recorded, within the bound of their best round trip. They are corrected where nearly all round trips agree with one line of offsets that is not
+//!    were recorded are believed. They are corrected where nearly all round trips agree with one line of offsets that is not
 //!    zero ([`Verdict::Differ`]): a host's offset at any time is the line between the estimates before and after, so that
 //!    drift is followed, along the ways of least total error. Round trips that agree with nothing tie nothing together.
 //! 3. Hosts that nothing ties together are on different islands, between which no order is known.
@@ -18,13 +18,11 @@
 //! An event log's lines tell round trips only if they are in the order of control, which lines that were merged from
 //! several hosts are not. So of each task the more plausible of two orders is found, that of the lines and that of the
 //! timestamps: the one in which the thread of control comes back to where it began. Unless
-//! nearly all tasks of a pair speak for the lines, the timestamps are believed, and [`LineOrder::Unknown`] says so. What this cannot tell apart is a
+//! nearly all tasks of a pair speak for the lines, the timestamps are believed. What this cannot tell apart is a
 //! clock that is off by a constant and lines of that host that arrive late by a constant.
 //!
 //! What a host's kernel says of its clock ([`ClockEstimates::note_kernel`]) names the hosts whose clocks nothing keeps right,
 //! and ties hosts together that nothing else does: two clocks that are kept right differ by no more than both errors.
-//!
-//! [`LineOrder::Unknown`]: crate::record::LineOrder::Unknown
 //!
 //! The bounds hold where a clock runs at a constant rate between two estimates, and gains or loses at most
 //! [`DRIFT_MAX_PPM`] before the first and after the last.
@@ -35,7 +33,6 @@ mod estimates;
 mod evidence;
 mod island;
 mod kernel_clock;
-mod line_order;
 mod pair;
 mod resolution;
 mod round_trip;

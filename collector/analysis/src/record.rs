@@ -1,9 +1,6 @@
 //! What was recorded of one request: spans and log events, as plain data.
 
-mod line_order;
-
 use crate::sampling::{TraceSampling, Weight};
-pub use line_order::{LineOrder, Successors};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -129,7 +126,7 @@ pub struct EventRecord {
     pub host: Arc<str>,
     /// Nanoseconds since the Unix epoch.
     pub ts_ns: i64,
-    /// Order of arrival inside its trace, see [`LineOrder`].
+    /// Order of arrival inside its trace; decides between events of the same `ts_ns`.
     pub seq: u32,
     /// What happened.
     pub event: Arc<str>,
@@ -212,8 +209,6 @@ pub struct TraceRecords {
     pub spans: Vec<SpanRecord>,
     /// Event-log records.
     pub events: Vec<EventRecord>,
-    /// What the order of arrival of `events` says.
-    pub line_order: LineOrder,
     /// What is known about the hosts' timestamps, in order of name; those of hosts that are not listed are exact.
     pub clocks: Vec<HostClock>,
     /// The data elements of those spans and events that are about one.

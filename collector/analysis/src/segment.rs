@@ -350,8 +350,7 @@ impl Segmenter {
             diagnostics: Vec::new(),
         };
         pieces.answer = waiting::answer(&records.spans, &pieces);
-        self.events
-            .cut(&records.events, &records.line_order, &mut pieces);
+        self.events.cut(&records.events, &mut pieces);
         self.spans.cut(&records.spans, &mut pieces);
         let (start_ns, end_ns) = whole_interval(records, &pieces);
         let Pieces {

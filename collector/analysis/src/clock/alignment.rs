@@ -8,7 +8,7 @@ use super::kernel_clock::KernelClock;
 use super::pair::{PairReport, lines, pair_reports, verdict};
 use super::resolution::Resolution;
 use super::round_trip::round_trips;
-use crate::record::{HostClock, LineOrder, Successors, TraceRecords};
+use crate::record::{HostClock, TraceRecords};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,10 +26,6 @@ pub struct Alignment {
     verdicts: BTreeMap<(Arc<str>, Arc<str>), Verdict>,
     kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
     disbelieved_lines: u64,
-    /// Pairs of hosts, and hosts with themselves, whose lines are not in the order of control.
-    disordered: BTreeSet<(Arc<str>, Arc<str>)>,
-    /// What follows what; empty where all lines are in the order of control.
-    successors: Arc<Successors>,
 }
 
 impl Alignment {
@@ -51,7 +47,7 @@ impl Alignment {
                 ))
             })
             .collect();
-        let mut neighbours = neighbours(estimates, &verdicts, &lines);
+        let mut neighbours = neighbours(&verdicts, &lines);
         let tied = components(&estimates.hosts, &neighbours);
         tie_by_kernels(&tied, &estimates.kernel_clocks, &mut neighbours);
         let reference = match reference {
@@ -80,18 +76,8 @@ impl Alignment {
         unaligned.sort_unstable();
         let disbelieved = estimates
             .evidence
-            .iter()
-            .filter(|(_, evidence)| !evidence.lines_are_in_order());
-        let shuffled = estimates.line_orders.shuffled();
-        let disordered: BTreeSet<_> = disbelieved
-            .clone()
-            .map(|(pair, _)| pair.clone())
-            .chain(shuffled.map(|host| (host.clone(), host.clone())))
-            .collect();
-        let successors = match disordered.is_empty() {
-            true => Arc::default(),
-            false => Arc::new(estimates.line_orders.successors.clone()),
-        };
+            .values()
+            .filter(|evidence| !evidence.lines_are_in_order());
         Alignment {
             reference,
             ways: all_ways,
@@ -104,9 +90,7 @@ impl Alignment {
             pairs: pair_reports(estimates, &verdicts),
             verdicts,
             kernel_clocks: estimates.kernel_clocks.clone(),
-            disbelieved_lines: disbelieved.map(|(_, evidence)| evidence.for_clocks).sum(),
-            disordered,
-            successors,
+            disbelieved_lines: disbelieved.map(|evidence| evidence.for_clocks).sum(),
         }
     }
 
@@ -172,36 +156,26 @@ impl Alignment {
             .any(|verdict| *verdict == Verdict::Differ)
     }
 
-    /// Whether all timestamps are exact as they are, and lines in the order of control.
+    /// Whether all timestamps are exact as they are.
     pub fn is_exact(&self) -> bool {
-        self.disordered.is_empty()
-            && self.ways.values().all(|way| *way == Way::default())
+        self.ways.values().all(|way| *way == Way::default())
             && self
                 .resolutions
                 .values()
                 .all(|resolution| resolution.tick_ns == 0)
     }
 
-    /// Whether `guess`, which knows fewer traces, does the same to every host that either knows of, save those that are exact
-    /// and unknown to the other. Bounds of clocks that agree become tighter with every trace, so that those of the guess hold
-    /// as well; they may be up to twice as wide.
-    pub fn is_as(&self, guess: &Alignment) -> bool {
+    /// Whether both do the same to every host that either knows of, save those that are exact and unknown to the other.
+    pub fn is_as(&self, other: &Alignment) -> bool {
         let exact = Way::default();
-        let way =
-            |alignment: &Alignment, host: &str| alignment.ways.get(host).unwrap_or(&exact).clone();
-        let does_alike = |host: &Arc<str>| {
-            let (own, guessed) = (way(self, host), way(guess, host));
-            let is_way_alike = match (own.agreed_ns(), guessed.agreed_ns()) {
-                (Some(own_ns), Some(guessed_ns)) => {
-                    let widest_ns = own_ns.saturating_mul(2);
-                    own.island == guessed.island && (own_ns..=widest_ns).contains(&guessed_ns)
-                }
-                _ => own == guessed,
-            };
-            is_way_alike && self.resolution(host).tick_ns == guess.resolution(host).tick_ns
+        let does = |alignment: &Alignment, host: &str| {
+            let way = alignment.ways.get(host).unwrap_or(&exact).clone();
+            (way, alignment.resolution(host).tick_ns)
         };
-        self.disordered == guess.disordered
-            && self.ways.keys().chain(guess.ways.keys()).all(does_alike)
+        self.ways
+            .keys()
+            .chain(other.ways.keys())
+            .all(|host| does(self, host) == does(other, host))
     }
 
     /// The same without corrections, and with all clocks taken to be of one time: timestamps as recorded, with their
@@ -224,39 +198,20 @@ impl Alignment {
             .map(|way| way.convert(at_ns))
     }
 
-    /// Whether no timestamp is changed: durations are what was recorded.
-    pub fn keeps_times(&self) -> bool {
-        self.ways.values().all(|way| way.agreed_ns().is_some())
-    }
-
-    /// What the lines of these hosts say, taken together.
-    fn line_order(&self, clocks: &[HostClock]) -> LineOrder {
-        let has = |host: &Arc<str>| {
-            clocks
-                .binary_search_by(|clock| clock.host.cmp(host))
-                .is_ok()
-        };
-        let is_disordered = self.disordered.iter().any(|(a, b)| has(a) && has(b));
-        match is_disordered {
-            true => LineOrder::Unknown(self.successors.clone()),
-            false => LineOrder::OfControl,
-        }
-    }
-
-    /// Corrects all timestamps of a trace, and notes error bound, resolution and island of each host, and what the order of
-    /// lines says. The order of one host's events stays as it is.
+    /// Corrects all timestamps of a trace, and notes error bound, resolution and island of each host. The order of one
+    /// host's events stays as it is.
     pub fn apply(&self, records: &mut TraceRecords) {
         let exact = Way::default();
         let way_of = |host: &Arc<str>| self.ways.get(host).unwrap_or(&exact);
         let of_host = |host: &Arc<str>| HostClock {
             host: host.clone(),
-            error_ns: way_of(host).agreed_ns().unwrap_or(0),
+            error_ns: 0,
             resolution_ns: self.resolution(host).tick_ns.max(1),
             island: way_of(host).island,
         };
         let mut clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
         let mut correct = |host: &Arc<str>, times_ns: &mut dyn Iterator<Item = &mut i64>| {
-            let Some(way) = self.ways.get(host).filter(|way| way.agreed_ns().is_none()) else {
+            let Some(way) = self.ways.get(host).filter(|way| !way.steps.is_empty()) else {
                 return;
             };
             let mut error_ns = 0;
@@ -279,9 +234,6 @@ impl Alignment {
         }
         for event in &mut records.events {
             correct(&event.host, &mut [&mut event.ts_ns].into_iter());
-        }
-        if !self.disordered.is_empty() && !records.events.is_empty() {
-            records.line_order = self.line_order(&clocks);
         }
         if clocks.iter().all(HostClock::is_exact) {
             clocks.clear();
@@ -331,10 +283,8 @@ fn busiest<'a>(
         .map(|(host, _)| host.clone())
 }
 
-/// Agreeing clocks are taken as recorded, each within the bound of its pair. If others of the same group differ, agreement is
-/// not transitive, and the line of each pair counts instead.
+/// Clocks that agree are one, unless others of the same that agree differ: then what is known of each pair counts.
 fn neighbours(
-    estimates: &ClockEstimates,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
     lines: &BTreeMap<(Arc<str>, Arc<str>), Anchors>,
 ) -> Neighbours {
@@ -355,11 +305,7 @@ fn neighbours(
             .filter(move |(_, verdict)| **verdict == wanted)
     };
     for (pair, _) in of(Verdict::Agree) {
-        // Lines that are not in the order of control measure no round trips.
-        let is_measured = estimates.evidence[pair].lines_are_in_order();
-        let line = lines.get(pair).filter(|_| is_measured);
-        let same = Step::Same(line.map_or(0, Anchors::agreed_ns));
-        tie(pair, same.clone(), same);
+        tie(pair, Step::Same(0), Step::Same(0));
     }
     let hosts: BTreeSet<Arc<str>> = verdicts
         .keys()

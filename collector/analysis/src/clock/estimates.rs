@@ -3,7 +3,6 @@
 use super::alignment::Alignment;
 use super::evidence::{Evidence, Seen};
 use super::kernel_clock::KernelClock;
-use super::line_order::LineOrders;
 use super::resolution::{Resolution, Resolutions};
 use super::round_trip::{Crossings, RoundTrip, in_order};
 use crate::record::{HostClock, TraceRecords};
@@ -79,7 +78,6 @@ pub struct ClockEstimates {
     /// By pairs of hosts in order of name.
     pub(super) evidence: BTreeMap<(Arc<str>, Arc<str>), Evidence>,
     resolutions: Resolutions,
-    pub(super) line_orders: LineOrders,
     pub(super) kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
     disordered: u64,
     refused: u64,
@@ -97,7 +95,6 @@ impl ClockEstimates {
             self.take_host(host);
         }
         self.resolutions.observe(records);
-        self.line_orders.observe(&records.events);
         let Crossings {
             mut round_trips,
             impossible,
@@ -177,7 +174,6 @@ impl ClockEstimates {
             }
         }
         self.resolutions.merge(&other.resolutions);
-        self.line_orders.merge(&other.line_orders);
         self.disordered += other.disordered;
         self.refused += other.refused;
     }

@@ -1,9 +1,7 @@
 //! Segments of an event log: the interval between two consecutive events of one task (The Mystery Machine, §4.1).
 //!
-//! Events of a task on one host are ordered by time, and by order of arrival where times are equal. Between hosts with inexact
-//! clocks the order of arrival decides, except where timestamps contradict it by more than their error bounds: only
-//! the events that are contradicted change places. Lines that are known not to be in the order of control ([`LineOrder`]) decide
-//! nothing: events are then ordered by time, and where times are equal, as they follow each other elsewhere. Two
+//! Events of a task are ordered by time, and by order of arrival where times are equal. Where the task's hosts have
+//! inexact clocks, the order of arrival is taken if no timestamps contradict it by more than their error bounds. Two
 //! events at the same instant make a segment of length zero, so that the same log always has the same segments. A
 //! task with one event has no segment; events that are alike in everything, order of arrival included, are one. Names are
 //! taken as they are: an event log's names are chosen to be few.
@@ -21,14 +19,12 @@ use super::elements::between;
 use super::{ClockId, Pieces, ThreadStep};
 use crate::diagnostic::Diagnostic;
 use crate::name_rule::normalise;
-use crate::record::{EventRecord, LineOrder, RecordOwner};
+use crate::record::{EventRecord, RecordOwner};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// How many names are remembered.
 const NAMES_MAX: usize = 1 << 16;
-/// A task on more hosts than these is ordered by time alone.
-const HOSTS_MERGED_MAX: usize = 64;
 
 /// An event's name without its element, and the element.
 type SplitName = (Arc<str>, Option<Arc<str>>);
@@ -49,13 +45,20 @@ impl EventCutter {
     }
 
     /// Cuts the events of one trace.
-    pub(super) fn cut(
-        &mut self,
-        events: &[EventRecord],
-        line_order: &LineOrder,
-        pieces: &mut Pieces<'_>,
-    ) {
-        let order = ordered(events, line_order, pieces);
+    pub(super) fn cut(&mut self, events: &[EventRecord], pieces: &mut Pieces<'_>) {
+        let mut order: Vec<&EventRecord> = events.iter().collect();
+        // The names come last only to make the order total: the result must not depend on how the records lie.
+        order.sort_unstable_by(|a, b| {
+            (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
+                .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
+        });
+        // Alike in everything: what was sent twice and stored twice.
+        order.dedup_by(|b, a| (a.ts_ns, a.seq) == (b.ts_ns, b.seq) && a == b);
+        if !pieces.clocks.is_empty() {
+            for task in order.chunk_by_mut(|a, b| a.task == b.task) {
+                take_order_of_arrival(task, pieces);
+            }
+        }
         if self.split_names.len() > NAMES_MAX {
             self.split_names.clear();
         }
@@ -104,36 +107,6 @@ impl EventCutter {
     }
 }
 
-/// The events of a trace by task, each task in the order of its thread of control.
-fn ordered<'a>(
-    events: &'a [EventRecord],
-    line_order: &LineOrder,
-    pieces: &Pieces<'_>,
-) -> Vec<&'a EventRecord> {
-    let mut order: Vec<&EventRecord> = events.iter().collect();
-    // The last fields only make the order total: the result must not depend on how the records lie.
-    match line_order {
-        LineOrder::OfControl => order.sort_unstable_by(|a, b| {
-            (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
-                .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
-        }),
-        LineOrder::Unknown(_) => order.sort_unstable_by(|a, b| {
-            (&a.task, a.ts_ns, &a.event, &a.host, a.seq)
-                .cmp(&(&b.task, b.ts_ns, &b.event, &b.host, b.seq))
-        }),
-    }
-    // Alike in everything: what was sent twice and stored twice.
-    order.dedup_by(|b, a| (a.ts_ns, a.seq) == (b.ts_ns, b.seq) && a == b);
-    for task in order.chunk_by_mut(|a, b| a.task == b.task) {
-        match line_order {
-            LineOrder::OfControl if pieces.clocks.is_empty() => {}
-            LineOrder::OfControl => take_order_of_arrival(task, pieces),
-            LineOrder::Unknown(successors) => successors.order(task),
-        }
-    }
-    order
-}
-
 fn split_trailing(name: &Arc<str>) -> SplitName {
     let start = name
         .rfind([' ', '/', ':', '#', '=', '_', '-', '.'])
@@ -147,44 +120,18 @@ fn split_trailing(name: &Arc<str>) -> SplitName {
     }
 }
 
-/// Puts a task's events, which are in order of time, in their order of arrival, as far as no timestamps contradict that for
-/// sure: each next event is the one that arrived first of those that none of the others surely precedes. Events of one
-/// host stay in the order of its clock.
+/// Sorts a task's events by arrival, if no two neighbours in that order contradict it for sure.
 fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
-    if task.is_sorted_by_key(|event| event.seq) {
-        return;
-    }
-    let mut by_host: Vec<(ClockId, Vec<&EventRecord>)> = Vec::new();
-    for &event in task.iter().rev() {
-        let known = by_host.iter().position(|(_, of)| of[0].host == event.host);
-        match known {
-            Some(at) => by_host[at].1.push(event),
-            None if by_host.len() < HOSTS_MERGED_MAX => {
-                by_host.push((pieces.clock(&event.host), vec![event]));
-            }
-            None => return,
-        }
-    }
-    for place in task {
-        let heads = || {
-            by_host
-                .iter()
-                .filter_map(|(clock, of)| Some((*clock, *of.last()?)))
-        };
-        let is_free = |(clock, event): &(ClockId, &EventRecord)| {
-            heads().all(|(other_clock, other)| {
-                let tolerance_ns = pieces.disorder_ns(*clock, other_clock);
-                event.ts_ns <= other.ts_ns.saturating_add_unsigned(tolerance_ns)
-            })
-        };
-        // The earliest one is always free.
-        let next = heads().filter(is_free).min_by_key(|(_, event)| event.seq);
-        let Some((_, next)) = next else {
-            return;
-        };
-        if let Some((_, of)) = by_host.iter_mut().find(|(_, of)| of.last() == Some(&next)) {
-            of.pop();
-        }
-        *place = next;
+    let mut arrived: Vec<(&EventRecord, ClockId)> =
+        task.iter().map(|e| (*e, pieces.clock(&e.host))).collect();
+    arrived.sort_by_key(|(event, _)| event.seq);
+    let possible = |pair: &[(&EventRecord, ClockId)]| {
+        let tolerance_ns = pieces.disorder_ns(pair[0].1, pair[1].1);
+        pair[0].0.ts_ns <= pair[1].0.ts_ns.saturating_add_unsigned(tolerance_ns)
+    };
+    if arrived.windows(2).all(possible) {
+        task.iter_mut()
+            .zip(arrived)
+            .for_each(|(place, (event, _))| *place = event);
     }
 }

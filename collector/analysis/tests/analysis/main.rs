@@ -5,7 +5,6 @@ mod anomaly;
 mod category;
 mod clock;
 mod clock_evidence;
-mod clock_skew;
 mod coarse_clock;
 mod completeness;
 mod critical_path;
