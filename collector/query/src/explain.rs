@@ -1,6 +1,6 @@
 //! What tells requests with a change from those without it.
 //!
-//! A tree is learned from a sample: the [table](Said) of what its requests say is kept beside the store. All requests of the store
+//! A tree is learned from a sample: the [table](StatedAttributes) of what its requests say is kept beside the store. All requests of the store
 //! then say where the tree's thresholds lie and how precise it is; where the sample has all of them, nothing is read again.
 //! `compare` and `explain` ask the same.
 
@@ -18,7 +18,7 @@ use super::infer::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use rows::RowsQuestion;
-use said::{SAID, Said};
+use said::{SAID, StatedAttributes};
 
 /// What is to be explained, by its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ type ReadRows<'a> = dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2],
 impl Telling {
     /// Of a table of what requests say, and of all requests, which this reads for trees.
     fn of(
-        said: &Said,
+        said: &StatedAttributes,
         settings: &ExplainSettings,
         read: &ReadRows<'_>,
     ) -> Result<Telling, QueryError> {
@@ -200,7 +200,7 @@ fn explain_compared(
     let said = match kept(periods, how, which) {
         Some(said) => said,
         None => {
-            let said = Said::read(periods, &contrast, describe(&compared.comparison))?;
+            let said = StatedAttributes::read(periods, &contrast, describe(&compared.comparison))?;
             let (cache, asked) = (periods[1].source.cache(), asked(periods, how, which));
             let is_whole = compared.notes.damage.is_empty();
             if let (Some(cache), Some(asked), true) = (cache, &asked, is_whole) {
@@ -232,7 +232,11 @@ fn explain_compared(
 }
 
 /// The table that was kept of the same.
-fn kept(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Option<Said> {
+fn kept(
+    periods: [&PeriodOf; 2],
+    how: HowCompared<'_>,
+    which: Explained,
+) -> Option<StatedAttributes> {
     let asked = asked(periods, how, which)?;
     periods[1].source.cache()?.find(SAID, &asked)
 }

@@ -18,7 +18,7 @@ pub(super) const SAID: &str = "said-3";
 
 /// A table, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct StatedAttributes {
     pub(super) what: String,
     pub(super) partial: Option<PartialChange>,
     /// Whether these are all requests of both sides.
@@ -42,14 +42,14 @@ struct Row {
     said: Vec<(u32, u32)>,
 }
 
-impl Said {
+impl StatedAttributes {
     /// Reads what the requests say, of either period from its source.
     pub(super) fn read(
         periods: [&PeriodOf; 2],
         contrast: &Contrast,
         what: String,
-    ) -> Result<Said, QueryError> {
-        let mut said = Said {
+    ) -> Result<StatedAttributes, QueryError> {
+        let mut said = StatedAttributes {
             what,
             partial: contrast.partial,
             is_whole: contrast.is_whole,
