@@ -71,7 +71,7 @@ pub struct CompareSettings {
 impl Default for CompareSettings {
     fn default() -> CompareSettings {
         CompareSettings {
-            false_discoveries: 0.02,
+            false_discoveries: 0.01,
             count_min: 5,
             effect_min: 0.01,
             any_precursor: false,

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod anomaly;
+mod calibration;
 mod category;
 mod clock;
 mod clock_evidence;
