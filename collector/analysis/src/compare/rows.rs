@@ -65,7 +65,7 @@ impl<'a> Rows<'a> {
 }
 
 /// How many sampled requests of each period are compared, about.
-const ROWS_MAX: usize = 1 << 16;
+const ROWS_MAX: usize = 1 << 14;
 
 /// The largest number of requests of each category and period by which a period has not too many.
 pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
