@@ -192,11 +192,10 @@ impl RankEvidence {
         (self.rows[0] + self.rows[1]) as f64 / (self.slices[0] + self.slices[1]) as f64
     }
 
-    /// How probable such a difference is where nothing has changed, if places vary like this. Of a difference that is no
-    /// `drift` the variation between windows of time does not count.
-    pub(super) fn verdict(&self, variability: &Variability, is_drift: bool) -> RankTest {
+    /// How probable such a difference is where nothing has changed, if places vary like this.
+    pub(super) fn verdict(&self, variability: &Variability) -> RankTest {
         let of = |statistic: &Statistic| {
-            let (inflation, freedom) = variability.inflation(self, statistic, is_drift);
+            let (inflation, freedom) = variability.inflation(self, statistic);
             let deviations = statistic.deviations / inflation.sqrt();
             let p_value = freedom.map_or_else(
                 || normal_two_sided(deviations),

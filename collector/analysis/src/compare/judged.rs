@@ -74,8 +74,6 @@ pub(super) struct ChangedPlaces {
     pub(super) too_few: Vec<TooFew>,
 }
 
-/// Between windows of time places drift by less than this factor.
-const DRIFT_MAX: f64 = std::f64::consts::E;
 /// A change by this factor is plain to see.
 const PLAIN_FACTOR: f64 = 2.0;
 
@@ -98,10 +96,9 @@ pub(super) fn changed_places(
             }
             let of_root = change.evidence.as_ref();
             let all = of_root.into_iter().chain(judged.over_roots.get(place));
-            let is_drift = !change.is_by_factor(DRIFT_MAX);
             let is_slower = change.contribution_ns() > 0.0;
             let p_values = all
-                .map(|evidence| evidence.verdict(&judged.variability, is_drift))
+                .map(|evidence| evidence.verdict(&judged.variability))
                 .filter(|verdict| verdict.is_slower == is_slower)
                 .map(|verdict| verdict.p_value);
             // Two tests, where there is more than one root operation.

@@ -49,7 +49,7 @@ pub(super) fn structural_changes(
     let variability = Variability::of(&evidence);
     let p_values: Vec<f64> = evidence
         .iter()
-        .map(|evidence| evidence.verdict(&variability, true).p_value)
+        .map(|evidence| evidence.verdict(&variability).p_value)
         .collect();
     let mut q_values = benjamini_hochberg(&p_values).into_iter();
     let mut found = Vec::new();

@@ -69,7 +69,6 @@ impl Variability {
         &self,
         evidence: &RankEvidence,
         statistic: &Statistic,
-        is_drift: bool,
     ) -> (f64, Option<f64>) {
         let rows_per_slice = evidence.rows_per_slice();
         let usual = 1.0 + (rows_per_slice - 1.0).max(0.0) * self.within_slices;
@@ -83,9 +82,7 @@ impl Variability {
         };
         let [before, after] = evidence.rows.map(|rows| rows as f64);
         let of_windows = 1.0 + self.between_windows * before * after / (before + after);
-        let inflation = of_slices
-            .max(if is_drift { of_windows } else { 1.0 })
-            .max(1.0);
+        let inflation = of_slices.max(of_windows).max(1.0);
         let freedom = self.places + own.map_or(0.0, |_| slices - 1.0);
         (
             inflation,
