@@ -92,7 +92,7 @@ pub struct Comparison {
     /// Why, the most important first: the first [`principal`](Self::principal) explain the change, the others are what else
     /// is different.
     pub causes: Vec<Cause>,
-    /// How many causes explain the change.
+    /// Number of causes that explain the change.
     pub principal: usize,
     /// Places that changed a lot in too few requests to tell, the one that adds most first.
     pub too_few: Vec<TooFew>,

@@ -1,4 +1,4 @@
-//! What makes requests alike: bursts, and the slow drift of services and machines.
+//! Effects that requests share: bursts, and the slow drift of services and machines.
 
 use super::random::Random;
 use super::system::System;
@@ -51,7 +51,7 @@ impl Drift {
     }
 }
 
-/// What a request has in common with others.
+/// Effects that a request shares with others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effects<'a> {
     pub(crate) drift: &'a Drift,

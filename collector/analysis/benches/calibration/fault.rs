@@ -56,7 +56,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether requests take another way.
+    /// Returns whether the change alters the structure of requests.
     pub(crate) fn is_structural(self) -> bool {
         matches!(
             self,
@@ -81,7 +81,7 @@ impl FaultKind {
 /// Number of sizes of a change.
 pub(crate) const LEVELS: usize = 6;
 
-/// Where a call is made: the operation, its stage, and the call's place there.
+/// Position of a call: the operation that makes it, its stage, and the index in the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) operation: usize,
@@ -103,7 +103,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whether this call is over the link that changes.
+    /// Returns whether this call crosses the link that changes.
     pub(crate) fn is_link(&self, caller: usize, callee: usize) -> bool {
         self.kind == FaultKind::Link && self.link == (caller, callee)
     }

@@ -17,7 +17,7 @@ pub(crate) enum Tail {
     Timeout { share: f64, timeout_ns: f64 },
 }
 
-/// What the operations of one system have in common.
+/// Parameters that the operations of one system share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     /// Least and greatest spread of the bodies.

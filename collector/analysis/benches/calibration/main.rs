@@ -1,4 +1,4 @@
-//! How often `compare` is wrong on quiet periods, and how much of what changed it finds.
+//! Calibration of `compare`: false causes on quiet periods, and power on planted changes.
 //!
 //! Run: `cargo bench -p stroboscope-analysis --bench calibration`, or in the dev profile
 //! `cargo test -p stroboscope-analysis --bench calibration -- --bench`; options follow after `--`. Each system is

@@ -1,4 +1,4 @@
-//! What to run.
+//! Options of the bench.
 
 use super::fault::{FaultKind, LEVELS};
 use super::pair::QuietKind;
@@ -80,7 +80,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether this kind of pair is asked for.
+    /// Returns whether the options select this kind of pair.
     pub(crate) fn wants(&self, kind: &str) -> bool {
         self.kind.as_deref().is_none_or(|only| only == kind)
     }

@@ -56,7 +56,7 @@ fn quantity(system: &System, fault: &Fault, request: &Simulated) -> Option<f64> 
     }
 }
 
-/// How probable it is that nothing changed, by a test of the changed quantity alone.
+/// Probability of the observed difference without a change, by a test of the changed quantity alone.
 pub(crate) fn p_value(system: &System, fault: &Fault, [before, after]: [&[Simulated]; 2]) -> f64 {
     let values = [before, after].map(|period| {
         let of_period = period.iter().filter_map(|request| {

@@ -12,7 +12,7 @@ use super::system::System;
 use super::verdict::{Causes, compare};
 use stroboscope_analysis::compare::Comparison;
 
-/// Which quiet periods are compared.
+/// Kinds of pairs of quiet periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QuietKind {
     /// Random halves of one window.
@@ -55,7 +55,7 @@ pub(crate) struct Outcome {
     pub(crate) fault: Fault,
     /// By how much the mean latency of requests of this root changes, as a part of their trimmed mean.
     pub(crate) effect: f64,
-    /// Of the test that knows the answer: with the change, and in quiet.
+    /// Probabilities by the test that knows the answer: with the change, and in quiet.
     pub(crate) oracle: f64,
     pub(crate) oracle_quiet: f64,
     /// The first cause is the operation, or at least of its service.

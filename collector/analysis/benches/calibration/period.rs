@@ -7,7 +7,7 @@ use super::request::{Running, Simulated};
 use super::system::System;
 use stroboscope_analysis::record::TraceRecords;
 
-/// When a period is, and how many requests it has.
+/// Time and number of requests of a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     /// Tells the random numbers of periods apart.

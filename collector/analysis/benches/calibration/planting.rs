@@ -1,4 +1,4 @@
-//! Where changes are planted, and how large they are.
+//! Sites and sizes of planted changes.
 
 use super::fault::{Fault, FaultKind, Site, call};
 use super::latency::Tail;

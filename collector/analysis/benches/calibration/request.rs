@@ -14,15 +14,15 @@ use stroboscope_analysis::record::{
 /// First instant of all simulations.
 pub(crate) const ORIGIN_NS: i64 = 1_700_000_000_000_000_000;
 
-/// What is known of a span that its record does not say.
+/// Facts of a span that its record does not hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     pub(crate) operation: usize,
-    /// Where it was called from.
+    /// The call that started it.
     pub(crate) site: Option<Site>,
     /// Whether the span is its caller's, who waits.
     pub(crate) is_client: bool,
-    /// Whether it failed by itself.
+    /// True if it failed by itself.
     pub(crate) is_origin: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Running<'a> {
     pub(crate) notes: Vec<Note>,
 }
 
-/// When something ended, in nanoseconds since [`ORIGIN_NS`], and whether it failed.
+/// End of a span in nanoseconds since [`ORIGIN_NS`], and its failure.
 type Outcome = (f64, bool);
 
 impl Running<'_> {
@@ -228,7 +228,7 @@ impl Running<'_> {
         (now_ns, failed)
     }
 
-    /// All calls of one place, one after the other.
+    /// Makes the calls of one site, one after the other.
     fn calls(
         &mut self,
         call: &Call,

@@ -48,7 +48,7 @@ pub(crate) struct Machine {
     pub(crate) tick_ns: i64,
 }
 
-/// How much times vary by what requests have in common: standard deviations of logarithms.
+/// Standard deviations, of logarithms, of the effects that requests share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variation {
     /// Mean number of requests of a burst.
@@ -73,7 +73,7 @@ pub(crate) struct System {
     pub(crate) operations: Vec<Operation>,
     /// Root operations and their weights.
     pub(crate) kinds: Vec<(usize, f64)>,
-    /// Whether services record spans in which they wait for another one.
+    /// True if services record client spans.
     pub(crate) has_client_spans: bool,
     pub(crate) variation: Variation,
     habits: Habits,

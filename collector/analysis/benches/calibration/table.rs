@@ -4,7 +4,7 @@ use super::fault::{FaultKind, LEVELS};
 use super::pair::{Outcome, QuietKind};
 use super::verdict::Causes;
 
-/// All that one system gave.
+/// Results of one system.
 #[derive(Debug)]
 pub(crate) struct Results {
     pub(crate) seed: u64,

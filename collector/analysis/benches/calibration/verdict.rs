@@ -1,4 +1,4 @@
-//! What the comparison says of two simulated periods.
+//! Causes that the comparison names for two simulated periods.
 
 use super::request::Simulated;
 use super::system::CLIENT;

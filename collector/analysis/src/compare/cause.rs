@@ -52,7 +52,7 @@ pub struct Cause {
     pub operation: Operation,
     /// Where its time is spent that changed most.
     pub place: Option<Place>,
-    /// Whether one way between two services is all that is seen: its caller, its callee or what is between them may be
+    /// True if the change shows on one way between two services only: its caller, its callee or the network may be
     /// responsible.
     pub is_undecided: bool,
     /// The edge that changed most.
@@ -176,7 +176,7 @@ const PRINCIPAL_MIN: f64 = 0.2;
 
 /// All that was found.
 pub(super) struct Found {
-    /// How many of the causes explain the change; the others are what else is different.
+    /// Number of causes that explain the change; the others are also different.
     pub(super) principal: usize,
     pub(super) too_few: Vec<TooFew>,
     pub(super) causes: Vec<Cause>,

@@ -29,7 +29,7 @@ pub(super) struct Observation {
     /// Requests that do the same there; only these are compared.
     pub(super) stratum: u32,
     pub(super) period: Period,
-    /// When the request began.
+    /// Start of the request, in nanoseconds since the Unix epoch.
     pub(super) start_ns: i64,
     pub(super) time_ns: f32,
 }
@@ -49,13 +49,13 @@ const SHARES: [f64; 3] = [0.5, 0.25, 0.25];
 /// Without its most extreme slice, a change must still lie so many deviations from chance.
 const WITHOUT_ONE_MIN: f64 = 2.0;
 
-/// What the observations of one place show.
+/// Rank statistics of the observations of one place.
 #[derive(Clone, Debug)]
 pub(super) struct RankEvidence {
     /// Observations of either period in strata that both have.
     pub(super) rows: [usize; 2],
     slices: [usize; 2],
-    /// Of ranks, of the slowest tenth and of the slowest fiftieth.
+    /// Statistics of ranks, of the slowest tenth and of the slowest fiftieth.
     statistics: Vec<Statistic>,
     /// By period: the squared difference of mean ranks between its halves, in units of the variance of ranks, and what
     /// independence predicts for it.
@@ -68,7 +68,7 @@ struct Statistic {
     share: f64,
     /// Standard deviations from the mean of its permutation distribution; positive where the later period is slower.
     deviations: f64,
-    /// The same without the slice that adds most.
+    /// Deviations without the slice that adds most.
     without_one: f64,
     /// By period: how many times as much it varies between slices as independence predicts.
     inflation: [Option<f64>; 2],
@@ -78,7 +78,7 @@ struct Statistic {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RankTest {
     pub(super) p_value: f64,
-    /// Whether the later period is slower, by the statistic that shows most.
+    /// True if the later period is slower, by the statistic that shows most.
     pub(super) is_slower: bool,
 }
 
@@ -192,7 +192,7 @@ impl RankEvidence {
         (self.rows[0] + self.rows[1]) as f64 / (self.slices[0] + self.slices[1]) as f64
     }
 
-    /// How probable such a difference is where nothing has changed, if places vary like this.
+    /// Returns the probability of such a difference without a change, for places that vary like this.
     pub(super) fn verdict(&self, variability: &Variability) -> RankTest {
         let of = |statistic: &Statistic| {
             let (inflation, freedom) = variability.inflation(self, statistic);
@@ -264,7 +264,7 @@ impl Statistic {
     }
 }
 
-/// How much of the sum is left without the slice that adds most to it, where the rest could decide anything.
+/// Returns the sum without the slice that adds most to it; periods of few slices keep all of theirs.
 fn without_one(rows: &[Aligned], scores: &[f64], slices: [usize; 2], sum: f64) -> f64 {
     // The earlier period's scores add to the difference with the opposite sign; all of them together cancel the later's.
     let mut most = 0.0f64;
@@ -294,8 +294,8 @@ fn without_one(rows: &[Aligned], scores: &[f64], slices: [usize; 2], sum: f64) -
     sum.abs() - most
 }
 
-/// How many times as much the sum of a period's scores varies between its slices as independence predicts, with regard to
-/// neighbours that are alike (Newey and West, 1987, with one lag); `None` where slices are too few.
+/// Variance inflation: the variance of a period's scores between its slices over the one of independent scores, with
+/// neighbours that are alike taken into account (Newey and West, 1987, with one lag); `None` where slices are too few.
 fn inflation(rows: &[Aligned], scores: &[f64], period: Period, count: usize) -> Option<f64> {
     if count < SLICES_KNOWN_MIN {
         return None;

@@ -1,4 +1,4 @@
-//! Which places changed by more than chance, and of which there are too few requests to tell.
+//! Judges which places changed by more than chance, and lists those with too few requests to tell.
 
 use super::evidence::{Observation, RankEvidence, Variability};
 use super::place::Place;
@@ -7,7 +7,7 @@ use super::{CompareSettings, OfRoot};
 use crate::statistics::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How places vary, and what each of them shows over all root operations together.
+/// Variability of places, and their evidence over all root operations together.
 struct Judged {
     variability: Variability,
     /// RankEvidence of places that requests of more than one root operation have.

@@ -185,7 +185,7 @@ fn of_client(
     merged.into_values().collect()
 }
 
-/// How often each operation of a structure runs and what it calls, as a number that equal ones share.
+/// Digest of how often each operation of a structure runs and of its calls.
 pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
     let mut found: BTreeMap<Operation, FxHasher> = BTreeMap::new();
     for (called, productions) in productions(shape) {
@@ -284,7 +284,7 @@ impl Feature {
     }
 }
 
-/// How often an operation does something.
+/// Frequency of a feature in both periods.
 #[derive(Clone, Debug)]
 pub(super) struct FeatureChange {
     pub(super) feature: Feature,
@@ -300,7 +300,7 @@ impl FeatureChange {
         self.shares[1] - self.shares[0]
     }
 
-    /// Whether hardly any request did before what now is done.
+    /// Returns whether hardly any request had before what requests have now.
     pub(super) fn is_new(&self) -> bool {
         let [before, after] = if self.gain() > 0.0 {
             self.shares
@@ -310,7 +310,7 @@ impl FeatureChange {
         before <= NEW_BEFORE_MAX * after
     }
 
-    /// Whether hardly any request did before what now is done, or does now what was done.
+    /// Returns whether a feature is new or gone: hardly any request of one period has it.
     pub(super) fn is_plain(&self) -> bool {
         let of =
             |[before, after]: [f64; 2]| before.min(after) <= NEW_BEFORE_MAX * before.max(after);

@@ -33,7 +33,7 @@ pub(super) struct PlaceChange {
     pub(super) robust: f64,
     /// The part of the requests in which the place is seen whose time there changed.
     pub(super) affected: f64,
-    /// What tells whether that is more than chance.
+    /// Times of single requests, for the test.
     pub(super) observations: Vec<Observation>,
     /// The same, judged; `None`, where no requests can be compared.
     pub(super) evidence: Option<RankEvidence>,
@@ -49,13 +49,13 @@ impl PlaceChange {
         self.robust * self.contribution_ns()
     }
 
-    /// Whether the place takes so many times as long, or that part of it.
+    /// Returns whether the place's time grew or shrank by this factor or more.
     pub(super) fn is_by_factor(&self, factor: f64) -> bool {
         let after_ns = self.before_ns + self.robust_ns();
         after_ns >= factor * self.before_ns || after_ns * factor <= self.before_ns
     }
 
-    /// Whether the change matters: it is this part of the latency of the requests in which the place is seen, or a third
+    /// Returns whether the change matters: it is this part of the latency of the requests in which the place is seen, or a third
     /// of the place's own time and a tenth of that part; and a tenth of that part of `mean_ns`, the mean latency of all
     /// requests of the root operation.
     pub(super) fn is_material(&self, effect_min: f64, mean_ns: f64) -> bool {
@@ -74,7 +74,7 @@ const OF_ITSELF_MIN: f64 = 0.3;
 /// is looked at even if it adds only this part of what others must add.
 const SMALL_PART: f64 = 0.1;
 
-/// What each place adds, by its number; `shape` is the structure of a category, and `requests` are those of the root
+/// Computes the change of each place, by its number; `shape` is the structure of a category, and `requests` are those of the root
 /// operation in both periods.
 pub(super) fn place_changes(
     alike: &Alike<'_>,
@@ -119,7 +119,7 @@ pub(super) fn place_changes(
     found.into_iter().map(change).collect()
 }
 
-/// What decides how long an operation takes by itself: what it calls.
+/// Digest of the calls of the operation that a place belongs to: they decide how long it takes by itself.
 fn structure_at(place: &Place, structure: &BTreeMap<Operation, u64>) -> u64 {
     let operation = match place {
         Place::Own(operation) => operation,
@@ -137,12 +137,12 @@ struct Sums {
     latency_ns: f64,
 }
 
-/// What is seen of a place.
+/// Observations and sums of a place.
 #[derive(Debug, Default)]
 struct Gathered {
     observations: Vec<Observation>,
     strata: BTreeMap<u32, [Sums; 2]>,
-    /// Of categories that both periods have: what the place adds, and its time before.
+    /// Contributions in categories that both periods have, and the place's time before.
     exact_ns: BTreeMap<Option<CategoryId>, f64>,
     exact_before_ns: f64,
 }
@@ -197,7 +197,7 @@ impl Gathered {
     }
 }
 
-/// How sure the difference of mean times is, of all requests of the earlier period.
+/// Standard error of the difference of mean times, spread over all requests of the earlier period.
 fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
     let mut counts = [0; 2];
     for one in observations {

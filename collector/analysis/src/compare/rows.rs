@@ -64,7 +64,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How many sampled requests of each period are compared, about.
+/// Approximate number of sampled requests of each period that are compared.
 const ROWS_MAX: usize = 1 << 14;
 
 /// The largest number of requests of each category and period by which a period has not too many.

@@ -76,7 +76,7 @@ pub(super) fn structural_changes(
     kept
 }
 
-/// What an operation does else: the feature that changed in most of its requests.
+/// Structural change of an operation: the feature that changed in most of its requests.
 fn change(
     (number, root): (usize, &OfRoot<'_>),
     operation: &OperationChange,

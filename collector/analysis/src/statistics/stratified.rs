@@ -11,7 +11,7 @@ use super::ln_gamma;
 pub struct RankStratum {
     /// Twice the joint rank of each member: whole numbers, with ties at the middle of theirs.
     pub doubled_ranks: Vec<u32>,
-    /// How many members are of the later sample.
+    /// Number of members of the later sample.
     pub later: usize,
 }
 
@@ -77,11 +77,11 @@ fn rank_sums(stratum: &RankStratum) -> Vec<f64> {
 /// Members of a stratum, as far as a test of one property is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareStratum {
-    /// How many members have the property.
+    /// Number of members with the property.
     pub with: u64,
-    /// All members.
+    /// Number of members.
     pub of: u64,
-    /// How many members are of the later sample.
+    /// Number of members of the later sample.
     pub later: u64,
 }
 
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::statistics::{Share, fisher_two_sided};
 
-    /// All choices, one by one.
+    /// Enumerates all choices.
     fn enumerated(strata: &[RankStratum], doubled_sum: u64) -> f64 {
         let mut sums = vec![0u64];
         let mut mean = 0.0;

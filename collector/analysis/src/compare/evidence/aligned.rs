@@ -66,7 +66,7 @@ pub(super) fn doubled_ranks(rows: &[Aligned]) -> Vec<u32> {
     doubled
 }
 
-/// Which values are among this part of the largest; `None` where these are too few.
+/// Marks the values among this part of the largest; `None` if these are too few.
 pub(super) fn slowest(rows: &[Aligned], part: f64) -> Option<Vec<bool>> {
     let mut values: Vec<f64> = rows.iter().map(|row| row.value).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -116,7 +116,7 @@ pub(super) fn exact_rank_deviations(rows: &[Aligned], doubled: &[u32]) -> Option
     rank_sum_two_sided(&strata, sum).map(normal_deviation)
 }
 
-/// The same of the number of slow observations.
+/// Deviations of a normal value that is as improbable as the number of slow observations.
 pub(super) fn exact_share_deviations(rows: &[Aligned], slow: &[bool]) -> Option<f64> {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut seen = 0;

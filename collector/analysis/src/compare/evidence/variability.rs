@@ -1,21 +1,21 @@
-//! How much places vary within a period.
+//! Variability of places within a period.
 
 use super::{RankEvidence, Statistic};
 
-/// How much places vary within a period, beyond what independent requests would.
+/// Variability of places within a period beyond that of independent requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::compare) struct Variability {
     /// The correlation of observations in one slice.
     within_slices: f64,
     /// The variance between windows of time, in units of the variance of ranks.
     between_windows: f64,
-    /// How many degrees of freedom the places together are worth to each of them.
+    /// Degrees of freedom that all places together are worth to each of them.
     weight: f64,
-    /// How many places this is known from.
+    /// Number of places that this is estimated from.
     places: f64,
 }
 
-/// What all places show together counts as much as so many slices of one: places differ.
+/// Weight of the estimate from all places, in slices of one place.
 const WEIGHT: f64 = 10.0;
 /// Fewer places show nothing together.
 const PLACES_MIN: usize = 6;
@@ -23,7 +23,7 @@ const PLACES_MIN: usize = 6;
 const CHI_SQUARED_MEDIAN: f64 = 0.4549;
 
 impl Variability {
-    /// Of all places that are compared. Each component is the quieter period's, as a change in the midst of a period makes
+    /// Estimates the variability from all places that are compared. Each component is the quieter period's, as a change in the midst of a period makes
     /// that one vary; it is a median, as some places change.
     pub(in crate::compare) fn of(evidence: &[&RankEvidence]) -> Variability {
         let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
