@@ -8,8 +8,9 @@
 //!    round trip of lowest RTT; for each pair, what speaks for its clocks and against them; and what each host's timestamps
 //!    are whole multiples of, its [`Resolution`]. It is bounded: a pair's windows become longer when there are too many.
 //! 2. [`ClockEstimates::align`] judges each pair. Clocks that [agree](Verdict::Agree) with nearly all round trips as they
-//!    were recorded are believed. They are corrected where nearly all round trips agree with one line of offsets that is not
-//!    zero ([`Verdict::Differ`]): a host's offset at any time is the line between the estimates before and after, so that
+//!    were recorded are taken as recorded; where tasks of event logs cross hosts, within the offset that their best round
+//!    trip does not exclude. They are corrected where nearly all round trips agree with one line of offsets that is not zero
+//!    ([`Verdict::Differ`]): a host's offset at any time is the line between the estimates before and after, so that
 //!    drift is followed, along the ways of least total error. Round trips that agree with nothing tie nothing together.
 //! 3. Hosts that nothing ties together are on different islands, between which no order is known.
 //! 4. [`Alignment::apply`] corrects a trace's timestamps, and notes error bound, resolution and island of each host in

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 use stroboscope_search::{EventField, Field, FieldFacts, Need, is_own_name, kind_of, status_of};
 use stroboscope_store::tables::{
@@ -109,7 +110,7 @@ pub(super) fn candidates(
     let files = TraceFiles::open_between(source.store(), keys, times_ns)?;
     let probe = SpanProbe {
         need,
-        are_clocks_exact: look.clocks.is_none(),
+        are_times_kept: look.clocks.as_ref().is_none_or(Alignment::keeps_times),
     };
     let probed = files.probe(&probe, source.parts_wanted().threads());
     let (mut plan, wanted) = chosen(plan, probed, need, look);
@@ -149,7 +150,7 @@ fn chosen(
 struct SpanProbe<'a> {
     need: &'a Need,
     /// Durations are what was recorded.
-    are_clocks_exact: bool,
+    are_times_kept: bool,
 }
 
 impl From<ColumnFactsOf> for FieldFacts {
@@ -175,7 +176,7 @@ impl SpanProbe<'_> {
     }
 
     fn duration(&self, low_ns: i64, high_ns: i64) -> FieldFacts {
-        match self.are_clocks_exact {
+        match self.are_times_kept {
             true => FieldFacts::between(low_ns as f64, high_ns as f64),
             false => FieldFacts::unknown(),
         }

@@ -47,7 +47,7 @@ impl Alignment {
                 ))
             })
             .collect();
-        let mut neighbours = neighbours(&verdicts, &lines);
+        let mut neighbours = neighbours(estimates, &verdicts, &lines);
         let tied = components(&estimates.hosts, &neighbours);
         tie_by_kernels(&tied, &estimates.kernel_clocks, &mut neighbours);
         let reference = match reference {
@@ -165,17 +165,25 @@ impl Alignment {
                 .all(|resolution| resolution.tick_ns == 0)
     }
 
-    /// Whether both do the same to every host that either knows of, save those that are exact and unknown to the other.
-    pub fn is_as(&self, other: &Alignment) -> bool {
+    /// Whether `guess`, which knows fewer traces, does the same to every host that either knows of, save those that are exact
+    /// and unknown to the other. Bounds of clocks that agree become tighter with every trace, so that those of the guess hold
+    /// as well; they may be up to twice as wide.
+    pub fn is_as(&self, guess: &Alignment) -> bool {
         let exact = Way::default();
-        let does = |alignment: &Alignment, host: &str| {
-            let way = alignment.ways.get(host).unwrap_or(&exact).clone();
-            (way, alignment.resolution(host).tick_ns)
+        let way =
+            |alignment: &Alignment, host: &str| alignment.ways.get(host).unwrap_or(&exact).clone();
+        let does_alike = |host: &Arc<str>| {
+            let (own, guessed) = (way(self, host), way(guess, host));
+            let is_way_alike = match (own.agreed_ns(), guessed.agreed_ns()) {
+                (Some(own_ns), Some(guessed_ns)) => {
+                    let widest_ns = own_ns.saturating_mul(2);
+                    own.island == guessed.island && (own_ns..=widest_ns).contains(&guessed_ns)
+                }
+                _ => own == guessed,
+            };
+            is_way_alike && self.resolution(host).tick_ns == guess.resolution(host).tick_ns
         };
-        self.ways
-            .keys()
-            .chain(other.ways.keys())
-            .all(|host| does(self, host) == does(other, host))
+        self.ways.keys().chain(guess.ways.keys()).all(does_alike)
     }
 
     /// The same without corrections, and with all clocks taken to be of one time: timestamps as recorded, with their
@@ -198,6 +206,11 @@ impl Alignment {
             .map(|way| way.convert(at_ns))
     }
 
+    /// Whether no timestamp is changed: durations are what was recorded.
+    pub fn keeps_times(&self) -> bool {
+        self.ways.values().all(|way| way.agreed_ns().is_some())
+    }
+
     /// Corrects all timestamps of a trace, and notes error bound, resolution and island of each host. The order of one
     /// host's events stays as it is.
     pub fn apply(&self, records: &mut TraceRecords) {
@@ -205,13 +218,13 @@ impl Alignment {
         let way_of = |host: &Arc<str>| self.ways.get(host).unwrap_or(&exact);
         let of_host = |host: &Arc<str>| HostClock {
             host: host.clone(),
-            error_ns: 0,
+            error_ns: way_of(host).agreed_ns().unwrap_or(0),
             resolution_ns: self.resolution(host).tick_ns.max(1),
             island: way_of(host).island,
         };
         let mut clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
         let mut correct = |host: &Arc<str>, times_ns: &mut dyn Iterator<Item = &mut i64>| {
-            let Some(way) = self.ways.get(host).filter(|way| !way.steps.is_empty()) else {
+            let Some(way) = self.ways.get(host).filter(|way| way.agreed_ns().is_none()) else {
                 return;
             };
             let mut error_ns = 0;
@@ -283,8 +296,10 @@ fn busiest<'a>(
         .map(|(host, _)| host.clone())
 }
 
-/// Clocks that agree are one, unless others of the same that agree differ: then what is known of each pair counts.
+/// Agreeing clocks are taken as recorded, within the bound of their pair where lines of one task are of both hosts. If others of the same group differ, agreement is
+/// not transitive, and the line of each pair counts instead.
 fn neighbours(
+    estimates: &ClockEstimates,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
     lines: &BTreeMap<(Arc<str>, Arc<str>), Anchors>,
 ) -> Neighbours {
@@ -305,7 +320,10 @@ fn neighbours(
             .filter(move |(_, verdict)| **verdict == wanted)
     };
     for (pair, _) in of(Verdict::Agree) {
-        tie(pair, Step::Same(0), Step::Same(0));
+        let is_crossed = estimates.evidence[pair].are_lines_compared();
+        let line = lines.get(pair).filter(|_| is_crossed);
+        let same = Step::Same(line.map_or(0, Anchors::agreed_ns));
+        tie(pair, same.clone(), same);
     }
     let hosts: BTreeSet<Arc<str>> = verdicts
         .keys()

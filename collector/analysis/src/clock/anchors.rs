@@ -94,6 +94,15 @@ impl Anchors {
         &self.list
     }
 
+    /// The largest distance of two clocks that are taken as recorded: the offset that the best estimate does not exclude.
+    pub(super) fn agreed_ns(&self) -> u64 {
+        let most = |anchor: &Anchor| {
+            let offset_ns = anchor.from_ns.abs_diff(anchor.to_ns);
+            offset_ns.saturating_add(anchor.error_ns)
+        };
+        self.list.iter().map(most).min().unwrap_or(0)
+    }
+
     /// The mean error of the estimates.
     pub(super) fn mean_error_ns(&self) -> u64 {
         let sum: u128 = self

@@ -137,6 +137,7 @@ impl ClockEstimates {
             self.disordered += u64::from(task.is_disordered);
             for (a, b) in &task.pairs {
                 if let Some(evidence) = self.evidence(a, b) {
+                    evidence.tasks += 1;
                     evidence.for_lines += u64::from(task.for_lines);
                     evidence.for_clocks += u64::from(task.for_clocks);
                     evidence.returns_by_time += u64::from(task.returns_by_time);

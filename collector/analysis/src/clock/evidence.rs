@@ -112,6 +112,8 @@ pub(super) struct Evidence {
     pub(super) sticking_out: Sizes,
     /// Those that start before their parent, by how much.
     pub(super) early: Sizes,
+    /// Tasks of event logs that go from one host to the other.
+    pub(super) tasks: u64,
     /// Tasks of event logs of which the order of lines is the more plausible order of control.
     pub(super) for_lines: u64,
     /// Tasks of which the order of timestamps is.
@@ -126,9 +128,15 @@ impl Evidence {
         self.impossible.merge(&other.impossible);
         self.sticking_out.merge(&other.sticking_out);
         self.early.merge(&other.early);
+        self.tasks += other.tasks;
         self.for_lines += other.for_lines;
         self.for_clocks += other.for_clocks;
         self.returns_by_time += other.returns_by_time;
+    }
+
+    /// Whether tasks of event logs cross from one host to the other, and the order of lines passes for that of control.
+    pub(super) fn are_lines_compared(&self) -> bool {
+        self.tasks > 0 && self.lines_are_in_order()
     }
 
     /// Whether the order of lines passes for the order of control.

@@ -44,6 +44,14 @@ pub(super) struct Way {
 }
 
 impl Way {
+    /// How far the host's clock may be off, where that is the same at any time and the clock is taken as recorded.
+    pub(super) fn agreed_ns(&self) -> Option<u64> {
+        self.steps.iter().try_fold(0u64, |sum_ns, step| match step {
+            Step::Same(error_ns) => Some(sum_ns.saturating_add(*error_ns)),
+            Step::Line(_) => None,
+        })
+    }
+
     pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
         self.steps
             .iter()

@@ -1,8 +1,9 @@
 //! Segments of an event log: the interval between two consecutive events of one task (The Mystery Machine, §4.1).
 //!
-//! Events of a task are ordered by time, and by order of arrival where times are equal. Where the task's hosts have
-//! inexact clocks, the order of arrival is taken if no timestamps contradict it by more than their error bounds. Two
-//! events at the same instant make a segment of length zero, so that the same log always has the same segments. A
+//! Events of a task on one host are ordered by time, and by order of arrival where times are equal; by name, if some arrived
+//! against their own host's clock, so that their order says nothing. Between hosts with inexact clocks the order of
+//! arrival decides, except where timestamps contradict it by more than their error bounds: only the events that are
+//! contradicted change places. Two events at the same instant make a segment of length zero, so that the same log always has the same segments. A
 //! task with one event has no segment; events that are alike in everything, order of arrival included, are one. Names are
 //! taken as they are: an event log's names are chosen to be few.
 //!
@@ -25,6 +26,8 @@ use std::sync::Arc;
 
 /// How many names are remembered.
 const NAMES_MAX: usize = 1 << 16;
+/// A task on more hosts than these is ordered by time alone.
+const HOSTS_MERGED_MAX: usize = 64;
 
 /// An event's name without its element, and the element.
 type SplitName = (Arc<str>, Option<Arc<str>>);
@@ -46,19 +49,7 @@ impl EventCutter {
 
     /// Cuts the events of one trace.
     pub(super) fn cut(&mut self, events: &[EventRecord], pieces: &mut Pieces<'_>) {
-        let mut order: Vec<&EventRecord> = events.iter().collect();
-        // The names come last only to make the order total: the result must not depend on how the records lie.
-        order.sort_unstable_by(|a, b| {
-            (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
-                .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
-        });
-        // Alike in everything: what was sent twice and stored twice.
-        order.dedup_by(|b, a| (a.ts_ns, a.seq) == (b.ts_ns, b.seq) && a == b);
-        if !pieces.clocks.is_empty() {
-            for task in order.chunk_by_mut(|a, b| a.task == b.task) {
-                take_order_of_arrival(task, pieces);
-            }
-        }
+        let order = ordered(events, pieces);
         if self.split_names.len() > NAMES_MAX {
             self.split_names.clear();
         }
@@ -107,6 +98,24 @@ impl EventCutter {
     }
 }
 
+/// The events of a trace by task, each task in the order of its thread of control.
+fn ordered<'a>(events: &'a [EventRecord], pieces: &Pieces<'_>) -> Vec<&'a EventRecord> {
+    let mut order: Vec<&EventRecord> = events.iter().collect();
+    // The names come last only to make the order total: the result must not depend on how the records lie.
+    order.sort_unstable_by(|a, b| {
+        (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
+            .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
+    });
+    // Alike in everything: what was sent twice and stored twice.
+    order.dedup_by(|b, a| (a.ts_ns, a.seq) == (b.ts_ns, b.seq) && a == b);
+    for task in order.chunk_by_mut(|a, b| a.task == b.task) {
+        if !task.is_sorted_by_key(|event| event.seq) {
+            take_order_of_arrival(task, pieces);
+        }
+    }
+    order
+}
+
 fn split_trailing(name: &Arc<str>) -> SplitName {
     let start = name
         .rfind([' ', '/', ':', '#', '=', '_', '-', '.'])
@@ -120,18 +129,55 @@ fn split_trailing(name: &Arc<str>) -> SplitName {
     }
 }
 
-/// Sorts a task's events by arrival, if no two neighbours in that order contradict it for sure.
+/// Puts a task's events, which are in order of time, in their order of arrival, as far as no timestamps contradict that for
+/// sure: each next event is the one that arrived first of those that none of the others surely precedes. Events of one
+/// host stay in the order of its clock; where some arrived against it, names decide between its equal timestamps.
 fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
-    let mut arrived: Vec<(&EventRecord, ClockId)> =
-        task.iter().map(|e| (*e, pieces.clock(&e.host))).collect();
-    arrived.sort_by_key(|(event, _)| event.seq);
-    let possible = |pair: &[(&EventRecord, ClockId)]| {
-        let tolerance_ns = pieces.disorder_ns(pair[0].1, pair[1].1);
-        pair[0].0.ts_ns <= pair[1].0.ts_ns.saturating_add_unsigned(tolerance_ns)
+    let mut by_host: Vec<(ClockId, Vec<&EventRecord>)> = Vec::new();
+    for &event in task.iter().rev() {
+        let known = by_host.iter().position(|(_, of)| of[0].host == event.host);
+        match known {
+            Some(at) => by_host[at].1.push(event),
+            None if by_host.len() < HOSTS_MERGED_MAX => {
+                by_host.push((pieces.clock(&event.host), vec![event]));
+            }
+            None => return,
+        }
+    }
+    let is_against = |pair: &[&EventRecord]| {
+        let (late, early) = (pair[0], pair[1]);
+        early.seq > late.seq && early.ts_ns < late.ts_ns
     };
-    if arrived.windows(2).all(possible) {
-        task.iter_mut()
-            .zip(arrived)
-            .for_each(|(place, (event, _))| *place = event);
+    let mut is_in_order = true;
+    for (_, of) in &mut by_host {
+        if of.windows(2).any(is_against) {
+            of.sort_by(|late, early| (early.ts_ns, &early.event).cmp(&(late.ts_ns, &late.event)));
+            is_in_order = false;
+        }
+    }
+    if is_in_order && pieces.clocks.is_empty() {
+        return;
+    }
+    for place in task {
+        let heads = || {
+            by_host
+                .iter()
+                .filter_map(|(clock, of)| Some((*clock, *of.last()?)))
+        };
+        let is_free = |(clock, event): &(ClockId, &EventRecord)| {
+            heads().all(|(other_clock, other)| {
+                let tolerance_ns = pieces.disorder_ns(*clock, other_clock);
+                event.ts_ns <= other.ts_ns.saturating_add_unsigned(tolerance_ns)
+            })
+        };
+        // The earliest one is always free.
+        let next = heads().filter(is_free).min_by_key(|(_, event)| event.seq);
+        let Some((_, next)) = next else {
+            return;
+        };
+        if let Some((_, of)) = by_host.iter_mut().find(|(_, of)| of.last() == Some(&next)) {
+            of.pop();
+        }
+        *place = next;
     }
 }

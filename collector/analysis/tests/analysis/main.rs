@@ -6,6 +6,7 @@ mod calibration;
 mod category;
 mod clock;
 mod clock_evidence;
+mod clock_skew;
 mod coarse_clock;
 mod completeness;
 mod critical_path;
