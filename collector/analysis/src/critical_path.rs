@@ -92,8 +92,8 @@ impl TracePath {
 /// Finds the critical path and every segment's slack. The trace's segment ids must be of the model the relations are
 /// of; a segment the model does not know has no predecessors and no successors.
 ///
-/// Ties go to the first in the order of the trace: of several segments that end last, and of several predecessors that
-/// end last. Takes time in proportion to segments times labels at worst (of a pipeline: to the square of the segments of an
+/// Of several segments that end last, the first in the order of the trace counts; of several predecessors that end last, the
+/// one that took time and started last. Takes time in proportion to segments times labels at worst (of a pipeline: to the square of the segments of an
 /// element), and much less where many of them are in order.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     debug_assert!(

@@ -8,7 +8,7 @@
 
 use super::repeated::{Ended, Handed, LargestOf, Repeated};
 use crate::model::Relations;
-use crate::segment::{ElementId, SegmentedTrace};
+use crate::segment::{ElementId, Segment, SegmentedTrace};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
@@ -23,6 +23,33 @@ enum Found {
     One(usize),
     /// All instances of a repeated label, by its number, that ended before the segment started.
     Repeated(usize),
+}
+
+/// Precedence among the predecessors of a segment, as the one that it waited for last.
+///
+/// Of those that ended at once, the one that took time and started last: a span that lasts beside a call, and ends with its
+/// answer, would hide all that the call waited for. Those of no length, which may have had nothing to wait for, come last, the
+/// first of the trace before the others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    end_ns: i64,
+    timed: Option<usize>,
+    instant: Reverse<usize>,
+}
+
+impl Rank {
+    fn of(segments: &[Segment], index: usize) -> Rank {
+        let segment = &segments[index];
+        Rank {
+            end_ns: segment.end_ns,
+            timed: (segment.start_ns < segment.end_ns).then_some(index),
+            instant: Reverse(index),
+        }
+    }
+
+    fn segment(self) -> usize {
+        self.instant.0
+    }
 }
 
 /// The predecessors of each segment of one trace.
@@ -242,15 +269,15 @@ impl<'a> Predecessors<'a> {
         None
     }
 
-    /// Calls `found` with each segment, in order, and its predecessor that ended last; of several, the first of the
-    /// trace.
+    /// Calls `found` with each segment, in order, and its predecessor that ended last; of several, the one that
+    /// [started last](Rank).
     pub(crate) fn for_each_latest(&self, mut found: impl FnMut(usize, Option<usize>)) {
         let segments = &self.trace.segments;
-        let rank = |earlier: usize| Some((segments[earlier].end_ns, Reverse(earlier)));
+        let rank = |earlier: usize| Some(Rank::of(segments, earlier));
         let mut ended = Ended::new(&self.repeated, None);
         let mut left = Vec::new();
         for index in 0..segments.len() {
-            let mut latest: Option<(i64, Reverse<usize>)> = None;
+            let mut latest: Option<Rank> = None;
             self.for_each(index, &mut left, |earlier| {
                 latest = latest.max(match earlier {
                     Found::One(earlier) => rank(earlier),
@@ -259,7 +286,7 @@ impl<'a> Predecessors<'a> {
                     }
                 });
             });
-            found(index, latest.map(|(_, Reverse(earlier))| earlier));
+            found(index, latest.map(Rank::segment));
         }
     }
 

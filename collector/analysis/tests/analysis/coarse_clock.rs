@@ -4,7 +4,9 @@ use crate::generator::Random;
 use stroboscope_analysis::clock::ClockEstimates;
 use stroboscope_analysis::critical_path::{analyse, drop_unsure_slack, settle};
 use stroboscope_analysis::model::Model;
-use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::record::{
+    EventRecord, HostClock, SpanFlags, SpanRecord, TraceId, TraceRecords,
+};
 use stroboscope_analysis::segment::{SegmentedTrace, segment};
 
 const ORIGIN_NS: i64 = 1_700_000_000_000_000_000;
@@ -254,6 +256,65 @@ fn siblings_that_overlap_by_one_unit_are_not_concurrent() {
         0
     );
     assert_eq!(estimates(&traces).resolution("web").unit_ns, 1000);
+}
+
+/// A gateway's handler, of which nobody knows that it waits for the call beside it, ends between the answer and the end
+/// of the call; by the callee's clock, which may be off, it may have ended before the answer.
+#[test]
+fn a_span_beside_a_call_does_not_hide_the_callee() {
+    let mut random = Random(11);
+    let unsure = HostClock {
+        error_ns: 1_000_000,
+        ..HostClock::exact("auth".into())
+    };
+    let traces: Vec<TraceRecords> = (0..60)
+        .map(|number| {
+            let begin_ns = ORIGIN_NS + number * 997_003_001;
+            let answer_ns = begin_ns + 50_000_000 + random.below(400_000_000) as i64;
+            let handler_ns = answer_ns + 100_000 + random.below(700_000) as i64;
+            let back_ns = handler_ns + 50_000 + random.below(200_000) as i64;
+            let handler = SpanRecord {
+                flags: SpanFlags::default(),
+                ..span(2, 1, "gateway", "handle", begin_ns + 500_000, handler_ns)
+            };
+            let served = SpanRecord {
+                flags: SpanFlags::SERVER,
+                ..span(4, 3, "auth", "login", begin_ns + 3_000_000, answer_ns)
+            };
+            let spans = vec![
+                span(1, 0, "gateway", "/*", begin_ns, back_ns + 200_000),
+                handler,
+                span(3, 1, "gateway", "POST", begin_ns + 1_500_000, back_ns),
+                served,
+            ];
+            TraceRecords {
+                id: TraceId(number as u128 + 1),
+                spans,
+                clocks: vec![unsure.clone(), HostClock::exact("gateway".into())],
+                ..TraceRecords::default()
+            }
+        })
+        .collect();
+    let mut model = Model::new();
+    let cut: Vec<SegmentedTrace> = traces
+        .iter()
+        .map(|trace| segment(trace, model.labels_mut()).0)
+        .collect();
+    cut.iter().for_each(|trace| model.observe(trace));
+    let relations = model.relations(0.0);
+    for mut trace in cut {
+        settle(&mut trace, &relations);
+        let path = analyse(&trace, &relations);
+        let on_path: Vec<String> = path
+            .critical()
+            .map(|at| model.labels().get(path.segments[at].segment))
+            .map(|label| label.expect("segments have labels").to_string())
+            .collect();
+        assert!(
+            on_path.iter().any(|label| label.contains("> auth:login")),
+            "{on_path:?}"
+        );
+    }
 }
 
 #[test]

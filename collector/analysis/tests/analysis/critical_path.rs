@@ -89,10 +89,14 @@ fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath
             timing.wait_ns,
             (timing.start_ns - latest.unwrap_or(trace.start_ns)) as u64
         );
-        let first_latest = graph[index]
+        let ended_last = graph[index]
             .iter()
-            .find(|i| Some(trace.segments[**i].end_ns) == latest);
-        assert_eq!(timing.predecessor, first_latest.copied());
+            .filter(|i| Some(trace.segments[**i].end_ns) == latest);
+        let (timed, instant): (Vec<usize>, Vec<usize>) = ended_last
+            .copied()
+            .partition(|i| trace.segments[*i].start_ns < trace.segments[*i].end_ns);
+        let expected = timed.iter().max().or_else(|| instant.iter().min());
+        assert_eq!(timing.predecessor.as_ref(), expected);
         // What the caller waited for ends with the answer, all else with the last event.
         let all_ns = |grown| match is_late(index) {
             false => replay((trace, &path, &graph), grown, |i| !is_late(i)) + path.tail_wait_ns,
