@@ -286,17 +286,69 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Twenty requests of others, split in two, are too few to tell.
-#[test]
-fn halves_of_others_requests_are_too_few() {
+/// A file of data that others recorded, if it lies beside the project.
+fn others(name: &str) -> Option<std::path::PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")
         .map_or_else(beside, Into::into)
-        .join("dsb/socialNetwork_compose_post_20traces.jaeger.json.zst");
+        .join(name);
     if !path.exists() {
         eprintln!("SKIPPED: {} is not there", path.display());
-        return;
+        return None;
     }
+    Some(path)
+}
+
+fn others_compared(before: &str, after: &str) -> Option<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    for (data, name) in [("before", before), ("after", after)] {
+        let path = others(name)?.display().to_string();
+        check(folder.path(), &["import", "--data", data, &path], 0);
+    }
+    let periods = ["--data", "after", "--before-data", "before"];
+    Some(compared(folder.path(), &periods))
+}
+
+/// Logins behind a gateway whose handler runs beside the call: all of one kind take a second longer to be verified.
+#[test]
+fn a_slow_call_behind_a_gateway_is_named() {
+    let cases = [
+        "cases/verif-baseline.json.zst",
+        "cases/verif-fault05.json.zst",
+    ];
+    let Some(found) = others_compared(cases[0], cases[1]) else {
+        return;
+    };
+    let cause = &found["causes"][0];
+    assert_eq!(cause["service"], "ts-verification-code-service", "{cause}");
+    assert!(
+        cause["caller"]
+            .as_str()
+            .unwrap()
+            .starts_with("ts-auth-service"),
+        "{cause}"
+    );
+    assert!(cause["share"].as_f64().unwrap() > 0.9, "{cause}");
+}
+
+/// One slow call of 60, in either direction of time.
+#[test]
+fn one_slow_call_is_no_change() {
+    let [calm, outlier] = ["cases/outlier-before.json", "cases/outlier-after.json"];
+    for (before, after) in [(calm, outlier), (outlier, calm)] {
+        let Some(found) = others_compared(before, after) else {
+            return;
+        };
+        assert_eq!(found["causes"], serde_json::json!([]), "{found}");
+    }
+}
+
+/// Twenty requests of others, split in two, are too few to tell.
+#[test]
+fn halves_of_others_requests_are_too_few() {
+    let Some(path) = others("dsb/socialNetwork_compose_post_20traces.jaeger.json.zst") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     check(
         folder.path(),
