@@ -3,11 +3,15 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use stroboscope_tests::{Program, Server};
 
 /// A pseudo-terminal, with the program in it.
@@ -17,6 +21,9 @@ struct Terminal {
     /// Kept open, so that its modes can be read when the program is gone.
     slave: File,
     shown: Arc<Mutex<String>>,
+    /// Whether what it shows is read no longer, by the thread that does.
+    is_left: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
 }
 
 /// The modes that a raw terminal has otherwise.
@@ -38,23 +45,23 @@ fn set_size(terminal: &File, columns: u16, rows: u16) {
 
 impl Terminal {
     fn start(arguments: &[&str]) -> Self {
-        let (mut master, mut slave) = (-1, -1);
-        // SAFETY: both numbers are written, and nothing else is asked for.
-        #[allow(unsafe_code)]
-        let opened = unsafe {
-            libc::openpty(
-                &raw mut master,
-                &raw mut slave,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        };
-        assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: they were just opened, and belong to nobody else.
-        #[allow(unsafe_code)]
-        let [master, slave] =
-            [master, slave].map(|fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
+        Self::start_as(arguments, true)
+    }
+
+    /// `is_own`: it is the program's controlling terminal, whose loss is a signal.
+    fn start_as(arguments: &[&str], is_own: bool) -> Self {
+        // No other program may inherit it: it would keep a terminal alive that is hung up.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = File::from(openpt(flags).expect("a pseudo-terminal"));
+        grantpt(&master).expect("it is this process's");
+        unlockpt(&master).expect("it is this process's");
+        let name = ptsname(&master, Vec::new()).expect("it has a name");
+        let slave = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOCTTY)
+            .open(name.to_str().expect("plain text"))
+            .expect("its other side");
         set_size(&master, 70, 30);
         let another = || slave.try_clone().expect("a descriptor is left");
         let mut command = Command::new(Program::path());
@@ -67,8 +74,8 @@ impl Terminal {
         #[allow(unsafe_code)]
         unsafe {
             use std::os::unix::process::CommandExt as _;
-            command.pre_exec(|| {
-                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            command.pre_exec(move || {
+                if libc::setsid() < 0 || is_own && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
                 Ok(())
@@ -76,9 +83,13 @@ impl Terminal {
         }
         let shown = Arc::new(Mutex::new(String::new()));
         let (mut reading, into) = (master.try_clone().expect("a descriptor"), shown.clone());
-        std::thread::spawn(move || {
+        let is_left = Arc::new(AtomicBool::new(false));
+        let left = is_left.clone();
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(read) = reading.read(&mut bytes) {
+            while let Ok(read) = reading.read(&mut bytes)
+                && !left.load(SeqCst)
+            {
                 let text = String::from_utf8_lossy(&bytes[..read]);
                 into.lock().expect("no panic").push_str(&text);
             }
@@ -88,7 +99,19 @@ impl Terminal {
             master,
             slave,
             shown,
+            is_left,
+            reader: Some(reader),
         }
+    }
+
+    /// Closes all of the terminal's other side, as the end of a window or of a connection does.
+    fn hang_up(&mut self) {
+        self.is_left.store(true, SeqCst);
+        // A new size is a new picture, which ends the reader's waiting.
+        set_size(&self.master, 90, 30);
+        let reader = self.reader.take().expect("it hangs up once");
+        reader.join().expect("no panic");
+        self.master = File::open("/dev/null").expect("a null device");
     }
 
     fn modes(&self) -> Modes {
@@ -217,6 +240,21 @@ fn a_signal_puts_the_terminal_back() {
     top.shows(LEFT);
     assert_eq!(top.ends().code(), Some(0));
     assert_eq!(top.modes(), before);
+}
+
+/// Whether the loss of the terminal is a signal or not, and whatever reads keys does at its end.
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    for is_own in [true, false] {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = free.local_addr().expect("bound").to_string();
+        drop(free);
+        let arguments = ["top", "--http", &address, "--interval", "0.1"];
+        let mut top = Terminal::start_as(&arguments, is_own);
+        top.shows("waiting: no collector answers at");
+        top.hang_up();
+        top.ends();
+    }
 }
 
 #[test]

@@ -90,10 +90,20 @@ impl TopVerb {
                 tokio::spawn(async move {
                     heard.recv().await;
                     ends.store(true, Relaxed);
+                    terminal::end_soon();
                 });
             }
             Ok::<(), Failure>(())
         })?;
+        let hung_up = ends.clone();
+        let thread = std::thread::Builder::new().name("top-hangup".to_owned());
+        let wait = move || {
+            if terminal::wait_for_hangup().is_ok() {
+                hung_up.store(true, Relaxed);
+                terminal::end_soon();
+            }
+        };
+        thread.spawn(wait).map_err(Failure::of)?;
         let seen = looking(watched.clone(), self.interval)?;
         let screen = Screen::take(has_colour()).map_err(|error| of_terminal(&error))?;
         let ended = watch(&watched, &seen, &screen, &ends).map_err(|error| of_terminal(&error));

@@ -1,8 +1,11 @@
 //! The terminal while pictures are on it, and how it is left.
 
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::style::{Attribute, Color, Print, SetAttribute, SetForegroundColor};
@@ -12,6 +15,7 @@ use crossterm::terminal::{
     enable_raw_mode,
 };
 use crossterm::{execute, queue};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::picture::{Look, ScreenLine, Size};
 
@@ -104,6 +108,36 @@ fn enter() -> io::Result<()> {
         DisableLineWrap,
         Clear(ClearType::All)
     )
+}
+
+/// How long the pictures may take to end by themselves.
+const ENDING: Duration = Duration::from_millis(500);
+
+/// Ends the process, unless it ends by itself soon. crossterm reads the end of a terminal for ever, and returns from that to
+/// nobody.
+pub(super) fn end_soon() -> ! {
+    std::thread::sleep(ENDING);
+    put_back();
+    std::process::exit(0)
+}
+
+/// Waits until the terminal that keys are read from is gone.
+pub(super) fn wait_for_hangup() -> io::Result<()> {
+    let stdin = io::stdin();
+    let keys = if stdin.is_terminal() {
+        stdin.as_fd().try_clone_to_owned()?
+    } else {
+        OwnedFd::from(File::open("/dev/tty")?)
+    };
+    // A hangup is reported whatever is asked for.
+    let mut keys = [PollFd::new(&keys, PollFlags::empty())];
+    loop {
+        match poll(&mut keys, None) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// As the terminal was. What fails now cannot be told to anybody.
