@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use self::request::Request;
 use super::arguments::{CategoryArguments, ReadingArguments, ShowArguments};
-use super::output::print_as_is;
+use super::output::print_json;
 use super::results::critical_path::{Aggregate, CategoryShare, SegmentShare};
 use super::results::strata::BrokenDown;
 use super::study::NamedStudy;
@@ -139,8 +139,7 @@ fn each(study: &NamedStudy) -> Result<Status, Failure> {
         known.inference,
         |answer| {
             let request = Request::of(&answer, known, Notes::default());
-            let line = serde_json::to_string(&request).map_err(Failure::of);
-            failure = line.and_then(|line| print_as_is(&line)).err();
+            failure = print_json(&request).err();
             failure.is_none()
         },
     );

@@ -1,11 +1,12 @@
 //! How the log is said: lines for people, for systemd's journal, or for programs.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
 
 use clap::{ArgMatches, Args, FromArgMatches as _, ValueEnum};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use stroboscope_present::show::{escaped_json, shortened};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -142,18 +143,25 @@ where
     ) -> fmt::Result {
         let text: Format<Full> = tracing_subscriber::fmt::format();
         let text = text.with_target(false).with_ansi(false);
+        let mut line = String::new();
         match self {
-            Self::Text => text.format_event(context, writer, event),
+            Self::Text => text.format_event(context, Writer::new(&mut line), event)?,
             Self::Journal => {
-                write!(writer, "<{}>", priority(*event.metadata().level()))?;
-                text.without_time()
-                    .with_level(false)
-                    .format_event(context, writer, event)
+                write!(line, "<{}>", priority(*event.metadata().level()))?;
+                text.without_time().with_level(false).format_event(
+                    context,
+                    Writer::new(&mut line),
+                    event,
+                )?;
             }
-            Self::Json => writeln!(writer, "{}", json(event)?),
+            Self::Json => return writeln!(writer, "{}", json(event)?),
         }
+        writeln!(writer, "{}", shortened(line.trim_end(), LINE_CHARS_MAX))
     }
 }
+
+/// Longer lines, such as errors that quote what others sent, lose their middle; in JSON, each field does.
+const LINE_CHARS_MAX: usize = 1_000;
 
 /// As syslog numbers them.
 fn priority(level: Level) -> u8 {
@@ -186,7 +194,8 @@ fn json(event: &Event<'_>) -> Result<String, fmt::Error> {
         what: said.what,
         fields: said.fields,
     };
-    serde_json::to_string(&line).map_err(|_| fmt::Error)
+    let line = serde_json::to_string(&line).map_err(|_| fmt::Error)?;
+    Ok(escaped_json(&line))
 }
 
 /// What an event says.
@@ -205,14 +214,14 @@ impl Said {
 impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            self.what = format!("{value:?}");
+            self.what = shortened(&format!("{value:?}"), LINE_CHARS_MAX);
         } else {
-            self.put(field, format!("{value:?}"));
+            self.record_str(field, &format!("{value:?}"));
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
+        self.put(field, shortened(value, LINE_CHARS_MAX));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
@@ -229,5 +238,52 @@ impl Visit for Said {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.put(field, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn long_lines_lose_their_middle() {
+        for lines in [Lines::Text, Lines::Journal, Lines::Json] {
+            let kept = Kept::default();
+            let into = kept.clone();
+            let layer = tracing_subscriber::fmt::layer()
+                .with_writer(move || into.clone())
+                .event_format(lines);
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                let body = format!("begin\u{9b}31m{}end", "x".repeat(100_000));
+                tracing::error!(body, "refused: {body}");
+                tracing::info!("short");
+            });
+            let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+            let each: Vec<&str> = said.lines().collect();
+            assert_eq!(each.len(), 2, "{lines:?}: {said}");
+            assert!(each[0].contains("refused: begin") && each[0].contains("…"));
+            assert!(
+                each[0].contains("end") && each[0].len() < 2_500,
+                "{lines:?}"
+            );
+            assert!(!said.contains('\u{9b}'), "{lines:?}");
+            assert!(each[1].contains("short"));
+        }
     }
 }

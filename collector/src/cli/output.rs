@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use super::Failure;
-use stroboscope_present::show::{scrubbed_lines, shortened};
+use stroboscope_present::show::{escaped_json, scrubbed_lines, shortened};
 
 /// Says something on standard error, whatever others wrote into it.
 macro_rules! say {
@@ -33,7 +33,13 @@ pub(super) fn print_as_is(text: &str) -> Result<(), Failure> {
 
 /// Prints one JSON document on one line.
 pub(super) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    print_as_is(&serde_json::to_string(value).map_err(Failure::of)?)
+    print_as_is(&json(value)?)
+}
+
+/// One JSON document on one line, without what a terminal would obey.
+pub(super) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    let json = serde_json::to_string(value).map_err(Failure::of)?;
+    Ok(escaped_json(&json))
 }
 
 /// The last column keeps so many characters, however narrow the terminal is.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
-use super::output::{has_colour, print_as_is, width};
+use super::output::{has_colour, json, print_as_is, width};
 use super::study::{NamedStudy, Reader};
 use super::{Failure, Status, notes};
 use stroboscope_present::page::to_page;
@@ -117,7 +117,7 @@ pub(super) fn give_as(
     report.show(&mut doc);
     write_forms(&doc, form.data, show)?;
     let text = if form.is_json {
-        serde_json::to_string(report).map_err(Failure::of)?
+        json(report)?
     } else {
         let (width, has_colour) = if form.out.is_some() {
             (None, false)

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::json;
 
 /// Sets a colour, a title, clears the screen, turns text around.
-const NASTY: &str = "pa\u{1b}[31mge\u{1b}]0;owned\u{7}\u{202e}";
+const NASTY: &str = "pa\u{1b}[31mge\u{1b}]0;owned\u{7}\u{202e}\u{9b}32m";
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))
@@ -64,7 +64,7 @@ fn no_verb_lets_an_escape_through() {
     let log_trace = format!("r{NASTY}1");
     let span_trace = format!("{:032x}", 20);
     let attribute = [&["critical-path", "--by"][..], &["user"]].concat();
-    let verbs: [&[&str]; 22] = [
+    let verbs: [&[&str]; 25] = [
         &["infer"],
         &["model"],
         &["model", "--dot"],
@@ -75,6 +75,9 @@ fn no_verb_lets_an_escape_through() {
         &["critical-path", "--trace", &span_trace],
         &["critical-path", "--trace", &log_trace],
         &["critical-path", "--each"],
+        &["critical-path", "--json"],
+        &["infer", "--json"],
+        &["timeline", "--trace", &span_trace, "--json"],
         &["slack"],
         &["slack", "--validate"],
         &["anomalies"],
@@ -93,9 +96,7 @@ fn no_verb_lets_an_escape_through() {
         let output = run(folder.path(), arguments);
         for (stream, bytes) in [("output", &output.stdout), ("error", &output.stderr)] {
             let text = String::from_utf8_lossy(bytes);
-            // JSON escapes what is a control character, and nothing else.
-            let is_json = arguments.contains(&"--each");
-            let is_raw = |c: char| c.is_control() || (c == '\u{202e}' && !is_json);
+            let is_raw = |c: char| c.is_control() || c == '\u{202e}';
             let raw = text.lines().find(|line| line.contains(is_raw));
             assert!(raw.is_none(), "{arguments:?}, standard {stream}: {raw:?}");
             shown += usize::from(text.contains("[31m"));

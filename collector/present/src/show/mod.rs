@@ -20,4 +20,4 @@ pub use figure::{
 pub use figure_text::axis_text;
 pub use names::{Names, SegmentName};
 pub use table::{Cell, Column, Kind, Row, Table, TableSpec};
-pub use text::{TextView, real, scrubbed, scrubbed_lines, short_request, shortened};
+pub use text::{TextView, escaped_json, real, scrubbed, scrubbed_lines, short_request, shortened};

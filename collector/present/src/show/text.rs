@@ -5,6 +5,7 @@ use super::figure::Figure;
 use super::figure_text;
 use super::table::{Cell, Column, Kind, Table};
 use crate::humanise::{duration, percent};
+use std::fmt::Write as _;
 
 /// A name keeps so many characters, however narrow the terminal is.
 const NAME_MIN: usize = 24;
@@ -28,9 +29,24 @@ pub fn scrubbed(text: &str) -> String {
     text.replace(|c: char| c.is_control() || is_bidirectional(c), "\u{fffd}")
 }
 
-/// Characters that turn what stands beside them around.
+/// A JSON document of the same meaning without characters that a terminal would obey, which are escaped.
+#[must_use]
+pub fn escaped_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        // They stand inside strings only, and all of them have 16 bits.
+        if is_bidirectional(c) || ('\u{7f}'..='\u{9f}').contains(&c) {
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+/// Returns whether the character turns around what stands beside it.
 fn is_bidirectional(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl TextView {
