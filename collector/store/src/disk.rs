@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// An open file that is written.
@@ -16,7 +17,8 @@ pub trait DiskFile: Send {
     /// Makes what was appended durable; not the file's name, for which see [`Disk::sync`] of its folder.
     ///
     /// # Errors
-    /// Those of the disk; then nothing is known about what is durable since the last success.
+    /// Those of the disk, and `NotFound` if somebody deleted the file; then nothing is known about what is durable since
+    /// the last success.
     fn sync(&mut self) -> io::Result<()>;
     /// Cuts the file to `len_bytes` and goes on appending there.
     ///
@@ -123,7 +125,15 @@ impl DiskFile for LocalFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.0.sync_data()?;
+        // The system goes on writing to a file that has no name any more, and that nobody will find again.
+        if self.0.metadata()?.nlink() == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it was deleted while it was written to",
+            ));
+        }
+        Ok(())
     }
 
     fn cut(&mut self, len_bytes: u64) -> io::Result<()> {

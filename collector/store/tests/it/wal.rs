@@ -283,3 +283,24 @@ fn a_segment_of_version_1_is_read() {
     };
     assert_eq!(scan.payloads, [expected]);
 }
+
+/// What is gone from under the log is not acknowledged, and the log goes on when its folder is there again.
+#[test]
+fn a_deleted_segment_is_noticed_at_once() {
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("wal");
+    std::fs::create_dir(&folder).unwrap();
+    let mut writer = Writer::new(&folder, 0);
+    writer.append_group(&[payload(1, 10)]).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let error = writer
+        .append_group(&[payload(2, 10)])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("0000000000.wal"), "{error}");
+    assert!(error.contains("deleted"), "{error}");
+    writer.append_group(&[payload(3, 10)]).unwrap_err();
+    std::fs::create_dir(&folder).unwrap();
+    writer.append_group(&[payload(4, 10)]).unwrap();
+    assert_eq!(read_all(&folder).0, [payload(4, 10)]);
+}
