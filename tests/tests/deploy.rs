@@ -1,9 +1,11 @@
 //! The files of `examples/deploy/`, by the tools that know such files; and what a service manager is told.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stroboscope_tests::{Program, Server};
 
@@ -141,4 +143,64 @@ fn the_service_manager_is_told_and_probes_are_answered() {
     assert!(told().contains("STOPPING=1"));
     let _ = Program::run_plain(&["ready", "--http", &pages])
         .fails_with(2, &["no collector answers", &pages]);
+}
+
+/// The permissions of a folder and of all that is in it, by name.
+fn modes(folder: &Path) -> BTreeMap<PathBuf, u32> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(path) = open.pop() {
+        let about = std::fs::symlink_metadata(&path).expect("it is there");
+        if about.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("a folder");
+            open.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+        found.insert(path, about.mode() & 0o777);
+    }
+    found
+}
+
+#[test]
+fn what_a_collector_makes_is_its_users_alone_unless_told_otherwise() {
+    for (mask, of_others) in [(None, 0), (Some("022"), 0o044)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("data");
+        let socket = folder.path().join("socket");
+        let mut command = Command::new(Program::path());
+        command.args([
+            "collect",
+            "--listen",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+        ]);
+        command.args(["--otlp-http", "none", "--flush-interval", "50ms"]);
+        command.args(["--own-traces", "self"]);
+        command.args(mask.map(|mask| ["--umask", mask]).into_iter().flatten());
+        command.arg("--data").arg(&data).arg("--unix").arg(&socket);
+        command.env("STROBOSCOPE_BURST_CONFIG", "always");
+        let mut server = Server::start(command);
+        server.wait_for("its pages", |said| said.contains("page on").then_some(()));
+        // Its own traces make it write files of each kind.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let is_stored = || {
+            modes(&data)
+                .keys()
+                .any(|path| path.extension().is_some_and(|of| of == "parquet"))
+        };
+        while !is_stored() {
+            assert!(Instant::now() < deadline, "nothing is stored");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server.kill();
+        let mut all = modes(&data);
+        all.extend(modes(&socket));
+        assert!(all.len() > 5, "{all:?}");
+        for (path, mode) in all {
+            assert_eq!(mode & 0o044, of_others, "{}: {mode:o}", path.display());
+        }
+    }
+    for mask in ["9", "777", "700", "all", "0o22", "1022"] {
+        Program::run_plain(&["collect", "--umask", mask]).fails_with(2, &["--umask", "077"]);
+    }
 }

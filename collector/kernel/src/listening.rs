@@ -7,10 +7,10 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::start_error::StartError;
@@ -29,20 +29,28 @@ impl Listening {
                 source,
             )
         };
-        if let Some(folder) = path.parent() {
+        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
             std::fs::create_dir_all(folder).map_err(failed)?;
+            set_mode(folder, 0o755).map_err(failed)?;
         }
         let file = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
             .open(path)
             .map_err(failed)?;
+        // Services of every user look here, whatever this process keeps to itself.
+        if file.metadata().map_err(failed)?.mode() & 0o044 != 0o044 {
+            set_mode(path, 0o644).map_err(failed)?;
+        }
         lock_shared(&file).map_err(failed)?;
         Ok(Self { _file: file })
     }
+}
+
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 fn lock_shared(file: &File) -> io::Result<()> {

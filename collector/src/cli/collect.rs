@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::fs::Mode;
 use stroboscope_burst::{BurstConfig, Parsed};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,6 +53,10 @@ pub(super) struct Collect {
     /// Also take gRPC on a unix socket
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Permissions, in octal, that the files, folders and the unix socket of the collector do not have: by 077 they are its
+    /// user's alone; services of other users reach the socket by 000, those of its group by 007
+    #[arg(long, value_name = "MASK", default_value = "077", value_parser = parse_umask)]
+    umask: Mode,
     /// Address for OTLP over HTTP, at /v1/traces and /v1/logs; `none`: nowhere. Over gRPC, OTLP is taken at --listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = parse_door)]
     otlp_http: Door,
@@ -111,6 +116,14 @@ pub(super) struct Collect {
     /// http://HOST:PORT or unix:/PATH. Never about what it ships. Bursts and the rest as services have them, by STROBOSCOPE_…
     #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
     own_traces: Option<OwnTracesTo>,
+}
+
+fn parse_umask(text: &str) -> Result<Mode, String> {
+    let mask = u32::from_str_radix(text, 8).ok();
+    let mask = mask.and_then(|bits| Mode::from_bits(bits).filter(|_| bits <= 0o777));
+    // Without them the collector itself could not go on.
+    mask.filter(|mask| !mask.intersects(Mode::RWXU))
+        .ok_or_else(|| "three octal digits, the first of them 0, such as 077 or 022".to_owned())
 }
 
 /// Where the collector's own traces go.
@@ -259,6 +272,7 @@ fn start_own_traces(
 
 impl Collect {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        rustix::process::umask(self.umask);
         runtime.block_on(async {
             // Before anything else, so that a signal during recovery stops us in order too.
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
