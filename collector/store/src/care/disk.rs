@@ -26,7 +26,10 @@ impl Care {
             let covered = self.store().covered(table)?.into_iter();
             // Not for a file that turned out to be none: they can still take its place.
             let readable = covered.filter(|of| is_readable(self.store(), table, &of.by));
-            let covered: Vec<Path> = readable.map(|of| of.file.0).collect();
+            let (covered, by): (Vec<Path>, Vec<Path>) =
+                readable.map(|of| (of.file.0, of.by.0)).unzip();
+            // Whoever published them may have been killed before that was durable.
+            self.store().make_durable(&by)?;
             self.replace(table, &covered)?;
         }
         Ok(())

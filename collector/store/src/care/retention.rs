@@ -86,6 +86,8 @@ impl Care {
         for path in &files {
             self.store().retire_if_there(path)?;
         }
+        // Otherwise a power cut may bring some of them back, and nobody knows any more that they were to go.
+        self.store().make_absence_durable(&files)?;
         self.store().end_deletion()?;
         remove_empty_folders(self.store(), &files);
         Ok(())

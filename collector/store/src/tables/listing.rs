@@ -187,8 +187,8 @@ impl Store {
 
     /// An object that is read whole, if it is there.
     fn known(&self, path: &Path) -> Result<Option<Bytes>, StoreError> {
-        if let Some(root) = self.local_root() {
-            return match std::fs::read(root.join(path.as_ref())) {
+        if let Some((root, disk)) = self.local_root().zip(self.local_disk()) {
+            return match disk.read(&root.join(path.as_ref())) {
                 Ok(bytes) => Ok(Some(bytes.into())),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(source) => Err(StoreError::Folder {

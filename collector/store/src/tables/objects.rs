@@ -16,7 +16,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::runtime::Handle;
 
-use crate::disk::{Disk, IfThere, LocalDisk, remove_if_there};
+use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
 /// Where files are moved that another one covers, or that were kept for long enough.
 pub const REPLACED: &str = "replaced";
@@ -171,6 +171,22 @@ impl Store {
     /// # Errors
     /// When the disk fails; then none of them may be relied on.
     pub fn make_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
+        self.sync_above(paths, &|_| false)
+    }
+
+    /// Makes the absence of objects durable, whose folders may be gone as well.
+    ///
+    /// # Errors
+    /// When the disk fails; then they may come back.
+    pub(crate) fn make_absence_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
+        self.sync_above(paths, &|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    fn sync_above(
+        &self,
+        paths: &[Path],
+        is_fine: &dyn Fn(&io::Error) -> bool,
+    ) -> Result<(), StoreError> {
         let Some(Folder { root, disk }) = &self.local else {
             return Ok(());
         };
@@ -184,10 +200,12 @@ impl Store {
                     .map(FsPath::to_owned),
             );
         }
-        folders.into_iter().try_for_each(|path| {
-            let synced = disk.sync(&path);
-            synced.map_err(|source| StoreError::Sync { path, source })
-        })
+        folders
+            .into_iter()
+            .try_for_each(|path| match disk.sync(&path) {
+                Err(source) if !is_fine(&source) => Err(StoreError::Sync { path, source }),
+                _ => Ok(()),
+            })
     }
 
     /// Removes objects; durable when this returns. That one is gone already is fine.
@@ -195,19 +213,8 @@ impl Store {
     /// # Errors
     /// When one is there and cannot be removed; those before it are removed.
     pub fn remove(&self, paths: &[Path]) -> Result<(), StoreError> {
-        for path in paths {
-            let Some(folder) = &self.local else {
-                match self.runtime.block_on(self.objects.delete(path)) {
-                    Err(object_store::Error::NotFound { .. }) => continue,
-                    deleted => deleted?,
-                }
-                continue;
-            };
-            let path = folder.root.join(path.as_ref());
-            let removed = remove_if_there(&*folder.disk, &path);
-            removed.map_err(|source| StoreError::Write { path, source })?;
-        }
-        self.make_durable(paths)
+        paths.iter().try_for_each(|path| self.delete(path))?;
+        self.make_absence_durable(paths)
     }
 
     /// All objects under a path, of whatever kind. On a local disk, one that vanishes meanwhile is left out.
@@ -237,24 +244,50 @@ impl Store {
     pub(crate) fn retire_if_there(&self, path: &Path) -> Result<(), StoreError> {
         match self.retire(path) {
             Err(StoreError::Object(object_store::Error::NotFound { .. })) => Ok(()),
+            Err(StoreError::Write { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(())
+            }
             retired => retired,
         }
     }
 
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
-        Ok(self.runtime.block_on(self.objects.rename(from, to))?)
+        let Some(Folder { root, disk }) = &self.local else {
+            return Ok(self.runtime.block_on(self.objects.rename(from, to))?);
+        };
+        let [path, to] = [from, to].map(|path| root.join(path.as_ref()));
+        let rename = || match disk.rename(&path, &to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let above = to.parent().filter(|above| disk.names(above).is_err());
+                above.map_or(Err(error), |above| disk.create_folders(above))?;
+                disk.rename(&path, &to)
+            }
+            renamed => renamed,
+        };
+        rename().map_err(|source| StoreError::Write { path, source })
     }
 
+    /// Deletes an object, which may be gone already.
     pub(crate) fn delete(&self, path: &Path) -> Result<(), StoreError> {
-        match self.runtime.block_on(self.objects.delete(path)) {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let Some(Folder { root, disk }) = &self.local else {
+            return match self.runtime.block_on(self.objects.delete(path)) {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+        };
+        let path = root.join(path.as_ref());
+        let removed = remove_if_there(&**disk, &path);
+        removed.map_err(|source| StoreError::Write { path, source })
     }
 
     /// Its folder on a local disk.
     pub(crate) fn local_root(&self) -> Option<&FsPath> {
         self.local.as_ref().map(|folder| &*folder.root)
+    }
+
+    /// Its local disk.
+    pub(super) fn local_disk(&self) -> Option<&dyn Disk> {
+        self.local.as_ref().map(|folder| &*folder.disk)
     }
 
     /// The objects themselves, for engines that read them their own way.
@@ -306,6 +339,18 @@ pub fn replaced(path: &Path) -> Path {
     Path::from(format!("{REPLACED}/{path}"))
 }
 
+/// Creates an empty file, and the folders above it.
+pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskFile>> {
+    match disk.create(path, IfThere::Empty) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent()
+                .map_or(Ok(()), |above| disk.create_folders(above))?;
+            disk.create(path, IfThere::Empty)
+        }
+        created => created,
+    }
+}
+
 impl Folder {
     /// Writes a file beside its place, and moves it there when its contents are durable: nobody ever sees half of it, not
     /// after a power cut either. The name beside is always the same, so that what a crash leaves is written over by the
@@ -314,14 +359,7 @@ impl Folder {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = path.with_file_name(format!(".{name}.new"));
         let write = || {
-            let mut file = match self.disk.create(&beside, IfThere::Empty) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    path.parent()
-                        .map_or(Ok(()), |above| self.disk.create_folders(above))?;
-                    self.disk.create(&beside, IfThere::Empty)?
-                }
-                created => created?,
-            };
+            let mut file = create(&*self.disk, &beside)?;
             file.append(bytes)?;
             file.sync()?;
             self.disk.rename(&beside, path)

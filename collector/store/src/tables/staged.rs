@@ -1,13 +1,13 @@
 //! An object in the making: written bit by bit, and there at once when it is whole and durable.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt as _, PutPayload};
 
-use super::objects::{Store, StoreError};
+use super::objects::{Store, StoreError, create};
+use crate::disk::DiskFile;
 
 /// How a file ends that is not whole yet: no reader takes it for one of the store's.
 const PART: &str = "part";
@@ -29,7 +29,7 @@ pub(super) struct StagedObject {
 
 enum Target {
     File {
-        file: BufWriter<File>,
+        file: BufWriter<Appended>,
         part: PathBuf,
     },
     Upload {
@@ -38,27 +38,40 @@ enum Target {
     },
 }
 
+/// A file of the disk, as what is written to.
+struct Appended(Box<dyn DiskFile>);
+
+impl Write for Appended {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        self.0.append(more).map(|()| more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl std::fmt::Debug for StagedObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("StagedObject").field(&self.path).finish()
     }
 }
 
+fn part_of(path: &Path) -> Path {
+    Path::from(format!("{path}.{PART}"))
+}
+
 impl StagedObject {
     /// Begins an object; one of that path stays until this one takes its place.
     pub(super) fn begin(store: &Store, path: &Path) -> Result<Self, StoreError> {
-        let to = if let Some(root) = store.local_root() {
-            let part = root.join(format!("{path}.{PART}"));
-            let open = || {
-                part.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-                File::create(&part)
-            };
-            let file = open().map_err(|source| StoreError::Folder {
+        let to = if let Some((root, disk)) = store.local_root().zip(store.local_disk()) {
+            let part = root.join(part_of(path).as_ref());
+            let file = create(disk, &part).map_err(|source| StoreError::Folder {
                 path: part.clone(),
                 source,
             })?;
             Target::File {
-                file: BufWriter::with_capacity(1 << 20, file),
+                file: BufWriter::with_capacity(1 << 20, Appended(file)),
                 part,
             }
         } else {
@@ -87,11 +100,10 @@ impl StagedObject {
                     source,
                 };
                 let file = file.into_inner().map_err(|error| at(error.into_error()))?;
-                file.sync_all().map_err(at)?;
+                let Appended(mut file) = file;
+                file.sync().map_err(at)?;
                 drop(file);
-                if let Some(root) = store.local_root() {
-                    std::fs::rename(&part, root.join(path.as_ref())).map_err(at)?;
-                }
+                store.rename(&part_of(&path), &path)?;
                 store.make_durable(&[path])
             }
             Target::Upload { mut upload, bytes } => {
@@ -110,9 +122,10 @@ impl StagedObject {
     /// Gives it up.
     pub(super) fn discard(self) {
         let gone = match self.to {
-            Target::File { part, .. } => {
-                std::fs::remove_file(part).map_err(|error| error.to_string())
-            }
+            Target::File { .. } => self
+                .store
+                .delete(&part_of(&self.path))
+                .map_err(|error| error.to_string()),
             Target::Upload { mut upload, .. } => self
                 .store
                 .runtime()

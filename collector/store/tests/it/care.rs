@@ -17,7 +17,7 @@ use stroboscope_testkit::batches::{EPOCH_NS, batch};
 use crate::tables::{Fixture, rows, write};
 
 /// All rows of the store, as a reader sees them; there is no damage.
-fn seen(store: &Store) -> (Vec<TraceRecords>, Vec<(u128, u64)>) {
+pub(crate) fn seen(store: &Store) -> (Vec<TraceRecords>, Vec<(u128, u64)>) {
     let mut reader = TraceReader::open(store).unwrap();
     let traces: Vec<TraceRecords> = reader.by_ref().collect();
     assert_eq!(reader.damage(), []);
@@ -31,14 +31,14 @@ fn seen(store: &Store) -> (Vec<TraceRecords>, Vec<(u128, u64)>) {
 }
 
 /// So many flushes of one hour.
-fn flush(store: &Store, segments: std::ops::Range<u64>) {
+pub(crate) fn flush(store: &Store, segments: std::ops::Range<u64>) {
     for segment in segments {
         let of = rows([batch(1, segment, 7), batch(2, segment, 3)]);
         write(store, &format!("seg-{segment:010}"), of);
     }
 }
 
-fn care(store: &Store, settings: CareSettings) -> (Care, Arc<CareCounters>) {
+pub(crate) fn care(store: &Store, settings: CareSettings) -> (Care, Arc<CareCounters>) {
     let counters = Arc::new(CareCounters::default());
     (
         Care::of(store.clone(), settings, counters.clone()),
@@ -46,14 +46,14 @@ fn care(store: &Store, settings: CareSettings) -> (Care, Arc<CareCounters>) {
     )
 }
 
-fn at_rest() -> CareSettings {
+pub(crate) fn at_rest() -> CareSettings {
     CareSettings {
         is_at_rest: true,
         ..CareSettings::default()
     }
 }
 
-fn files(store: &Store, table: StoreTable) -> Vec<String> {
+pub(crate) fn files(store: &Store, table: StoreTable) -> Vec<String> {
     let files = store.list(table).unwrap();
     files
         .into_iter()
@@ -61,7 +61,7 @@ fn files(store: &Store, table: StoreTable) -> Vec<String> {
         .collect()
 }
 
-const NOW_NS: i64 = EPOCH_NS as i64;
+pub(crate) const NOW_NS: i64 = EPOCH_NS as i64;
 
 #[test]
 fn a_store_at_rest_becomes_a_file_per_table_and_hour() {

@@ -1,6 +1,7 @@
 //! The tests of the store, each a module: one program links in a fraction of the time of several.
 
 mod care;
+mod care_seams;
 mod check;
 mod columns;
 mod decode;

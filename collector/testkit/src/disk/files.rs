@@ -7,7 +7,7 @@ use crate::random::Random;
 const SECTOR_BYTES: usize = 512;
 
 /// The contents of a file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     seen: Vec<u8>,
     durable: Vec<u8>,
@@ -145,7 +145,7 @@ fn torn_len(now: &[u8], len_after: usize, number: usize) -> Option<usize> {
 type Change = Vec<(String, Option<usize>)>;
 
 /// The names in a folder.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     seen: BTreeMap<String, usize>,
     durable: BTreeMap<String, usize>,

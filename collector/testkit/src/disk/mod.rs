@@ -3,7 +3,7 @@
 //! - What is written to a file is seen at once, and durable when the file was synced. After a power cut, each sector of 512
 //!   bytes is as it was after any of the writes since the last sync, each by itself, and so is the length.
 //! - A name that is created, renamed or removed is seen at once, and durable when its folder was synced. After a power cut
-//!   any of the changes since may have happened, without those before; a rename is one change.
+//!   any of the changes since may have happened, without those before; a rename is one change, and two between folders.
 //! - A sync that fails leaves pages that are clean and lost: some of what was pending is durable, the rest never will be,
 //!   and the next sync says that all is well. What is read later may be either. Names stay pending: file systems that
 //!   cannot write their journal stop.
@@ -43,13 +43,13 @@ pub type Lie = fn(&Path) -> bool;
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Inode {
     File(Contents),
     Folder(Names),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     random: Random,
     inodes: Vec<Inode>,
@@ -88,6 +88,14 @@ impl SimDisk {
             operations: 0,
             log: None,
         })))
+    }
+
+    /// A disk of its own with the same contents, which goes on by another seed.
+    #[must_use]
+    pub fn copy(&self, seed: u64) -> Self {
+        let mut state = self.state().clone();
+        state.random = Random(seed);
+        Self(Arc::new(Mutex::new(state)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -343,11 +351,16 @@ impl Disk for SimDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
         let is_whole = state.begin(Kind::Change, &("rename", from), to)?;
-        assert_eq!(from.parent(), to.parent(), "renames stay in their folder");
         let at = state.find(from)?;
-        let gone = state.above(from)?.1.to_owned();
-        let (names, come) = state.above(to)?;
-        names.change(vec![(gone, None), (come.to_owned(), Some(at))]);
+        // Both folders are there, before anything is changed.
+        let come = state.above(to)?.1.to_owned();
+        let (names, gone) = state.above(from)?;
+        if from.parent() == to.parent() {
+            names.change(vec![(gone.to_owned(), None), (come, Some(at))]);
+        } else {
+            names.change(vec![(gone.to_owned(), None)]);
+            state.above(to)?.0.change(vec![(come, Some(at))]);
+        }
         is_whole.then_some(()).ok_or_else(State::ended)
     }
 

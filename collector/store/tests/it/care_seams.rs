@@ -1,0 +1,136 @@
+//! Care that ends in the midst of any of its operations on the disk, by a kill or a power cut: a reader sees each row once,
+//! and who takes over brings it to its end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stroboscope_store::care::CareSettings;
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::tables::{Store, StoreTable};
+use stroboscope_testkit::disk::SimDisk;
+
+use crate::care::{NOW_NS, at_rest, care, files, flush, seen};
+
+const ROOT: &str = "/sim/data";
+const SEGMENTS: u64 = 4;
+const HOUR_NS: i64 = 3_600_000_000_000;
+const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
+
+/// Seeds a seam; `STROBOSCOPE_SEAM_SEEDS` says otherwise.
+fn seeds() -> u64 {
+    let said = std::env::var("STROBOSCOPE_SEAM_SEEDS");
+    said.ok().and_then(|text| text.parse().ok()).unwrap_or(2)
+}
+
+struct Seams {
+    runtime: tokio::runtime::Runtime,
+    /// A store of some flushes, all of it durable.
+    prepared: SimDisk,
+}
+
+impl Seams {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let seams = Self {
+            runtime: runtime.unwrap(),
+            prepared: SimDisk::new(0),
+        };
+        // The folders above it are durable, too.
+        DataDir::create_on(Arc::new(seams.prepared.clone()), Path::new(ROOT)).unwrap();
+        flush(&seams.store(&seams.prepared), 0..SEGMENTS);
+        seams.prepared.restart_machine();
+        seams
+    }
+
+    fn store(&self, disk: &SimDisk) -> Store {
+        disk.store(Path::new(ROOT), self.runtime.handle().clone())
+    }
+
+    /// Ends a round of this care at each operation, a number of times by a kill and by a power cut, and gives what is left to
+    /// `check`. Returns the number of operations.
+    fn at_each(&self, settings: &CareSettings, now_ns: i64, check: &dyn Fn(&SimDisk, &str)) -> u64 {
+        let whole = self.prepared.copy(1);
+        let begun = whole.operations();
+        let store = self.store(&whole);
+        care(&store, settings.clone())
+            .0
+            .round(SEGMENTS, now_ns, &|| true)
+            .unwrap();
+        let operations = whole.operations() - begun;
+        for at in 1..=operations {
+            for seed in 0..2 * seeds() {
+                let disk = self.prepared.copy(seed);
+                disk.end_after(Some(at));
+                let (mut interrupted, _) = care(&self.store(&disk), settings.clone());
+                let _ = interrupted.round(SEGMENTS, now_ns, &|| true);
+                let is_power_cut = seed % 2 == 1;
+                if is_power_cut {
+                    disk.restart_machine();
+                } else {
+                    disk.restart_process();
+                }
+                let when = format!(
+                    "operation {at} of {operations}, seed {seed}, power cut: {is_power_cut}"
+                );
+                check(&disk, &when);
+            }
+        }
+        operations
+    }
+}
+
+#[test]
+fn a_merge_that_ends_anywhere_loses_and_doubles_nothing() {
+    let seams = Seams::new();
+    let before = seen(&seams.store(&seams.prepared));
+    assert!(!before.0.is_empty() && !before.1.is_empty());
+    let operations = seams.at_each(&at_rest(), NOW_NS, &|disk, when| {
+        let store = seams.store(disk);
+        assert_eq!(seen(&store), before, "before anybody took over: {when}");
+        let (mut next, _) = care(&store, at_rest());
+        next.round(SEGMENTS, NOW_NS, &|| true).unwrap();
+        assert_eq!(seen(&store), before, "{when}");
+        for table in TABLES {
+            let found = files(&store, table);
+            assert_eq!(found, ["seg-0000000000-0000000003.parquet"], "{when}");
+        }
+        let left = disk.files(Path::new(ROOT)).into_keys();
+        let parts: Vec<String> = left.filter(|name| name.ends_with(".part")).collect();
+        assert_eq!(parts, [""; 0], "{when}");
+        // And that is durable.
+        disk.restart_machine();
+        assert_eq!(seen(&store), before, "{when}");
+    });
+    println!("{operations} operations, {} ends each", 2 * seeds());
+    assert!(operations > 40, "{operations}");
+}
+
+#[test]
+fn an_hour_is_deleted_as_a_whole_wherever_that_ends() {
+    let seams = Seams::new();
+    let before = seen(&seams.store(&seams.prepared));
+    assert!(!before.0.is_empty() && !before.1.is_empty());
+    let too_old = CareSettings {
+        compacts: false,
+        keep: Some(Duration::from_secs(3_600)),
+        ..CareSettings::default()
+    };
+    let now_ns = NOW_NS + 100 * HOUR_NS;
+    let operations = seams.at_each(&too_old, now_ns, &|disk, when| {
+        let store = seams.store(disk);
+        let now = seen(&store);
+        let is_all = now == before;
+        assert!(is_all || now == (Vec::new(), Vec::new()), "in part: {when}");
+        let (mut next, _) = care(&store, too_old.clone());
+        next.round(SEGMENTS, now_ns, &|| true).unwrap();
+        assert_eq!(seen(&store), (Vec::new(), Vec::new()), "{when}");
+        // Another cut brings back all or nothing.
+        disk.restart_machine();
+        let (mut last, _) = care(&store, too_old.clone());
+        last.round(SEGMENTS, now_ns, &|| true).unwrap();
+        assert_eq!(seen(&store), (Vec::new(), Vec::new()), "{when}");
+    });
+    println!("{operations} operations, {} ends each", 2 * seeds());
+    assert!(operations > 20, "{operations}");
+}
