@@ -3,6 +3,7 @@
 
 mod crates;
 mod names;
+mod promises;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
