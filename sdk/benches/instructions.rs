@@ -22,9 +22,6 @@ use cases::{CASES, Case, is_floor};
 use kept::{Counted, Kept};
 use stroboscope::{BurstConfig, SampleMode, span};
 
-/// Few enough for a thread's ring, so that it is seldom looked at.
-const CALLS: u64 = 2_000;
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args()
         .skip(1)
@@ -60,14 +57,14 @@ fn run(case: &Case) {
     // The first looks at the ring are no part of it, nor is the first meeting of a callsite.
     (case.work)(1);
     (case.work)(1);
-    counted_calls(case.work);
+    counted_calls(case.work, case.calls);
     drop((root, guard));
 }
 
 /// Valgrind counts in here, and in what it calls.
 #[inline(never)]
-fn counted_calls(work: fn(u64)) {
-    work(CALLS);
+fn counted_calls(work: fn(u64), calls: u64) {
+    work(calls);
 }
 
 /// All cases whose names contain one of the words; all without any.
@@ -96,9 +93,9 @@ fn count_all(words: &[String]) -> ExitCode {
             "{}: not counted, as this program has no symbols",
             case.name
         );
-        let each = all as f64 / CALLS as f64;
+        let each = all as f64 / case.calls as f64;
         if is_floor(case) {
-            println!("  {:<44} {each:>7.1} instructions", case.name);
+            println!("  {:<44} {each:>8.1} instructions", case.name);
             floors.insert(case.name, each);
             continue;
         }

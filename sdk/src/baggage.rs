@@ -133,8 +133,8 @@ pub struct Entry {
     pub scope: Scope,
     /// 0 to 9; see [`IMPORTANCE_DEFAULT`].
     pub importance: u8,
-    /// Properties that somebody on the way added, as they came.
-    pub(crate) properties: Vec<String>,
+    /// Properties that somebody on the way added, as they came, each after a semicolon.
+    pub(crate) properties: String,
 }
 
 impl Entry {
@@ -145,7 +145,7 @@ impl Entry {
             value: value.into(),
             scope,
             importance: IMPORTANCE_DEFAULT,
-            properties: Vec::new(),
+            properties: String::new(),
         }
     }
 
@@ -245,10 +245,16 @@ impl Baggage {
         self.entries.is_empty() && self.foreign.is_empty()
     }
 
-    /// Reads a W3C `baggage` header. Members that are none are left out and counted.
+    /// Reads a W3C `baggage` header. Members that are none are left out and counted. No more is read than the limits
+    /// ([`BYTES_MAX`], [`MEMBERS_MAX`]) allow; the rest counts as one member.
     #[must_use]
     pub fn parse(header: &str) -> Self {
-        let mut baggage = wire::parse(header);
+        Self::parse_fields([header.as_bytes()])
+    }
+
+    /// Reads all fields of the name `baggage`, as [`parse`](Self::parse).
+    pub(crate) fn parse_fields<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut baggage = wire::parse(fields);
         limits::fit(&mut baggage);
         baggage
     }

@@ -109,6 +109,7 @@ mod fork;
 mod gate;
 mod generation;
 mod guard;
+mod header_list;
 mod here;
 mod id;
 mod ingress;

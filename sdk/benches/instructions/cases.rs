@@ -11,12 +11,21 @@ use tracing_core::subscriber::{Interest, Subscriber};
 use tracing_core::{Event, Metadata};
 use tracing_subscriber::layer::SubscriberExt as _;
 
+#[path = "headers.rs"]
+mod headers;
+
+/// Few enough for a thread's ring, so that it is seldom looked at.
+const CALLS: u64 = 2_000;
+/// Of what takes as long as a thousand annotations.
+const FEW_CALLS: u64 = 20;
+
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) config: BurstConfig,
     /// The case that takes what is not ours; kept is what this one takes more. Of others' code, a little more or less is
     /// inlined whenever something beside it changes.
     pub(crate) floor: Option<&'static str>,
+    pub(crate) calls: u64,
     /// Makes something the process's subscriber of `tracing`.
     pub(crate) install: fn(),
     /// So many calls, in a loop of their own: no call through a pointer is counted.
@@ -148,9 +157,16 @@ const fn theirs(name: &'static str, config: BurstConfig, install: fn(), work: fn
         name,
         config,
         floor: None,
+        calls: CALLS,
         install,
         work,
     }
+}
+
+const fn reading(name: &'static str, work: fn(u64)) -> Case {
+    let mut case = ours(name, CLOSED, work);
+    case.calls = FEW_CALLS;
+    case
 }
 
 const fn above(floor: &'static str, mut case: Case) -> Case {
@@ -268,6 +284,16 @@ pub(crate) const CASES: &[Case] = &[
             THEIR_SPAN_3,
         ),
     ),
+    reading("headers: long states", headers::LONG_STATES),
+    reading("headers: many states", headers::MANY_STATES),
+    reading("headers: empty states", headers::NO_STATES),
+    reading("headers: many fields", headers::MANY_FIELDS),
+    reading("headers: many entries of ours", headers::MANY_OURS),
+    reading("headers: many properties", headers::MANY_PROPERTIES),
+    reading("headers: many escapes", headers::MANY_ESCAPES),
+    reading("headers: long keys", headers::LONG_KEYS),
+    reading("headers: many members of others", headers::MANY_THEIRS),
+    reading("headers: a prediction of slack", headers::A_SLACK),
 ];
 
 /// Is it there for others to be compared with?

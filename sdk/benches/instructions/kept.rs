@@ -41,7 +41,7 @@ impl std::fmt::Display for Counted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{:<44} {:>7.1} instructions, {:>6.1} its own",
+            "{:<44} {:>8.1} instructions, {:>6.1} its own",
             self.name, self.whole, self.kept
         )
     }

@@ -1,6 +1,7 @@
 //! Where a data item comes from: what travels with one item, and no further.
 
 use super::{Value, limits, wire};
+use crate::header_list::{Members, ReadLimit};
 
 /// The header (or gRPC metadata key) of a message that is one data item.
 pub const PROVENANCE: &str = "stroboscope-provenance";
@@ -73,15 +74,19 @@ impl Provenance {
         text
     }
 
-    /// Reads what [`to_text`](Self::to_text) wrote; what is malformed is left out and counted.
+    /// Reads what [`to_text`](Self::to_text) wrote; what is malformed is left out and counted. What is longer is read no
+    /// further, and the rest counts as one pair.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let mut provenance = Self::default();
-        for member in text
-            .split(',')
-            .map(str::trim)
-            .filter(|member| !member.is_empty())
-        {
+        let limit = ReadLimit {
+            bytes: limits::BYTES_MAX,
+            members: limits::BYTES_MAX,
+            fields: 1,
+        };
+        let mut members = Members::new([text.as_bytes()], limit);
+        for member in members.by_ref() {
+            let member = std::str::from_utf8(member).unwrap_or_default();
             let pair = member.split_once('=').and_then(|(key, rest)| {
                 let (value, letter) = rest.split_once(";t=").unwrap_or((rest, ""));
                 Some((key, wire::parse_value(value, letter)?))
@@ -91,6 +96,7 @@ impl Provenance {
                 None => limits::count_dropped(1),
             }
         }
+        limits::count_dropped(usize::from(members.is_cut()));
         provenance
     }
 
@@ -106,9 +112,8 @@ impl Provenance {
     /// Reads it from the headers of the item's message; empty when there is none.
     #[must_use]
     pub fn of(headers: &http::HeaderMap) -> Self {
-        let value = headers
-            .get(PROVENANCE)
-            .and_then(|value| value.to_str().ok());
-        value.map_or_else(Self::default, Self::from_text)
+        let value = headers.get(PROVENANCE).map(http::HeaderValue::as_bytes);
+        let text = value.and_then(|value| std::str::from_utf8(value).ok());
+        text.map_or_else(Self::default, Self::from_text)
     }
 }

@@ -3,8 +3,14 @@
 use super::Value;
 use super::wire::{percent_decode, percent_encode};
 
-/// Components with their predicted slack, and which comes before which: a directed acyclic graph (001 §4.3.1).
-/// Components on the critical path have no slack. Made where the request enters, from what earlier requests took.
+/// A prediction has no more components than this, so that a set of them is a word: those added later are left out.
+const COMPONENTS_MAX: usize = 64;
+/// Nor more edges.
+const EDGES_MAX: usize = 256;
+
+/// Components with their predicted slack, and which comes before which: a directed acyclic graph (001 §4.3.1) of at most
+/// 64 components and 256 edges. Components on the critical path have no slack. Made where the request enters, from what
+/// earlier requests took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlackPrediction {
     components: Vec<(String, u64)>,
@@ -27,13 +33,8 @@ impl SlackPrediction {
     #[must_use]
     pub fn with(mut self, component: impl Into<String>, slack_ns: u64) -> Self {
         let component = component.into();
-        match self
-            .components
-            .iter_mut()
-            .find(|(known, _)| *known == component)
-        {
-            Some((_, known)) => *known = slack_ns,
-            None => self.components.push((component, slack_ns)),
+        if let Some(position) = self.position(&component) {
+            self.components[position].1 = slack_ns;
         }
         self
     }
@@ -42,41 +43,48 @@ impl SlackPrediction {
     /// close a circle is left out.
     #[must_use]
     pub fn with_edge(mut self, before: &str, after: &str) -> Self {
-        let (before, after) = (self.position(before), self.position(after));
-        if !self.leads_to(after, before) && !self.edges.contains(&(before, after)) {
-            self.edges.push((before, after));
+        let Some(edge) = self.position(before).zip(self.position(after)) else {
+            return self;
+        };
+        if self.edges.len() < EDGES_MAX && !self.edges.contains(&edge) {
+            self.edges.push(edge);
+            if !self.is_acyclic() {
+                self.edges.pop();
+            }
         }
         self
     }
 
-    fn position(&mut self, component: &str) -> usize {
-        if let Some(position) = self
+    /// Where a component is, or is added. `None`: there is no more room.
+    fn position(&mut self, component: &str) -> Option<usize> {
+        let known = self
             .components
             .iter()
-            .position(|(known, _)| known == component)
-        {
-            return position;
+            .position(|(name, _)| name == component);
+        if known.is_none() && self.components.len() < COMPONENTS_MAX {
+            self.components.push((component.to_owned(), 0));
+            return Some(self.components.len() - 1);
         }
-        self.components.push((component.to_owned(), 0));
-        self.components.len() - 1
+        known
     }
 
-    fn leads_to(&self, from: usize, to: usize) -> bool {
-        let (mut seen, mut next) = (vec![false; self.components.len()], vec![from]);
-        while let Some(at) = next.pop() {
-            if at == to {
-                return true;
-            }
-            if !std::mem::replace(&mut seen[at], true) {
-                next.extend(
-                    self.edges
-                        .iter()
-                        .filter(|&&(before, _)| before == at)
-                        .map(|&(_, after)| after),
-                );
-            }
+    /// Takes away components with nothing before them until there is none (Kahn's algorithm): in each round at least one
+    /// of 64.
+    fn is_acyclic(&self) -> bool {
+        let mut before = [0u64; COMPONENTS_MAX];
+        for &(earlier, later) in &self.edges {
+            before[later] |= 1 << earlier;
         }
-        false
+        let count = self.components.len();
+        let mut left = u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
+        loop {
+            let first = (0..count).filter(|&at| before[at] & left == 0);
+            let next = left & !first.fold(0, |set, at| set | 1 << at);
+            if next == left {
+                return left == 0;
+            }
+            left = next;
+        }
     }
 
     /// The slack predicted for a component, in ns; `None`: nothing was predicted.
@@ -131,31 +139,36 @@ impl SlackPrediction {
         text
     }
 
+    /// `None`: it is malformed, has a circle, or more components or edges than are read.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (components, edges) = text.split_once('/').unwrap_or((text, ""));
         let mut prediction = Self::default();
         for component in components.split('|').filter(|part| !part.is_empty()) {
+            if prediction.components.len() == COMPONENTS_MAX {
+                return None;
+            }
             let (name, slack_ns) = component.split_once(':')?;
             prediction
                 .components
                 .push((percent_decode(name)?, slack_ns.parse().ok()?));
         }
+        let known = prediction.components.len();
         for edge in edges.split('|').filter(|part| !part.is_empty()) {
             let (before, after) = edge.split_once('>')?;
             let (before, after): (usize, usize) = (before.parse().ok()?, after.parse().ok()?);
-            let known = prediction.components.len();
-            if before >= known || after >= known || prediction.leads_to(after, before) {
+            if before >= known || after >= known || prediction.edges.len() == EDGES_MAX {
                 return None;
             }
             prediction.edges.push((before, after));
         }
-        Some(prediction)
+        prediction.is_acyclic().then_some(prediction)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn there_and_back() {
@@ -187,5 +200,51 @@ mod tests {
         ] {
             assert_eq!(SlackPrediction::parse(wrong), None, "{wrong}");
         }
+    }
+
+    /// Whether following edges from a component leads to another.
+    fn leads_to(edges: &[(usize, usize)], from: usize, to: usize) -> bool {
+        from == to
+            || edges
+                .iter()
+                .any(|&(before, after)| before == from && leads_to(edges, after, to))
+    }
+
+    proptest! {
+        /// A prediction is read if no edge closes a circle of those before it.
+        #[test]
+        fn circles_are_refused(edges in prop::collection::vec((0usize..7, 0usize..7), 0..12)) {
+            let mut text = "a:1|b:2|c:3|d:4|e:5|f:6|g:7/".to_owned();
+            for (before, after) in &edges {
+                text.push_str(&format!("{before}>{after}|"));
+            }
+            let closes = |at: usize| leads_to(&edges[..at], edges[at].1, edges[at].0);
+            let has_circle = (0..edges.len()).any(closes);
+            let read = SlackPrediction::parse(&text);
+            prop_assert_eq!(read.is_none(), has_circle);
+            if let Some(read) = read {
+                prop_assert_eq!(read.edges, edges);
+            }
+        }
+    }
+
+    /// The longest value that can arrive, with as many edges as it has room for.
+    #[test]
+    fn a_prediction_is_bounded() {
+        let name = |n: usize| format!("c{n}");
+        let full = (0..2 * COMPONENTS_MAX).fold(SlackPrediction::default(), |made, n| {
+            made.with(name(n), n as u64)
+                .with_edge(&name(n / 2), &name(n))
+        });
+        assert_eq!(full.components.len(), COMPONENTS_MAX);
+        let chain =
+            (1..COMPONENTS_MAX).fold(full, |made, n| made.with_edge(&name(n - 1), &name(n)));
+        assert!(chain.edges().any(|edge| edge == ("c62", "c63")));
+        assert_eq!(SlackPrediction::parse(&chain.format()), Some(chain));
+
+        let many = "a:1|".repeat(COMPONENTS_MAX + 1);
+        assert_eq!(SlackPrediction::parse(&many), None);
+        let edges = "0>1|".repeat(EDGES_MAX + 1);
+        assert_eq!(SlackPrediction::parse(&format!("a:1|b:2/{edges}")), None);
     }
 }

@@ -5,29 +5,53 @@
 //! sb.candidates=300;t=u;s=c;i=9  an unsigned integer, component scope, importance 9
 //! ```
 
-use super::limits::count_dropped;
-use super::{Baggage, Entry, IMPORTANCE_DEFAULT, IMPORTANCE_MAX, Scope, Value};
+use std::collections::BTreeMap;
+
+use super::limits::{self, count_dropped};
+use super::{Baggage, Entry, IMPORTANCE_DEFAULT, IMPORTANCE_MAX, Scope, VALUE_BYTES_MAX, Value};
+use crate::header_list::{Members, ReadLimit};
 
 /// Marks members of ours.
 const PREFIX: &str = "sb.";
 
-/// A `token` of RFC 9110: what keys may be made of.
-pub(super) fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+/// No more than this is read of a header: a longer one was written by nobody who keeps the limits.
+const READ_LIMIT: ReadLimit = ReadLimit {
+    bytes: limits::BYTES_MAX,
+    members: limits::MEMBERS_MAX,
+    fields: limits::MEMBERS_MAX,
+};
+/// An entry with more properties is passed on as somebody else's: reading them would take longer than all the rest.
+const PROPERTIES_MAX: usize = 6;
+
+/// Letters and digits, and these.
+const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
+    let (mut is_in, mut byte) = ([false; 256], 0);
+    while byte < is_in.len() {
+        is_in[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut place = 0;
+    while place < others.len() {
+        is_in[others[place] as usize] = true;
+        place += 1;
+    }
+    is_in
 }
 
+static IN_TOKEN: [bool; 256] = alphanumeric_and(b"!#$%&'*+-.^_`|~");
 /// A `baggage-octet` that stands for itself.
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"\",;\\%".contains(&byte)
+static IS_PLAIN: [bool; 256] = alphanumeric_and(b"!#$&'()*+-./:<=>?@[]^_`{|}~");
+static IN_MEMBER: [bool; 256] = alphanumeric_and(b" \t!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~");
+
+/// A `token` of RFC 9110: what keys may be made of.
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| IN_TOKEN[usize::from(byte)])
 }
 
 pub(super) fn percent_encode(text: &str, into: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
-        if is_plain(byte) {
+        if IS_PLAIN[usize::from(byte)] {
             into.push(char::from(byte));
         } else {
             into.push('%');
@@ -37,10 +61,19 @@ pub(super) fn percent_encode(text: &str, into: &mut String) {
     }
 }
 
+fn percent_encoded_bytes(text: &str) -> usize {
+    let escaped = text.bytes().filter(|&byte| !IS_PLAIN[usize::from(byte)]);
+    text.len() + 2 * escaped.count()
+}
+
 /// `None`: not percent-encoded UTF-8.
 pub(super) fn percent_decode(text: &str) -> Option<String> {
+    let Some(first) = text.bytes().position(|byte| byte == b'%') else {
+        return Some(text.to_owned());
+    };
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    bytes.extend_from_slice(&text.as_bytes()[..first]);
+    let mut rest = &text.as_bytes()[first..];
     while let Some((&first, after)) = rest.split_first() {
         rest = after;
         if first == b'%' {
@@ -73,11 +106,33 @@ pub(super) fn format_value(value: &Value, into: &mut String) {
     });
 }
 
+/// How much [`format_value`] writes. Whoever sends many values has to be refused for less than writing them costs.
+fn value_bytes(value: &Value) -> usize {
+    const TYPE_BYTES: usize = 4;
+    let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
+    1 + match value {
+        Value::Text(text) => percent_encoded_bytes(text),
+        Value::Int(number) => usize::from(*number < 0) + digits(number.unsigned_abs()) + TYPE_BYTES,
+        Value::Uint(number) => digits(*number) + TYPE_BYTES,
+        Value::Double(number) => format!("{number:?}").len() + TYPE_BYTES,
+        Value::Bool(value) => (if *value { 4 } else { 5 }) + TYPE_BYTES,
+    }
+}
+
 /// A value from its percent-encoded text and the letter of its type.
 pub(super) fn parse_value(text: &str, letter: &str) -> Option<Value> {
-    let text = percent_decode(text)?;
+    if letter.is_empty() {
+        return percent_decode(text).map(Value::Text);
+    }
+    // Numbers need no percent-encoding, and yet may have it.
+    let decoded;
+    let text = if text.contains('%') {
+        decoded = percent_decode(text)?;
+        &decoded
+    } else {
+        text
+    };
     Some(match letter {
-        "" => Value::Text(text),
         "i" => Value::Int(text.parse().ok()?),
         "u" => Value::Uint(text.parse().ok()?),
         "d" => Value::Double(text.parse().ok()?),
@@ -86,7 +141,7 @@ pub(super) fn parse_value(text: &str, letter: &str) -> Option<Value> {
     })
 }
 
-pub(super) fn format_entry(entry: &Entry, into: &mut String) {
+fn format_entry(entry: &Entry, into: &mut String) {
     into.push_str(PREFIX);
     into.push_str(&entry.key);
     format_value(&entry.value, into);
@@ -97,16 +152,19 @@ pub(super) fn format_entry(entry: &Entry, into: &mut String) {
         into.push_str(";i=");
         into.push(char::from(b'0' + entry.importance.min(IMPORTANCE_MAX)));
     }
-    for property in &entry.properties {
-        into.push(';');
-        into.push_str(property);
-    }
+    into.push_str(&entry.properties);
 }
 
+/// How much [`format_entry`] writes.
 pub(super) fn encoded_bytes(entry: &Entry) -> usize {
-    let mut text = String::new();
-    format_entry(entry, &mut text);
-    text.len()
+    let scope_bytes = 4 * usize::from(entry.scope == Scope::Component);
+    let importance_bytes = 4 * usize::from(entry.importance != IMPORTANCE_DEFAULT);
+    PREFIX.len()
+        + entry.key.len()
+        + value_bytes(&entry.value)
+        + scope_bytes
+        + importance_bytes
+        + entry.properties.len()
 }
 
 pub(super) fn format(baggage: &Baggage) -> Option<String> {
@@ -123,81 +181,129 @@ pub(super) fn format(baggage: &Baggage) -> Option<String> {
     Some(header)
 }
 
-pub(super) fn parse(header: &str) -> Baggage {
+/// Reads header fields that together are one list. What cannot be read is left out and counted; what lies beyond the
+/// limit counts as one.
+pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
     let mut baggage = Baggage::default();
-    for member in header.split(',') {
-        let member = trim(member);
-        if member.is_empty() {
-            continue;
-        }
+    let mut places = BTreeMap::new();
+    let mut members = Members::new(fields, READ_LIMIT);
+    for member in members.by_ref() {
         match parse_member(member) {
-            Member::Ours(entry) => {
-                super::exploring::seen(&entry.key);
-                baggage.set(*entry);
+            Member::Ours(key, entry) => {
+                super::exploring::seen(key);
+                if encoded_bytes(&entry) > VALUE_BYTES_MAX {
+                    count_dropped(1);
+                    continue;
+                }
+                // As `Baggage::set`, which compares with each entry.
+                let next = baggage.entries.len();
+                match *places.entry((key, entry.scope as u8)).or_insert(next) {
+                    place if place == next => baggage.entries.push(entry),
+                    place => baggage.entries[place] = entry,
+                }
             }
-            Member::Foreign => baggage.foreign.push(member.to_owned()),
+            Member::Foreign(member) => baggage.foreign.push(member.to_owned()),
             Member::Malformed => count_dropped(1),
         }
     }
+    count_dropped(usize::from(members.is_cut()));
     baggage
 }
 
-enum Member {
-    Ours(Box<Entry>),
+enum Member<'a> {
+    /// With its key, which is the entry's.
+    Ours(&'a str, Entry),
     /// Somebody else's, or of a kind that a later version of ours makes.
-    Foreign,
+    Foreign(&'a str),
     Malformed,
 }
 
 fn trim(text: &str) -> &str {
-    text.trim_matches([' ', '\t'])
+    let is_text = |byte: u8| byte != b' ' && byte != b'\t';
+    if let [first, .., last] = *text.as_bytes()
+        && is_text(first)
+        && is_text(last)
+    {
+        return text;
+    }
+    let Some(start) = text.bytes().position(is_text) else {
+        return "";
+    };
+    let end = text.bytes().rposition(is_text).unwrap_or(start);
+    &text[start..=end]
 }
 
-fn parse_member(member: &str) -> Member {
-    let mut parts = member.split(';').map(trim);
-    let Some((key, value)) = parts.next().and_then(|first| first.split_once('=')) else {
+/// What comes before the first of these ASCII characters, and what after it. (The standard library's search is made for
+/// longer texts, and takes ten times as long for these.)
+fn split(text: &str, at: u8) -> (&str, Option<&str>) {
+    match text.bytes().position(|byte| byte == at) {
+        Some(end) => (&text[..end], Some(&text[end + 1..])),
+        None => (text, None),
+    }
+}
+
+fn parse_member(member: &[u8]) -> Member<'_> {
+    if !member.iter().all(|&byte| IN_MEMBER[usize::from(byte)]) {
+        return Member::Malformed;
+    }
+    let Ok(member) = std::str::from_utf8(member) else {
+        return Member::Malformed;
+    };
+    let (first, properties) = split(member, b';');
+    let (key, Some(value)) = split(first, b'=') else {
         return Member::Malformed;
     };
     let key = trim(key);
-    if !is_token(key)
-        || !member
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() || byte == b' ' || byte == b'\t')
-    {
+    if !is_token(key) {
         return Member::Malformed;
     }
-    let ours = key
-        .strip_prefix(PREFIX)
-        .and_then(|key| parse_entry(key, trim(value), parts));
-    ours.map_or(Member::Foreign, |entry| Member::Ours(Box::new(entry)))
+    let ours = key.strip_prefix(PREFIX).filter(|key| !key.is_empty());
+    ours.and_then(|key| {
+        Some(Member::Ours(
+            key,
+            parse_entry(key, trim(value), properties)?,
+        ))
+    })
+    .unwrap_or(Member::Foreign(member))
 }
 
-fn parse_entry<'a>(
-    key: &str,
-    value: &str,
-    properties: impl Iterator<Item = &'a str>,
-) -> Option<Entry> {
+fn parse_entry(key: &str, value: &str, mut properties: Option<&str>) -> Option<Entry> {
     let (mut letter, mut scope, mut importance) = ("", Scope::Request, IMPORTANCE_DEFAULT);
-    let mut others = Vec::new();
-    for property in properties.filter(|property| !property.is_empty()) {
-        match property
-            .split_once('=')
-            .map(|(name, value)| (trim(name), trim(value)))
-        {
-            Some(("t", value)) => letter = value,
-            Some(("s", "c")) => scope = Scope::Component,
-            Some(("i", value)) => {
+    let (mut others, mut count) = (String::new(), 0);
+    while let Some(rest) = properties {
+        let property;
+        (property, properties) = split(rest, b';');
+        count += 1;
+        if count > PROPERTIES_MAX {
+            return None;
+        }
+        let property = trim(property);
+        // One letter, and what it is.
+        let named = match property.as_bytes() {
+            [b't' | b's' | b'i', b' ' | b'\t' | b'=', ..] => split(property, b'='),
+            _ => (property, None),
+        };
+        match (trim(named.0), named.1.map(trim)) {
+            ("t", Some(value)) => letter = value,
+            ("s", Some("c")) => scope = Scope::Component,
+            ("i", Some(value)) => {
                 importance = value.parse().ok().filter(|&i| i <= IMPORTANCE_MAX)?;
             }
-            _ => others.push(property.to_owned()),
+            _ if property.is_empty() => {}
+            _ => {
+                others.push(';');
+                others.push_str(property);
+            }
         }
     }
-    let value = parse_value(value, letter)?;
-    is_token(key).then(|| Entry {
+    Some(Entry {
         key: key.to_owned(),
-        value,
+        value: parse_value(value, letter)?,
         scope,
         importance,
         properties: others,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,9 +9,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, ContextGuard};
 
-use super::{
-    BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_traceparent,
-};
+use super::{BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_sent};
 use crate::baggage::Baggage;
 use crate::baggage::ambient::{Carried, CarriedScope, carried};
 use crate::context::{self, Scope, SpanContext};
@@ -71,12 +69,12 @@ impl TextMapPropagator for Propagator {
     fn extract_with_context(&self, cx: &Context, extractor: &dyn Extractor) -> Context {
         let context = extractor
             .get(TRACEPARENT)
-            .map_or(SpanContext::NONE, |header| parse_traceparent(header.trim()));
+            .map_or(SpanContext::NONE, |header| parse_sent(header.as_bytes()));
         // Vendors' data belongs to a trace; baggage needs none.
         let state = extractor
             .get(TRACESTATE)
-            .and_then(clean_tracestate)
-            .filter(|_| context.is_valid());
+            .filter(|_| context.is_valid())
+            .and_then(|state| clean_tracestate([state.as_bytes()]));
         let baggage = extractor
             .get(BAGGAGE)
             .map_or_else(Baggage::default, Baggage::parse);

@@ -18,7 +18,7 @@ use http_body::Body;
 use tower::{Layer, Service};
 
 use crate::baggage::{Baggage, DUPLICATE, Entry, Scope, Value};
-use crate::propagation::BAGGAGE;
+use crate::propagation;
 pub use body::{CopiedBody, OriginalBody};
 use copy::Copying;
 pub use copy::DuplicateAnswer;
@@ -278,11 +278,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = &self.layer.shared;
         let copying = if shared.is_sampled() {
-            let header = request
-                .headers()
-                .get(BAGGAGE)
-                .and_then(|value| value.to_str().ok());
-            let baggage = header.map(Baggage::parse).unwrap_or_default();
+            let baggage = propagation::baggage_of(request.headers());
             if baggage.get(DUPLICATE) == Some(&Value::Bool(true)) {
                 shared.counters.skipped_is_duplicate.fetch_add(1, Relaxed);
                 None

@@ -15,10 +15,8 @@ use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use tower::{Layer, Service};
 
-use crate::baggage::{self, Baggage};
-use crate::propagation::BAGGAGE;
 use crate::span::Span;
-use crate::{span, sys};
+use crate::{baggage, propagation, span, sys};
 use queue::{Queue, Turn};
 
 /// At most so many requests at a time; those that have to wait go by deadline, earliest first (EDF): a request's deadline is
@@ -101,11 +99,8 @@ pub struct SlackOrderService<S> {
 impl<S> SlackOrderService<S> {
     /// When a request of these headers has to begin.
     fn deadline_ns(&self, headers: &HeaderMap) -> i64 {
-        let slack = baggage::slack().or_else(|| {
-            // Nobody before has read what it carries.
-            let header = headers.get(BAGGAGE)?.to_str().ok()?;
-            Baggage::parse(header).slack()
-        });
+        // Nobody before has read what it carries.
+        let slack = baggage::slack().or_else(|| propagation::baggage_of(headers).slack());
         let slack_ns = slack.and_then(|slack| slack.slack_ns(&self.order.component));
         let wait_ns = slack_ns.unwrap_or(0).min(self.order.longest_wait_ns);
         sys::monotonic_ns().saturating_add(i64::try_from(wait_ns).unwrap_or(i64::MAX))
