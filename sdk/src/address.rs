@@ -80,6 +80,8 @@ impl Address {
         };
         let endpoint = endpoint
             .connect_timeout(Duration::from_secs(2))
+            // A status comes in headers, with what it says.
+            .http2_max_header_list_size(16 << 10)
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5))
             .keep_alive_while_idle(true);

@@ -324,7 +324,8 @@ impl Shipping {
                 if reply.outcome == v1::ShipOutcome::Refused as i32 {
                     LOSSES.add(LossCause::CollectorRefused, records);
                     self.failed += 1;
-                    self.note_trouble(format!("the collector refused a batch: {}", reply.detail));
+                    let why = link::for_people(&reply.detail);
+                    self.note_trouble(format!("the collector refused a batch: {why}"));
                 } else {
                     self.shipper
                         .progressed

@@ -1,4 +1,7 @@
-//! The connection to the collector: made, lost, and made again with growing pauses.
+//! The connection to the collector: made, lost, and made again after a pause.
+//!
+//! The link never waits for a peer without a deadline: to connect has one, and so has the answer to each batch. A peer may
+//! send its response headers with its first reply, as servers on gRPC's C core do; so batches go out before headers come.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,8 +25,22 @@ use stroboscope_burst::BurstConfig;
 
 /// Batches handed to the connection and not yet taken by it.
 const IN_FLIGHT: usize = 8;
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+/// A collector that is started anew finds its processes back within this time: the pauses while nobody listens are no
+/// longer,
+const PAUSE_WHILE_AWAY: Duration = Duration::from_millis(200);
+/// unless it has been away for a minute, or somebody is there who does not take what is sent.
 const PAUSE_LAST: Duration = Duration::from_secs(5);
+const LONG_AWAY: Duration = Duration::from_secs(60);
+/// For a connection to be made: its name looked up, TCP's and TLS's handshakes.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// For the answer to what was sent: durable storage takes a collector milliseconds, and seconds on an overloaded disk.
+/// Sending it again to a collector that is only slow does no harm: it recognises batches.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
+/// An acknowledgement is a few bytes, and a refusal a sentence.
+const REPLY_BYTES_MAX: usize = 16 << 10;
+/// A directive may hold a model of slack.
+const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
 type Authorized = InterceptedService<Channel, Authorization>;
 
@@ -36,16 +53,66 @@ pub(crate) enum Progress {
     Down(String),
 }
 
+/// The other half of the stream.
+enum Replies {
+    /// The peer has not sent its headers yet.
+    Awaited(Pin<Box<dyn Future<Output = Result<Streaming<v1::ShipReply>, Status>> + Send>>),
+    Open(Box<Streaming<v1::ShipReply>>),
+}
+
 struct Session {
     /// `None`: the stream was ended.
     requests: Option<mpsc::Sender<v1::ShipRequest>>,
-    replies: Streaming<v1::ShipReply>,
+    replies: Replies,
+    /// Batches that were handed over, and not answered.
+    unanswered: usize,
+    /// By then, one of these has to be.
+    answer_due: Option<Instant>,
     control: tokio::task::JoinHandle<()>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.control.abort();
+    }
+}
+
+/// Why a session ended.
+enum Ended {
+    /// The peer did not take the stream.
+    Refused(Status),
+    Broken(Status),
+    Closed,
+    /// It is there, perhaps, and does not answer.
+    Silent,
+}
+
+impl Session {
+    /// The next reply. Cancel-safe.
+    async fn reply(&mut self) -> Result<v1::ShipReply, Ended> {
+        let Some(due) = self.answer_due else {
+            return self.reply_at_any_time().await;
+        };
+        let reply = tokio::time::timeout_at(due, self.reply_at_any_time()).await;
+        reply.unwrap_or(Err(Ended::Silent))
+    }
+
+    async fn reply_at_any_time(&mut self) -> Result<v1::ShipReply, Ended> {
+        loop {
+            match &mut self.replies {
+                Replies::Awaited(headers) => {
+                    let replies = headers.await.map_err(Ended::Refused)?;
+                    self.replies = Replies::Open(Box::new(replies));
+                }
+                Replies::Open(replies) => {
+                    return match replies.message().await {
+                        Ok(Some(reply)) => Ok(reply),
+                        Ok(None) => Err(Ended::Closed),
+                        Err(status) => Err(Ended::Broken(status)),
+                    };
+                }
+            }
+        }
     }
 }
 
@@ -64,6 +131,9 @@ pub(crate) struct Link {
     timer: Arc<Timer>,
     state: State,
     pause: Duration,
+    /// Since when nobody listens; `None`: somebody does, or did when last tried.
+    away_since: Option<Instant>,
+    answer_deadline: Duration,
     ids: IdSource,
 }
 
@@ -76,6 +146,8 @@ impl Link {
             timer,
             state,
             pause: PAUSE_FIRST,
+            away_since: None,
+            answer_deadline: ANSWER_DEADLINE,
             ids: IdSource::unseeded(),
         }
     }
@@ -96,33 +168,64 @@ impl Link {
                 State::Connecting(connecting) => match connecting.await {
                     Ok(session) => {
                         self.state = State::Up(session);
+                        self.away_since = None;
                         return Progress::Connected;
                     }
-                    Err(problem) => return self.down(problem),
+                    Err(problem) => {
+                        let pause_max = self.pause_max();
+                        return self.down(problem, pause_max);
+                    }
                 },
-                State::Up(session) => match session.replies.message().await {
-                    Ok(Some(reply)) => {
+                State::Up(session) => match session.reply().await {
+                    Ok(reply) => {
                         self.pause = PAUSE_FIRST;
+                        session.unanswered = session.unanswered.saturating_sub(1);
+                        let is_due = session.unanswered > 0;
+                        session.answer_due = is_due.then(|| Instant::now() + self.answer_deadline);
                         return Progress::Reply(reply);
                     }
-                    Ok(None) => return self.down("the collector closed the stream".to_owned()),
-                    Err(status) => {
-                        return self.down(format!(
-                            "the stream to the collector broke: {}",
-                            said(&status)
-                        ));
+                    Err(ended) => {
+                        let problem = self.problem(&ended);
+                        return self.down(problem, PAUSE_LAST);
                     }
                 },
             }
         }
     }
 
-    fn down(&mut self, problem: String) -> Progress {
+    /// The longest pause while nobody listens.
+    fn pause_max(&mut self) -> Duration {
+        let since = *self.away_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < LONG_AWAY {
+            PAUSE_WHILE_AWAY
+        } else {
+            PAUSE_LAST
+        }
+    }
+
+    /// Why the session ended, for people.
+    fn problem(&self, ended: &Ended) -> String {
+        let address = &self.destination.address;
+        match ended {
+            Ended::Refused(status) => refused(address, status),
+            Ended::Broken(status) => {
+                format!("the stream to the collector broke: {}", said(status))
+            }
+            Ended::Closed => "the collector closed the stream".to_owned(),
+            Ended::Silent => format!(
+                "waited {} s for the collector at {address} to acknowledge a batch; it is connected and does not answer",
+                self.answer_deadline.as_secs_f64()
+            ),
+        }
+    }
+
+    fn down(&mut self, problem: String, pause_max: Duration) -> Progress {
         // Between half and all of the pause, so that a fleet does not come back in one instant.
-        let half = self.pause / 2;
+        let pause = self.pause.min(pause_max);
+        let half = pause / 2;
         let jitter = half.mul_f64(self.ids.random() as f64 / u64::MAX as f64);
         self.state = State::Pausing(Box::pin(tokio::time::sleep(half + jitter)));
-        self.pause = (self.pause * 2).min(PAUSE_LAST);
+        self.pause = (pause * 2).min(pause_max);
         Progress::Down(problem)
     }
 
@@ -138,24 +241,25 @@ impl Link {
     pub(crate) async fn hang_up(&mut self) {
         if let State::Up(session) = &mut self.state {
             session.requests = None;
-            while let Ok(Some(_)) = session.replies.message().await {}
+            while session.reply_at_any_time().await.is_ok() {}
         }
     }
 
     /// Hands a batch to the connection; `false` when it cannot take one now.
     pub(crate) fn try_send(&mut self, batch: &v1::Batch) -> bool {
-        match &self.state {
-            State::Up(session) => match session.requests.as_ref().map(mpsc::Sender::try_reserve) {
-                Some(Ok(place)) => {
-                    place.send(v1::ShipRequest {
-                        batch: Some(batch.clone()),
-                    });
-                    true
-                }
-                _ => false,
-            },
-            _ => false,
-        }
+        let State::Up(session) = &mut self.state else {
+            return false;
+        };
+        let Some(Ok(place)) = session.requests.as_ref().map(mpsc::Sender::try_reserve) else {
+            return false;
+        };
+        place.send(v1::ShipRequest {
+            batch: Some(batch.clone()),
+        });
+        session.unanswered += 1;
+        let due = || Instant::now() + self.answer_deadline;
+        session.answer_due.get_or_insert_with(due);
+        true
     }
 }
 
@@ -170,27 +274,28 @@ async fn connect(
         authorization,
         is_near,
     } = destination;
-    let channel = endpoint.connect().await.map_err(|error| {
-        format!(
-            "no connection to the collector at {address}: {}",
-            chain(&error)
-        )
-    })?;
+    let connected = tokio::time::timeout(CONNECT_DEADLINE, endpoint.connect()).await;
+    let channel = connected
+        .map_err(|_| format!("waited {} s for it", CONNECT_DEADLINE.as_secs()))
+        .and_then(|connected| connected.map_err(|error| chain(&error)))
+        .map_err(|problem| format!("no connection to the collector at {address}: {problem}"))?;
     let authorized = InterceptedService::new(channel, authorization);
-    let mut client = CollectorClient::new(authorized.clone());
+    let mut client =
+        CollectorClient::new(authorized.clone()).max_decoding_message_size(REPLY_BYTES_MAX);
     if !is_near {
         client = client.send_compressed(CompressionEncoding::Zstd);
     }
     let (requests, receiver) = mpsc::channel(IN_FLIGHT);
-    let replies = client
-        .ship(ReceiverStream::new(receiver))
-        .await
-        .map_err(|status| refused(&address, &status))?
-        .into_inner();
+    let replies = async move {
+        let response = client.ship(ReceiverStream::new(receiver)).await?;
+        Ok(response.into_inner())
+    };
     let control = tokio::spawn(follow_control(authorized, process, timer));
     Ok(Box::new(Session {
         requests: Some(requests),
-        replies,
+        replies: Replies::Awaited(Box::pin(replies)),
+        unanswered: 0,
+        answer_due: None,
         control,
     }))
 }
@@ -199,8 +304,25 @@ async fn connect(
 fn said(status: &Status) -> String {
     match status.message() {
         "" => status.code().to_string(),
-        message => format!("{message} ({:?})", status.code()),
+        message => format!("{} ({:?})", for_people(message), status.code()),
     }
+}
+
+/// The beginning of what a peer says, in one line and without anything that a terminal would obey.
+pub(crate) fn for_people(text: &str) -> String {
+    const CHARS_MAX: usize = 500;
+    let is_shown = |c: &char| {
+        !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown: String = text
+        .chars()
+        .take(CHARS_MAX)
+        .map(|c| if is_shown(&c) { c } else { ' ' })
+        .collect();
+    if text.chars().nth(CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Somebody is there, and does not take the stream. A collector says why; who says nothing that a collector would say is
@@ -228,7 +350,9 @@ async fn follow_control(channel: Authorized, process: v1::Process, timer: Arc<Ti
     let request = v1::ControlRequest {
         process: Some(process),
     };
-    let Ok(response) = CollectorClient::new(channel).control(request).await else {
+    let mut client = CollectorClient::new(channel).max_decoding_message_size(DIRECTIVE_BYTES_MAX);
+    // It says something when there is something to say, at any time.
+    let Ok(response) = client.control(request).await else {
         return;
     };
     let mut directives = response.into_inner();
@@ -243,3 +367,6 @@ async fn follow_control(channel: Authorized, process: v1::Process, timer: Arc<Ti
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
