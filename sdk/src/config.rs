@@ -129,6 +129,9 @@ impl std::fmt::Debug for InitError {
     }
 }
 
+/// Of batches that wait for the collector, unless told otherwise.
+pub(crate) const BUFFER_BYTES_MAX: usize = 32 << 20;
+
 /// How recording is to be done. Made by [`builder`](crate::builder).
 #[derive(Clone, Debug)]
 #[must_use = "nothing is recorded before `init`"]
@@ -170,7 +173,7 @@ impl Builder {
             propagate_always: false,
             ring_bytes: 1 << 20,
             rings_bytes_max: 64 << 20,
-            buffer_bytes_max: 16 << 20,
+            buffer_bytes_max: BUFFER_BYTES_MAX,
             shutdown_deadline: Duration::from_secs(2),
             markers: Markers::default(),
             flush_on_sigterm: false,
@@ -259,8 +262,8 @@ impl Builder {
         self
     }
 
-    /// Memory of batches the collector has not acknowledged, in bytes; batches beyond it are discarded and counted.
-    /// Default 16 MiB.
+    /// Batches the collector has not acknowledged, in encoded bytes; batches beyond it are discarded and counted. Default
+    /// 32 MiB, which is what a collector may be away for 5 s while 100,000 spans a second are recorded.
     pub fn buffer_bytes_max(mut self, bytes: usize) -> Self {
         self.buffer_bytes_max = bytes;
         self

@@ -159,7 +159,10 @@ fn records(batch: &v1::Batch) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::{BatchBuilder, FinishedSpan};
+    use crate::config::BUFFER_BYTES_MAX;
     use stroboscope_burst::BurstConfig;
+    use stroboscope_proto::v1::SpanFlag;
 
     fn batch(spans: usize) -> v1::Batch {
         let spans = v1::Spans {
@@ -191,6 +194,28 @@ mod tests {
         assert_eq!(buffer.settle(2), Some(2));
         assert!(buffer.is_empty());
         assert_eq!(buffer.bytes(), 0);
+    }
+
+    /// Of 5 s, in which 100,000 spans are recorded each second.
+    #[test]
+    fn the_usual_buffer_outlasts_a_restart() {
+        let (mut builder, mut buffer) =
+            (BatchBuilder::default(), Buffer::with_max(BUFFER_BYTES_MAX));
+        for n in 0..500_000u64 {
+            builder.span(&FinishedSpan {
+                trace_id: u128::from(n) << 64 | u128::MAX >> 64,
+                span_id: u64::MAX - n,
+                parent_id: u64::MAX / 2 + n,
+                name: "request",
+                start_ns: 1_700_000_000_000_000_000 + n as i64 * 10_000,
+                duration_ns: 5_000_000,
+                flags: SpanFlag::Server as u32,
+                fields: Vec::new(),
+            });
+            if builder.records() == 8_192 {
+                buffer.push(builder.finish(&[], &[])).unwrap();
+            }
+        }
     }
 
     #[test]
