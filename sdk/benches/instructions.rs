@@ -54,9 +54,10 @@ fn run(case: &Case) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let root = span!("root").entered();
-    // The first looks at the ring are no part of it, nor is the first meeting of a callsite.
-    (case.work)(1);
-    (case.work)(1);
+    // The first looks at the ring are no part of it, until it is large enough, nor is the first meeting of a callsite.
+    for _ in 0..4 {
+        (case.work)(case.calls);
+    }
     counted_calls(case.work, case.calls);
     drop((root, guard));
 }

@@ -248,15 +248,16 @@ impl Builder {
         self
     }
 
-    /// Memory of one recording thread's ring, in bytes (rounded up to a power of two, at least 16 KiB). Default 1 MiB,
-    /// which 5 million events a second with one integer each fill in 6.5 ms. One more is kept in reserve: for the next
-    /// thread, or for one that fills its own before it is read.
+    /// Room in the largest ring of a recording thread, in bytes (rounded up to a power of two, at least 16 KiB). Default
+    /// 1 MiB, which 5 million events a second with one integer each fill in 6.5 ms. A thread begins with 16 KiB, and goes on
+    /// in larger ones when it fills half of it before it is read; one of each size is kept in reserve.
     pub fn ring_bytes(mut self, bytes: usize) -> Self {
         self.ring_bytes = bytes;
         self
     }
 
-    /// Memory of all rings, in bytes; threads beyond it record nothing, and that is counted. Default 64 MiB.
+    /// Memory of all rings, in bytes. Beyond it, threads share rings, and when these are full, records are lost and counted.
+    /// Default 64 MiB: some 3,000 threads that record little.
     pub fn rings_bytes_max(mut self, bytes: usize) -> Self {
         self.rings_bytes_max = bytes;
         self

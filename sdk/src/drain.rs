@@ -112,7 +112,7 @@ impl Drain {
         windows: impl Fn() -> Snapshot,
         ship: &mut dyn FnMut(v1::Batch),
     ) -> usize {
-        RINGS.prepare_spare();
+        RINGS.prepare_spares();
         let (mut raw, mut next) = std::mem::take(&mut self.raw);
         let fullest = rings::read_all(&mut raw);
         for turn in 1..=TURNS_MAX {

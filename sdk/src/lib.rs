@@ -53,10 +53,12 @@
 //!
 //! # What it promises
 //!
-//! The service's threads never wait, never allocate for a record, and never panic because of the SDK. Each thread
-//! writes to a ring of its own of fixed size; when it is full, records are dropped. Memory is bounded, see
-//! [`Builder`]. Every discard is counted by cause: [`stats`], and in every batch the collector gets.
-
+//! The service's threads never wait, and never panic because of the SDK. Each thread writes to a ring of its own, which
+//! grows with what it records, to 1 MiB at most: threads allocate a ring when they first record and when it grows, and
+//! nothing for a record. Where thousands of threads have taken the memory for rings, others share some; when all are full,
+//! records are dropped. Memory is bounded, see [`Builder`]. Every discard is counted by cause: [`stats`], and in every batch
+//! the collector gets.
+//!
 //! # Environment
 //!
 //! | variable | says | builder |

@@ -11,7 +11,8 @@ use stroboscope_proto::v1;
 pub enum LossCause {
     /// A thread wrote faster than the drain read.
     RingFull,
-    /// No ring could be had: too many threads for the memory bound, or the thread was being torn down.
+    /// No ring could be had: too many threads for the memory bound, and the rings that they share were full; or a record was
+    /// made inside a record.
     NoRing,
     /// Fields did not fit the largest record; they were left out, the record was kept.
     Oversize,

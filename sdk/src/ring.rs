@@ -114,8 +114,18 @@ impl Ring {
     /// A ring of at least `bytes` bytes (a power of two, at least four of the longest records), its pages touched so
     /// that the producer never meets a page fault.
     pub(crate) fn with_bytes(bytes: usize) -> (Producer, Consumer) {
+        Self::of(Words::present, bytes)
+    }
+
+    /// The same for who is in a hurry: pages come when they are written to.
+    #[cfg(not(all(test, stroboscope_loom)))]
+    pub(crate) fn with_promised_bytes(bytes: usize) -> (Producer, Consumer) {
+        Self::of(Words::promised, bytes)
+    }
+
+    fn of(words: fn(usize) -> Words, bytes: usize) -> (Producer, Consumer) {
         let capacity = Self::capacity_for(bytes);
-        let words = Words::present(capacity + RECORD_WORDS_MAX);
+        let words = words(capacity + RECORD_WORDS_MAX);
         let ring = Arc::new(Self {
             words,
             mask: capacity - 1,
@@ -125,13 +135,15 @@ impl Ring {
         });
         (Producer::of(Arc::clone(&ring)), Consumer { ring })
     }
-}
 
-impl Ring {
     fn capacity_for(bytes: usize) -> usize {
         (bytes / 8)
             .next_power_of_two()
             .max(RECORDS_MIN * RECORD_WORDS_MAX)
+    }
+
+    fn bytes(&self) -> usize {
+        (self.mask + 1 + RECORD_WORDS_MAX) * 8
     }
 
     /// The memory of a ring made by [`with_bytes`](Self::with_bytes).
@@ -171,6 +183,11 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
         self.head < self.limit
+    }
+
+    /// Memory of the ring.
+    pub(crate) fn bytes(&self) -> usize {
+        self.ring.as_ref().map_or(0, |ring| ring.bytes())
     }
 
     /// Words ever written.
@@ -290,7 +307,7 @@ impl Consumer {
 
     /// Memory of this ring.
     pub(crate) fn bytes(&self) -> usize {
-        (self.ring.mask + 1 + RECORD_WORDS_MAX) * 8
+        self.ring.bytes()
     }
 }
 

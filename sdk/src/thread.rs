@@ -4,6 +4,8 @@
 
 mod half_full;
 mod rings;
+mod room;
+mod shared;
 mod tag;
 #[cfg(test)]
 mod tests;
@@ -18,27 +20,32 @@ use std::sync::atomic::{
 
 pub(crate) use half_full::{filling, forked};
 pub(crate) use rings::{RINGS, RingsLock};
+pub(crate) use shared::forget_shared;
 
 use crate::followed;
 use crate::here::Here;
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
 use crate::record::Lineage;
-use crate::ring::{Producer, RECORD_WORDS_MAX, Room};
+use crate::ring::{Producer, RECORD_WORDS_MAX};
 use crate::span_context::SpanContext;
 use tag::Tags;
 
 /// What a thread can do about a record now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No ring yet.
+    /// No ring yet, or none any more: a record asks for one, and goes into a shared one if there is none to be had.
     Fresh,
     /// The ring is there.
     Ready,
+    /// A shared ring is there, for one record: of this place.
+    Borrowing(u8),
+    /// The same in a thread that is being torn down.
+    LastBorrowing(u8),
     /// One of the SDK's own threads: records nothing, and that is no loss.
     Muted,
-    /// No memory left for this thread's ring, or the thread is being torn down.
-    Without,
+    /// The thread is being torn down: nobody would give back a ring of its own.
+    Ending,
 }
 
 /// The ring of a thread, and what its reader knows without being told again.
@@ -101,7 +108,7 @@ struct Reaper;
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        local().stop(State::Without);
+        local().stop(State::Ending);
     }
 }
 
@@ -278,6 +285,7 @@ impl Drop for Writing {
     fn drop(&mut self) {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
+        self.0.give_back();
         let ready = self.0.look();
         compiler_fence(SeqCst);
         self.0.ready.set(ready);
@@ -375,30 +383,6 @@ pub(crate) fn mute() {
     local().stop(State::Muted);
 }
 
-impl Writer {
-    const NONE: Self = Self::of(Producer::NONE);
-
-    const fn of(producer: Producer) -> Self {
-        Self {
-            producer,
-            first_id: 0,
-            lineage: Lineage::UNKNOWN,
-        }
-    }
-
-    /// The ring is full before it was read. Goes on in the spare one, if it is there; the full one is read to its end
-    /// before, and its memory becomes the next spare. `false`: the record is lost, and counted.
-    fn change_ring(&mut self) -> bool {
-        let Some(producer) = RINGS.take_other() else {
-            LOSSES.add(LossCause::RingFull, 1);
-            return false;
-        };
-        // Drops, and so retires, the full one.
-        *self = Self::of(producer);
-        true
-    }
-}
-
 impl Local {
     fn close_fast_path(&self) {
         if self.ready.get() != BUSY {
@@ -425,52 +409,6 @@ impl Local {
             self.word.set(self.tags.next().word(context));
         }
         self.word.get()
-    }
-
-    /// Sees to it that there is room, if there can be. `false`: the record is lost, and counted where that is a loss.
-    #[cold]
-    #[inline(never)]
-    fn find_room(&self, writer: &mut Writer) -> bool {
-        match self.state.get() {
-            State::Ready => match writer.producer.look() {
-                Room::Enough => true,
-                Room::Half => {
-                    half_full::tell_filling();
-                    true
-                }
-                Room::None => writer.change_ring(),
-            },
-            State::Muted => false,
-            State::Without => {
-                LOSSES.add(LossCause::NoRing, 1);
-                false
-            }
-            State::Fresh => {
-                // Touching REAPER registers its destructor; it fails when the thread's locals are already going.
-                let made = REAPER.try_with(|_| RINGS.make()).ok().flatten();
-                let Some(producer) = made else {
-                    self.state.set(State::Without);
-                    LOSSES.add(LossCause::NoRing, 1);
-                    return false;
-                };
-                *writer = Writer::of(producer);
-                self.state.set(State::Ready);
-                true
-            }
-        }
-    }
-
-    /// Gives the ring back, and records no more.
-    fn stop(&self, state: State) {
-        self.state.set(state);
-        // In the midst of a record there is no telling who still has the ring, which is then never given back.
-        if self.ready.get() != BUSY {
-            self.ready.set(BUSY);
-            // SAFETY: as in `write`.
-            let writer = unsafe { &mut **self.writer.get() };
-            drop(std::mem::replace(writer, Writer::NONE));
-            self.ready.set(NOT_READY);
-        }
     }
 }
 

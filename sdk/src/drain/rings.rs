@@ -79,7 +79,8 @@ pub(crate) fn start_anew() {
         ring.read(|_| {});
     }
     if known.survivor.take() == Some(std::thread::current().id()) {
-        // Whose ring is this thread's own? The one in which a record of its appears.
+        // Whose ring is this thread's own? The one in which a record of its appears; it may be a shared one.
+        thread::forget_shared();
         let probed = thread::write(|place, lineage| record::write_end(place, lineage, 0, 0, 0));
         known.take_made();
         known.rings.retain_mut(|read| {
@@ -104,7 +105,7 @@ pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
         }
         raw.extend_from_slice(&ring.lineage.as_record());
         let words_read = ring.read(|record| raw.extend_from_slice(record));
-        fullest = fullest.max(words_read * 8 * 256 / ring.ring.bytes());
+        fullest = fullest.max(words_read * 8 * 256 / RINGS.bytes_to_fill(&ring.ring));
     }
     fullest
 }
@@ -205,26 +206,65 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_ring_refuses_goes_into_the_spare_one() {
+    fn a_ring_that_is_filled_makes_way_for_a_larger_one() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        // 2,048 words, of which events take 3 each, and the last 512 are kept for the longest record.
-        RINGS.configure(16 << 10, 64 << 20);
-        let recording = std::thread::spawn(|| {
-            RINGS.prepare_spare();
+        start_anew();
+        RINGS.prepare_spares();
+        let before = RINGS.bytes();
+        // Of 3 words each: the small ring takes a few hundred, the middling one some thousands.
+        let count = 40_000;
+        let recording = std::thread::spawn(move || {
             write_event(9, 0);
-            RINGS.prepare_spare();
-            (1..900).for_each(|ticks| write_event(9, ticks));
+            let first = RINGS.bytes();
+            (1..count).for_each(|ticks| write_event(9, ticks));
+            (first, RINGS.bytes())
         });
-        recording.join().unwrap();
-        let expected: Vec<_> = (0..900).map(|ticks| (9, ticks)).collect();
+        let (first, last) = recording.join().unwrap();
+        assert_eq!(first, before, "the first one was there");
+        assert_eq!(last, before, "and the larger ones");
+        let expected: Vec<_> = (0..count).map(|ticks| (9, ticks)).collect();
         assert_eq!(read(), expected);
-        // The two become the spare ring, and nothing.
-        let bytes = RINGS.bytes();
+        // They wait for the next.
         forget_finished();
-        let spare_bytes = RINGS.bytes();
-        RINGS.prepare_spare();
+        assert_eq!(RINGS.bytes(), before);
+    }
+
+    /// A thread for which there is no memory shares rings with others, and so do those that are being torn down.
+    #[test]
+    fn threads_without_a_ring_lose_nothing() {
+        const THREADS: u64 = 200;
+        struct AtEnd;
+        impl Drop for AtEnd {
+            fn drop(&mut self) {
+                write_event(11, 1_000);
+            }
+        }
+        thread_local!(static AT_END: AtEnd = const { AtEnd });
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        start_anew();
+        // Room for some forty more threads of 20 KiB each, and for some rings to share.
+        RINGS.configure(16 << 10, RINGS.bytes() + (1 << 20));
+        let all_are_there = std::sync::Barrier::new(THREADS as usize);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let all_are_there = &all_are_there;
+                scope.spawn(move || {
+                    AT_END.with(|_| ());
+                    for n in 0..4 {
+                        write_event(10, thread * 4 + n);
+                    }
+                    all_are_there.wait();
+                });
+            }
+        });
+        let bytes = RINGS.bytes();
         RINGS.configure(1 << 20, 64 << 20);
-        assert!(spare_bytes < bytes);
-        assert_eq!(RINGS.bytes(), spare_bytes);
+        let mut seen = read();
+        seen.sort_unstable();
+        let events = (0..THREADS * 4).map(|ticks| (10, ticks));
+        let ends = (0..THREADS).map(|_| (11, 1_000));
+        assert_eq!(seen, events.chain(ends).collect::<Vec<_>>());
+        assert!(bytes < (20 << 10) * THREADS as usize, "{bytes}");
+        forget_finished();
     }
 }

@@ -16,6 +16,13 @@ impl Words {
         )
     }
 
+    /// So many words, which the kernel promises.
+    pub(super) fn promised(length: usize) -> Self {
+        let words = Box::into_raw(vec![0u64; length].into_boxed_slice());
+        // SAFETY: `UnsafeCell<u64>` is in memory what `u64` is, and nobody else has the box.
+        Self(unsafe { Box::from_raw(words as *mut [UnsafeCell<u64>]) })
+    }
+
     /// For the producer.
     pub(super) fn place(&self) -> PlacePointer {
         PlacePointer(UnsafeCell::raw_get(self.0.as_ptr()))
