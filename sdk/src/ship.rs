@@ -1,6 +1,7 @@
 //! The thread that drains, batches and ships.
 
 mod buffer;
+mod directives;
 mod link;
 #[cfg(test)]
 mod soak;

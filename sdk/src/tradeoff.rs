@@ -61,4 +61,4 @@ pub use stroboscope_tradeoff::{
     PointPolicy, Policy, QualityDrop, QualityModel, SlackModel, Utility, UtilityDecision, Weight,
 };
 
-pub(crate) use wire::directed;
+pub(crate) use wire::{directed, refused};

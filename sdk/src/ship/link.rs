@@ -17,11 +17,10 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use super::directives;
 use crate::address::{Authorization, Destination, chain};
 use crate::gate::timer::Timer;
 use crate::id::IdSource;
-use crate::tradeoff;
-use stroboscope_burst::BurstConfig;
 
 /// Batches handed to the connection and not yet taken by it.
 const IN_FLIGHT: usize = 8;
@@ -39,10 +38,8 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 /// An acknowledgement is a few bytes, and a refusal a sentence.
 const REPLY_BYTES_MAX: usize = 16 << 10;
-/// A directive may hold a model of slack.
-const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
-type Authorized = InterceptedService<Channel, Authorization>;
+pub(super) type Authorized = InterceptedService<Channel, Authorization>;
 
 /// What happened to the connection.
 #[derive(Debug)]
@@ -290,7 +287,7 @@ async fn connect(
         let response = client.ship(ReceiverStream::new(receiver)).await?;
         Ok(response.into_inner())
     };
-    let control = tokio::spawn(follow_control(authorized, process, timer));
+    let control = tokio::spawn(directives::follow(authorized, process, timer));
     Ok(Box::new(Session {
         requests: Some(requests),
         replies: Replies::Awaited(Box::pin(replies)),
@@ -343,29 +340,6 @@ fn refused(address: &str, status: &Status) -> String {
     format!(
         "{told}; is that the gRPC port of a Stroboscope collector? That is 4317, unless `collect --listen` says otherwise"
     )
-}
-
-/// Does what the collector directs, as long as the connection lives.
-async fn follow_control(channel: Authorized, process: v1::Process, timer: Arc<Timer>) {
-    let request = v1::ControlRequest {
-        process: Some(process),
-    };
-    let mut client = CollectorClient::new(channel).max_decoding_message_size(DIRECTIVE_BYTES_MAX);
-    // It says something when there is something to say, at any time.
-    let Ok(response) = client.control(request).await else {
-        return;
-    };
-    let mut directives = response.into_inner();
-    while let Ok(Some(directive)) = directives.message().await {
-        match directive.kind {
-            Some(v1::directive::Kind::SetBurstConfig(set)) => timer.switch(
-                BurstConfig::from_bits(set.burst_config),
-                set.at_ns.cast_signed(),
-            ),
-            Some(v1::directive::Kind::SetTradeoffs(policy)) => tradeoff::directed(policy),
-            None => {}
-        }
-    }
 }
 
 #[cfg(test)]

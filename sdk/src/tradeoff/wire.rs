@@ -15,3 +15,8 @@ pub(crate) fn directed(sent: v1::TradeoffPolicy) {
         let _ = in_force::install(policy);
     }
 }
+
+/// The collector sent what is not even parsed; counted as a policy that is not taken.
+pub(crate) fn refused(problem: String) {
+    in_force::refused(problem);
+}

@@ -15,6 +15,8 @@ pub const WEIGHTS_MAX: usize = 4_096;
 pub const KEYS_MAX: usize = 65_536;
 /// A model of slack has no more components than this: a request's baggage has to hold them.
 pub const SLACK_COMPONENTS_MAX: usize = 16;
+/// A model of slack has no more edges than this: as many as there are pairs of its components.
+pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX - 1) / 2;
 
 /// What is wrong with a policy, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +93,10 @@ impl SlackModel {
             return Some(format!(
                 "has {components} components; {SLACK_COMPONENTS_MAX} are accepted"
             ));
+        }
+        let edges = self.edges.len();
+        if edges > SLACK_EDGES_MAX {
+            return Some(format!("has {edges} edges; {SLACK_EDGES_MAX} are accepted"));
         }
         if self.keys.values().any(|slack| slack.len() != components) {
             return Some("has a key without the slack of each component".to_owned());
@@ -323,6 +329,10 @@ mod tests {
         };
         slack_refused(|slack| slack.components.clear(), "each component");
         slack_refused(|slack| slack.edges.push((0, 1)), "edge");
+        slack_refused(
+            |slack| slack.edges = vec![(0, 0); SLACK_EDGES_MAX + 1],
+            "120 are accepted",
+        );
         slack_refused(
             |slack| slack.components = vec![String::new(); SLACK_COMPONENTS_MAX + 1],
             "16 are accepted",

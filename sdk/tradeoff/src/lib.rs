@@ -26,7 +26,9 @@ mod utility;
 #[cfg(feature = "wire")]
 mod wire;
 
-pub use check::{KEYS_MAX, Malformed, POINTS_MAX, SLACK_COMPONENTS_MAX, WEIGHTS_MAX};
+pub use check::{
+    KEYS_MAX, Malformed, POINTS_MAX, SLACK_COMPONENTS_MAX, SLACK_EDGES_MAX, WEIGHTS_MAX,
+};
 pub use choose::{Chooser, Item};
 pub use goal::{Goal, PointPolicy, Policy};
 pub use performance::{ClassCost, Curve, CurvePoint, PerformanceModel, Rate};

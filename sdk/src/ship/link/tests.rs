@@ -11,6 +11,7 @@ use tonic::{Request, Response};
 use super::*;
 use crate::clock::SystemClock;
 use crate::config::Address;
+use stroboscope_burst::BurstConfig;
 
 /// How a peer treats a stream of batches.
 #[derive(Clone, Copy)]
