@@ -334,6 +334,7 @@ impl Shipping {
                         .fetch_add(1, Relaxed);
                 }
             }
+            Progress::Slow(problem) => self.note_trouble(problem),
             Progress::Down(problem) => {
                 if !std::mem::replace(&mut self.said_down, true) {
                     // Once: whoever forgot the collector should learn of it, and nobody needs it twice.

@@ -46,6 +46,8 @@ pub(super) type Authorized = InterceptedService<Channel, Authorization>;
 pub(crate) enum Progress {
     Connected,
     Reply(v1::ShipReply),
+    /// It is there, and what takes long is this, for people.
+    Slow(String),
     /// It is gone, or was not made; why, for people.
     Down(String),
 }
@@ -63,8 +65,10 @@ struct Session {
     replies: Replies,
     /// Batches that were handed over, and not answered.
     unanswered: usize,
-    /// By then, one of these has to be.
-    answer_due: Option<Instant>,
+    /// Since when none of these was answered.
+    waits_since: Option<Instant>,
+    /// Somebody was told that this takes long.
+    said_slow: bool,
     control: tokio::task::JoinHandle<()>,
 }
 
@@ -74,8 +78,10 @@ impl Drop for Session {
     }
 }
 
-/// Why a session ended.
-enum Ended {
+/// Why there is no reply.
+enum NoReply {
+    /// Not yet, and it has taken a quarter of the deadline: the session goes on.
+    Slow,
     /// The peer did not take the stream.
     Refused(Status),
     Broken(Status),
@@ -85,27 +91,39 @@ enum Ended {
 }
 
 impl Session {
-    /// The next reply. Cancel-safe.
-    async fn reply(&mut self) -> Result<v1::ShipReply, Ended> {
-        let Some(due) = self.answer_due else {
+    /// The next reply, within this time of what was sent. Cancel-safe.
+    async fn reply(&mut self, deadline: Duration) -> Result<v1::ShipReply, NoReply> {
+        let Some(since) = self.waits_since else {
             return self.reply_at_any_time().await;
         };
-        let reply = tokio::time::timeout_at(due, self.reply_at_any_time()).await;
-        reply.unwrap_or(Err(Ended::Silent))
+        let patience = if self.said_slow {
+            deadline
+        } else {
+            deadline / 4
+        };
+        let reply = tokio::time::timeout_at(since + patience, self.reply_at_any_time()).await;
+        reply.unwrap_or_else(|_| {
+            let is_over = std::mem::replace(&mut self.said_slow, true);
+            Err(if is_over {
+                NoReply::Silent
+            } else {
+                NoReply::Slow
+            })
+        })
     }
 
-    async fn reply_at_any_time(&mut self) -> Result<v1::ShipReply, Ended> {
+    async fn reply_at_any_time(&mut self) -> Result<v1::ShipReply, NoReply> {
         loop {
             match &mut self.replies {
                 Replies::Awaited(headers) => {
-                    let replies = headers.await.map_err(Ended::Refused)?;
+                    let replies = headers.await.map_err(NoReply::Refused)?;
                     self.replies = Replies::Open(Box::new(replies));
                 }
                 Replies::Open(replies) => {
                     return match replies.message().await {
                         Ok(Some(reply)) => Ok(reply),
-                        Ok(None) => Err(Ended::Closed),
-                        Err(status) => Err(Ended::Broken(status)),
+                        Ok(None) => Err(NoReply::Closed),
+                        Err(status) => Err(NoReply::Broken(status)),
                     };
                 }
             }
@@ -173,17 +191,20 @@ impl Link {
                         return self.down(problem, pause_max);
                     }
                 },
-                State::Up(session) => match session.reply().await {
+                State::Up(session) => match session.reply(self.answer_deadline).await {
                     Ok(reply) => {
                         self.pause = PAUSE_FIRST;
                         session.unanswered = session.unanswered.saturating_sub(1);
-                        let is_due = session.unanswered > 0;
-                        session.answer_due = is_due.then(|| Instant::now() + self.answer_deadline);
+                        session.waits_since = (session.unanswered > 0).then(Instant::now);
+                        session.said_slow = false;
                         return Progress::Reply(reply);
                     }
-                    Err(ended) => {
-                        let problem = self.problem(&ended);
-                        return self.down(problem, PAUSE_LAST);
+                    Err(why) => {
+                        let problem = self.problem(&why);
+                        return match why {
+                            NoReply::Slow => Progress::Slow(problem),
+                            _ => self.down(problem, PAUSE_LAST),
+                        };
                     }
                 },
             }
@@ -200,16 +221,20 @@ impl Link {
         }
     }
 
-    /// Why the session ended, for people.
-    fn problem(&self, ended: &Ended) -> String {
+    /// Why there is no reply, for people.
+    fn problem(&self, why: &NoReply) -> String {
         let address = &self.destination.address;
-        match ended {
-            Ended::Refused(status) => refused(address, status),
-            Ended::Broken(status) => {
+        match why {
+            NoReply::Refused(status) => refused(address, status),
+            NoReply::Broken(status) => {
                 format!("the stream to the collector broke: {}", said(status))
             }
-            Ended::Closed => "the collector closed the stream".to_owned(),
-            Ended::Silent => format!(
+            NoReply::Closed => "the collector closed the stream".to_owned(),
+            NoReply::Slow => format!(
+                "waiting for the collector at {address} to acknowledge a batch, for {} s so far",
+                (self.answer_deadline / 4).as_secs_f64()
+            ),
+            NoReply::Silent => format!(
                 "waited {} s for the collector at {address} to acknowledge a batch; it is connected and does not answer",
                 self.answer_deadline.as_secs_f64()
             ),
@@ -254,8 +279,7 @@ impl Link {
             batch: Some(batch.clone()),
         });
         session.unanswered += 1;
-        let due = || Instant::now() + self.answer_deadline;
-        session.answer_due.get_or_insert_with(due);
+        session.waits_since.get_or_insert_with(Instant::now);
         true
     }
 }
@@ -292,7 +316,8 @@ async fn connect(
         requests: Some(requests),
         replies: Replies::Awaited(Box::pin(replies)),
         unanswered: 0,
-        answer_due: None,
+        waits_since: None,
+        said_slow: false,
         control,
     }))
 }

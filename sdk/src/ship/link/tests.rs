@@ -95,6 +95,10 @@ async fn problem_after_a_batch(mut link: Link) -> String {
     assert!(matches!(next(&mut link).await, Progress::Connected));
     assert!(link.try_send(&v1::Batch::default()));
     match next(&mut link).await {
+        Progress::Slow(problem) => assert!(problem.contains("for 0.025 s so far"), "{problem}"),
+        other => panic!("{other:?}"),
+    }
+    match next(&mut link).await {
         Progress::Down(problem) => problem,
         other => panic!("{other:?}"),
     }
