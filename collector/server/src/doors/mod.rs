@@ -2,23 +2,27 @@
 //!
 //! `listening` takes connections, over TLS where there are certificates (`tls`); `connection` serves one, and ends what is slow
 //! or idle; `guard` says whether a request may go on, by tokens (`tokens`) and by the names under which it came; `body` counts
-//! bytes while they arrive; `withdrawal` ends requests whose token is not good any more. `settings` has what all doors share, and reads files again that change; what is turned away is
+//! bytes while they arrive, and `unpack` those that it unpacks, of gRPC for `messages`; `withdrawal` ends requests whose token is not good any more. `settings` has what all doors share, and reads files again that change; what is turned away is
 //! counted by name in `refused`.
 
 mod body;
 mod connection;
 mod guard;
 mod listening;
+mod messages;
 mod refused;
 mod settings;
 mod tls;
 mod tokens;
+mod unpack;
 mod withdrawal;
 
 pub(crate) use body::Reading;
 pub(crate) use guard::Denied;
 pub(crate) use listening::{Listening, Opening, until_true};
+pub(crate) use messages::unpack_messages;
 pub use refused::{DoorCause, DoorName, Refused};
 pub use settings::{DoorError, DoorSettings, Doors};
 pub use tls::{BadTls, TlsFiles};
 pub use tokens::{BadTokens, Role};
+pub(crate) use unpack::{Packing, UnpackError, unpack_beside};

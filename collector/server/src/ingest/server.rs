@@ -1,12 +1,14 @@
 //! The gRPC server on its sockets.
 
+use std::future::ready;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Response};
+use axum::http::{HeaderMap, Request, Response};
+use axum::middleware::map_request;
 use stroboscope_proto::v1::collector_server::CollectorServer;
 use tokio::sync::watch;
 use tonic::codec::CompressionEncoding;
@@ -15,7 +17,7 @@ use tonic::service::Routes;
 use super::control::BurstControl;
 use super::service::Service;
 use super::stranger::{self, Strangers, refusal};
-use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
+use crate::doors::{Denied, DoorName, Doors, Listening, Opening, unpack_messages};
 use crate::intake::Intake;
 use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;
@@ -23,6 +25,8 @@ use stroboscope_store::limits::Limits;
 
 /// How long streams may take to end when the collector stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Of the methods of our own service.
+const OURS: &str = "/stroboscope.v1.";
 
 /// Where to listen.
 #[derive(Clone, Debug)]
@@ -77,7 +81,8 @@ impl Server {
         listen: &ListenAddresses,
     ) -> Result<Self, IngestError> {
         let (stop, stopped) = watch::channel(false);
-        let message_bytes_max = limits.message_bytes_max;
+        let (message_bytes_max, otlp_bytes_max) =
+            (limits.message_bytes_max, limits.otlp_request_bytes_max);
         let strangers = Strangers::new(intake.counters().clone());
         let service = Service {
             intake,
@@ -87,6 +92,8 @@ impl Server {
             stop: stopped,
         };
         let service = CollectorServer::new(service)
+            // None comes packed any more, but this is what callers are told.
+            .accept_compressed(CompressionEncoding::Gzip)
             .accept_compressed(CompressionEncoding::Zstd)
             .max_decoding_message_size(message_bytes_max);
         let strangers = axum::Router::new()
@@ -97,7 +104,16 @@ impl Server {
             .add_service(TraceService::new(otlp.clone()))
             .add_service(LogsService::new(otlp))
             .prepare()
-            .into_axum_router();
+            .into_axum_router()
+            .layer(map_request(move |request: Request<Body>| {
+                let is_ours = request.uri().path().starts_with(OURS);
+                let limit = if is_ours {
+                    message_bytes_max
+                } else {
+                    otlp_bytes_max
+                };
+                ready(unpack_messages(request, limit))
+            }));
         let opening = |name| Opening {
             doors: doors.clone(),
             name,

@@ -9,6 +9,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::signal::Signal;
+use crate::doors::UnpackError;
 use crate::intake::IntakeError;
 
 /// When to come again, where nothing better is known: a flush or two later.
@@ -100,6 +101,17 @@ impl Refusal {
             Some((Code::Unauthenticated, message)) => Self::Withdrawn(message.to_owned()),
             // Nobody may hear the answer.
             _ => Self::Invalid(format!("the body broke off: {error}")),
+        }
+    }
+
+    /// Why a body could not be unpacked.
+    pub(super) fn of_packed(error: UnpackError) -> Self {
+        match error {
+            UnpackError::TooLarge { limit } => Self::TooLarge { limit },
+            UnpackError::Damaged(error) => {
+                Self::Invalid(format!("the packed body is damaged: {error}"))
+            }
+            UnpackError::Full(denied) => Self::Full(denied.message),
         }
     }
 

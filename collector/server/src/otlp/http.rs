@@ -1,7 +1,6 @@
 //! OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, in protobuf or JSON, and answers in the same.
 
 use std::future::poll_fn;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use tonic::Code;
 use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
 use super::signal::{Encoding, Signal};
-use crate::doors::{Denied, DoorName, Doors, Listening, Opening, Reading};
+use crate::doors::{Denied, DoorName, Doors, Listening, Opening, Packing, Reading, unpack_beside};
 use crate::pool::Peer;
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -187,11 +186,16 @@ async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
             return encoding.refusal(&refusal);
         }
     };
+    let reading = parts.extensions.get::<Reading>();
     let read = match whole(body, limit).await {
-        Ok(bytes) => unpacked(packed, bytes, limit).await,
+        Ok(bytes) => match packed {
+            None => Ok(bytes),
+            Some(packing) => unpack_beside(packing, bytes.into(), limit, reading.cloned())
+                .await
+                .map_err(Refusal::of_packed),
+        },
         Err(refusal) => Err(refusal),
     };
-    let reading = parts.extensions.get::<Reading>();
     let peer = parts.extensions.get::<Peer>().copied().unwrap_or_default();
     let stored = match read {
         Ok(bytes) => door.export(signal, encoding, bytes, reading, peer).await,
@@ -234,55 +238,19 @@ fn success(signal: Signal, encoding: Encoding, response: &ExportResponse) -> Res
     encoding.response(StatusCode::OK, response.encode_to_vec(), &json)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packing {
-    None,
-    Gzip,
-    Zstd,
-}
-
-fn packing(headers: &HeaderMap) -> Result<Packing, Refusal> {
+/// How a body is packed, if it is.
+fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Refusal> {
     let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
-        return Ok(Packing::None);
+        return Ok(None);
     };
     match coding.as_bytes().to_ascii_lowercase().trim_ascii() {
-        b"" | b"identity" => Ok(Packing::None),
-        b"gzip" => Ok(Packing::Gzip),
-        b"zstd" => Ok(Packing::Zstd),
-        _ => Err(Refusal::Unsupported(
-            "the content encoding is none of gzip, zstd and identity".to_owned(),
-        )),
+        b"" | b"identity" => Ok(None),
+        name => Packing::of_name(name).map(Some).ok_or_else(|| {
+            Refusal::Unsupported(
+                "the content encoding is none of gzip, zstd and identity".to_owned(),
+            )
+        }),
     }
-}
-
-/// Unpacks a body, up to a limit: what is small may become large.
-async fn unpacked(packing: Packing, packed: Vec<u8>, limit: usize) -> Result<Vec<u8>, Refusal> {
-    if packing == Packing::None {
-        return Ok(packed);
-    }
-    let unpacking = move || {
-        let mut unpacked = Vec::new();
-        let up_to = limit as u64 + 1;
-        let read = match packing {
-            // Of several members, as some write them.
-            Packing::Gzip => flate2::read::MultiGzDecoder::new(&packed[..])
-                .take(up_to)
-                .read_to_end(&mut unpacked),
-            _ => zstd::Decoder::new(&packed[..])
-                .and_then(|decoder| decoder.take(up_to).read_to_end(&mut unpacked)),
-        };
-        match read {
-            Ok(_) if unpacked.len() > limit => Err(Refusal::TooLarge { limit }),
-            Ok(_) => Ok(unpacked),
-            Err(error) => Err(Refusal::Invalid(format!(
-                "the packed body is damaged: {error}"
-            ))),
-        }
-    };
-    let stopping = Err(Refusal::Later(crate::intake::IntakeError::Stopping));
-    tokio::task::spawn_blocking(unpacking)
-        .await
-        .unwrap_or(stopping)
 }
 
 async fn no_post(request: Request) -> Response<Body> {

@@ -1,0 +1,220 @@
+//! Messages of gRPC, unpacked before tonic sees them: tonic unpacks without counting.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use axum::http::{HeaderName, Request};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http_body::Frame;
+use tonic::Status;
+use tonic::codegen::BoxFuture;
+
+use super::body::Reading;
+use super::unpack::{Packing, UnpackError, unpack_beside};
+
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+/// A flag and the length of the message.
+const HEAD_BYTES: usize = 5;
+const IS_PACKED: u8 = 1;
+/// A message that becomes no larger is unpacked in place, which costs less than another thread.
+const IN_PLACE_BYTES_MAX: usize = 256 << 10;
+
+/// Makes the messages of a request arrive unpacked, each of at most `limit` bytes. A packing that is not known here is left to
+/// tonic, which says what there is.
+pub(crate) fn unpack_messages(mut request: Request<Body>, limit: usize) -> Request<Body> {
+    let name = request.headers().get(ENCODING);
+    let Some(packing) = name.and_then(|name| Packing::of_name(name.as_bytes())) else {
+        return request;
+    };
+    request.headers_mut().remove(ENCODING);
+    let reading = request.extensions().get::<Reading>().cloned();
+    request.map(|body| {
+        Body::new(Messages {
+            body,
+            packing,
+            limit,
+            reading,
+            arrived: BytesMut::new(),
+            unpacking: None,
+            unpacked: None,
+        })
+    })
+}
+
+struct Messages {
+    body: Body,
+    packing: Packing,
+    limit: usize,
+    reading: Option<Reading>,
+    /// Not unpacked yet.
+    arrived: BytesMut,
+    unpacking: Option<BoxFuture<Vec<u8>, UnpackError>>,
+    /// To be handed over after its head.
+    unpacked: Option<Bytes>,
+}
+
+type Handed = Option<Result<Frame<Bytes>, axum::Error>>;
+
+impl Messages {
+    /// Hands over what is unpacked: its head now, the rest when asked again. tonic copies it, so it is held twice.
+    fn hand_over(&mut self, unpacked: Result<Vec<u8>, UnpackError>) -> Handed {
+        let unpacked = unpacked.map_err(|error| match error {
+            UnpackError::TooLarge { limit } => Status::resource_exhausted(format!(
+                "the message unpacks to more than the limit of {limit} bytes: send less at once"
+            )),
+            UnpackError::Damaged(error) => {
+                Status::internal(format!("the packed message is damaged: {error}"))
+            }
+            UnpackError::Full(denied) => denied.status(),
+        });
+        let held = unpacked.and_then(|bytes| {
+            let held = self.hold(2 * bytes.len());
+            held.map(|()| bytes)
+        });
+        Some(held.map_err(axum::Error::new).map(|bytes| {
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let mut head = BytesMut::with_capacity(HEAD_BYTES);
+            head.put_u8(0);
+            head.put_u32(length);
+            self.unpacked = Some(bytes.into());
+            Frame::data(head.freeze())
+        }))
+    }
+
+    fn hold(&self, bytes: usize) -> Result<(), Status> {
+        let reading = self.reading.as_ref();
+        let held = reading.map_or(Ok(()), |reading| {
+            reading.at_least(self.arrived.len() + bytes)
+        });
+        held.map_err(|denied| denied.status())
+    }
+
+    /// What can be handed over, or is begun to be unpacked, of what has arrived; none: more has to arrive.
+    fn next(&mut self) -> Option<Handed> {
+        let head: &[u8; HEAD_BYTES] = self.arrived.first_chunk()?;
+        let [flag, length @ ..] = *head;
+        let length = u32::from_be_bytes(length) as usize;
+        if flag != IS_PACKED {
+            // As it is, or as wrong as it is: tonic tells.
+            let here = self.arrived.len().min(HEAD_BYTES + length);
+            let is_whole = here == HEAD_BYTES + length || flag != 0 || length > self.limit;
+            return is_whole.then(|| Some(Ok(Frame::data(self.arrived.split_to(here).freeze()))));
+        }
+        if length > self.limit {
+            let limit = self.limit;
+            return Some(self.hand_over(Err(UnpackError::TooLarge { limit })));
+        }
+        if self.arrived.len() < HEAD_BYTES + length {
+            return None;
+        }
+        self.arrived.advance(HEAD_BYTES);
+        let packed = self.arrived.split_to(length).freeze();
+        let in_place = self.limit.min(IN_PLACE_BYTES_MAX);
+        let unpacked = self.packing.unpack(&packed, in_place, |bytes| {
+            let reading = self.reading.as_ref();
+            let all = self.arrived.len() + packed.len() + bytes;
+            reading.map_or(Ok(()), |reading| reading.at_least(all))
+        });
+        if matches!(unpacked, Err(UnpackError::TooLarge { limit }) if limit < self.limit) {
+            let reading = self.reading.clone();
+            let unpacking = unpack_beside(self.packing, packed, self.limit, reading);
+            self.unpacking = Some(Box::pin(unpacking));
+            return None;
+        }
+        Some(self.hand_over(unpacked))
+    }
+}
+
+impl http_body::Body for Messages {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Handed> {
+        loop {
+            if let Some(unpacked) = self.unpacked.take() {
+                return Poll::Ready(Some(Ok(Frame::data(unpacked))));
+            }
+            if let Some(unpacking) = &mut self.unpacking {
+                let unpacked = ready!(unpacking.as_mut().poll(context));
+                self.unpacking = None;
+                return Poll::Ready(self.hand_over(unpacked));
+            }
+            if let Some(handed) = self.next() {
+                return Poll::Ready(handed);
+            }
+            if self.unpacking.is_some() {
+                continue;
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.arrived.put(data),
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                // What is left is cut, as tonic tells.
+                None if !self.arrived.is_empty() => {
+                    let rest = self.arrived.split().freeze();
+                    return Poll::Ready(Some(Ok(Frame::data(rest))));
+                }
+                ended => return Poll::Ready(ended),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+
+    use super::*;
+
+    fn message(flag: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut message = vec![flag];
+        message.extend(u32::try_from(bytes.len()).unwrap().to_be_bytes());
+        message.extend(bytes);
+        message
+    }
+
+    fn pieces(bytes: &[u8], piece: usize) -> Body {
+        let pieces: Vec<_> = bytes.chunks(piece).map(<[u8]>::to_vec).collect();
+        Body::from_stream(futures_util::stream::iter(
+            pieces.into_iter().map(Ok::<_, std::io::Error>),
+        ))
+    }
+
+    /// Packed or not, small or large, and however they are cut.
+    #[tokio::test]
+    async fn messages_come_as_they_were_before_they_were_packed() {
+        let large = vec![7; 3 * IN_PLACE_BYTES_MAX];
+        let (mut sent, mut expected) = (Vec::new(), Vec::new());
+        for bytes in [&b""[..], b"abc", &large, b"d"] {
+            let packed = zstd::encode_all(bytes, 3).unwrap();
+            sent.extend(message(IS_PACKED, &packed));
+            sent.extend(message(0, bytes));
+            expected.extend([message(0, bytes), message(0, bytes)].concat());
+        }
+        for piece in [1_000, 16_384, sent.len()] {
+            let request = Request::builder().header(ENCODING, "zstd");
+            let request = request.body(pieces(&sent, piece)).unwrap();
+            let request = unpack_messages(request, large.len());
+            assert!(!request.headers().contains_key(ENCODING));
+            let came = to_bytes(request.into_body(), usize::MAX).await.unwrap();
+            assert!(came == expected, "{piece}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_or_damaged_says_so() {
+        let packed = zstd::encode_all(&[0; 2_000_000][..], 3).unwrap();
+        for (bytes, code) in [
+            (message(IS_PACKED, &packed), tonic::Code::ResourceExhausted),
+            (message(IS_PACKED, b"neither"), tonic::Code::Internal),
+        ] {
+            let request = Request::builder().header(ENCODING, "zstd");
+            let request = request.body(Body::from(bytes)).unwrap();
+            let body = unpack_messages(request, 1 << 20).into_body();
+            let failed = to_bytes(body, usize::MAX).await.unwrap_err();
+            assert_eq!(Status::from_error(Box::new(failed)).code(), code);
+        }
+    }
+}
