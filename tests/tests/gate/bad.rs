@@ -29,7 +29,7 @@ const SPAN: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5b8
     "spanId":"eee19b7ec3c1b174","name":"pay","startTimeUnixNano":"1","endTimeUnixNano":"2","attributes":[]}]}]}]}"#;
 
 /// A connection from another address of loopback, as another machine's would be.
-async fn from_elsewhere(address: &str) -> std::io::Result<TcpStream> {
+pub(crate) async fn from_elsewhere(address: &str) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 2], 0)))?;
     socket.connect(address.parse().expect("an address")).await
@@ -147,7 +147,7 @@ async fn half_call(grpc: &str, path: &str, claim: u32, bytes: usize) -> tonic::S
     tonic::Status::from_header_map(&trailers).expect("a status")
 }
 
-fn is_elsewhere_possible() -> bool {
+pub(crate) fn is_elsewhere_possible() -> bool {
     let is_possible = std::net::TcpListener::bind("127.0.0.2:0").is_ok();
     if !is_possible {
         eprintln!(

@@ -2,6 +2,7 @@
 
 mod access;
 mod bad;
+mod bombs;
 mod certificates;
 mod client;
 mod redaction;
