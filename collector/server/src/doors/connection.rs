@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, Response};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -358,6 +358,9 @@ impl Visits {
                 self.refuse(denied.cause, &visitor);
                 let mut response = (self.answer)(&parts.headers, &denied);
                 denied.put_headers(response.headers_mut());
+                if !self.is_grpc() {
+                    put_browser_headers(response.headers_mut());
+                }
                 return response;
             }
         };
@@ -383,8 +386,11 @@ impl Visits {
         let request = Request::from_parts(parts, Body::new(body));
         // A router is always ready.
         let Ok(response) = self.router.call(request).await;
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
         let is_grpc = self.is_grpc();
+        if !is_grpc {
+            put_browser_headers(&mut parts.headers);
+        }
         let ending = withdrawal.map(|withdrawal| Ending::of(withdrawal, is_grpc));
         let answered = Answered {
             body,
@@ -392,6 +398,20 @@ impl Visits {
             _open: open,
         };
         Response::from_parts(parts, Body::new(answered))
+    }
+}
+
+/// Tells browsers to take an answer for what it says that it is, and to load nothing for it where it has no policy of its own.
+fn put_browser_headers(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+    ] {
+        let entry = headers.entry(name);
+        entry.or_insert(HeaderValue::from_static(value));
     }
 }
 

@@ -333,6 +333,13 @@ async fn pages_say_what_is_there_and_escape_it() {
             .await
             .contains(r#"service="<script>\"\n""#)
     );
+    let json = get(&collector, "/api/processes").await;
+    for header in [
+        "x-content-type-options: nosniff",
+        "content-security-policy: default-src 'none'; frame-ancestors 'none'",
+    ] {
+        assert!(json.contains(header), "{json}");
+    }
     assert!(
         get(&collector, "/healthz")
             .await
