@@ -56,6 +56,7 @@ impl CheckedBatch {
             )?;
         }
         check_notes(&batch, limits)?;
+        check_plausible(&batch, process)?;
         Ok(Self { batch, incarnation })
     }
 
@@ -202,6 +203,24 @@ fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<
             Some(time_ns) if time_ns >= 0 => time_ns,
             _ => return Err(Refusal::Time { column, at }),
         };
+    }
+    Ok(())
+}
+
+/// Refuses numbers that no process comes to in its time: as sums of all processes, they would spoil what is counted for good.
+fn check_plausible(batch: &Batch, process: &Process) -> Result<(), Refusal> {
+    /// More than any SDK ships, and loses, in its first seconds; and a second from then on.
+    const BATCHES: (u64, u64) = (1 << 24, 10_000);
+    const RECORDS: (u64, u64) = (1 << 32, 1_000_000_000);
+    let age_s = batch.to_ns.saturating_sub(process.started_ns) / 1_000_000_000;
+    let most = |(first, a_second): (u64, u64)| age_s.saturating_mul(a_second).saturating_add(first);
+    let sequence = [("sequence", batch.sequence, most(BATCHES))];
+    let losses = batch.losses.iter();
+    let losses = losses.map(|loss| ("losses.records", loss.records, most(RECORDS)));
+    for (what, value, limit) in sequence.into_iter().chain(losses) {
+        if value > limit {
+            return Err(Refusal::Implausible { what, value, limit });
+        }
     }
     Ok(())
 }

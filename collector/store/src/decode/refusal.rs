@@ -81,6 +81,13 @@ pub enum Refusal {
         count: usize,
         limit: usize,
     },
+    /// A number is larger than a process of that age can come to.
+    #[error("{what} is {value}, more than the {limit} that a process of its age can come to")]
+    Implausible {
+        what: &'static str,
+        value: u64,
+        limit: u64,
+    },
     /// The batch belongs into a hole that was given up, so nobody knows any more whether it is stored.
     #[error("sequence {0} is older than what the collector still keeps account of")]
     TooOld(u64),
@@ -106,6 +113,7 @@ impl Refusal {
             Self::AttributeBytes { .. } => "attribute_bytes",
             Self::TooManyRecords { .. } => "too_many_records",
             Self::TooManyNotes { .. } => "too_many_notes",
+            Self::Implausible { .. } => "implausible",
             Self::TooOld(_) => "too_old",
         }
     }
