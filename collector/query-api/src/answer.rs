@@ -2,14 +2,22 @@
 
 use std::sync::Arc;
 
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use stroboscope_store::memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::StoreError;
 use tokio::sync::Semaphore;
 
 use crate::parameters::BadParameter;
-use crate::store::Traces;
+use crate::store::{ReadError, Traces};
 
 /// Requests that read the store at the same time; others wait for their turn.
 const READING_MAX: usize = 4;
+
+/// When to come again, in seconds, where others hold the memory.
+const RETRY_AFTER_S: u64 = 5;
+/// The content type of answers that are written in pieces.
+pub(crate) const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +28,12 @@ pub(crate) enum Refusal {
     /// What was asked for is not there.
     #[error("{0}")]
     NotFound(String),
+    /// It takes more memory than one query may.
+    #[error("{0}")]
+    TooLarge(String),
+    /// There is no memory for it now.
+    #[error("{0}")]
+    Busy(String),
     /// The store cannot be read.
     #[error("{0}")]
     Store(#[from] StoreError),
@@ -34,11 +48,46 @@ impl From<BadParameter> for Refusal {
     }
 }
 
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => Self::Store(error),
+            ReadError::TooLarge(too_large) => Self::lack(
+                too_large.lack,
+                &format!("a trace of {} spans", too_large.spans),
+            ),
+        }
+    }
+}
+
 impl Refusal {
+    /// A refusal for want of memory.
+    pub(crate) fn lack(lack: QueryLack, what: &str) -> Self {
+        match lack {
+            QueryLack::Query(_) => Self::TooLarge(format!(
+                "{what}: {lack}; ask for fewer traces, or for the first spans of one by max_spans=10000"
+            )),
+            QueryLack::All => Self::Busy(format!("{what}: {lack}")),
+        }
+    }
+
+    /// This answer with the status of the refusal, which says when to come again where that helps.
+    pub(crate) fn response(&self, words: impl IntoResponse) -> Response {
+        let status = StatusCode::from_u16(self.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, words).into_response();
+        if matches!(self, Self::Busy(_)) {
+            let after = HeaderValue::from(RETRY_AFTER_S);
+            response.headers_mut().insert(header::RETRY_AFTER, after);
+        }
+        response
+    }
+
     pub(crate) fn code(&self) -> u16 {
         match self {
             Self::Bad(_) => 400,
             Self::NotFound(_) => 404,
+            Self::TooLarge(_) => 413,
+            Self::Busy(_) => 503,
             Self::Store(_) | Self::Interrupted => 500,
         }
     }
@@ -59,16 +108,16 @@ impl Door {
         }
     }
 
-    /// Makes an answer where it may take its time.
+    /// Makes an answer where it may take its time, with the memory of one query.
     pub(crate) async fn answer<T: Send + 'static>(
         &self,
-        make: impl FnOnce(&Traces) -> Result<T, Refusal> + Send + 'static,
+        make: impl FnOnce(&Traces, QueryShare) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let permit = self.reading.clone().acquire_owned().await;
         let permit = permit.map_err(|_| Refusal::Interrupted)?;
         let traces = self.traces.clone();
         let made = tokio::task::spawn_blocking(move || {
-            let made = make(&traces);
+            let made = make(&traces, traces.memory.share());
             drop(permit);
             made
         });

@@ -12,6 +12,7 @@
 //! - `dependencies`: which service calls which.
 //! - `parameters`: what a request asks for, as texts.
 //! - `answer`: how errors are told, and that what reads the disk does not stop others.
+//! - `written`: answers in pieces, within the memory of a query.
 //! - [`jaeger`]: Jaeger's answers, and its routes.
 //! - [`tempo`]: the same of Tempo.
 //!
@@ -28,6 +29,7 @@ mod slices;
 pub mod store;
 pub mod tempo;
 pub mod trace;
+mod written;
 
 use axum::Router;
 use store::Traces;

@@ -58,6 +58,14 @@ impl Parameters {
             .transpose()
     }
 
+    /// Of a trace, the spans that are wanted: all, or the first so many by `max_spans`.
+    pub(crate) fn spans_max(&self) -> Result<usize, BadParameter> {
+        let most = self.number(&["max_spans"])?.filter(|most| *most > 0);
+        Ok(most.map_or(usize::MAX, |most| {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        }))
+    }
+
     /// A point in time that is given in such units, ns since the Unix epoch.
     pub(crate) fn time_ns(&self, name: &str, unit_ns: i64) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use stroboscope_analysis::record::TraceId;
-use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, ArrayValue, KeyValue};
+use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, ArrayValue, KeyValue, ResourceSpans};
 use stroboscope_foreign::otlp::{
-    SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json,
+    SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json, resource_spans,
 };
 use stroboscope_proto::v1::SpanFlag;
 use stroboscope_store::tables::{AttributeValues, EventRead, SpanRead, TraceRows};
@@ -109,8 +109,7 @@ impl StoredTrace {
     }
 
     /// As the messages of OTLP, each span's warnings as an attribute.
-    #[must_use]
-    pub fn otlp_parts(&self) -> Vec<SpanParts> {
+    pub fn otlp_parts(&self) -> impl Iterator<Item = SpanParts> {
         let of = |span: &TraceSpan| {
             let mut parts = span.stored.parts();
             if !span.warnings.is_empty() {
@@ -127,7 +126,19 @@ impl StoredTrace {
             }
             parts
         };
-        self.spans.iter().map(of).collect()
+        self.spans.iter().map(of)
+    }
+
+    /// As the messages of OTLP, each of spans of one resource, and all of no more than some memory at a time.
+    pub(crate) fn resource_spans(&self) -> impl Iterator<Item = ResourceSpans> {
+        /// Spans of a resource beyond are another message of it.
+        const SPANS_MAX: usize = 1_024;
+        let mut parts = self.otlp_parts().peekable();
+        std::iter::from_fn(move || {
+            let is_more = parts.peek().is_some();
+            is_more.then(|| resource_spans(parts.by_ref().take(SPANS_MAX)))
+        })
+        .flatten()
     }
 }
 

@@ -18,7 +18,7 @@ use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::care::CareArguments;
 use super::doors::DoorArguments;
 use super::log::LogArguments;
-use super::memory::{MemorySplit, parse_limit};
+use super::memory::{MemoryArguments, MemorySplit};
 use super::output::print;
 use super::pages::{ReaderPorts, served_site};
 use super::results::tradeoffs::read_policy;
@@ -93,9 +93,8 @@ pub(super) struct Collect {
     /// The key by which values are hashed, 16 bytes or more; without it, one is made in the data folder
     #[arg(long, value_name = "FILE", requires = "redact")]
     redact_key: Option<PathBuf>,
-    /// Memory that all of it takes at most: how much may arrive, wait and be open at a time follows from it
-    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_limit)]
-    memory_limit: u64,
+    #[command(flatten)]
+    memory: MemoryArguments,
     /// Also publish what is in the store to an object store, s3://BUCKET/PREFIX (credentials, region and endpoint as AWS_…
     /// variables) or file:///FOLDER. Nothing waits for it: while it is away, all stays in the data folder. Several collectors
     /// may publish to one URL, each from a data folder of its own
@@ -295,10 +294,13 @@ impl Collect {
             let tradeoffs = self.tradeoffs.clone();
             let policy = tradeoffs.as_deref().map(read_policy).transpose()?;
             let readers = self.readers;
-            let mut settings = self.settings(burst_config);
+            let memory = self.memory.split()?;
+            let (queries, said) = (memory.queries(), memory.to_string());
+            let mut settings = self.settings(burst_config, memory);
             let (of, runtime) = (data.clone(), Handle::current());
             settings.site = Some(SiteMaker::new(move || {
-                served_site(&of, runtime.clone(), true, readers).map_err(|failure| failure.0)
+                let site = served_site(&of, runtime.clone(), true, readers, &queries);
+                site.map_err(|failure| failure.0)
             }));
             settings.publishing = publishing.clone();
             if let Some(care) = &mut settings.intake.care {
@@ -341,6 +343,7 @@ impl Collect {
                 let address = format!("{scheme}://{address}/");
                 announcement.door(name, &address, &format!("{name} API on {address}"))?;
             }
+            announcement.text(&said)?;
             announcement.text(&format!("data in {}", data.display()))?;
             let own_traces = start_own_traces(own_traces, &collector)?;
             let recording = match kernel {
@@ -439,8 +442,7 @@ impl Collect {
             .transpose()
     }
 
-    fn settings(self, burst_config: Option<BurstConfig>) -> CollectorSettings {
-        let memory = MemorySplit::of(self.memory_limit);
+    fn settings(self, burst_config: Option<BurstConfig>, memory: MemorySplit) -> CollectorSettings {
         let mut intake = Options {
             flush_interval: self.flush_interval,
             live_quiet: (!self.no_live_model).then_some(self.live_quiet),

@@ -1,9 +1,13 @@
-//! What `--memory-limit` comes to: one number, and the bounds that follow from it.
+//! `--memory-limit` and `--query-memory`, and the bounds that follow from them.
 
+use clap::Args;
 use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::intake::Options;
 use stroboscope_store::limits::Limits;
+use stroboscope_store::memory::QueryMemory;
 
+use super::Failure;
+use super::machine_memory::{MemorySource, memory_there_is};
 use super::size::parse_size;
 
 const KIB: u64 = 1 << 10;
@@ -12,6 +16,8 @@ const MIB: u64 = 1 << 20;
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
 /// With less, not even one request of each kind would find room.
 const LEAST: u64 = 256 * MIB;
+/// Memory of a machine that does not say.
+const UNKNOWN: u64 = 4_096 * MIB;
 
 /// A size that a collector can work with.
 pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
@@ -24,21 +30,83 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
-/// How a collector's memory is split.
+/// Memory of a collector, or of one that only shows pages.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct MemoryArguments {
+    /// Memory that all of it takes at most: how much may arrive, wait, be open and be read at a time follows from it
+    /// [default: 60 % of the control group's limit, or of the machine's memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
+    memory_limit: Option<u64>,
+    /// Of it, memory for all traces that Jaeger's and Tempo's readers are being answered with; one answer has half of it, and a
+    /// larger one is refused [default: a quarter of --memory-limit]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    query_memory: Option<u64>,
+}
+
+impl MemoryArguments {
+    pub(super) fn split(self) -> Result<MemorySplit, Failure> {
+        let limit = self.memory_limit.unwrap_or_else(default_limit);
+        let queries = self.query_memory.unwrap_or(limit / 4);
+        if queries > limit / 2 {
+            return Err(Failure(format!(
+                "--query-memory {} MiB is more than half of --memory-limit, {} MiB",
+                queries / MIB,
+                limit / MIB
+            )));
+        }
+        Ok(MemorySplit {
+            limit,
+            queries,
+            default_of: self.memory_limit.is_none().then(memory_there_is).flatten(),
+        })
+    }
+}
+
+/// Most of what there is: the rest is for the system, and for what is beside it.
+fn default_limit() -> u64 {
+    let there_is = memory_there_is().map_or(UNKNOWN, |(bytes, _)| bytes);
+    (there_is / 10 * 6).max(LEAST)
+}
+
+/// The split of a collector's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemorySplit {
     limit: u64,
+    queries: u64,
+    /// The memory that the limit is a part of, where it was not given.
+    default_of: Option<(u64, MemorySource)>,
+}
+
+impl std::fmt::Display for MemorySplit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (limit, queries) = (self.limit / MIB, self.queries / MIB);
+        write!(f, "memory: at most {limit} MiB")?;
+        if let Some((bytes, source)) = self.default_of {
+            let of = match source {
+                MemorySource::Cgroup => "that its control group may have",
+                MemorySource::Machine => "that the machine has",
+            };
+            write!(f, " (60 % of the {} MiB {of})", bytes / MIB)?;
+        }
+        write!(f, ", of these {queries} MiB for answers to readers")
+    }
 }
 
 impl MemorySplit {
-    pub(super) fn of(limit: u64) -> Self {
-        Self { limit }
+    /// Memory for answers to Jaeger's and Tempo's readers.
+    pub(super) fn queries(self) -> QueryMemory {
+        QueryMemory::new(bytes(self.queries))
     }
 
-    /// An eighth is for what arrives, and is checked; what HTTP reads ahead on connections takes another at most.
+    /// What is left for what comes in.
+    fn ingest(self) -> u64 {
+        self.limit - self.queries
+    }
+
+    /// Of what is not for queries, an eighth is for what arrives, and is checked; what HTTP reads ahead on connections takes another at most.
     pub(super) fn bound_doors(self, doors: &mut DoorSettings) {
-        doors.reading_bytes_max = bytes(self.limit / 8);
-        let connections = bytes(self.limit / 8 / READ_AHEAD);
+        doors.reading_bytes_max = bytes(self.ingest() / 8);
+        let connections = bytes(self.ingest() / 8 / READ_AHEAD);
         doors.connections_max = doors.connections_max.min(connections);
     }
 
@@ -48,15 +116,15 @@ impl MemorySplit {
     pub(super) fn bound_intake(self, options: &mut Options) {
         /// Of an open trace, with its texts.
         const RECORD: u64 = 400;
-        options.in_flight_bytes_max = bytes(self.limit / 8);
-        options.segment_bytes = options.segment_bytes.min(self.limit / 64);
-        let records = bytes(self.limit / 5 / RECORD);
+        options.in_flight_bytes_max = bytes(self.ingest() / 8);
+        options.segment_bytes = options.segment_bytes.min(self.ingest() / 64);
+        let records = bytes(self.ingest() / 5 / RECORD);
         options.live_records_max = options.live_records_max.min(records);
     }
 
     /// A request is at most a quarter of what may arrive.
     pub(super) fn bound_requests(self, limits: &mut Limits) {
-        let most = bytes(self.limit / 32);
+        let most = bytes(self.ingest() / 32);
         limits.otlp_request_bytes_max = limits.otlp_request_bytes_max.min(most);
         limits.message_bytes_max = limits.message_bytes_max.min(most);
     }
@@ -75,11 +143,19 @@ mod tests {
         assert!(parse_limit("255MiB").is_err() && parse_limit("256MiB").is_ok());
     }
 
+    fn split(limit: u64, queries: Option<u64>) -> Result<MemorySplit, Failure> {
+        let arguments = MemoryArguments {
+            memory_limit: Some(limit),
+            query_memory: queries,
+        };
+        arguments.split()
+    }
+
     /// The parts and what they grow to are less than the whole.
     #[test]
     fn the_parts_fit() {
         for limit in [LEAST, 512 * MIB, 1_024 * MIB, 2_048 * MIB, 65_536 * MIB] {
-            let split = MemorySplit::of(limit);
+            let split = split(limit, None).unwrap();
             let (mut doors, mut options, mut limits) = (
                 DoorSettings::default(),
                 Options::default(),
@@ -93,17 +169,36 @@ mod tests {
                 + read_ahead
                 + options.in_flight_bytes_max as u64
                 + 24 * options.segment_bytes
-                + 400 * options.live_records_max as u64;
+                + 400 * options.live_records_max as u64
+                + split.queries;
             assert!(parts < limit, "{parts} of {limit}");
             // One alone may have half.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
-            assert!(doors.connections_max >= 100);
+            assert!(doors.connections_max >= 90);
         }
-        let mut options = Options::default();
-        MemorySplit::of(2_048 * MIB).bound_intake(&mut options);
-        let usual = Options::default();
-        assert_eq!(options.in_flight_bytes_max, usual.in_flight_bytes_max);
-        assert_eq!(options.segment_bytes, usual.segment_bytes);
-        assert_eq!(options.live_records_max, usual.live_records_max);
+    }
+
+    #[test]
+    fn queries_have_half_at_most() {
+        assert!(split(512 * MIB, Some(256 * MIB)).is_ok());
+        let refused = split(512 * MIB, Some(257 * MIB)).unwrap_err();
+        assert!(refused.0.contains("--query-memory 257 MiB"), "{refused:?}");
+    }
+
+    #[test]
+    fn a_default_says_what_it_is_a_part_of() {
+        let arguments = MemoryArguments {
+            memory_limit: None,
+            query_memory: None,
+        };
+        let split = arguments.split().unwrap();
+        let (there_is, _) = memory_there_is().expect("Linux says");
+        assert_eq!(split.limit, (there_is / 10 * 6).max(LEAST));
+        assert!(split.to_string().contains("(60 % of the "), "{split}");
+        let given = self::split(512 * MIB, None).unwrap().to_string();
+        assert_eq!(
+            given,
+            "memory: at most 512 MiB, of these 128 MiB for answers to readers"
+        );
     }
 }

@@ -25,6 +25,7 @@ mod infer;
 mod kernel;
 mod latency;
 mod log;
+mod machine_memory;
 mod memory;
 mod model;
 mod model_change;

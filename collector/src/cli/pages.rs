@@ -11,6 +11,7 @@ use stroboscope_present::page::NavLink;
 use stroboscope_query_api::store::Traces;
 use stroboscope_query_api::{jaeger, tempo};
 use stroboscope_server::http::{ServedPort, ServedSite};
+use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 use stroboscope_store::tables::Store;
 use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbError, VerbPage, Verbs};
@@ -36,6 +37,7 @@ pub(super) fn served_site(
     runtime: Handle,
     has_fleet: bool,
     readers: ReaderPorts,
+    memory: &QueryMemory,
 ) -> Result<ServedSite, Failure> {
     let mut options = SiteOptions::of(data);
     if has_fleet {
@@ -46,13 +48,14 @@ pub(super) fn served_site(
         });
     }
     let store = Store::local(data, runtime.clone()).map_err(Failure::of)?;
-    let traces = Traces::of(store);
+    let traces = Traces::of(store, memory.clone());
     let verbs = Arc::new(StoreVerbs::of(data, runtime));
     Ok(ServedSite {
         navigation: navigation(&*verbs, &options),
         name: options.name.clone(),
         router: site(verbs, options).merge(stroboscope_query_api::router(&traces)),
         ports: readers.served(&traces),
+        memory: memory.clone(),
     })
 }
 

@@ -11,13 +11,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::DataArguments;
 use super::doors::DoorArguments;
-use super::memory::MemorySplit;
+use super::memory::MemoryArguments;
 use super::output::print;
 use super::pages::{ReaderPorts, served_site};
 use super::{Failure, Status};
-
-/// What is in flight at the door of a few readers.
-const DOOR_MEMORY: u64 = 256 << 20;
 
 /// Show a store as pages in a browser, until interrupted
 ///
@@ -34,6 +31,8 @@ pub(super) struct View {
     #[command(flatten)]
     readers: ReaderPorts,
     #[command(flatten)]
+    memory: MemoryArguments,
+    #[command(flatten)]
     doors: DoorArguments,
 }
 
@@ -46,12 +45,19 @@ impl View {
         // A folder that is not there is said at once, and not on every page.
         DataDir::existing(data).map_err(Failure::of)?;
         let scheme = self.doors.scheme();
-        let settings = self.doors.settings(MemorySplit::of(DOOR_MEMORY));
+        let memory = self.memory.split()?;
+        let settings = self.doors.settings(memory);
         runtime.block_on(async {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             let doors = Doors::open(settings).await.map_err(Failure::of)?;
-            let site = served_site(data, Handle::current(), false, self.readers)?;
+            let site = served_site(
+                data,
+                Handle::current(),
+                false,
+                self.readers,
+                &memory.queries(),
+            )?;
             let started = HttpServer::start_site(self.http, doors.clone(), site.router).await;
             let server = started.map_err(Failure::of)?;
             print(&format!("pages on {scheme}://{}/", server.address()))?;

@@ -3,6 +3,7 @@
 //! The modules, from the bottom up; each knows only those before it:
 //!
 //! - [`limits`]: how much of everything is taken.
+//! - [`memory`]: memory that queries may hold.
 //! - [`record`]: what is kept, as plain rows.
 //! - [`progress`]: who wants to know how far what takes long has come.
 //! - [`disk`]: the disk, as far as what is kept depends on it.
@@ -28,6 +29,7 @@ pub mod disk;
 pub mod flush;
 pub mod ledger;
 pub mod limits;
+pub mod memory;
 pub mod progress;
 pub mod publishing;
 pub mod record;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::AttributeKeys;
 
 use crate::answer::Refusal;
@@ -89,7 +90,11 @@ impl Wanted {
     }
 
     /// The traces, the last first.
-    pub(super) fn find(&self, traces: &Traces) -> Result<Vec<StoredTrace>, Refusal> {
+    pub(super) fn find(
+        &self,
+        traces: &Traces,
+        share: &mut QueryShare,
+    ) -> Result<Vec<StoredTrace>, Refusal> {
         let keys = self.tags.keys().flat_map(|key| names_of(key));
         let search = Search {
             begins_ns: self.begins_ns.clone(),
@@ -97,7 +102,7 @@ impl Wanted {
             is_one: &|records| records.spans.iter().any(|span| self.is_one(span, records)),
             traces_max: self.traces_max,
         };
-        Ok(traces.find(&search)?)
+        Ok(traces.find(&search, share)?)
     }
 
     fn is_one(&self, span: &SpanRecord, records: &TraceRecords) -> bool {

@@ -7,7 +7,6 @@ mod v1;
 mod v3;
 
 pub use summary::summary_json;
-pub use trace::trace_json;
 
 use axum::Router;
 use axum::http::StatusCode;

@@ -1,45 +1,41 @@
 //! A trace as Jaeger's UI has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, Event, KeyValue, Link, Status};
 use stroboscope_foreign::otlp::{SpanParts, any_json};
 use stroboscope_foreign::{hex, standard_base64};
 
+use crate::answer::Refusal;
 use crate::trace::{StoredTrace, TraceSpan, kind_name};
+use crate::written::Written;
 
-/// `{"traceID", "spans", "processes", "warnings"}`
-#[must_use]
-pub fn trace_json(trace: &StoredTrace) -> Value {
+/// Writes `{"traceID", "spans", "processes", "warnings"}`, span by span.
+pub(super) fn write_trace(trace: &StoredTrace, written: &mut Written) -> Result<(), Refusal> {
     let trace_id = format!("{:032x}", trace.id);
-    let mut processes: Vec<Value> = Vec::new();
-    let mut spans = Vec::with_capacity(trace.spans.len());
-    for span in &trace.spans {
+    let mut processes: HashMap<String, usize> = HashMap::new();
+    written.text(&format!(r#"{{"traceID":"{trace_id}","spans":"#))?;
+    written.list(trace.spans.iter().map(|span| {
         let parts = span.stored.parts();
-        let process = process_json(span, &parts);
-        let place = processes.iter().position(|known| *known == process);
-        let place = place.unwrap_or_else(|| {
-            processes.push(process);
-            processes.len() - 1
-        });
-        spans.push(span_json(
-            &trace_id,
-            span,
-            &parts,
-            &format!("p{}", place + 1),
-        ));
-    }
-    let named = (1..).zip(processes);
-    let processes: Map<String, Value> = named
-        .map(|(number, process)| (format!("p{number}"), process))
+        let process = process_json(span, &parts).to_string();
+        let next = processes.len() + 1;
+        let number = *processes.entry(process).or_insert(next);
+        span_json(&trace_id, span, &parts, &format!("p{number}"))
+    }))?;
+    written.text(r#","processes":{"#)?;
+    let mut processes: Vec<(usize, String)> = processes
+        .into_iter()
+        .map(|(process, number)| (number, process))
         .collect();
-    json!({
-        "traceID": trace_id,
-        "spans": spans,
-        "processes": processes,
-        "warnings": list_or_null(&trace.warnings),
-    })
+    processes.sort_unstable();
+    for (number, process) in processes {
+        let comma = if number > 1 { "," } else { "" };
+        written.text(&format!(r#"{comma}"p{number}":{process}"#))?;
+    }
+    written.text(r#"},"warnings":"#)?;
+    written.json(&list_or_null(&trace.warnings))?;
+    written.text("}")
 }
 
 fn list_or_null(texts: &[String]) -> Value {

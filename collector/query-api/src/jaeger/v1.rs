@@ -1,19 +1,20 @@
 //! The first version, in its envelope: what failed is in `errors`, and the status says so, too.
 
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use stroboscope_store::memory::QueryShare;
 
 use super::find::Wanted;
-use super::trace::trace_json;
-use crate::answer::{Door, Refusal};
+use super::trace::write_trace;
+use crate::answer::{Door, JSON, Refusal};
 use crate::dependencies::calls;
 use crate::parameters::Parameters;
 use crate::store::Traces;
-use crate::trace::trace_id;
+use crate::trace::{StoredTrace, trace_id};
+use crate::written::Written;
 
 /// Before now, where nothing else is said.
 const LOOKBACK_NS: i64 = 86_400_000_000_000;
@@ -29,21 +30,41 @@ pub(super) fn routes() -> Router<Door> {
 }
 
 fn envelope(answer: Result<Value, Refusal>) -> Response {
-    let (status, data, errors) = match answer {
-        Ok(data) => (StatusCode::OK, data, Value::Null),
-        Err(refusal) => {
-            let code = refusal.code();
-            let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            let error = json!({"code": code, "msg": refusal.to_string()});
-            (status, Value::Null, json!([error]))
+    let refusal = match answer {
+        Ok(data) => {
+            let body = json!({"data": data, "total": 0, "limit": 0, "offset": 0, "errors": null});
+            return Json(body).into_response();
         }
+        Err(refusal) => refusal,
     };
-    let body = json!({"data": data, "total": 0, "limit": 0, "offset": 0, "errors": errors});
-    (status, Json(body)).into_response()
+    let error = json!({"code": refusal.code(), "msg": refusal.to_string()});
+    let body = json!({"data": null, "total": 0, "limit": 0, "offset": 0, "errors": [error]});
+    refusal.response(Json(body))
+}
+
+/// Traces in the same envelope.
+fn of_traces(answer: Result<Written, Refusal>) -> Response {
+    match answer {
+        Ok(written) => ([JSON], written.into_body()).into_response(),
+        Err(refusal) => envelope(Err(refusal)),
+    }
+}
+
+fn written(found: &[StoredTrace], share: QueryShare) -> Result<Written, Refusal> {
+    let mut written = Written::new(share);
+    written.text(r#"{"data":["#)?;
+    for (place, trace) in found.iter().enumerate() {
+        if place > 0 {
+            written.text(",")?;
+        }
+        write_trace(trace, &mut written)?;
+    }
+    written.text(r#"],"total":0,"limit":0,"offset":0,"errors":null}"#)?;
+    Ok(written)
 }
 
 async fn services(State(door): State<Door>) -> Response {
-    let answer = door.answer(|traces| {
+    let answer = door.answer(|traces, _| {
         let services = traces.catalogue.services(&traces.store);
         Ok(services.into_keys().collect::<Vec<_>>().into())
     });
@@ -51,7 +72,7 @@ async fn services(State(door): State<Door>) -> Response {
 }
 
 async fn operations_of(State(door): State<Door>, Path(service): Path<String>) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, _| {
         let mut services = traces.catalogue.services(&traces.store);
         let operations = services.remove(&service).unwrap_or_default();
         let mut names: Vec<String> = operations.into_iter().map(|(name, _)| name).collect();
@@ -62,7 +83,7 @@ async fn operations_of(State(door): State<Door>, Path(service): Path<String>) ->
 }
 
 async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, _| {
         let given = Parameters::of(query.as_deref())?;
         if !given.has("service") {
             return Err(Refusal::Bad("service is required".to_owned()));
@@ -90,25 +111,26 @@ pub(super) fn operations_json(traces: &Traces, given: &Parameters) -> Value {
 }
 
 async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
         let ids: Vec<&str> = given.texts("traceID").collect();
         let is_raw = given.text(&["raw"]) == Some("true");
         let mut found = if ids.is_empty() {
-            Wanted::of_v1(&given)?.find(traces)?
+            Wanted::of_v1(&given)?.find(traces, &mut share)?
         } else {
             let mut found = Vec::new();
             for id in ids {
-                found.extend(traces.by_id(trace_id(id).map_err(Refusal::Bad)?)?);
+                let id = trace_id(id).map_err(Refusal::Bad)?;
+                found.extend(traces.by_id(id, given.spans_max()?, &mut share)?);
             }
             found
         };
         if !is_raw {
             found.iter_mut().for_each(|trace| traces.correct(trace));
         }
-        Ok(found.iter().map(trace_json).collect())
+        written(&found, share)
     });
-    envelope(answer.await)
+    of_traces(answer.await)
 }
 
 async fn one(
@@ -116,23 +138,24 @@ async fn one(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
         let number = trace_id(&id).map_err(Refusal::Bad)?;
+        let spans_max = given.spans_max()?;
         // Their times are hints, which some give in other units: an id is enough.
         let found = if given.text(&["raw"]) == Some("true") {
-            traces.by_id(number)?
+            traces.by_id(number, spans_max, &mut share)?
         } else {
-            traces.by_id_corrected(number)?
+            traces.by_id_corrected(number, spans_max, &mut share)?
         };
         let found = found.ok_or_else(|| Refusal::NotFound("trace not found".to_owned()))?;
-        Ok(json!([trace_json(&found)]))
+        written(&[found], share)
     });
-    envelope(answer.await)
+    of_traces(answer.await)
 }
 
 async fn dependencies(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, _| {
         let given = Parameters::of(query.as_deref())?;
         let to_ns = given.time_ns("endTs", 1_000_000)?.unwrap_or(i64::MAX);
         let lookback_ns = given.time_ns("lookback", 1_000_000)?.unwrap_or(LOOKBACK_NS);

@@ -1,19 +1,20 @@
 //! The third version: services, operations, summaries, and traces as OTLP's JSON. Times of traces are as recorded.
 
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use stroboscope_foreign::otlp::{resource_spans, resource_spans_json};
+use stroboscope_foreign::otlp::resource_spans_json;
+use stroboscope_store::memory::QueryShare;
 
 use super::find::Wanted;
 use super::summary::summary_json;
 use super::v1::operations_json;
-use crate::answer::{Door, Refusal};
+use crate::answer::{Door, JSON, Refusal};
 use crate::parameters::Parameters;
 use crate::trace::{StoredTrace, trace_id};
+use crate::written::Written;
 
 const NONE_FOUND: &str = "No traces found";
 
@@ -30,16 +31,23 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
     match answer {
         Ok(body) => Json(body).into_response(),
         Err(refusal) => {
-            let code = refusal.code();
-            let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            let body = json!({"error": {"httpCode": code, "message": refusal.to_string()}});
-            (status, Json(body)).into_response()
+            let (code, message) = (refusal.code(), refusal.to_string());
+            refusal.response(Json(
+                json!({"error": {"httpCode": code, "message": message}}),
+            ))
         }
     }
 }
 
+fn of_traces(answer: Result<Written, Refusal>) -> Response {
+    match answer {
+        Ok(written) => ([JSON], written.into_body()).into_response(),
+        Err(refusal) => answered(Err(refusal)),
+    }
+}
+
 async fn services(State(door): State<Door>) -> Response {
-    let answer = door.answer(|traces| {
+    let answer = door.answer(|traces, _| {
         let services = traces.catalogue.services(&traces.store);
         Ok(json!({"services": services.into_keys().collect::<Vec<_>>()}))
     });
@@ -47,7 +55,7 @@ async fn services(State(door): State<Door>) -> Response {
 }
 
 async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, _| {
         let given = Parameters::of(query.as_deref())?;
         Ok(json!({"operations": operations_json(traces, &given)}))
     });
@@ -55,9 +63,9 @@ async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Resp
 }
 
 async fn summaries(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
-        let found = Wanted::of_v3(&given)?.find(traces)?;
+        let found = Wanted::of_v3(&given)?.find(traces, &mut share)?;
         let summaries: Vec<Value> = found.iter().map(summary_json).collect();
         Ok(json!({"summaries": summaries}))
     });
@@ -65,15 +73,15 @@ async fn summaries(State(door): State<Door>, RawQuery(query): RawQuery) -> Respo
 }
 
 async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
-        let mut found = Wanted::of_v3(&given)?.find(traces)?;
+        let mut found = Wanted::of_v3(&given)?.find(traces, &mut share)?;
         if !is_raw(&given) {
             found.iter_mut().for_each(|trace| traces.correct(trace));
         }
-        result(&found)
+        result(&found, share)
     });
-    answered(answer.await)
+    of_traces(answer.await)
 }
 
 async fn one(
@@ -81,17 +89,18 @@ async fn one(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
         let number = trace_id(&id).map_err(Refusal::Bad)?;
+        let spans_max = given.spans_max()?;
         let found = if is_raw(&given) {
-            traces.by_id(number)?
+            traces.by_id(number, spans_max, &mut share)?
         } else {
-            traces.by_id_corrected(number)?
+            traces.by_id_corrected(number, spans_max, &mut share)?
         };
-        result(found.as_slice())
+        result(found.as_slice(), share)
     });
-    answered(answer.await)
+    of_traces(answer.await)
 }
 
 /// Whether times are wanted as they were recorded.
@@ -105,16 +114,15 @@ fn is_raw(given: &Parameters) -> bool {
     given.text(&names) == Some("true")
 }
 
-fn result(found: &[StoredTrace]) -> Result<Value, Refusal> {
+fn result(found: &[StoredTrace], share: QueryShare) -> Result<Written, Refusal> {
     if found.is_empty() {
         return Err(Refusal::NotFound(NONE_FOUND.to_owned()));
     }
+    let mut written = Written::new(share);
+    written.text(r#"{"result":{"resourceSpans":"#)?;
     // Each trace by itself: who reads them tells them apart by their order.
-    let messages = found
-        .iter()
-        .flat_map(|trace| resource_spans(trace.otlp_parts()));
-    let spans: Vec<Value> = messages
-        .map(|message| resource_spans_json(&message))
-        .collect();
-    Ok(json!({"result": {"resourceSpans": spans}}))
+    let messages = found.iter().flat_map(StoredTrace::resource_spans);
+    written.list(messages.map(|message| resource_spans_json(&message)))?;
+    written.text("}}")?;
+    Ok(written)
 }

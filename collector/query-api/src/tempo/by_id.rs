@@ -1,34 +1,36 @@
 //! One trace, in protobuf or JSON. Times are as recorded.
 
-use axum::Json;
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prost::Message;
-use serde_json::{Value, json};
+use prost::encoding::{WireType, encode_key, encode_varint};
 use stroboscope_foreign::otlp::message::ResourceSpans;
-use stroboscope_foreign::otlp::{resource_spans, resource_spans_json};
+use stroboscope_foreign::otlp::resource_spans_json;
+use stroboscope_store::memory::QueryShare;
 
 use super::refused;
-use crate::answer::{Door, Refusal};
-use crate::trace::trace_id;
+use crate::answer::{Door, JSON, Refusal};
+use crate::parameters::Parameters;
+use crate::trace::{StoredTrace, trace_id};
+use crate::written::Written;
 
 const PROTOBUF: &str = "application/protobuf";
 
-/// Tempo's trace.
+/// Tempo's trace. Written one after the other, several are one.
 #[derive(Clone, PartialEq, Message)]
 struct TraceMessage {
     #[prost(message, repeated, tag = "1")]
     resource_spans: Vec<ResourceSpans>,
 }
 
-/// Its second version: readers take it for granted that there is a trace in it.
-#[derive(Clone, PartialEq, Message)]
-struct TraceByIdResponse {
-    #[prost(message, optional, tag = "1")]
-    trace: Option<TraceMessage>,
+/// A form of the answer. The trace is a field of the second version's: readers take it for granted that it is there.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Protobuf { is_field: bool },
+    Json { is_field: bool },
 }
 
 pub(super) fn routes() -> Router<Door> {
@@ -37,51 +39,85 @@ pub(super) fn routes() -> Router<Door> {
         .route("/api/v2/traces/{id}", get(second))
 }
 
-async fn found(door: &Door, id: String) -> Result<Vec<ResourceSpans>, Refusal> {
-    let found = door.answer(move |traces| {
-        let found = traces.by_id_corrected(trace_id(&id).map_err(Refusal::Bad)?)?;
+async fn first(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    answer(&door, id, query, Form::of(&headers, false)).await
+}
+
+async fn second(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    answer(&door, id, query, Form::of(&headers, true)).await
+}
+
+async fn answer(door: &Door, id: String, query: Option<String>, form: Form) -> Response {
+    let answer = door.answer(move |traces, mut share| {
+        let given = Parameters::of(query.as_deref())?;
+        let id = trace_id(&id).map_err(Refusal::Bad)?;
+        let found = traces.by_id_corrected(id, given.spans_max()?, &mut share)?;
         let found = found.ok_or_else(|| Refusal::NotFound("trace not found".to_owned()))?;
-        Ok(resource_spans(found.otlp_parts()))
+        form.written(&found, share)
     });
-    found.await
-}
-
-fn wants_protobuf(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT);
-    accept.is_some_and(|accept| {
-        accept
-            .to_str()
-            .is_ok_and(|accept| accept.contains(PROTOBUF))
-    })
-}
-
-fn protobuf(message: &impl Message) -> Response {
-    ([(header::CONTENT_TYPE, PROTOBUF)], message.encode_to_vec()).into_response()
-}
-
-async fn first(State(door): State<Door>, Path(id): Path<String>, headers: HeaderMap) -> Response {
-    match found(&door, id).await {
+    match answer.await {
         Err(refusal) => refused(&refusal),
-        Ok(resource_spans) if wants_protobuf(&headers) => {
-            protobuf(&TraceMessage { resource_spans })
-        }
-        Ok(spans) => Json(json!({"batches": list_json(&spans)})).into_response(),
+        Ok(written) => ([form.content_type()], written.into_body()).into_response(),
     }
 }
 
-async fn second(State(door): State<Door>, Path(id): Path<String>, headers: HeaderMap) -> Response {
-    match found(&door, id).await {
-        Err(refusal) => refused(&refusal),
-        Ok(resource_spans) if wants_protobuf(&headers) => protobuf(&TraceByIdResponse {
-            trace: Some(TraceMessage { resource_spans }),
-        }),
-        Ok(spans) => {
-            let trace = json!({"resourceSpans": list_json(&spans)});
-            Json(json!({"trace": trace})).into_response()
+impl Form {
+    fn of(headers: &HeaderMap, is_field: bool) -> Self {
+        let accept = headers.get(header::ACCEPT);
+        let accept = accept.and_then(|accept| accept.to_str().ok());
+        match accept {
+            Some(accept) if accept.contains(PROTOBUF) => Self::Protobuf { is_field },
+            _ => Self::Json { is_field },
         }
     }
-}
 
-fn list_json(spans: &[ResourceSpans]) -> Vec<Value> {
-    spans.iter().map(resource_spans_json).collect()
+    fn content_type(self) -> (header::HeaderName, &'static str) {
+        match self {
+            Self::Protobuf { .. } => (header::CONTENT_TYPE, PROTOBUF),
+            Self::Json { .. } => JSON,
+        }
+    }
+
+    fn written(self, trace: &StoredTrace, share: QueryShare) -> Result<Written, Refusal> {
+        let mut written = Written::new(share);
+        let of_one = |spans| TraceMessage {
+            resource_spans: vec![spans],
+        };
+        match self {
+            Self::Protobuf { is_field } => {
+                if is_field {
+                    let lengths = trace.resource_spans().map(|one| of_one(one).encoded_len());
+                    let mut head = Vec::new();
+                    encode_key(1, WireType::LengthDelimited, &mut head);
+                    encode_varint(lengths.sum::<usize>() as u64, &mut head);
+                    written.bytes(&head)?;
+                }
+                for one in trace.resource_spans() {
+                    written.bytes(&of_one(one).encode_to_vec())?;
+                }
+            }
+            Self::Json { is_field } => {
+                let (before, after) = if is_field {
+                    (r#"{"trace":{"resourceSpans":"#, "}}")
+                } else {
+                    (r#"{"batches":"#, "}")
+                };
+                written.text(before)?;
+                let messages = trace.resource_spans();
+                written.list(messages.map(|message| resource_spans_json(&message)))?;
+                written.text(after)?;
+            }
+        }
+        Ok(written)
+    }
 }

@@ -7,7 +7,7 @@ mod tags;
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
 
 use crate::answer::{Door, Refusal};
@@ -30,6 +30,5 @@ pub fn router(traces: &Traces) -> Router {
 
 /// Why there is no answer, in words: readers show them.
 fn refused(refusal: &Refusal) -> Response {
-    let status = StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, format!("{refusal}\n")).into_response()
+    refusal.response(format!("{refusal}\n"))
 }

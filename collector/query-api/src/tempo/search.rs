@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_foreign::otlp::any_json;
 use stroboscope_search::{Field, TraceQl, Unit, parse_traceql};
+use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::AttributeKeys;
 
 use super::fields::told;
@@ -20,10 +21,11 @@ use crate::parameters::Parameters;
 use crate::store::{Search, Traces};
 use crate::trace::{StoredTrace, TraceSpan};
 
-/// Traces, and spans of each, where nothing else is said; and traces at most.
+/// Traces, and spans of each, where nothing else is said; and at most.
 const TRACES: u64 = 20;
 const TRACES_MAX: u64 = 1_000;
 const SPANS: u64 = 3;
+const SPANS_MAX: u64 = 1_000;
 /// As Tempo says it.
 const NO_ROOT: &str = "<root span not yet received>";
 
@@ -32,9 +34,9 @@ pub(super) fn routes() -> Router<Door> {
 }
 
 async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
-        found(traces, &given)
+        found(traces, &given, &mut share)
     });
     match answer.await {
         Ok(found) => Json(found).into_response(),
@@ -42,14 +44,14 @@ async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response
     }
 }
 
-fn found(traces: &Traces, given: &Parameters) -> Result<Value, Refusal> {
+fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<Value, Refusal> {
     let query = parse_traceql(given.text(&["q"]).unwrap_or_default());
     let query = query.map_err(|error| Refusal::Bad(format!("q: {error}")))?;
     let from_ns = given.time_ns("start", 1_000_000_000)?.unwrap_or(i64::MIN);
     let to_ns = given.time_ns("end", 1_000_000_000)?.unwrap_or(i64::MAX);
     let traces_max = given.number(&["limit"])?.filter(|limit| *limit > 0);
     let spans_max = given.number(&["spss"])?.filter(|limit| *limit > 0);
-    let spans_max = usize::try_from(spans_max.unwrap_or(SPANS)).unwrap_or(usize::MAX);
+    let spans_max = spans_max.unwrap_or(SPANS).min(SPANS_MAX) as usize;
     // Which spans it is about, of the traces that are candidates so far.
     let witnesses: Mutex<HashMap<u128, Vec<u64>>> = Mutex::default();
     let is_one = |records: &TraceRecords| {
@@ -60,12 +62,13 @@ fn found(traces: &Traces, given: &Parameters) -> Result<Value, Refusal> {
         known.insert(records.id.0, witness);
         true
     };
-    let found = traces.find(&Search {
+    let search = Search {
         begins_ns: from_ns..=to_ns,
         keys: AttributeKeys::of(query.formula.keys()),
         is_one: &is_one,
         traces_max: traces_max.unwrap_or(TRACES).min(TRACES_MAX) as usize,
-    })?;
+    };
+    let found = traces.find(&search, share)?;
     let witnesses = witnesses
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
@@ -79,23 +82,23 @@ fn found(traces: &Traces, given: &Parameters) -> Result<Value, Refusal> {
     Ok(json!({"traces": found, "metrics": {}}))
 }
 
-/// The spans that the query is about, if it holds of a trace; `None`: it does not, or that is not known.
+/// The sorted ids of the spans that the query is about, if it holds of a trace; `None`: it does not, or that is not known.
 fn witness(records: &TraceRecords, query: &TraceQl) -> Option<Vec<u64>> {
     let unit = Unit::of_request(records, false);
     let is_sure = unit.of_whole(&query.formula).is_sure();
     let span_id = |place: usize| unit.names(place).1;
     is_sure.then(|| {
-        unit.spanset(&query.formula)
-            .into_iter()
-            .map(span_id)
-            .collect()
+        let places = unit.spanset(&query.formula).into_iter();
+        let mut ids: Vec<u64> = places.map(span_id).collect();
+        ids.sort_unstable();
+        ids
     })
 }
 
 fn trace_json(trace: &StoredTrace, witness: &[u64], spans_max: usize, fields: &[Field]) -> Value {
     let (from_ns, to_ns) = trace.times_ns();
     let root = trace.spans.iter().find(|span| span.stored.parent_id == 0);
-    let is_witness = |span: &&TraceSpan| witness.contains(&span.stored.span_id);
+    let is_witness = |span: &&TraceSpan| witness.binary_search(&span.stored.span_id).is_ok();
     let matched: Vec<&TraceSpan> = trace.spans.iter().filter(is_witness).collect();
     let spans = matched.iter().take(spans_max);
     let spans: Vec<Value> = spans.map(|span| span_json(span, fields)).collect();

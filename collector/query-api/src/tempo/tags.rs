@@ -67,7 +67,7 @@ fn names(traces: &Traces) -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 async fn scopes(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, _| {
         let given = Parameters::of(query.as_deref())?;
         let wanted = given.text(&["scope"]).filter(|scope| *scope != "none");
         let (resource, span) = names(traces);
@@ -86,7 +86,7 @@ async fn scopes(State(door): State<Door>, RawQuery(query): RawQuery) -> Response
 }
 
 async fn tags(State(door): State<Door>) -> Response {
-    let answer = door.answer(|traces| {
+    let answer = door.answer(|traces, _| {
         let (mut names, span) = names(traces);
         names.extend(span);
         Ok(json!({"tagNames": names}))
@@ -99,7 +99,7 @@ async fn values(
     Path(tag): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, _| {
         let found = found(traces, &tag, query.as_deref())?;
         let value = |(kind, value)| json!({"type": kind, "value": value});
         Ok(json!({"tagValues": found.into_iter().map(value).collect::<Vec<_>>()}))
@@ -112,7 +112,7 @@ async fn plain_values(
     Path(tag): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let answer = door.answer(move |traces| {
+    let answer = door.answer(move |traces, _| {
         let found = found(traces, &tag, query.as_deref())?;
         let values: Vec<String> = found.into_iter().map(|(_, value)| value).collect();
         Ok(json!({"tagValues": values}))

@@ -260,8 +260,8 @@ fn check(request: &[ResourceSpans], served: &Served) {
     let mut found = Vec::new();
     for id in 1..4_u8 {
         let id = u128::from_be_bytes([id; 16]);
-        let trace = served.traces.by_id(id).unwrap();
-        let parts = trace.into_iter().flat_map(|trace| trace.otlp_parts());
+        let trace = served.by_id(id);
+        let parts = trace.iter().flat_map(|trace| trace.otlp_parts());
         // The mark of what never ended is for readers.
         let parts = parts.map(|mut parts| {
             parts
@@ -279,8 +279,8 @@ fn check(request: &[ResourceSpans], served: &Served) {
     again.take(&serde_json::json!({"resourceSpans": json}));
     let mut found_again = Vec::new();
     for id in 1..4_u8 {
-        let trace = again.traces.by_id(u128::from_be_bytes([id; 16])).unwrap();
-        for mut parts in trace.into_iter().flat_map(|trace| trace.otlp_parts()) {
+        let trace = again.by_id(u128::from_be_bytes([id; 16]));
+        for mut parts in trace.iter().flat_map(|trace| trace.otlp_parts()) {
             parts
                 .span
                 .attributes

@@ -8,9 +8,11 @@ use serde_json::Value;
 use stroboscope_import::Importer;
 use stroboscope_query::Source;
 use stroboscope_query_api::store::Traces;
+use stroboscope_query_api::trace::StoredTrace;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::decode::{otlp_json, otlp_protobuf};
 use stroboscope_store::limits::Limits;
+use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
@@ -57,10 +59,14 @@ impl Answer {
 
 impl Served {
     pub(crate) fn new() -> Self {
+        Self::within(QueryMemory::unbounded())
+    }
+
+    pub(crate) fn within(memory: QueryMemory) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
-        let traces = Traces::of(store);
+        let traces = Traces::of(store, memory);
         let router = stroboscope_query_api::router(&traces);
         let listener = runtime
             .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
@@ -74,6 +80,12 @@ impl Served {
             traces,
             written: std::cell::Cell::new(0),
         }
+    }
+
+    /// A trace as it is read, all of it.
+    pub(crate) fn by_id(&self, id: u128) -> Option<StoredTrace> {
+        let mut share = QueryMemory::unbounded().share();
+        self.traces.by_id(id, usize::MAX, &mut share).unwrap()
     }
 
     pub(crate) fn store(&self) -> Store {

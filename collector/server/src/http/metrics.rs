@@ -185,6 +185,7 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
         intake,
         doors,
         redaction,
+        site,
         ..
     } = pages;
     text.family(
@@ -218,6 +219,19 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
         "Bytes of requests that are arriving, or being checked.",
         doors.reading_bytes(),
     );
+    if let Some(site) = site {
+        let help =
+            "Memory of answers to Jaeger's and Tempo's readers that are being made, or sent.";
+        text.single("query_memory_bytes", "gauge", help, site.memory.lent());
+        let help =
+            "Answers that were refused for want of memory, by whose: that of one query, or of all.";
+        text.labelled(
+            "queries_refused_total",
+            help,
+            "cause",
+            site.memory.refused(),
+        );
+    }
     text.single(
         "in_flight_bytes",
         "gauge",

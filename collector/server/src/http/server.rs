@@ -12,6 +12,7 @@ use axum::{Json, Router};
 use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
 use stroboscope_present::page::NavLink;
+use stroboscope_store::memory::QueryMemory;
 use tower::ServiceExt as _;
 
 use super::{fleet, metrics, model, now};
@@ -44,6 +45,8 @@ pub struct ServedSite {
     pub name: String,
     /// What is served behind the same guards at ports of its own.
     pub ports: Vec<ServedPort>,
+    /// What their answers hold.
+    pub memory: QueryMemory,
 }
 
 /// What has a port of its own, as those expect it who read it.

@@ -59,7 +59,7 @@ pub use schema::SCHEMA_VERSION;
 pub use segments::Segments;
 pub use shredding::{attribute_field, attribute_fields};
 pub use staged::is_part;
-pub use trace_rows::{SpanRead, TraceRows};
+pub use trace_rows::{SpanRead, TraceRows, TraceTooLarge};
 pub use traces::{LeftOut, TraceFiles, TraceReader};
 pub use verify::{Flaw, is_readable, verify_file};
 pub use write::{WrittenObjects, write_rows};

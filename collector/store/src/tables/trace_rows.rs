@@ -1,5 +1,6 @@
 //! A trace as it is stored, row by row: for who hands it on as it came, with the types of its attributes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stroboscope_analysis::record::SpanRecord;
@@ -8,6 +9,7 @@ use super::attach::EventRead;
 use super::attributes::AttributeValues;
 use super::traces::TraceReader;
 use crate::limits::RECORDS_PER_TRACE_MAX;
+use crate::memory::{QueryLack, QueryShare};
 
 /// One row of spans.
 #[derive(Clone, Debug)]
@@ -28,47 +30,172 @@ pub struct TraceRows {
     pub spans: Vec<SpanRead>,
     /// In order of time and number; those of spans and those of event logs.
     pub events: Vec<EventRead>,
+    /// Spans of the trace, also those that are left out.
+    pub spans_in_store: u64,
+}
+
+/// The trace for which there is not enough memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceTooLarge {
+    pub spans: u64,
+    pub lack: QueryLack,
+}
+
+/// Approximate size of a row in memory.
+trait RowBytes {
+    fn bytes(&self) -> usize;
+}
+
+impl RowBytes for SpanRead {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + attribute_bytes(&self.attributes)
+    }
+}
+
+impl RowBytes for EventRead {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + attribute_bytes(&self.attributes)
+    }
+}
+
+fn attribute_bytes(attributes: &AttributeValues) -> usize {
+    /// Of two texts, each with its counters and what the allocator adds.
+    const PAIR: usize = 96;
+    let bytes = |(key, value): &(Arc<str>, Arc<str>)| PAIR + key.len() + value.len();
+    attributes.iter().map(bytes).sum()
+}
+
+/// Rows that are kept as long as there is memory for them.
+struct Kept<'a, T> {
+    rows: Vec<T>,
+    share: &'a mut QueryShare,
+    /// Bytes of the share for each of a row.
+    forms: usize,
+    lack: Option<QueryLack>,
+}
+
+impl<T: RowBytes> Kept<'_, T> {
+    fn push(&mut self, row: T) {
+        if self.lack.is_some() {
+            return;
+        }
+        match self.share.take(self.forms * row.bytes()) {
+            Ok(()) => self.rows.push(row),
+            Err(lack) => {
+                self.lack = Some(lack);
+                self.rows = Vec::new();
+            }
+        }
+    }
+
+    /// Leaves the first of an order.
+    fn truncate<K: Ord>(&mut self, most: usize, key: impl FnMut(&T) -> K) {
+        self.rows.sort_by_key(key);
+        let over = self.rows.drain(most.min(self.rows.len())..);
+        let bytes: usize = over.map(|row| row.bytes()).sum();
+        self.share.give_back(self.forms * bytes);
+    }
 }
 
 impl TraceReader {
-    /// The next trace as its rows; `None` at the end. Beyond [`RECORDS_PER_TRACE_MAX`] they are left out, and counted.
-    pub fn next_rows(&mut self) -> Option<TraceRows> {
+    /// The next trace as its rows; `None` at the end. Of its spans, only the first `spans_max` are kept, with their events. For
+    /// each byte of a row, `forms` bytes of `share` are taken, for what the caller makes of it. Beyond
+    /// [`RECORDS_PER_TRACE_MAX`], rows are left out, and counted.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn next_rows(
+        &mut self,
+        spans_max: usize,
+        forms: usize,
+        share: &mut QueryShare,
+    ) -> Option<Result<TraceRows, TraceTooLarge>> {
         let mut found = TraceRows {
             id: self.next_id()?,
             ..TraceRows::default()
         };
-        let (id, mut over) = (found.id, 0);
+        let lack = self.take_first_spans(&mut found, spans_max, forms, share);
+        let lack = lack.or_else(|| self.take_events_of(&mut found, forms, share));
+        let spans = found.spans_in_store;
+        Some(match lack {
+            None => Ok(found),
+            Some(lack) => Err(TraceTooLarge { spans, lack }),
+        })
+    }
+
+    fn take_first_spans(
+        &mut self,
+        found: &mut TraceRows,
+        spans_max: usize,
+        forms: usize,
+        share: &mut QueryShare,
+    ) -> Option<QueryLack> {
+        let spans_max = spans_max.min(RECORDS_PER_TRACE_MAX);
+        // As they are sorted within a file, so that it does not matter which files they came in.
+        let key = |span: &SpanRead| {
+            let record = &span.record;
+            (record.start_ns, record.span_id, record.process)
+        };
+        let mut spans = Kept {
+            rows: Vec::new(),
+            share,
+            forms,
+            lack: None,
+        };
         self.spans
-            .take(id, &mut self.context, |rows, row, name, context| {
-                if found.spans.len() >= RECORDS_PER_TRACE_MAX {
-                    over += 1;
+            .take(found.id, &mut self.context, |rows, row, name, context| {
+                found.spans_in_store += 1;
+                if spans.lack.is_some() {
                     return;
                 }
-                found.spans.push(rows.span(row, context));
+                spans.push(rows.span(row, context));
+                if spans.rows.len() >= 2 * spans_max {
+                    spans.truncate(spans_max, key);
+                }
                 if found.name.is_none() {
                     found.name = name.cloned();
                 }
             });
+        spans.truncate(spans_max, key);
+        let over = found
+            .spans_in_store
+            .saturating_sub(RECORDS_PER_TRACE_MAX as u64);
+        self.left_out.over_trace_limit += over;
+        found.spans = spans.rows;
+        spans.lack
+    }
+
+    fn take_events_of(
+        &mut self,
+        found: &mut TraceRows,
+        forms: usize,
+        share: &mut QueryShare,
+    ) -> Option<QueryLack> {
+        let is_whole = found.spans_in_store == found.spans.len() as u64;
+        let of_part = found.spans.iter().filter(|_| !is_whole);
+        let part: HashSet<u64> = of_part.map(|span| span.record.span_id).collect();
         let room = RECORDS_PER_TRACE_MAX.saturating_sub(found.spans.len());
+        let mut events = Kept {
+            rows: Vec::new(),
+            share,
+            forms,
+            lack: None,
+        };
+        let mut over = 0;
         self.events
-            .take(id, &mut self.context, |rows, row, name, context| {
-                if found.events.len() >= room {
+            .take(found.id, &mut self.context, |rows, row, name, context| {
+                if events.rows.len() >= room {
                     over += 1;
-                    return;
+                } else if events.lack.is_none() {
+                    let event = rows.event(row, name, context);
+                    if is_whole || part.contains(&event.span_id) {
+                        events.push(event);
+                    }
                 }
-                found.events.push(rows.event(row, name, context));
             });
         self.left_out.over_trace_limit += over;
-        // As they are sorted within a file, so that it does not matter which files they came in.
-        let key = |span: &SpanRead| {
-            (
-                span.record.start_ns,
-                span.record.span_id,
-                span.record.process,
-            )
-        };
-        found.spans.sort_by_key(key);
-        found.events.sort_by_key(|event| (event.time_ns, event.seq));
-        Some(found)
+        events.rows.sort_by_key(|event| (event.time_ns, event.seq));
+        found.events = events.rows;
+        events.lack
     }
 }

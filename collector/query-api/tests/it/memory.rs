@@ -1,0 +1,81 @@
+//! Answers that are larger than a query's memory are refused, say how to ask for less, and give all of it back.
+
+use serde_json::json;
+use stroboscope_store::memory::QueryMemory;
+
+use crate::served::Served;
+
+const SPANS: usize = 20_000;
+const LARGE: u128 = 7;
+const T0_NS: u64 = 1_767_225_600_000_000_000;
+
+/// A trace of many spans, of which a later file holds those that begin first; and a small one.
+fn served(memory: &QueryMemory) -> Served {
+    let served = Served::within(memory.clone());
+    let span = |trace: u128, number: usize| {
+        let start_ns = T0_NS + 1_000 * number as u64;
+        json!({
+            "traceId": format!("{trace:032x}"),
+            "spanId": format!("{:016x}", number + 1),
+            "name": "work",
+            "startTimeUnixNano": start_ns.to_string(),
+            "endTimeUnixNano": (start_ns + 500).to_string(),
+            "attributes": [{"key": "number", "value": {"intValue": number.to_string()}}],
+        })
+    };
+    for numbers in [SPANS / 2..SPANS, 0..SPANS / 2] {
+        let spans: Vec<_> = numbers.map(|number| span(LARGE, number)).collect();
+        served.take(&json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}));
+    }
+    served.take(&json!({"resourceSpans": [{"scopeSpans": [{"spans": [span(6, 0)]}]}]}));
+    served
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_its_part_is_given() {
+    let memory = QueryMemory::new(16 << 20);
+    let served = served(&memory);
+    for path in [
+        "/api/traces/7?",
+        "/api/traces?traceID=7&",
+        "/api/v3/traces/7?",
+        "/tempo/api/traces/7?",
+        "/tempo/api/v2/traces/7?",
+    ] {
+        let refused = served.ask(path);
+        let words = refused.text();
+        assert_eq!(refused.status, 413, "{path}: {words}");
+        for part in ["20000 spans", "8 MiB", "max_spans=10000"] {
+            assert!(words.contains(part), "{path}: {words}");
+        }
+        let part = served.ask(&format!("{path}max_spans=100"));
+        let text = part.text();
+        assert_eq!(part.status, 200, "{path}: {text}");
+        let name = if path.starts_with("/api/traces") {
+            "operationName"
+        } else {
+            "\"name\":\"work\""
+        };
+        assert_eq!(text.matches(name).count(), 100, "{path}");
+        // Those that began first, whichever file they are in.
+        let all_first = (0..100).all(|number| text.contains(&format!("{:016x}", number + 1)));
+        assert!(all_first, "{path}: {text}");
+        assert_eq!(memory.lent(), 0, "{path}");
+    }
+    let whole = served.json("/api/traces/6");
+    assert_eq!(whole["data"][0]["spans"].as_array().unwrap().len(), 1);
+    let part = served.json("/api/traces/7?max_spans=100");
+    let said = part["data"][0]["warnings"][0].as_str().unwrap();
+    assert_eq!(said, "these are the first 100 of the trace's 20000 spans");
+    // A search says where it ends.
+    let found = served.json("/api/traces?limit=10");
+    let traces = found["data"].as_array().unwrap();
+    assert_eq!(
+        (traces.len(), &traces[0]["traceID"]),
+        (1, &json!(format!("{:032x}", 6)))
+    );
+    let said = traces[0]["warnings"][0].as_str().unwrap();
+    assert!(said.contains("the next trace has 20000 spans"), "{said}");
+    let [(_, of_query), (_, of_all)] = memory.refused();
+    assert!(of_query >= 5 && of_all == 0);
+}
