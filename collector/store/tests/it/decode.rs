@@ -231,9 +231,13 @@ fn bad_batches_are_refused_by_name() {
     check("implausible", "sequence is 18446744073709551615", |b| {
         b.sequence = u64::MAX;
     });
-    check("implausible", "losses.records is 18446744073709551615", |b| {
-        b.losses[0].records = u64::MAX;
-    });
+    check(
+        "implausible",
+        "losses.records is 18446744073709551615",
+        |b| {
+            b.losses[0].records = u64::MAX;
+        },
+    );
     check("too_many_notes", "5 losses", |b| {
         b.losses = vec![Loss::default(); 5];
     });
