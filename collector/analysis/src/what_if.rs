@@ -12,19 +12,31 @@ mod contention;
 mod ends;
 mod follows;
 mod join;
+mod load;
+mod queue;
+mod range;
 mod replay;
 mod sample;
+mod shared_queues;
+mod shown;
+mod visits;
 mod waiting;
 
+pub use range::{Expected, ReplaySample, STATISTICS};
 pub use sample::{SAMPLE_TRACES_MAX, WaitingSample};
+pub use shared_queues::ChangedWaits;
 pub use waiting::Waiting;
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
-use crate::segment::SegmentedTrace;
+use crate::segment::{Segment, SegmentedTrace};
+use crate::task_path;
 use replay::Lengths;
+use rustc_hash::FxHashSet;
+use shared_queues::{QueueWait, wait_of};
+use std::borrow::Cow;
 
 /// What becomes of a segment's duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,14 +70,47 @@ pub struct Replayed {
     pub latency_ns: u64,
     /// If they worked before it for as long as they can have.
     pub longest_ns: u64,
+    /// The least that the model allows for.
+    pub least_ns: u64,
+    /// The most that it allows for.
+    pub most_ns: u64,
 }
+
+/// What is taken for true where requests do not tell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Assumption {
+    /// What was told from requests, and nothing else.
+    AsTold,
+    /// What was seen to wait worked before it for as long as it can have.
+    WorkedBefore,
+    /// What always ends at one instant waits for that instant.
+    WaitsIfUndecided,
+    /// Waits in shared queues stay as long as they were.
+    QueuesKept,
+    /// Load does as little as it can, or as much.
+    LeastLoad,
+    MostLoad,
+}
+
+/// Waits in shared queues change by so much more or less than found, as where they begin is partly drawn.
+const QUEUES_UNSURE: f64 = 0.1;
 
 /// Changes of segments, chosen by their labels.
 pub struct WhatIf<'a, F> {
     waiting: &'a Waiting,
+    queues: Option<&'a ChangedWaits>,
     change: F,
     /// Per segment id.
     decided: Vec<Option<Change>>,
+    /// Per segment id, the part of its length that is due to load that the change changes.
+    loads: Vec<Option<LoadedPart>>,
+}
+
+/// A share of a length that is due to visits, and by what factor those change.
+#[derive(Clone, Copy, Debug)]
+struct LoadedPart {
+    share: f64,
+    factor: f64,
 }
 
 impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
@@ -73,9 +118,17 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     pub fn new(waiting: &'a Waiting, change: F) -> WhatIf<'a, F> {
         WhatIf {
             waiting,
+            queues: None,
             change,
             decided: Vec::new(),
+            loads: Vec::new(),
         }
+    }
+
+    /// Gives waits in queues of all requests the lengths that [`Waiting::changed_queues`] found for the same change.
+    pub fn with_queues(self, queues: &'a ChangedWaits) -> Self {
+        let queues = Some(queues).filter(|queues| !queues.is_empty());
+        WhatIf { queues, ..self }
     }
 
     /// The request's new latency. `path` is [`analyse`](crate::critical_path::analyse)'s of the same trace and
@@ -86,36 +139,98 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         path: &TracePath,
         labels: &Labels,
     ) -> Replayed {
-        let known = self.decided.len();
-        self.decided.extend(
-            labels
-                .iter()
-                .skip(known)
-                .map(|(id, label)| (self.change)(id, label)),
-        );
-        let lengths = |unknown_as_work| Changed {
-            trace,
-            waiting: self.waiting,
-            decided: &self.decided,
-            unknown_as_work,
+        self.decide(labels);
+        let waits = self.queues.and_then(|queues| queues.of_trace(trace.id));
+        let lengths = |assuming| {
+            let waits = waits.unwrap_or(&[]);
+            Changed {
+                trace,
+                waiting: self.waiting,
+                decided: &self.decided,
+                assuming,
+                waits: match assuming {
+                    Assumption::QueuesKept => waits.iter().map(|wait| wait.kept()).collect(),
+                    _ => waits.into(),
+                },
+                others: self.queues.filter(|_| waits.is_empty()),
+                loads: &self.loads,
+            }
         };
-        let lengths = [0.0, 1.0].map(lengths);
+        let latency = |assuming| replay::replay(self.waiting, trace, path, &lengths(assuming));
         // Nothing to replay where nothing changes.
-        if trace
-            .segments
-            .iter()
-            .all(|segment| !lengths[0].is_affected(segment.id))
-        {
+        let told = lengths(Assumption::AsTold);
+        let is_changed = |segment: &Segment| told.is_affected(segment.id);
+        if !trace.segments.iter().any(is_changed) && waits.is_none() {
             return Replayed {
                 latency_ns: path.latency_ns,
                 longest_ns: path.latency_ns,
+                least_ns: path.latency_ns,
+                most_ns: path.latency_ns,
             };
         }
-        let [latency_ns, most_ns] =
-            lengths.map(|lengths| replay::replay(self.waiting, trace, path, &lengths));
+        let latency_ns = latency(Assumption::AsTold);
+        let longest_ns = latency(Assumption::WorkedBefore).max(latency_ns);
+        let (mut least_ns, mut most_ns) = (latency_ns, longest_ns);
+        if waits.is_some() {
+            let by_queues_ns = latency_ns.abs_diff(latency(Assumption::QueuesKept));
+            let unsure_ns = (by_queues_ns as f64 * QUEUES_UNSURE) as u64;
+            least_ns = least_ns.saturating_sub(unsure_ns);
+            most_ns = most_ns.saturating_add(unsure_ns);
+        }
+        let mut widen = |assuming| {
+            let ns = latency(assuming);
+            (least_ns, most_ns) = (least_ns.min(ns), most_ns.max(ns));
+        };
+        let label_is = |is: &dyn Fn(usize) -> bool| trace.segments.iter().any(|s| is(s.id.index()));
+        if label_is(&|label| {
+            self.waiting
+                .shown
+                .get(label)
+                .is_some_and(|shown| shown.undecided)
+        }) {
+            widen(Assumption::WaitsIfUndecided);
+        }
+        if label_is(&|label| self.loads.get(label).is_some_and(Option::is_some)) {
+            widen(Assumption::LeastLoad);
+            widen(Assumption::MostLoad);
+        }
         Replayed {
             latency_ns,
-            longest_ns: most_ns.max(latency_ns),
+            longest_ns,
+            least_ns,
+            most_ns,
+        }
+    }
+
+    /// Asks for the changes of labels that are new.
+    fn decide(&mut self, labels: &Labels) {
+        let known = self.decided.len();
+        if known == labels.len() {
+            return;
+        }
+        let new = labels.iter().skip(known);
+        self.decided
+            .extend(new.map(|(id, label)| (self.change)(id, label)));
+        // Load is that of all services on the way to what is changed.
+        let (mut services, mut was_ns, mut is_ns) = (FxHashSet::default(), 0.0, 0.0);
+        for ((_, label), change) in labels.iter().zip(&self.decided) {
+            if change.is_some() {
+                let on_the_way = label.task.split(task_path::JOINT);
+                services.extend(on_the_way.filter_map(|component| component.split(':').next()));
+            }
+        }
+        for (shown, change) in self.waiting.shown.iter().zip(&self.decided) {
+            if let Some(change) = change {
+                was_ns += f64::from(shown.count) * shown.mean_ns;
+                is_ns += f64::from(shown.count) * change.of(shown.mean_ns as u64) as f64;
+            }
+        }
+        self.loads = vec![None; self.decided.len()];
+        let factor = if was_ns > 0.0 { is_ns / was_ns } else { 1.0 };
+        for (id, share) in self.waiting.load.of_services(&services) {
+            if let Some(load) = self.loads.get_mut(id.index()) {
+                *load = Some(LoadedPart { share, factor });
+            }
         }
     }
 }
@@ -125,7 +240,12 @@ struct Changed<'a> {
     trace: &'a SegmentedTrace,
     waiting: &'a Waiting,
     decided: &'a [Option<Change>],
-    unknown_as_work: f64,
+    assuming: Assumption,
+    /// Those in shared queues.
+    waits: Cow<'a, [QueueWait]>,
+    /// Of a request that is not in the sample.
+    others: Option<&'a ChangedWaits>,
+    loads: &'a [Option<LoadedPart>],
 }
 
 impl Changed<'_> {
@@ -140,6 +260,10 @@ impl Changed<'_> {
 
     fn is_affected(&self, id: SegmentId) -> bool {
         self.change(id).is_some()
+            || self.loads.get(id.index()).is_some_and(Option::is_some)
+            || self
+                .others
+                .is_some_and(|others| others.of_label(id, 0).is_some())
             || self
                 .lead(id)
                 .is_some_and(|lead| self.change(lead).is_some())
@@ -148,12 +272,55 @@ impl Changed<'_> {
 
 impl Lengths for Changed<'_> {
     fn work_ns(&self, index: usize, ns: u64) -> u64 {
-        self.change(self.trace.segments[index].id)
-            .map_or(ns, |change| change.of(ns))
+        let id = self.trace.segments[index].id;
+        let changed = |ns| self.change(id).map_or(ns, |change| change.of(ns));
+        if let Some(wait) = wait_of(&self.waits, index, false) {
+            return wait.stretched(ns, changed);
+        }
+        let others = self
+            .others
+            .filter(|_| self.assuming != Assumption::QueuesKept);
+        let others = others.and_then(|others| others.of_label(id, ns));
+        others.unwrap_or_else(|| self.loaded_ns(id, ns, changed))
     }
 
     fn wait_ns(&self, index: usize, ns: u64) -> u64 {
         let id = self.trace.segments[index].id;
+        if let Some(wait) = wait_of(&self.waits, index, true) {
+            return wait.stretched(ns, |ns| self.own_wait_ns(id, ns));
+        }
+        self.own_wait_ns(id, ns)
+    }
+
+    fn unknown_as_work(&self) -> f64 {
+        if self.assuming == Assumption::WorkedBefore {
+            1.0
+        } else {
+            0.0
+        }
+    }
+
+    fn waits_if_undecided(&self) -> bool {
+        self.assuming == Assumption::WaitsIfUndecided
+    }
+}
+
+impl Changed<'_> {
+    /// A stretch that load may have made longer.
+    fn loaded_ns(&self, id: SegmentId, ns: u64, changed: impl Fn(u64) -> u64) -> u64 {
+        let load = self.loads.get(id.index()).copied().flatten();
+        match (self.assuming, load) {
+            (Assumption::LeastLoad, Some(load)) => {
+                load::bounds(ns, load.share, load.factor, changed).0
+            }
+            (Assumption::MostLoad, Some(load)) => {
+                load::bounds(ns, load.share, load.factor, changed).1
+            }
+            _ => changed(ns),
+        }
+    }
+
+    fn own_wait_ns(&self, id: SegmentId, ns: u64) -> u64 {
         let lead = self.lead(id).filter(|_| ns > 0);
         match lead.and_then(|lead| self.change(lead)) {
             // What is added once is added to the segment itself.
@@ -161,10 +328,6 @@ impl Lengths for Changed<'_> {
             Some(change) => change.of(ns),
             None => ns,
         }
-    }
-
-    fn unknown_as_work(&self) -> f64 {
-        self.unknown_as_work
     }
 }
 

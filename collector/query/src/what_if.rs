@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::pass::{Pass, TraceView};
-use stroboscope_analysis::what_if::{Change, LatencyChange, Waiting, WaitingSample, WhatIf};
+use stroboscope_analysis::what_if::{
+    Change, ChangedWaits, Expected, LatencyChange, ReplaySample, Waiting, WaitingSample, WhatIf,
+};
 
 use super::infer::Inference;
 use super::notes::Notes;
@@ -24,6 +26,10 @@ pub struct WhatIfReport {
     pub by_root: Vec<(String, LatencyChange)>,
     /// How many segments were found to wait for others, inside and before their start.
     pub waiting: (usize, usize),
+    /// How many queues were found that requests share.
+    pub shared_queues: usize,
+    /// How far the latency's [statistics](stroboscope_analysis::what_if::STATISTICS) may be off.
+    pub expected: [Expected; 4],
     /// What was noticed on the way.
     pub notes: Notes,
 }
@@ -43,8 +49,12 @@ pub fn what_if(
         return Err(QueryError::NoSuchSegment { data, segments });
     }
     let waiting = study.ask(&WaitingQuestion)?;
+    let queues = waiting.changed_queues(study.inference()?.model.labels(), |id, _| {
+        segments.binary_search(&id).ok().map(|_| change)
+    });
     study.ask(&ReplayQuestion {
         waiting,
+        queues,
         segments,
         change,
     })
@@ -92,6 +102,7 @@ impl Question for WaitingQuestion {
 /// What if these segments were changed? All selected traces are replayed.
 struct ReplayQuestion {
     waiting: Waiting,
+    queues: ChangedWaits,
     /// In order of their numbers.
     segments: Vec<SegmentId>,
     change: Change,
@@ -119,9 +130,11 @@ impl Question for ReplayQuestion {
         };
         Replays {
             inference: studied.inference,
-            what_if: WhatIf::new(&self.waiting, Box::new(chosen)),
+            what_if: WhatIf::new(&self.waiting, Box::new(chosen) as Chosen<'_>)
+                .with_queues(&self.queues),
             by_root: BTreeMap::new(),
             longest: LatencyChange::default(),
+            sample: ReplaySample::default(),
         }
     }
 
@@ -133,10 +146,14 @@ impl Question for ReplayQuestion {
         notes: Notes,
     ) -> Result<WhatIfReport, QueryError> {
         let Replays {
-            by_root, longest, ..
+            by_root,
+            longest,
+            sample,
+            ..
         } = paths;
         let mut latency = LatencyChange::default();
         by_root.values().for_each(|of_root| latency.merge(of_root));
+        let expected = sample.expected(&latency.before, &latency.after);
         let (by_root, waiting) = (studied.inference.ranked(by_root), self.waiting.found());
         Ok(WhatIfReport {
             segments: self.segments.clone(),
@@ -144,6 +161,8 @@ impl Question for ReplayQuestion {
             longest,
             by_root,
             waiting,
+            shared_queues: self.waiting.shared_queues(),
+            expected,
             notes,
         })
     }
@@ -158,6 +177,7 @@ struct Replays<'a> {
     what_if: WhatIf<'a, Chosen<'a>>,
     by_root: BTreeMap<String, LatencyChange>,
     longest: LatencyChange,
+    sample: ReplaySample,
 }
 
 impl Pass<TraceView<'_>> for Replays<'_> {
@@ -175,6 +195,8 @@ impl Pass<TraceView<'_>> for Replays<'_> {
             .or_default()
             .observe(path.latency_ns, replayed.latency_ns);
         self.longest.observe(path.latency_ns, replayed.longest_ns);
+        let request = (trace.id, trace.start_ns);
+        self.sample.observe(request, path.latency_ns, replayed);
     }
 
     fn merge(&mut self, other: Self) {
@@ -183,5 +205,6 @@ impl Pass<TraceView<'_>> for Replays<'_> {
             .iter()
             .for_each(|(root, change)| self.by_root.entry(root.clone()).or_default().merge(change));
         self.longest.merge(&other.longest);
+        self.sample.merge(other.sample);
     }
 }

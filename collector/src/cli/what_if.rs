@@ -30,8 +30,10 @@ const SEGMENTS_SHOWN: usize = 10;
 /// Every request is replayed by the model: a segment starts when the last of those that must come before it has
 /// ended. What only waits is told from what works by how requests differ: it ends when something else does (another
 /// segment, a place in a pool, a timer), and ends earlier or later with it; other waits that nobody logged stay as long
-/// as they were. Where a segment works first and then waits, how long it worked cannot be known: then a range is
-/// given. What a change does to other requests, to queues between them or to caches is not in the replay.
+/// as they were. Queues that requests share (workers, connections, locks) are found where all requests of a while were
+/// recorded, and replayed with all their requests. Each change has a range: what chance may do to it, and what
+/// requests do not tell, such as how long a segment worked that works first and then waits, or what load does where no queue
+/// explains it. What a change does to caches, or to how many requests come, is not in the replay.
 #[derive(Debug, Args)]
 #[command(
     group(clap::ArgGroup::new("which").required(true).args(["segment", "operation", "category"])),
@@ -161,11 +163,25 @@ impl ReadingVerb for WhatIfVerb {
                 change_ns,
                 latency.after.mean_ns() - latency.before.mean_ns(),
             ),
+            latency_change_low: Quantiles::of_ends(found.expected.map(|of| of.change_ns.0), |ns| {
+                ns.floor() as i64
+            }),
+            latency_change_high: Quantiles::of_ends(
+                found.expected.map(|of| of.change_ns.1),
+                |ns| ns.ceil() as i64,
+            ),
+            after_low: Quantiles::of_ends(found.expected.map(|of| of.after_ns.0), |ns| {
+                ns.floor() as u64
+            }),
+            after_high: Quantiles::of_ends(found.expected.map(|of| of.after_ns.1), |ns| {
+                ns.ceil() as u64
+            }),
             by_root: found.by_root.iter().map(of_root).collect(),
             after_longest: longest,
             waiting: WaitsFound {
                 segments_that_wait: found.waiting.0,
                 waits_before_segments: found.waiting.1,
+                shared_queues: found.shared_queues,
             },
             faster: latency.faster,
             slower: latency.slower,
@@ -185,6 +201,14 @@ pub(super) struct WhatIf {
     before: Latency,
     after: Latency,
     latency_change: Quantiles<i64>,
+    /// The least by which the latency changes: 95 in 100 changes lie between this and `latency_change_high`.
+    latency_change_low: Quantiles<i64>,
+    /// The most by which it changes.
+    latency_change_high: Quantiles<i64>,
+    /// The least latency to expect of as many other requests after the change.
+    after_low: Quantiles<u64>,
+    /// The most to expect.
+    after_high: Quantiles<u64>,
     by_root: Vec<KindChange>,
     after_longest: Quantiles<u64>,
     waiting: WaitsFound,
@@ -234,10 +258,25 @@ impl<T> Quantiles<T> {
     }
 }
 
+impl<T> Quantiles<T> {
+    /// One end of the ranges.
+    fn of_ends(ends: [f64; 4], rounded: impl Fn(f64) -> T) -> Self {
+        let [mean_ns, p50_ns, p95_ns, p99_ns] = ends;
+        Self {
+            mean_ns,
+            p50_ns: rounded(p50_ns),
+            p95_ns: rounded(p95_ns),
+            p99_ns: rounded(p99_ns),
+        }
+    }
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 struct WaitsFound {
     segments_that_wait: usize,
     waits_before_segments: usize,
+    /// Workers, connections and locks that requests wait for while others hold them.
+    shared_queues: usize,
 }
 
 /// Requests of one root operation.
@@ -280,39 +319,45 @@ impl Row for KindChange {
     }
 }
 
-/// One quantile, before and after.
+/// The mean or a quantile, before and after.
 struct QuantileChange {
     name: &'static str,
-    before_ns: u64,
-    after_ns: u64,
-    change_ns: i64,
+    before_ns: f64,
+    after_ns: f64,
+    change_ns: f64,
+    change_low_ns: f64,
+    change_high_ns: f64,
 }
 
 impl Row for QuantileChange {
     const TABLE: TableSpec = TableSpec {
         name: "what_if",
-        about: "A quantile of the latency, before and after a change.",
+        about: "The mean or a quantile of the latency, before and after a change.",
         columns: Cow::Borrowed(&[
             Column::new("quantile", "latency", Kind::Text),
             Column::new("before_ns", "before", Kind::DurationNs),
             Column::new("after_ns", "after", Kind::DurationNs),
             Column::new("change_ns", "change", Kind::DurationNs),
             Column::new("change_share", "by", Kind::Share),
+            Column::new("change_low_ns", "from", Kind::DurationNs),
+            Column::new("change_high_ns", "to", Kind::DurationNs),
         ]),
     };
 
     fn cells(&self) -> Vec<Cell> {
-        let change = if self.before_ns == 0 {
+        let change = if self.before_ns == 0.0 {
             0.0
         } else {
-            self.change_ns as f64 / self.before_ns as f64
+            self.change_ns / self.before_ns
         };
         vec![
             self.name.into(),
-            (self.before_ns as f64).into(),
-            (self.after_ns as f64).into(),
-            (self.change_ns as f64).into(),
+            self.before_ns.into(),
+            self.after_ns.into(),
+            self.change_ns.into(),
             change.into(),
+            self.change_low_ns.into(),
+            self.change_high_ns.into(),
         ]
     }
 }
@@ -329,6 +374,40 @@ impl Row for Changed<'_> {
 
     fn cells(&self) -> Vec<Cell> {
         vec![self.0.into()]
+    }
+}
+
+impl WhatIf {
+    fn quantiles(&self) -> [QuantileChange; 4] {
+        let (before, after) = (&self.before, &self.after);
+        let (change, low, high) = (
+            &self.latency_change,
+            &self.latency_change_low,
+            &self.latency_change_high,
+        );
+        let mean = QuantileChange {
+            name: "mean",
+            before_ns: before.mean_ns,
+            after_ns: after.mean_ns,
+            change_ns: change.mean_ns,
+            change_low_ns: low.mean_ns,
+            change_high_ns: high.mean_ns,
+        };
+        let quantile =
+            |name, of: fn(&Latency) -> u64, at: fn(&Quantiles<i64>) -> i64| QuantileChange {
+                name,
+                before_ns: of(before) as f64,
+                after_ns: of(after) as f64,
+                change_ns: at(change) as f64,
+                change_low_ns: at(low) as f64,
+                change_high_ns: at(high) as f64,
+            };
+        [
+            mean,
+            quantile("p50", |latency| latency.p50_ns, |change| change.p50_ns),
+            quantile("p95", |latency| latency.p95_ns, |change| change.p95_ns),
+            quantile("p99", |latency| latency.p99_ns, |change| change.p99_ns),
+        ]
     }
 }
 
@@ -358,19 +437,12 @@ impl Report for WhatIf {
             self.faster,
             self.slower
         ));
-        let (before, after, change) = (&self.before, &self.after, &self.latency_change);
-        let quantile = |name, before_ns, after_ns, change_ns| QuantileChange {
-            name,
-            before_ns,
-            after_ns,
-            change_ns,
-        };
-        let quantiles = [
-            quantile("p50", before.p50_ns, after.p50_ns, change.p50_ns),
-            quantile("p95", before.p95_ns, after.p95_ns, change.p95_ns),
-            quantile("p99", before.p99_ns, after.p99_ns, change.p99_ns),
-        ];
+        let quantiles = self.quantiles();
         doc.table("", &quantiles, quantiles.len());
+        doc.sentence(
+            "Each change lies within its range in 95 of 100 cases: as other requests would have come, and by what requests do \
+             not tell.",
+        );
         // A latency of several kinds is that of none.
         let kinds = if self.by_root.len() > 1 {
             ROOTS_SHOWN
@@ -394,10 +466,13 @@ impl Report for WhatIf {
         let WaitsFound {
             segments_that_wait,
             waits_before_segments,
+            shared_queues,
         } = self.waiting;
         doc.sentence(format!(
-            "Found to wait for others, and made to follow what they wait for: {} inside, {waits_before_segments} before they start.",
-            counted(segments_that_wait as u64, "segment")
+            "Found to wait for others, and made to follow what they wait for: {} inside, {waits_before_segments} before they start; \
+             {} that requests share.",
+            counted(segments_that_wait as u64, "segment"),
+            counted(shared_queues as u64, "queue"),
         ));
     }
 }

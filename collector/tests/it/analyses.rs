@@ -317,6 +317,12 @@ fn what_if_replays_requests_by_the_model() {
         (&half["faster"], &half["slower"]),
         (&REQUESTS.into(), &0.into())
     );
+    for of in ["mean_ns", "p50_ns", "p95_ns", "p99_ns"] {
+        let at = |end: &str| half[end][of].as_f64().unwrap();
+        assert!(at("latency_change_low") <= at("latency_change"), "{half}");
+        assert!(at("latency_change") <= at("latency_change_high"), "{half}");
+        assert!(at("after_low") <= at("after") && at("after") <= at("after_high"));
+    }
     let capped = what_if(&["--segment", r"^page \[", "--cap", "1ms"]);
     assert_eq!(
         (&capped["faster"], p50(&capped, "latency_change")),

@@ -18,7 +18,7 @@ pub(super) fn contended(
     pairs: &[(SegmentId, SegmentId)],
 ) -> Vec<(SegmentId, SegmentId)> {
     let mut close = vec![[0usize; 2]; pairs.len()];
-    for trace in sample.traces() {
+    for trace in sample.spread() {
         let mut of_label: FxHashMap<SegmentId, Vec<&Segment>> = FxHashMap::default();
         for segment in &trace.segments {
             of_label.entry(segment.id).or_default().push(segment);

@@ -86,7 +86,7 @@ impl Orders {
             ends_after_end: none.clone(),
             ends_after_start: none,
         };
-        for trace in sample.traces() {
+        for trace in sample.spread() {
             let mut by_end: Vec<&Segment> = trace
                 .segments
                 .iter()

@@ -83,7 +83,7 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
         .iter()
         .map(|(_, members)| vec![Seen::default(); members.len()])
         .collect();
-    for trace in sample.traces() {
+    for trace in sample.spread() {
         let ends = last_of_labels(trace);
         for segment in &trace.segments {
             let Some((family, at)) = of_label.get(segment.id.index()).copied().flatten() else {

@@ -17,6 +17,10 @@ pub(super) trait Lengths {
     fn wait_ns(&self, index: usize, ns: u64) -> u64;
     /// How much of what it is unknown whether it was work or waiting counts as work: 0 to 1.
     fn unknown_as_work(&self) -> f64;
+    /// Whether what always ends at one instant is taken to wait for that instant.
+    fn waits_if_undecided(&self) -> bool {
+        false
+    }
 }
 
 /// When a stretch that waited was released, and by which segment; none: by a timer.
@@ -61,6 +65,25 @@ pub(super) fn replay(
     path: &TracePath,
     lengths: &impl Lengths,
 ) -> u64 {
+    let ends = ends(waiting, trace, lengths);
+    // What ended after the answer came before nothing that the caller waited for, nor do others of its kind.
+    let is_inside = |(index, _): &(usize, u64)| {
+        let shown = waiting.shown.get(trace.segments[*index].id.index());
+        !path.segments[*index].after_answer && !shown.is_some_and(|shown| shown.outlasts)
+    };
+    let was_ns = trace.segments.iter();
+    let was_ns = was_ns.map(|segment| interval_ns(trace.start_ns, segment.end_ns));
+    let was_ns = was_ns.enumerate().filter(is_inside).map(|(_, ns)| ns);
+    let is_ns = ends.iter().copied().enumerate().filter(is_inside);
+    let is_ns = is_ns.map(|(_, ns)| ns);
+    match (was_ns.max(), is_ns.max()) {
+        (Some(was_ns), Some(is_ns)) => is_ns.saturating_add(path.latency_ns.saturating_sub(was_ns)),
+        _ => path.latency_ns,
+    }
+}
+
+/// When each segment ends now, after the request's start.
+pub(super) fn ends(waiting: &Waiting, trace: &SegmentedTrace, lengths: &impl Lengths) -> Vec<u64> {
     let by_end = by_end(&trace.segments);
     let predecessors = Predecessors::of(trace, &waiting.relations);
     let rivals = rivals(waiting, trace, &predecessors);
@@ -92,17 +115,7 @@ pub(super) fn replay(
             break;
         }
     }
-    // What ended after the answer came before nothing that the caller waited for.
-    let inside = path
-        .segments
-        .iter()
-        .zip(&round.ends)
-        .filter(|(timing, _)| !timing.after_answer);
-    inside
-        .map(|(_, end_ns)| *end_ns)
-        .max()
-        .unwrap_or(0)
-        .saturating_add(path.tail_wait_ns)
+    round.ends
 }
 
 /// All pairs of segments of a trace that exclude each other.
@@ -214,7 +227,15 @@ impl<L: Lengths> Replay<'_, L> {
         let segment = &self.trace.segments[index];
         let start_ns = self.start_ns(index, (ready_ns, new_ready_ns), ends);
         let duration_ns = segment.duration_ns();
-        let worked_ns = start_ns.saturating_add(self.lengths.work_ns(index, duration_ns));
+        let work_ns = self.lengths.work_ns(index, duration_ns);
+        let is_undecided = || {
+            let shown = self.waiting.shown.get(segment.id.index());
+            work_ns == duration_ns && shown.is_some_and(|shown| shown.undecided)
+        };
+        if self.lengths.waits_if_undecided() && is_undecided() {
+            return start_ns.max(self.offset_ns(segment.end_ns));
+        }
+        let worked_ns = start_ns.saturating_add(work_ns);
         let Some(wait) = self
             .waiting
             .ends

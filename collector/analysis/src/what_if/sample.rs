@@ -1,27 +1,53 @@
 //! A bounded sample of requests, to learn from.
 
+use super::range::mix;
 use crate::pass::{Pass, TraceView};
 use crate::record::TraceId;
-use crate::segment::SegmentedTrace;
+use crate::segment::{SegmentedTrace, Segmenter, owners};
+use rustc_hash::FxHasher;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 /// Most requests kept.
-pub const SAMPLE_TRACES_MAX: usize = 1 << 10;
+pub const SAMPLE_TRACES_MAX: usize = 1 << 14;
+/// Of so many, evenly spread, what waits inside a request is learned.
+const SPREAD_TRACES: usize = 1 << 10;
 /// Most segments kept, over all requests: 12 MiB.
 const SEGMENTS_MAX: usize = 1 << 18;
 /// A request of more segments is left out.
 const TRACE_SEGMENTS_MAX: usize = 1 << 12;
 
-/// The requests whose ids have the lowest hashes: the same, whatever order they come in, and in whatever parts.
+/// Time is cut into slices of 2³² ns, of each of which all requests are kept, or the first ones, or none.
+const SLICE_BITS: u32 = 32;
+
+/// A slice's hash, when a request began, and its id.
+type Key = (u64, i64, TraceId);
+
+/// A request, and the process of each of its segments, by number; none where nobody said.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SampledTrace {
+    pub(super) trace: SegmentedTrace,
+    processes: Vec<u32>,
+}
+
+impl SampledTrace {
+    /// The process of a segment.
+    pub(super) fn process(&self, index: usize) -> u32 {
+        self.processes.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// The requests of the slices of time that have the lowest hashes: the same, whatever order they come in, and in whatever
+/// parts. Those of one slice are all there, from its beginning on, so that it can be seen what waits for what.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingSample {
-    kept: BTreeMap<(u64, TraceId), SegmentedTrace>,
+    kept: BTreeMap<Key, SampledTrace>,
     segments: usize,
 }
 
 impl Pass<TraceView<'_>> for WaitingSample {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        self.observe(seen.trace);
+        self.take_if_kept(seen.trace, || processes(seen));
     }
 
     fn merge(&mut self, other: WaitingSample) {
@@ -30,9 +56,13 @@ impl Pass<TraceView<'_>> for WaitingSample {
 }
 
 impl WaitingSample {
-    /// Takes one request into account.
+    /// Takes one request into account, whose segments are of nobody knows which processes.
     pub fn observe(&mut self, trace: &SegmentedTrace) {
-        let key = (hash(trace.id), trace.id);
+        self.take_if_kept(trace, Vec::new);
+    }
+
+    fn take_if_kept(&mut self, trace: &SegmentedTrace, processes: impl FnOnce() -> Vec<u32>) {
+        let key = (hash(trace.start_ns >> SLICE_BITS), trace.start_ns, trace.id);
         let is_kept = trace.segments.len() <= TRACE_SEGMENTS_MAX && !trace.segments.is_empty();
         if is_kept
             && (self.has_room()
@@ -41,7 +71,11 @@ impl WaitingSample {
                     .last_key_value()
                     .is_some_and(|(last, _)| key < *last))
         {
-            self.take(key, trace.clone());
+            let sampled = SampledTrace {
+                trace: trace.clone(),
+                processes: processes(),
+            };
+            self.take(key, sampled);
         }
     }
 
@@ -53,33 +87,56 @@ impl WaitingSample {
             .for_each(|(key, trace)| self.take(key, trace));
     }
 
-    /// The requests, in order of their hashes.
+    /// The requests, slice by slice.
     pub fn traces(&self) -> impl Iterator<Item = &SegmentedTrace> {
+        self.sampled().map(|sampled| &sampled.trace)
+    }
+
+    /// The same, with what is known of their processes.
+    pub(super) fn sampled(&self) -> impl Iterator<Item = &SampledTrace> {
         self.kept.values()
+    }
+
+    /// Some of them, from all slices.
+    pub(super) fn spread(&self) -> impl Iterator<Item = &SegmentedTrace> {
+        let step = self.kept.len().div_ceil(SPREAD_TRACES).max(1);
+        self.traces().step_by(step)
     }
 
     fn has_room(&self) -> bool {
         self.kept.len() < SAMPLE_TRACES_MAX && self.segments < SEGMENTS_MAX
     }
 
-    fn take(&mut self, key: (u64, TraceId), trace: SegmentedTrace) {
-        self.segments += trace.segments.len();
+    fn take(&mut self, key: Key, trace: SampledTrace) {
+        self.segments += trace.trace.segments.len();
         if let Some(same) = self.kept.insert(key, trace) {
-            self.segments -= same.segments.len();
+            self.segments -= same.trace.segments.len();
         }
         while self.kept.len() > SAMPLE_TRACES_MAX || self.segments > SEGMENTS_MAX {
             let Some((_, last)) = self.kept.pop_last() else {
                 return;
             };
-            self.segments -= last.segments.len();
+            self.segments -= last.trace.segments.len();
         }
     }
 }
 
-/// Ids of one source may be in order; their hashes are not.
-fn hash(id: TraceId) -> u64 {
-    let mixed = (id.0 ^ (id.0 >> 64)) as u64;
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+fn hash(slice: i64) -> u64 {
+    mix(slice as u64)
+}
+
+/// Where each segment ran: a hash of its span's host and process.
+fn processes(seen: &TraceView<'_>) -> Vec<u32> {
+    let outline = Segmenter::default().outline(seen.records);
+    let owners = owners(seen.records, &outline, &seen.trace.segments, seen.labels);
+    let process = |owner: Option<usize>| {
+        let span = &seen.records.spans[outline[owner?].record];
+        let mut hasher = FxHasher::default();
+        (&span.host, span.process).hash(&mut hasher);
+        Some(hasher.finish() as u32)
+    };
+    owners
+        .into_iter()
+        .map(|owner| process(owner).unwrap_or(0))
+        .collect()
 }

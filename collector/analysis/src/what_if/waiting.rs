@@ -20,16 +20,24 @@ use super::contention::contended;
 use super::ends::{LabelSet, Orders, by_end, for_each_end, has, put};
 use super::follows::{Fit, POINTS_MIN, fit, is_close};
 use super::join::{Join, joins};
+use super::load::Load;
+use super::queue::WaitPlace;
 use super::sample::WaitingSample;
+use super::shared_queues::{ChangedWaits, SharedQueues};
+use super::shown::{Shown, shown};
+use super::{Assumption, Change, Changed};
 use crate::critical_path::Predecessors;
-use crate::label::{Labels, SegmentId};
+use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
 use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Of several that are waited for, each is the last in one of so many requests.
 const OFTEN_ENOUGH: usize = 100;
+/// In so many requests, nothing always ends before another one by chance.
+const SURE_POINTS: usize = 100;
 /// Of labels that exclude more others than this, the order is kept.
 const RIVALS_MAX: usize = 16;
 
@@ -70,6 +78,12 @@ pub struct Waiting {
     pub(super) joins: Vec<Option<Join>>,
     /// Per label, those that exclude it, and may come first where they came second.
     pub(super) rivals: Vec<Vec<SegmentId>>,
+    /// What requests wait for that others hold.
+    pub(super) queues: Arc<SharedQueues>,
+    /// What depends on load, and not on a queue that was found.
+    pub(super) load: Load,
+    /// Per label, what requests show of its lengths.
+    pub(super) shown: Vec<Shown>,
 }
 
 impl Waiting {
@@ -84,6 +98,9 @@ impl Waiting {
             leads,
             joins: vec![None; relations.labels()],
             rivals: vec![Vec::new(); relations.labels()],
+            queues: Arc::default(),
+            load: Load::default(),
+            shown: vec![Shown::default(); relations.labels()],
         }
     }
 
@@ -95,7 +112,7 @@ impl Waiting {
         waiting.leads = leads(labels, &children, relations.labels());
         waiting.leave_out_what_only_occurs_after(&orders, labels, &children);
         let mut seen = vec![Seen::default(); relations.labels()];
-        for trace in sample.traces() {
+        for trace in sample.spread() {
             waiting.look_at(trace, &orders, &mut seen);
         }
         waiting.take_rivals(sample);
@@ -107,7 +124,56 @@ impl Waiting {
         }
         waiting.tell_work_before(sample);
         waiting.joins = joins(sample, labels, relations.labels());
+        waiting.take_queues(sample, labels);
+        waiting.shown = shown(sample, relations.labels());
         waiting
+    }
+
+    /// Waits in queues of all requests are replayed for all requests together.
+    fn take_queues(&mut self, sample: &WaitingSample, labels: &Labels) {
+        let (queues, load) = SharedQueues::find(sample, self, labels);
+        self.load = load;
+        for (id, place) in queues.waits() {
+            let waits = match place {
+                WaitPlace::Before => &mut self.starts,
+                WaitPlace::End | WaitPlace::Start => &mut self.ends,
+            };
+            if let Some(wait) = waits.get_mut(id.index()) {
+                *wait = None;
+            }
+            if let Some(join) = self.joins.get_mut(id.index()) {
+                *join = None;
+            }
+        }
+        self.queues = Arc::new(queues);
+    }
+
+    /// What becomes of waits in shared queues after a change of segments.
+    pub fn changed_queues(
+        &self,
+        labels: &Labels,
+        change: impl Fn(SegmentId, &SegmentLabel) -> Option<Change>,
+    ) -> ChangedWaits {
+        let decided: Vec<Option<Change>> =
+            labels.iter().map(|(id, label)| change(id, label)).collect();
+        let is_nothing = |change: &Change| matches!(change, Change::Scale(1.0) | Change::AddNs(0));
+        if decided.iter().flatten().all(is_nothing) {
+            return ChangedWaits::default();
+        }
+        self.queues.changed(self, |trace, waits| Changed {
+            trace,
+            waiting: self,
+            decided: &decided,
+            assuming: Assumption::AsTold,
+            waits: waits.into(),
+            others: None,
+            loads: &[],
+        })
+    }
+
+    /// How many queues were found that requests share.
+    pub fn shared_queues(&self) -> usize {
+        self.queues.len()
     }
 
     /// How many segments were found to wait: inside, and before they start.
@@ -150,7 +216,7 @@ impl Waiting {
     /// of those that waited long. The difference is what it does before.
     fn tell_work_before(&mut self, sample: &WaitingSample) {
         let mut never_waited = vec![(0.0, 0usize); self.ends.len()];
-        for trace in sample.traces() {
+        for trace in sample.spread() {
             let by_end = by_end(&trace.segments);
             for (index, segment) in trace.segments.iter().enumerate() {
                 let Some(Some(wait)) = self.ends.get(segment.id.index()) else {
@@ -356,14 +422,17 @@ impl Seen {
         // In order of label, so that of equals always the same is taken.
         let mut single: Vec<_> = self.single.iter().collect();
         single.sort_unstable_by_key(|(label, _)| **label);
+        let sure = |points: &[(f64, f64)]| {
+            fit(points).filter(|fit| fit.is_regular() || points.len() >= SURE_POINTS)
+        };
         for (label, points) in single {
-            take(fit(points).filter(Fit::is_regular), &|| {
+            take(sure(points), &|| {
                 let mut one = vec![0; labels.div_ceil(64)];
                 put(&mut one, *label);
                 Releaser::Segments(one)
             });
         }
-        take(fit(&self.ends_last).filter(Fit::is_regular), &|| {
+        take(sure(&self.ends_last), &|| {
             let mut all = vec![0; labels.div_ceil(64)];
             let least = self.ends_last.len().div_ceil(OFTEN_ENOUGH);
             let often = self.times_last.iter().filter(|(_, times)| **times >= least);

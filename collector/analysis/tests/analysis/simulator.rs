@@ -17,75 +17,152 @@ use stroboscope_analysis::what_if::Change;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One request on its way.
+/// How lengths of work are distributed around the middle of the range that a service states.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Law {
+    Uniform,
+    Exponential,
+    /// The logarithm has a standard deviation of 1.
+    Lognormal,
+    Constant,
+}
+
+impl Law {
+    /// A length for the range in microseconds, by a draw between 0 and 1,000,000.
+    fn length_ns(self, us: std::ops::Range<u64>, draw: u64) -> u64 {
+        let mean_ns = (us.start + us.end) as f64 * 500.0;
+        let part = (draw as f64 + 0.5) / 1e6;
+        let length_ns = match self {
+            Law::Uniform => return us.start * 1000 + (us.end - us.start) * draw / 1000,
+            Law::Exponential => -mean_ns * part.ln(),
+            // A sum of twelve draws is near enough to a normal value.
+            Law::Lognormal => {
+                let mut random = Random(draw);
+                let sum: f64 = (0..12).map(|_| random.below(1 << 20) as f64).sum();
+                mean_ns * (sum / f64::from(1 << 20) - 6.5).exp()
+            }
+            Law::Constant => mean_ns,
+        };
+        length_ns.round() as u64
+    }
+}
+
+/// Requests on their way, and the clock that they share.
 pub(crate) struct Simulation {
     now_ns: Cell<u64>,
     /// The earliest instant after now at which something is due.
     next_ns: Cell<u64>,
     progress: Cell<bool>,
-    seed: u64,
+    law: Law,
     change: Option<(&'static str, Change)>,
-    spans: RefCell<Vec<SpanRecord>>,
-    elements: RefCell<Vec<ElementRecord>>,
     spawned: RefCell<Vec<Task>>,
 }
 
-/// A handle on it, for the services' code.
+/// What one request leaves.
+struct Request {
+    seed: u64,
+    start_ns: u64,
+    /// The process that spans begin in.
+    process: Cell<u128>,
+    spans: RefCell<Vec<SpanRecord>>,
+    elements: RefCell<Vec<ElementRecord>>,
+}
+
+/// A handle on one request, for the services' code.
 #[derive(Clone)]
-pub(crate) struct Run(Rc<Simulation>);
+pub(crate) struct Run(Rc<Simulation>, Rc<Request>);
 
 /// Runs a request; its records, and its latency as its caller sees it.
 pub(crate) fn run<F: Future<Output = ()> + 'static>(
     seed: u64,
+    law: Law,
     change: Option<(&'static str, Change)>,
-    service: impl FnOnce(Run) -> F,
+    service: impl FnMut(Run) -> F,
 ) -> (TraceRecords, u64) {
-    let run = Run(Rc::new(Simulation {
+    run_open(&[(seed, 0)], law, change, service)
+        .pop()
+        .expect("one request ran")
+}
+
+/// Runs requests, by their seeds, that come at these instants, in order, whatever becomes of those before.
+pub(crate) fn run_open<F: Future<Output = ()> + 'static>(
+    arrivals: &[(u64, u64)],
+    law: Law,
+    change: Option<(&'static str, Change)>,
+    mut service: impl FnMut(Run) -> F,
+) -> Vec<(TraceRecords, u64)> {
+    let simulation = Rc::new(Simulation {
         now_ns: Cell::new(0),
         next_ns: Cell::new(u64::MAX),
         progress: Cell::new(false),
-        seed,
+        law,
         change,
-        spans: RefCell::default(),
-        elements: RefCell::default(),
         spawned: RefCell::default(),
-    }));
-    let mut tasks: Vec<Task> = vec![Box::pin(service(run.clone()))];
+    });
+    let mut requests = Vec::new();
+    let mut tasks: Vec<Task> = Vec::new();
+    let mut to_come = arrivals.iter().peekable();
     let mut context = Context::from_waker(Waker::noop());
     loop {
+        let now_ns = simulation.now_ns.get();
+        while let Some((seed, start_ns)) = to_come.next_if(|(_, start_ns)| *start_ns <= now_ns) {
+            let request = Rc::new(Request {
+                seed: *seed,
+                start_ns: *start_ns,
+                process: Cell::new(1),
+                spans: RefCell::default(),
+                elements: RefCell::default(),
+            });
+            requests.push(request.clone());
+            tasks.push(Box::pin(service(Run(simulation.clone(), request))));
+        }
         // Whoever can go on does, in order, until nobody can at this instant.
-        run.0.next_ns.set(u64::MAX);
-        run.0.progress.set(false);
+        let next_ns = to_come.peek().map_or(u64::MAX, |(_, start_ns)| *start_ns);
+        simulation.next_ns.set(next_ns);
+        simulation.progress.set(false);
         tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
-        tasks.append(&mut run.0.spawned.borrow_mut());
-        if tasks.is_empty() {
+        tasks.append(&mut simulation.spawned.borrow_mut());
+        if tasks.is_empty() && next_ns == u64::MAX {
             break;
         }
-        if !run.0.progress.get() {
-            let next_ns = run.0.next_ns.get();
+        if !simulation.progress.get() {
+            let next_ns = simulation.next_ns.get();
             assert_ne!(next_ns, u64::MAX, "the simulated service waits for nothing");
-            run.0.now_ns.set(next_ns);
+            simulation.now_ns.set(next_ns);
         }
     }
-    let spans = run.0.spans.take();
-    let root = spans
-        .iter()
-        .find(|span| span.parent_id == 0)
-        .expect("a request has a root");
-    let latency_ns = (root.end_ns - root.start_ns) as u64;
-    let id = TraceId(u128::from(Random(seed).next()));
-    (
-        TraceRecords {
-            id,
+    requests.iter().map(|request| request.recorded()).collect()
+}
+
+impl Request {
+    fn recorded(&self) -> (TraceRecords, u64) {
+        let spans = self.spans.take();
+        let root = spans
+            .iter()
+            .find(|span| span.parent_id == 0)
+            .expect("a request has a root");
+        let latency_ns = (root.end_ns - root.start_ns) as u64;
+        let records = TraceRecords {
+            id: TraceId(u128::from(Random(self.seed).next())),
             spans,
-            elements: run.0.elements.take(),
+            elements: self.elements.take(),
             ..TraceRecords::default()
-        },
-        latency_ns,
-    )
+        };
+        (records, latency_ns)
+    }
 }
 
 impl Run {
+    /// Servers' spans that begin from now on are in this process of their services.
+    pub(crate) fn go_to(&self, process: u128) {
+        self.1.process.set(process);
+    }
+
+    /// A number of the request's own, to tell it from others in a queue.
+    pub(crate) fn seed(&self) -> u64 {
+        self.1.seed
+    }
+
     /// Goes on once this gives something.
     async fn until<T>(&self, mut check: impl FnMut() -> Option<T>) -> T {
         std::future::poll_fn(|_| match check() {
@@ -100,6 +177,7 @@ impl Run {
 
     /// Goes on at this instant, counted from the request's start.
     pub(crate) async fn sleep_until(&self, due_ns: u64) {
+        let due_ns = self.1.start_ns.saturating_add(due_ns);
         self.until(|| {
             let is_due = self.0.now_ns.get() >= due_ns;
             if !is_due {
@@ -117,19 +195,20 @@ impl Run {
         number: u64,
         us: std::ops::Range<u64>,
     ) {
-        let hash = operation.bytes().fold(self.0.seed, |hash, byte| {
+        let hash = operation.bytes().fold(self.1.seed, |hash, byte| {
             Random(hash ^ u64::from(byte)).next()
         });
         let part = Random(hash ^ number.wrapping_mul(0x9e37)).next() % 1_000_000;
-        let recorded_ns = us.start * 1000 + (us.end - us.start) * part / 1000;
+        let recorded_ns = self.0.law.length_ns(us, part);
         let changed = self.0.change.filter(|(changed, _)| *changed == operation);
         let length_ns = changed.map_or(recorded_ns, |(_, change)| change.of(recorded_ns));
-        self.sleep_until(self.0.now_ns.get() + length_ns).await;
+        self.sleep_until(self.0.now_ns.get() - self.1.start_ns + length_ns)
+            .await;
     }
 
     /// Whether a draw of the request, by number, is below this part of 100.
     pub(crate) fn chance(&self, number: u64, percent: u64) -> bool {
-        Random(self.0.seed ^ number.wrapping_mul(0xabcd_1234)).next() % 100 < percent
+        Random(self.1.seed ^ number.wrapping_mul(0xabcd_1234)).next() % 100 < percent
     }
 
     /// Runs `inside` in a span of `service:name`; what it gives.
@@ -154,28 +233,32 @@ impl Run {
             .split_once(':')
             .expect("an operation is service:name");
         let at_ns = || ORIGIN_NS + self.0.now_ns.get() as i64;
-        let index = self.0.spans.borrow().len();
-        self.0.spans.borrow_mut().push(SpanRecord {
+        let index = self.1.spans.borrow().len();
+        self.1.spans.borrow_mut().push(SpanRecord {
             span_id: index as u64 + 1,
             parent_id,
             service: service.into(),
             name: name.into(),
             host: service.into(),
-            process: 1,
+            process: if flags == SpanFlags::SERVER {
+                self.1.process.get()
+            } else {
+                1
+            },
             start_ns: at_ns(),
             end_ns: at_ns(),
             flags,
             events: Vec::new(),
         });
         let result = inside(index as u64 + 1).await;
-        self.0.spans.borrow_mut()[index].end_ns = at_ns();
+        self.1.spans.borrow_mut()[index].end_ns = at_ns();
         result
     }
 
     /// Says that a span is about a data element.
     pub(crate) fn about(&self, span_id: u64, element: u64) {
         let element = format!("e{element}").into();
-        self.0.elements.borrow_mut().push(ElementRecord {
+        self.1.elements.borrow_mut().push(ElementRecord {
             owner: RecordOwner::Span(span_id),
             element,
         });
@@ -197,6 +280,33 @@ impl Run {
                 self.work(client, number * 2, 80..240).await;
                 self.flagged(client_id, server, SpanFlags::SERVER, serve)
                     .await;
+                self.work(client, number * 2 + 1, 80..240).await;
+            },
+        )
+        .await;
+    }
+
+    /// A remote call that is served once there is a place: the server's span begins then.
+    pub(crate) async fn call_in<F: Future<Output = ()>>(
+        &self,
+        parent_id: u64,
+        (client, server): (&'static str, &'static str),
+        number: u64,
+        room: &Room,
+        serve: impl FnOnce(u64) -> F,
+    ) {
+        self.flagged(
+            parent_id,
+            client,
+            SpanFlags::CLIENT,
+            |client_id| async move {
+                self.work(client, number * 2, 80..240).await;
+                room.inside(
+                    self,
+                    self.seed() ^ (number << 32),
+                    self.flagged(client_id, server, SpanFlags::SERVER, serve),
+                )
+                .await;
                 self.work(client, number * 2 + 1, 80..240).await;
             },
         )

@@ -286,7 +286,7 @@ fn every_verb_finds_the_same_in_parts() {
         let predict = (predict.threshold_ns, predict.slack, predict.ranked);
         (
             slow,
-            (what_if.segments, what_if.latency),
+            (what_if.segments, what_if.latency, what_if.expected),
             breakdown,
             overview,
             predict,

@@ -1,0 +1,134 @@
+//! Stretches that take longer the more requests are on their way, although no queue was found that explains it.
+//!
+//! Processors that requests share, queues in an order of their own and several servers behind one name look like this. How much
+//! of such a stretch is others' doing is estimated by a straight line through its lengths, over the number of visits that were
+//! on their way. After a change that part may be gone, or be more than it was: it bounds what to expect.
+
+use super::queue::{Visit, WaitPlace};
+use crate::label::SegmentId;
+use crate::segment::Segment;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// Fewer visits tell nothing.
+const VISITS_MIN: usize = 50;
+/// From so many standard errors on, a stretch depends on load.
+const ERRORS_MIN: f64 = 4.0;
+/// The line's share of a stretch may be so much less than what load does to it.
+const SHARE_UNSURE: f64 = 1.5;
+/// No more utilization is taken for possible.
+const BUSY_MAX: f64 = 0.98;
+
+/// What part of stretches is due to load, by label, and the service that is visited.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Load {
+    shares: FxHashMap<SegmentId, (f64, Arc<str>)>,
+}
+
+impl Load {
+    /// Looks at the visits of one operation, in any order: the way to each, and its own segments, which a visit names.
+    pub(super) fn observe<'a>(
+        &mut self,
+        service: &Arc<str>,
+        visits: &mut [Visit],
+        segment: impl Fn(&Visit, usize) -> &'a Segment,
+        own: impl Fn(&Visit) -> Vec<usize>,
+    ) {
+        if visits.len() < VISITS_MIN {
+            return;
+        }
+        visits.sort_by_key(|visit| visit.asked_ns);
+        let mut running: BinaryHeap<Reverse<i64>> = BinaryHeap::new();
+        let (mut ways, mut stays) = (Vec::new(), Vec::new());
+        let (mut of_ways, mut of_stays) = (FxHashSet::default(), FxHashSet::default());
+        for visit in visits.iter() {
+            while running
+                .peek()
+                .is_some_and(|Reverse(end_ns)| *end_ns <= visit.asked_ns)
+            {
+                running.pop();
+            }
+            let others = running.len() as f64;
+            running.push(Reverse(visit.end_ns));
+            ways.push((others, visit.start_ns.abs_diff(visit.asked_ns) as f64));
+            if visit.place == WaitPlace::End {
+                of_ways.insert(segment(visit, visit.segment).id);
+            }
+            let mut own_ns = 0;
+            for index in own(visit) {
+                own_ns += segment(visit, index).duration_ns();
+                of_stays.insert(segment(visit, index).id);
+            }
+            stays.push((others, own_ns as f64));
+        }
+        for (points, labels) in [(ways, of_ways), (stays, of_stays)] {
+            let Some(share) = share(&points) else {
+                continue;
+            };
+            let all = labels.into_iter().map(|id| (id, (share, service.clone())));
+            self.shares.extend(all);
+        }
+    }
+
+    /// Leaves out labels of which it is known what they wait for.
+    pub(super) fn leave_out(&mut self, labels: &FxHashSet<SegmentId>) {
+        self.shares.retain(|id, _| !labels.contains(id));
+    }
+
+    /// The labels that load on one of these services makes longer.
+    pub(super) fn of_services<'a>(
+        &'a self,
+        services: &'a FxHashSet<&str>,
+    ) -> impl Iterator<Item = (SegmentId, f64)> + 'a {
+        let is_one =
+            |(_, (_, service)): &(&SegmentId, &(f64, Arc<str>))| services.contains(&**service);
+        self.shares
+            .iter()
+            .filter(is_one)
+            .map(|(id, (share, _))| (*id, *share))
+    }
+}
+
+/// The least and the most a stretch may take of which load has this share, after a change of visits by this factor; `changed`
+/// is what becomes of work.
+pub(super) fn bounds(ns: u64, share: f64, factor: f64, changed: impl Fn(u64) -> u64) -> (u64, u64) {
+    let by_load_ns = ns as f64 * share;
+    let (work_ns, kept_ns) = (changed(ns - by_load_ns as u64), changed(ns));
+    if factor <= 1.0 {
+        return (work_ns.min(kept_ns), kept_ns.max(work_ns));
+    }
+    // As waits for a single server grow, twice.
+    let grown_ns = by_load_ns * 2.0 * growth(share, factor);
+    (
+        kept_ns,
+        kept_ns.max(work_ns.saturating_add(grown_ns as u64)),
+    )
+}
+
+/// By how much waits for a server grow that is busy for this part of the time, if it takes longer by a factor.
+fn growth(busy: f64, factor: f64) -> f64 {
+    let busy = busy.min(BUSY_MAX / factor);
+    factor * factor * (1.0 - busy) / (1.0 - factor * busy)
+}
+
+/// The part of lengths (second) that a line puts down to the others (first), if there surely is one.
+fn share(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (mean_x, mean_y) = (mean(|p| p.0), mean(|p| p.1));
+    let (mut of_x, mut of_y, mut both) = (0.0, 0.0, 0.0);
+    for (x, y) in points {
+        let (dx, dy) = (x - mean_x, y - mean_y);
+        of_x += dx * dx;
+        of_y += dy * dy;
+        both += dx * dy;
+    }
+    if of_x <= 0.0 || mean_y <= 0.0 {
+        return None;
+    }
+    let slope = both / of_x;
+    let error = ((of_y - slope * both).max(0.0) / count / of_x).sqrt();
+    (slope > ERRORS_MIN * error).then(|| (SHARE_UNSURE * slope * mean_x / mean_y).min(1.0))
+}

@@ -1,0 +1,215 @@
+//! How far a predicted change may be off: by chance, as other requests would have come, and by what requests do not tell.
+
+use crate::distribution::Distribution;
+use crate::record::TraceId;
+use std::collections::BTreeMap;
+
+/// Most requests that chance is estimated by; of more, those with the lowest hashes.
+const REQUESTS_MAX: usize = 1 << 14;
+/// So many blocks of requests, one after another in time, are drawn anew: requests of one moment are alike.
+const BLOCKS: usize = 128;
+const REPLICATES: usize = 300;
+/// The part of replicates outside a range, at either end.
+const TAIL: f64 = 0.025;
+/// The normal value with this tail.
+const NORMAL: f64 = 1.96;
+/// Latencies are kept to three significant digits.
+const ROUNDED: f64 = 1e-3;
+
+/// The statistics of latency for which ranges are given: the mean, and quantiles.
+pub const STATISTICS: [Option<f64>; 4] = [None, Some(0.50), Some(0.95), Some(0.99)];
+
+/// What to expect of one statistic of the latency, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// The least and the most by which the change may change it.
+    pub change_ns: (f64, f64),
+    /// Its least and greatest value if as many other requests come after the change.
+    pub after_ns: (f64, f64),
+}
+
+/// Latencies of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Observed {
+    start_ns: i64,
+    before_ns: u64,
+    after_ns: u64,
+}
+
+/// Replayed requests, of which a bounded sample is kept in full. Merging is commutative and associative.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReplaySample {
+    kept: BTreeMap<(u64, TraceId), Observed>,
+    /// The least and the greatest latency that the model allows for each request.
+    least: Distribution,
+    most: Distribution,
+    /// Whether any request may become faster, and slower.
+    may_be_faster: bool,
+    may_be_slower: bool,
+}
+
+impl ReplaySample {
+    /// Takes a request into account.
+    pub fn observe(
+        &mut self,
+        (id, start_ns): (TraceId, i64),
+        before_ns: u64,
+        replayed: super::Replayed,
+    ) {
+        self.least.record(replayed.least_ns);
+        self.most.record(replayed.most_ns);
+        self.may_be_faster |= replayed.least_ns < before_ns;
+        self.may_be_slower |= replayed.most_ns > before_ns;
+        let observed = Observed {
+            start_ns,
+            before_ns,
+            after_ns: replayed.latency_ns,
+        };
+        let key = (mix(id.0 as u64 ^ (id.0 >> 64) as u64), id);
+        self.kept.insert(key, observed);
+        self.trim();
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: ReplaySample) {
+        self.least.merge(&other.least);
+        self.most.merge(&other.most);
+        self.may_be_faster |= other.may_be_faster;
+        self.may_be_slower |= other.may_be_slower;
+        self.kept.extend(other.kept);
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.kept.len() > REQUESTS_MAX {
+            self.kept.pop_last();
+        }
+    }
+
+    /// What to expect of each of [`STATISTICS`], given all latencies before and after.
+    pub fn expected(&self, before: &Distribution, after: &Distribution) -> [Expected; 4] {
+        let of = |distribution: &Distribution, statistic: Option<f64>| match statistic {
+            None => distribution.mean_ns(),
+            Some(quantile) => distribution.quantile_ns(quantile) as f64,
+        };
+        let chance = self.chance();
+        let mut at = 0..;
+        STATISTICS.map(|statistic| {
+            let chance = &chance[at.next().unwrap_or(0)];
+            let [before_ns, after_ns] = [before, after].map(|all| of(all, statistic));
+            // Rounding must not leave the prediction itself out.
+            let rounded_ns = statistic.map_or(0.0, |_| ROUNDED * (before_ns + after_ns));
+            let least_ns = of(&self.least, statistic).min(after_ns);
+            let most_ns = of(&self.most, statistic).max(after_ns);
+            let (low_ns, high_ns) = chance.change_ns;
+            let change_ns = (
+                least_ns - before_ns + low_ns.min(0.0) - rounded_ns,
+                most_ns - before_ns + high_ns.max(0.0) + rounded_ns,
+            );
+            let again_ns = NORMAL * std::f64::consts::SQRT_2 * chance.after_error_ns;
+            Expected {
+                // Where no request becomes slower, no other one would.
+                change_ns: (
+                    if self.may_be_faster {
+                        change_ns.0
+                    } else {
+                        change_ns.0.max(0.0)
+                    },
+                    if self.may_be_slower {
+                        change_ns.1
+                    } else {
+                        change_ns.1.min(0.0)
+                    },
+                ),
+                after_ns: (
+                    (least_ns - again_ns - rounded_ns).max(0.0),
+                    most_ns + again_ns + rounded_ns,
+                ),
+            }
+        })
+    }
+
+    /// A block bootstrap: requests drawn anew, in blocks of neighbours in time.
+    fn chance(&self) -> [Chance; 4] {
+        let mut requests: Vec<Observed> = self.kept.values().copied().collect();
+        requests.sort_by_key(|request| request.start_ns);
+        let count = requests.len();
+        if count < 2 {
+            return [Chance::default(); 4];
+        }
+        let block = count.div_ceil(BLOCKS);
+        let order = |of: fn(&Observed) -> u64| {
+            let mut order: Vec<(u64, u32)> = requests.iter().map(of).zip(0..).collect();
+            order.sort_unstable();
+            order
+        };
+        let (before, after) = (order(|r| r.before_ns), order(|r| r.after_ns));
+        let all = vec![1; count];
+        let (was, is) = (statistics(&before, &all), statistics(&after, &all));
+        let mut replicates: [Vec<(f64, f64)>; 4] = Default::default();
+        let mut draw = 0u64;
+        for _ in 0..REPLICATES {
+            let mut times = vec![0u32; count];
+            for _ in 0..count.div_ceil(block) {
+                draw += 1;
+                let from = (mix(draw) % count as u64) as usize;
+                (from..from + block).for_each(|at| times[at % count] += 1);
+            }
+            let (was_again, is_again) = (statistics(&before, &times), statistics(&after, &times));
+            for (at, replicates) in replicates.iter_mut().enumerate() {
+                let change_ns = (is_again[at] - was_again[at]) - (is[at] - was[at]);
+                replicates.push((change_ns, is_again[at] - is[at]));
+            }
+        }
+        replicates.map(Chance::of)
+    }
+}
+
+/// How far one statistic is off by chance.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chance {
+    /// The lower and upper end of what its change is off by.
+    change_ns: (f64, f64),
+    /// The standard error of its value after the change.
+    after_error_ns: f64,
+}
+
+impl Chance {
+    fn of(replicates: Vec<(f64, f64)>) -> Chance {
+        let count = replicates.len() as f64;
+        let squares: f64 = replicates.iter().map(|(_, after)| after * after).sum();
+        let mut changes: Vec<f64> = replicates.into_iter().map(|(change, _)| change).collect();
+        changes.sort_unstable_by(f64::total_cmp);
+        let tail = (count * TAIL) as usize;
+        Chance {
+            change_ns: (changes[tail], changes[changes.len() - 1 - tail]),
+            after_error_ns: (squares / count).sqrt(),
+        }
+    }
+}
+
+/// The statistics of values in order, each there so many times.
+fn statistics(ordered: &[(u64, u32)], times: &[u32]) -> [f64; 4] {
+    let total: u64 = times.iter().map(|times| u64::from(*times)).sum();
+    let mut found = [0.0; 4];
+    let (mut sum, mut upto, mut next) = (0.0, 0u64, 1);
+    for (ns, index) in ordered {
+        let times = times[*index as usize];
+        sum += *ns as f64 * f64::from(times);
+        upto += u64::from(times);
+        while next < 4 && STATISTICS[next].is_some_and(|q| upto as f64 >= q * total as f64) {
+            found[next] = *ns as f64;
+            next += 1;
+        }
+    }
+    found[0] = sum / total.max(1) as f64;
+    found
+}
+
+/// SplitMix64's last steps: numbers in a row, far apart.
+pub(super) fn mix(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -1,0 +1,47 @@
+//! How long the segments of each label are, and when they end.
+
+use super::follows::POINTS_MIN;
+use super::sample::WaitingSample;
+use crate::segment::interval_ns;
+
+/// Ends are the same that differ by less than this part.
+const SAME_END: f64 = 1e-3;
+
+/// What requests show of a label's segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    pub(super) count: u32,
+    pub(super) mean_ns: f64,
+    /// Whether they always end as long after the request's start: nobody can tell if they work or wait until then.
+    pub(super) undecided: bool,
+    /// Whether one ended after its request's answer, which then does not wait for any.
+    pub(super) outlasts: bool,
+}
+
+/// Measures each label's segments.
+pub(super) fn shown(sample: &WaitingSample, labels: usize) -> Vec<Shown> {
+    let mut all = vec![Shown::default(); labels];
+    let mut ends = vec![(0.0, 0.0); labels];
+    for trace in sample.spread() {
+        for segment in &trace.segments {
+            let label = segment.id.index();
+            let Some(shown) = all.get_mut(label) else {
+                continue;
+            };
+            shown.count += 1;
+            shown.outlasts |= segment.end_ns > trace.answer_ns;
+            let part = 1.0 / f64::from(shown.count);
+            shown.mean_ns += (segment.duration_ns() as f64 - shown.mean_ns) * part;
+            let end_ns = interval_ns(trace.start_ns, segment.end_ns) as f64;
+            let (mean_ns, squares) = &mut ends[label];
+            let off_ns = end_ns - *mean_ns;
+            *mean_ns += off_ns * part;
+            *squares += off_ns * (end_ns - *mean_ns);
+        }
+    }
+    for (shown, (mean_ns, squares)) in all.iter_mut().zip(ends) {
+        let spread_ns = (squares / f64::from(shown.count.max(1))).sqrt();
+        shown.undecided = shown.count as usize >= POINTS_MIN && spread_ns <= SAME_END * mean_ns;
+    }
+    all
+}
