@@ -23,7 +23,8 @@ pub fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ()>> {
     })
 }
 
-fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
+/// The field that the bytes begin with, which is taken off; `None` if there is none.
+pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     let tag = varint(rest)?;
     let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
     let payload = match tag & 7 {

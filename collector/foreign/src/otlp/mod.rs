@@ -32,6 +32,7 @@ pub mod message;
 mod own_names;
 mod plain;
 mod stored;
+mod texts;
 mod to_json;
 
 use crate::typed::parse;
@@ -47,6 +48,7 @@ pub use plain::{is_plain, plain_records};
 pub use stored::{
     SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json, resource_spans,
 };
+pub use texts::{HasTexts, with_valid_texts};
 pub use to_json::resource_spans_json;
 
 use exact::note_inexact;

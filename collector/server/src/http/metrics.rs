@@ -105,6 +105,11 @@ pub(super) fn render(pages: &Pages) -> String {
             &counters.otlp_rejected_logs,
         ),
         (
+            "otlp_replaced_texts_total",
+            "Texts of OTLP in which what is no UTF-8 was replaced.",
+            &counters.otlp_replaced_texts,
+        ),
+        (
             "otlp_logs_without_trace_total",
             "Log records of OTLP that belong to no request, and were left out for that.",
             &counters.otlp_logs_without_trace,

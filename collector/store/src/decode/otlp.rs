@@ -1,11 +1,11 @@
 //! Requests of OTLP, as they came over the network or lie in the log.
 
-use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use stroboscope_foreign::otlp::message::ResourceSpans;
 use stroboscope_foreign::otlp::{
-    PlainSpan, TakePlain, is_plain, plain_records, plain_spans_of, spans_of, spans_of_json,
+    HasTexts, PlainSpan, TakePlain, is_plain, plain_records, plain_spans_of, spans_of,
+    spans_of_json, with_valid_texts,
 };
 use stroboscope_foreign::{BadSpan, ForeignSpan, TakeSpans, wire, without_line_number};
 
@@ -25,7 +25,9 @@ pub struct OtlpTaken {
     pub rejected: u64,
     /// Log records among these that belong to no request.
     pub without_trace: u64,
-    /// What is wrong with the first of those.
+    /// Texts in which what is no UTF-8 was replaced.
+    pub replaced_texts: u64,
+    /// What is wrong with the first that was rejected.
     pub reason: Option<BadSpan>,
 }
 
@@ -89,11 +91,23 @@ fn read_protobuf(
         if by_bytes && plain_spans_of(number, payload, &mut taker).is_some() {
             continue;
         }
-        let of_resource =
-            ResourceSpans::decode(payload).map_err(|error| NotOtlp(error.to_string()))?;
+        let of_resource: ResourceSpans = decoded(payload, &mut taker.found)?;
         spans_of(number, &of_resource, &mut taker);
     }
     Ok(taker.found)
+}
+
+/// A message, if need be with texts that are no UTF-8 replaced: the others are not lost for them.
+pub(super) fn decoded<M: HasTexts + prost::Message + Default>(
+    bytes: &[u8],
+    taken: &mut OtlpTaken,
+) -> Result<M, NotOtlp> {
+    M::decode(bytes).or_else(|error| {
+        let not_otlp = |error: prost::DecodeError| NotOtlp(error.to_string());
+        let (valid, replaced) = with_valid_texts::<M>(bytes).ok_or_else(|| not_otlp(error))?;
+        taken.replaced_texts += replaced;
+        M::decode(&valid[..]).map_err(not_otlp)
+    })
 }
 
 /// Puts the spans of a request in JSON into rows.

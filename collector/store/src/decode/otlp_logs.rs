@@ -1,13 +1,12 @@
 //! Requests of OTLP with log records.
 
-use prost::Message as _;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use stroboscope_foreign::otlp::{ForeignLog, ResourceLogs, logs_of, logs_of_json};
 use stroboscope_foreign::{BadSpan, wire, without_line_number};
 
-use super::otlp::{NotOtlp, OtlpTaken};
+use super::otlp::{NotOtlp, OtlpTaken, decoded};
 use crate::limits::Limits;
 use crate::record::{EventRow, Rows};
 
@@ -33,8 +32,7 @@ pub fn otlp_logs_protobuf(
         let Some(payload) = field.payload else {
             return Err(NotOtlp("resource_logs is a number".to_owned()));
         };
-        let of_resource =
-            ResourceLogs::decode(payload).map_err(|error| NotOtlp(error.to_string()))?;
+        let of_resource: ResourceLogs = decoded(payload, &mut taker.taken)?;
         logs_of(&of_resource, &mut |log| taker.take(log));
     }
     Ok(taker.taken)

@@ -46,6 +46,8 @@ pub struct Counters {
     pub otlp_rejected_logs: AtomicU64,
     /// And such that belong to no request, and were left out for that.
     pub otlp_logs_without_trace: AtomicU64,
+    /// Texts of OTLP in which what is no UTF-8 was replaced.
+    pub otlp_replaced_texts: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -68,7 +70,7 @@ impl Counters {
         }
     }
 
-    /// Counts what was left out of a request of OTLP.
+    /// Counts what was left out of a request of OTLP, or replaced.
     pub fn leave_out(&self, kind: PayloadKind, taken: &OtlpTaken) {
         let rejected = match kind {
             PayloadKind::OtlpLogsProtobuf | PayloadKind::OtlpLogsJson => &self.otlp_rejected_logs,
@@ -77,6 +79,8 @@ impl Counters {
         rejected.fetch_add(taken.rejected - taken.without_trace, Relaxed);
         self.otlp_logs_without_trace
             .fetch_add(taken.without_trace, Relaxed);
+        self.otlp_replaced_texts
+            .fetch_add(taken.replaced_texts, Relaxed);
     }
 
     /// What became of the batches.

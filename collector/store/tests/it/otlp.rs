@@ -7,7 +7,7 @@ use stroboscope_foreign::otlp::message::{
     ScopeSpans, Span, Status,
 };
 use stroboscope_foreign::otlp::plain_records;
-use stroboscope_store::decode::{otlp_protobuf, otlp_protobuf_slowly};
+use stroboscope_store::decode::{check_otlp_protobuf, otlp_protobuf, otlp_protobuf_slowly};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::{EventRow, Rows, SpanRow};
 
@@ -233,4 +233,44 @@ fn what_exporters_send_is_plain() {
     let bytes = request_of(&[of_resource]);
     assert_eq!(check(&bytes), Some(4));
     assert_eq!(check(&[]), Some(0));
+}
+
+/// A text that is no UTF-8 costs a request nothing but that text.
+#[test]
+fn one_bad_text_loses_no_span() {
+    let span = |id: u8, name: &str| Span {
+        trace_id: vec![1; 16],
+        span_id: vec![id; 8],
+        name: name.to_owned(),
+        start_time_unix_nano: 1_000,
+        end_time_unix_nano: 2_000,
+        ..Span::default()
+    };
+    let scope = ScopeSpans {
+        spans: vec![span(1, "bad\u{7f}"), span(2, "good")],
+        ..ScopeSpans::default()
+    };
+    let of_resource = ResourceSpans {
+        scope_spans: vec![scope],
+        ..ResourceSpans::default()
+    };
+    let of_resource = of_resource.encode_to_vec();
+    let mut request = vec![0x0a, u8::try_from(of_resource.len()).unwrap()];
+    assert!(of_resource.len() < 128);
+    request.extend(of_resource);
+    request
+        .iter_mut()
+        .filter(|byte| **byte == 0x7f)
+        .for_each(|byte| *byte = 0xff);
+    let limits = Limits::default();
+    let checked = check_otlp_protobuf(&request, &limits).unwrap();
+    let mut rows = Rows::default();
+    let taken = otlp_protobuf(&request, &limits, &mut rows).unwrap();
+    assert_eq!(taken, checked);
+    assert_eq!(
+        (taken.records, taken.rejected, taken.replaced_texts),
+        (2, 0, 1)
+    );
+    let names = rows.spans.iter().map(|span| rows.strings.text(span.name));
+    assert_eq!(names.collect::<Vec<_>>(), ["bad\u{fffd}", "good"]);
 }
