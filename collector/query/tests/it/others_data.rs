@@ -433,8 +433,8 @@ fn orders_of_mentions_and_creator(traces: &[TraceRecords]) -> [bool; 2] {
 
 /// CRISP walks each trace's tree by itself: from a span to the child that ends last, and on to the sibling that ends
 /// last before that one starts. Our model is inferred from all 20 traces together and believes each order, and each
-/// exclusion, that none of them contradicts, also accidental ones: 20 traces are few. All the same, 18 of 20 paths visit the same spans; the others differ for two
-/// stated reasons.
+/// exclusion, that none of them contradicts, also accidental ones: 20 traces are few. All the same, 19 of 20 paths visit the same
+/// spans; the other one differs for the reason that the test states.
 #[test]
 fn critical_paths_of_crisp() {
     let Some(path) = data("dsb/socialNetwork_compose_post_20traces.jaeger.json.zst") else {
@@ -492,21 +492,6 @@ fn critical_paths_of_crisp() {
                 .clone()
         };
         match &**name {
-            // A tie: two calls end in the same microsecond, and the next waits for both. Either is critical.
-            "129442a4c59c65ff" => {
-                assert_eq!(
-                    span("compose_creator_client").end_ns,
-                    span("compose_text_client").end_ns
-                );
-                assert_eq!(
-                    only_ours,
-                    set(&[
-                        "compose-post-service:compose_creator_client",
-                        "user-service:compose_creator_server"
-                    ])
-                );
-                assert_eq!(only_theirs, text);
-            }
             // The creator's call begins 18 us after the user mentions are there. In none of the 20 traces do these
             // two segments overlap, and both orders occur: the model believes that they exclude each other, and then
             // whichever comes first holds the other up. CRISP's tree knows siblings only: the text, of which the
@@ -543,5 +528,5 @@ fn critical_paths_of_crisp() {
             }
         }
     }
-    assert_eq!(agreeing, 18);
+    assert_eq!(agreeing, 19);
 }
