@@ -1,6 +1,6 @@
 //! Traces that are still arriving.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 
@@ -9,8 +9,39 @@ use stroboscope_store::tables::{EventAttacher, EventRead, LeftOut};
 
 /// Records that all open traces together hold.
 pub const RECORDS_OPEN_MAX: usize = 1_000_000;
-/// Observed traces that are remembered, to recognise what is late.
-pub const CLOSED_MAX: usize = 1 << 20;
+/// Time for which observed traces are remembered at least, unless there are too many, to recognise what is late.
+const CLOSED_NS: i64 = 300 * 1_000_000_000;
+/// Observed traces in one generation of those remembered.
+const CLOSED_MAX: usize = 1 << 19;
+
+/// Observed traces, in two generations: the older one is forgotten as a whole, so that neither time nor rate makes it grow.
+#[derive(Debug, Default)]
+struct Closed {
+    new: HashSet<u128>,
+    old: HashSet<u128>,
+    /// When the newer generation began.
+    since_ns: i64,
+}
+
+impl Closed {
+    fn contains(&self, trace_id: u128) -> bool {
+        self.new.contains(&trace_id) || self.old.contains(&trace_id)
+    }
+
+    fn insert(&mut self, trace_id: u128) {
+        if self.new.len() >= CLOSED_MAX {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(trace_id);
+    }
+
+    fn forget(&mut self, now_ns: i64) {
+        if now_ns.saturating_sub(self.since_ns) > CLOSED_NS {
+            self.old = std::mem::take(&mut self.new);
+            self.since_ns = now_ns;
+        }
+    }
+}
 
 /// One trace, as far as it has arrived.
 #[derive(Debug, Default)]
@@ -34,8 +65,7 @@ pub(super) struct Assembly {
     by_arrival: BTreeSet<(i64, u128)>,
     records: usize,
     records_max: usize,
-    closed: HashSet<u128>,
-    closing_order: VecDeque<u128>,
+    closed: Closed,
     attacher: EventAttacher,
     pub(super) left_out: LeftOut,
     /// Records of traces that were observed before.
@@ -49,8 +79,7 @@ impl Assembly {
             by_arrival: BTreeSet::new(),
             records: 0,
             records_max,
-            closed: HashSet::new(),
-            closing_order: VecDeque::new(),
+            closed: Closed::default(),
             attacher: EventAttacher::default(),
             left_out: LeftOut::default(),
             late_records: 0,
@@ -73,7 +102,7 @@ impl Assembly {
             self.left_out.outside_requests += 1;
             return;
         }
-        if self.closed.contains(&trace_id) {
+        if self.closed.contains(trace_id) {
             self.late_records += 1;
             return;
         }
@@ -104,6 +133,7 @@ impl Assembly {
 
     /// The next trace that has been quiet since before `until_ns`.
     pub(super) fn next_quiet(&mut self, until_ns: i64) -> Option<TraceRecords> {
+        self.closed.forget(until_ns);
         let (last_ns, trace_id) = *self.by_arrival.first()?;
         if last_ns < until_ns {
             self.close(last_ns, trace_id)
@@ -126,12 +156,6 @@ impl Assembly {
         let open = self.open.remove(&trace_id)?;
         self.records -= open.len();
         self.closed.insert(trace_id);
-        self.closing_order.push_back(trace_id);
-        if self.closing_order.len() > CLOSED_MAX
-            && let Some(oldest) = self.closing_order.pop_front()
-        {
-            self.closed.remove(&oldest);
-        }
         let Open {
             mut records,
             mut events,
@@ -143,5 +167,30 @@ impl Assembly {
         self.attacher
             .attach(&mut records, &mut events, &mut self.left_out);
         Some(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_traces_are_remembered_for_minutes_and_no_longer() {
+        let mut closed = Closed::default();
+        closed.forget(CLOSED_NS + 1);
+        closed.insert(1);
+        closed.forget(2 * CLOSED_NS);
+        assert!(closed.contains(1));
+        closed.forget(2 * CLOSED_NS + 2);
+        assert!(closed.contains(1), "for one generation more");
+        closed.forget(3 * CLOSED_NS + 3);
+        assert!(!closed.contains(1) && closed.new.is_empty() && closed.old.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_closed_traces_is_bounded() {
+        let mut closed = Closed::default();
+        (0..3 * CLOSED_MAX as u128 + 7).for_each(|id| closed.insert(id));
+        assert_eq!((closed.new.len(), closed.old.len()), (7, CLOSED_MAX));
     }
 }

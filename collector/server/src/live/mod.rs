@@ -6,7 +6,8 @@
 //! - *Quiet.* A trace is taken for whole, judged and observed when nothing of it has arrived for the quiet time, by the
 //!   collector's clock. Until then its records may come in any order.
 //! - *Late.* Records of a trace that has been observed are counted and left out. Which traces those are is remembered of
-//!   the last [`CLOSED_MAX`]; what comes even later is a trace without a root, and incomplete.
+//!   the last five to ten minutes (fewer where a million traces close in less); what comes even later is a trace without
+//!   a root, and incomplete.
 //! - *Bounded.* When open traces hold more than [`RECORDS_OPEN_MAX`] records, the one that has been quiet for longest is
 //!   observed early, and counted. When the model's thread cannot keep up, what arrives is skipped, and counted.
 //! - Whether a trace is complete is judged by what was known at that time: the losses heard of, and which operations run
@@ -26,7 +27,7 @@ mod feed;
 mod observer;
 mod recent;
 
-pub use assembly::{CLOSED_MAX, RECORDS_OPEN_MAX};
+pub use assembly::RECORDS_OPEN_MAX;
 pub use feed::{Feed, LiveModel, start};
 pub use observer::{Live, LiveCounts, Snapshot};
 pub use recent::{ProcessWindows, RECENT, RECENT_SEGMENTS_MAX, RECENT_TRACES_MAX, RecentRequests};
