@@ -268,7 +268,10 @@ fn read(
     share: &mut QueryShare,
 ) -> Result<Option<StoredTrace>, TraceTooLarge> {
     let mut reader = files.read(&IdRange::only(id), 1);
-    let rows = reader.next_rows(spans_max, FORMS, share).transpose()?;
+    let used = share.used();
+    let rows = reader.next_rows(spans_max, FORMS, share).transpose();
+    // An answer that ends before this trace has the memory that was taken for a part of it.
+    let rows = rows.inspect_err(|_| share.give_back(share.used() - used))?;
     let damage = reader.damage();
     let Some(rows) = rows.filter(|rows| rows.id == id) else {
         return Ok(None);
