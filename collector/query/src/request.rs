@@ -70,7 +70,7 @@ impl RequestAsked {
 
 /// Memory of a record with all that is known of it, in units of what its analysis takes: its segments with labels of their own, and
 /// it once more on one time axis.
-const ANALYSES_PER_RECORD: usize = 3;
+const ANALYSES_PER_RECORD: usize = 2;
 
 /// A segment that has no label in the model, as there are more labels than it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

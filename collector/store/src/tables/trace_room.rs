@@ -1,7 +1,7 @@
 //! The room for a trace while it grows.
 
 /// Memory of a record while its trace is analysed, with its segments and their path, beside its attributes.
-pub const ANALYSED_RECORD_BYTES: usize = 640;
+pub const ANALYSED_RECORD_BYTES: usize = 960;
 /// The room for a trace is asked for each time that it has grown by so much.
 const ROOM_STEP_BYTES: usize = 1 << 20;
 
