@@ -133,7 +133,13 @@ impl Poison {
     ) {
         let number = operation % self.services;
         counts[number] += 1;
-        let text = format!("operation {}", operation % self.operations);
+        // What comes inside of others is no root.
+        let kind = if parent_id == 0 {
+            "request"
+        } else {
+            "operation"
+        };
+        let text = format!("{kind} {}", operation % self.operations);
         rows.spans.push(SpanRow {
             trace_id,
             trace_name: None,

@@ -90,7 +90,7 @@ fn every_verb_answers_or_refuses_clearly() {
     for verb in limited {
         let arguments = [verb, &["--memory-limit", LIMIT]].concat();
         let (said, _) = check(folder.path(), &arguments);
-        left_out += usize::from(said.contains("1 trace too large for the memory"));
+        left_out += usize::from(said.contains("too large for the memory"));
     }
     let compared = [&["compare"][..], &periods, &["--memory-limit", LIMIT]].concat();
     check(folder.path(), &compared);
@@ -204,10 +204,7 @@ fn every_page_is_small_or_refused_and_memory_stays_within_the_limit() {
     }
     let part = viewing.page(&format!("{large}?spans=5000"));
     assert!(part.starts_with("HTTP/1.1 200 "), "{part}");
-    assert!(
-        part.contains(&format!("first 5000 of its {}", "")),
-        "{part}"
-    );
+    assert!(part.contains("first 5000 of its "), "{part}");
     let columns = viewing.page(&format!("{large}/columns?spans=5000"));
     assert!(columns.starts_with("HTTP/1.1 200 "), "{columns}");
     let peak_mib = viewing.peak_mib();

@@ -19,11 +19,11 @@ use super::spill::{FILES_MAX, Wanted, open_files};
 const CURSORS_MAX: usize = 2_048;
 
 /// Files of a table that are read side by side however little memory there is.
-const FILES_MIN: usize = 8;
+const FILES_MIN: usize = 4;
 /// Of an open file, its metadata.
 const FOOTER_BYTES: usize = 32 << 10;
 /// Of an open file, pages and rows that are read ahead, at most.
-const READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
+const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Files are packed about so many times.
 const UNPACKED_TIMES: u64 = 4;
 
