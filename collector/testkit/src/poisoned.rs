@@ -100,7 +100,7 @@ impl Poison {
             let host = rows.strings.intern(&host(number));
             rows.batches.push(BatchRow {
                 process: process(number),
-                sequence: 1,
+                sequence: 0,
                 service,
                 host,
                 pid: number as u32 + 1,

@@ -62,7 +62,9 @@ fn a_reading_for_which_there_is_none_is_refused() {
     let folder = poisoned(&runtime);
     let memory = QueryMemory::new(96 * MIB);
     let mut others = [memory.share(), memory.share()];
-    others.each_mut().map(|share| share.take(47 * MIB).unwrap());
+    for share in &mut others {
+        share.take(47 * MIB).unwrap();
+    }
     let refused = study(folder.path(), &runtime, &memory).into_inference();
     let is_busy = |error: &QueryError| {
         let busy = matches!(error, QueryError::Memory { lack, .. } if *lack == QueryLack::All);
