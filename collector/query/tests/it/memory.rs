@@ -42,8 +42,8 @@ fn a_large_trace_is_left_out_and_counted_and_its_memory_comes_back() {
     let folder = poisoned(&runtime);
     // By what is kept of the first, too.
     for _ in 0..2 {
-        // 40,000 records of 640 bytes are more than a quarter of it.
-        for (all_mib, large) in [(96, 1), (256, 0)] {
+        // 40,000 records are more than a quarter of the one, and less of the other.
+        for (all_mib, large) in [(64, 1), (256, 0)] {
             let memory = QueryMemory::new(all_mib * MIB);
             let study = study(folder.path(), &runtime, &memory);
             let notes = &study.inference().unwrap().notes;
