@@ -122,9 +122,9 @@ impl MemorySplit {
         QueryMemory::new(bytes(self.queries))
     }
 
-    /// What is left for what comes in.
+    /// What is left for what comes in, without a sixteenth for the program itself.
     fn ingest(self) -> u64 {
-        self.limit - self.queries
+        self.limit - self.queries - self.limit / 16
     }
 
     /// Of what is not for queries, an eighth is for what arrives, and is checked; what HTTP reads ahead on connections takes another at most.
@@ -194,11 +194,12 @@ mod tests {
                 + options.in_flight_bytes_max as u64
                 + 24 * options.segment_bytes
                 + 400 * options.live_records_max as u64
-                + split.queries;
+                + split.queries
+                + limit / 16;
             assert!(parts < limit, "{parts} of {limit}");
             // One alone may have half.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
-            assert!(doors.connections_max >= 90);
+            assert!(doors.connections_max >= 80);
         }
     }
 
