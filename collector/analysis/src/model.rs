@@ -28,7 +28,7 @@ pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::segment::{ElementId, Segment, SegmentedTrace};
-use counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
+use counts::{BLOCK_BYTES, CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use groups::{Groups, Resolved};
 use pipelines::Pipelines;
 use std::sync::Arc;
@@ -58,6 +58,11 @@ pub struct PairCounts {
     /// Traces in which the two overlap. The same for (a, b) and (b, a).
     pub overlaps: u64,
 }
+
+/// Memory of a label with its texts, which others share as a rule.
+const LABEL_BYTES: usize = 256;
+/// The scratch memory of a trace of more segments is given back.
+const LARGE_SEGMENTS: usize = 1 << 15;
 
 /// Counts over the traces observed so far. See the [module](self).
 #[derive(Clone, Default)]
@@ -126,6 +131,31 @@ impl Model {
         self.segments.get(id.index()).copied().unwrap_or_default()
     }
 
+    /// Memory that the model takes, in bytes: about.
+    pub fn bytes(&self) -> usize {
+        self.counts.blocks() * BLOCK_BYTES + self.groups.bytes() + self.labels.len() * LABEL_BYTES
+    }
+
+    /// Bytes that this trace adds when it is taken into account, at most; none where they are surely few.
+    pub fn growth_bytes(&self, trace: &SegmentedTrace, few: usize) -> Option<usize> {
+        let pairs = trace.segments.len().min(self.labels.len()) * self.labels.len().div_ceil(64);
+        if pairs * BLOCK_BYTES <= few {
+            return None;
+        }
+        let mut rows: Vec<u32> = trace.segments.iter().map(|segment| segment.id.0).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let mut words: Vec<u32> = rows.iter().map(|row| row / 64).collect();
+        words.dedup();
+        let known = |row: &u32| {
+            let has = |word: &&u32| self.counts.has(*row as usize, **word as usize);
+            words.iter().filter(has).count()
+        };
+        let known: usize = rows.iter().map(known).sum();
+        let growth = (rows.len() * words.len() - known) * BLOCK_BYTES;
+        (growth > few).then_some(growth)
+    }
+
     /// Takes one trace into account. Its segments' ids must be of this model's labels.
     pub fn observe(&mut self, trace: &SegmentedTrace) {
         debug_assert!(
@@ -167,6 +197,10 @@ impl Model {
             None => self
                 .sweep
                 .count_uncertain(trace, segments, labels, &mut self.counts, note),
+        }
+        if trace.segments.len() > LARGE_SEGMENTS {
+            (self.sweep, self.shrunk) = (Sweep::default(), Vec::new());
+            self.groups.empty_scratch();
         }
         if trace
             .segments

@@ -11,11 +11,16 @@
 //! With `--steady SECONDS`, each protocol is then sent for so long at 70 % of what went into Parquet, and every minute is
 //! a line: its rate, the collector's memory at the least and the most, its log, and the time to an acknowledgement.
 //!
+//! With `--siege SECONDS`, only this: bombs, readers of a request of a million spans by every door, a hundred heavy pages and
+//! both protocols' full load come together for so long, over a poisoned store; printed are the collector's greatest memory, and
+//! how long a good client's acknowledgements take, before and meanwhile. `--small` makes the store small.
+//!
 //! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|otlp-http|rotel`, `--memory-limit SIZE`,
 //! `--rotel PROGRAM`, `--steady SECONDS`.
 
 mod load;
 mod process;
+mod siege;
 mod steady;
 
 use std::path::PathBuf;
@@ -24,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use load::{Load, Sent};
 use process::{CollectorProcess, Rotel, cpu};
+use stroboscope_testkit::poisoned::Poison;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -34,6 +40,8 @@ struct Arguments {
     memory_limit: String,
     rotel: Option<PathBuf>,
     steady: Option<Duration>,
+    siege: Option<Duration>,
+    poison: Poison,
 }
 
 fn arguments() -> Result<Option<Arguments>, Failure> {
@@ -44,6 +52,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
         memory_limit: "2GiB".to_owned(),
         rotel: None,
         steady: None,
+        siege: None,
+        poison: Poison::WHOLE,
     };
     let (mut all, mut is_bench) = (std::env::args().skip(1), false);
     while let Some(argument) = all.next() {
@@ -59,6 +69,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             "--only" => found.only = Some(value()?),
             "--rotel" => found.rotel = Some(value()?.into()),
             "--steady" => found.steady = Some(Duration::from_secs(value()?.parse()?)),
+            "--siege" => found.siege = Some(Duration::from_secs(value()?.parse()?)),
+            "--small" => found.poison = Poison::SMALL,
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
@@ -70,6 +82,10 @@ fn main() -> Result<(), Failure> {
     let Some(arguments) = arguments()? else {
         return Ok(());
     };
+    if let Some(duration) = arguments.siege {
+        println!("on {}", process::processor());
+        return siege::run(duration, arguments.poison, &arguments);
+    }
     println!(
         "{} connections, {} s each, on {}",
         arguments.connections,

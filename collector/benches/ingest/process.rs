@@ -92,7 +92,16 @@ pub(crate) struct Stored {
 
 impl CollectorProcess {
     pub(crate) fn start(memory_limit: &str) -> Result<Self, Failure> {
+        Self::start_with(memory_limit, |_| Ok(()))
+    }
+
+    /// The same over a folder that `fill` puts something into before.
+    pub(crate) fn start_with(
+        memory_limit: &str,
+        fill: impl FnOnce(&Path) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
+        fill(folder.path())?;
         let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
             .args([
                 "collect",
@@ -132,6 +141,11 @@ impl CollectorProcess {
             target: Target { grpc, otlp },
             pages,
         })
+    }
+
+    /// Where its pages are.
+    pub(crate) fn pages(&self) -> &str {
+        &self.pages
     }
 
     /// The greatest memory it had so far.

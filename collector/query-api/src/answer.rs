@@ -64,7 +64,7 @@ impl Refusal {
     /// A refusal for want of memory.
     pub(crate) fn lack(lack: QueryLack, what: &str) -> Self {
         match lack {
-            QueryLack::Query(_) => Self::TooLarge(format!(
+            QueryLack::Query(..) => Self::TooLarge(format!(
                 "{what}: {lack}; ask for fewer traces, or for the first spans of one by max_spans=10000"
             )),
             QueryLack::All => Self::Busy(format!("{what}: {lack}")),

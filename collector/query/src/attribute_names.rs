@@ -77,7 +77,7 @@ fn count(source: &Source, selection: Selection) -> Result<AttributeCounts, Query
     let what = "looking for attributes";
     let (workers, _) = source.fold(what, selection, &parts, workers, |counts, records, _| {
         counts.observe(records);
-    });
+    })?;
     let mut counts = AttributeCounts::default();
     workers.iter().for_each(|part| counts.merge(part));
     Ok(counts)

@@ -73,7 +73,7 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
             });
         }
     };
-    let (found, notes) = source.fold("reading lengths", selection, &parts, workers, visit);
+    let (found, notes) = source.fold("reading lengths", selection, &parts, workers, visit)?;
     let mut whole: Vec<Whole> = found.into_iter().flatten().collect();
     whole.sort_unstable_by_key(|one| (one.start_ns, one.length_ns));
     let (Some(first), Some(last)) = (whole.first(), whole.last()) else {

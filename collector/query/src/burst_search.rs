@@ -83,7 +83,13 @@ pub fn search_bursts(
     notes.add_damage(kernel.iter().flat_map(|of| of.damage.clone()).collect());
     let mut matches = Matches::new(settings);
     let bytes = reading.weigh(&bursts, &mut notes)?;
-    let (slices, large) = slices(&bursts, &bytes, settings.held_bytes_max);
+    // Beside what is read meanwhile.
+    let memory = source.memory();
+    let held_max = usize::try_from(settings.held_bytes_max).unwrap_or(usize::MAX);
+    let held_max = held_max.min(memory.trace_max() / 4);
+    let held = memory.take(held_max.min(bytes.iter().sum::<u64>() as usize));
+    let _held = held.map_err(QueryError::lack_of_requests)?;
+    let (slices, large) = slices(&bursts, &bytes, held_max as u64);
     let (mut held_bytes, mut slice_count) = (0, 0);
     for slice in &slices {
         let requests = reading.gather(slice, &mut notes)?;
@@ -267,9 +273,9 @@ impl Reading<'_> {
             }
         };
         let what = "weighing bursts";
-        let (weighed, of_reading) = self
-            .source
-            .fold(what, self.selection, &parts, workers, visit);
+        let (weighed, of_reading) =
+            self.source
+                .fold(what, self.selection, &parts, workers, visit)?;
         notes.add_damage(of_reading.damage);
         let mut bytes = vec![0; bursts.len()];
         for of_part in weighed {
@@ -296,7 +302,7 @@ impl Reading<'_> {
             };
         let (found, of_slice) =
             self.source
-                .fold("searching", self.selection, &parts, workers, visit);
+                .fold("searching", self.selection, &parts, workers, visit)?;
         notes.add_damage(of_slice.damage);
         let mut requests = vec![Vec::new(); bursts.len()];
         for part in found {

@@ -67,7 +67,7 @@ pub fn clocks(
             seen.estimates.observe(records);
             note_last(records, &mut seen.last);
         },
-    );
+    )?;
     let Seen {
         mut estimates,
         mut last,
@@ -95,7 +95,7 @@ pub fn clocks(
         |contradictions: &mut u64, records, _| {
             *contradictions += alignment.contradictions(records);
         },
-    );
+    )?;
     let contradictions = contradictions.iter().sum();
     let hosts = last.into_iter().map(|(host, last_ns)| {
         let converted = alignment.convert(&host, last_ns);
@@ -175,7 +175,7 @@ pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignme
         |estimates: &mut ClockEstimates, records, _| {
             estimates.observe(records);
         },
-    );
+    )?;
     let mut estimates = ClockEstimates::new();
     seen.iter().for_each(|part| estimates.merge(part));
     source.kernel_clocks().note_in(&mut estimates);

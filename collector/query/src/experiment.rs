@@ -125,7 +125,7 @@ pub fn experiment(
     let visit = |side: &mut Gathered, records: &mut TraceRecords, _: &mut Notes| {
         side.take(records, settings, &by, unit.as_ref(), &hasher);
     };
-    let (found, notes) = source.fold("comparing sides", selection, &parts, workers, visit);
+    let (found, notes) = source.fold("comparing sides", selection, &parts, workers, visit)?;
     let mut all = Gathered::default();
     found.into_iter().for_each(|part| all.merge(part));
     all.check(source, selection, settings)?;

@@ -71,7 +71,7 @@ pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstL
                 unseen.push(records.id.0);
             }
         },
-    );
+    )?;
     let (mut estimates, mut unseen) = (ClockEstimates::new(), Vec::new());
     for (of_part, more) in seen {
         estimates.merge(&of_part);
@@ -81,6 +81,7 @@ pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstL
     let clocks = as_selected(&estimates, selection);
     if let Some(cache) = source.cache()
         && notes.damage.is_empty()
+        && notes.left_out.large_traces == 0
         && cache.is_of(source.store())
     {
         let entry = Entry {

@@ -12,14 +12,16 @@ use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::pass::Pass;
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_analysis::segment::Segmenter;
+use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
 use super::clocks::{as_selected, sampled};
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::reading_memory::SourceMemory;
 use super::rounds::{Converging, Rounds, rounds};
 use super::sampled_notes::Weighing;
 use super::source::{Selection, Source};
+use stroboscope_store::memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::AttributeKeys;
 
 /// How to infer.
@@ -70,6 +72,15 @@ pub struct Inference {
 }
 
 impl Inference {
+    /// Takes the memory of it from this share, for who keeps it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn hold(&self, share: &mut QueryShare) -> Result<(), QueryError> {
+        let had = share.take(KEPT_FORMS * self.model.bytes());
+        had.map_err(QueryError::lack_of_requests)
+    }
+
     /// The segments that were seen and not left out, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
         // What is left out has a label all the same, as traces are cut before it is known.
@@ -229,6 +240,8 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
     // So that the numbers do not depend on which trace came first.
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
+    let kept = source.memory().keep_model(KEPT_FORMS * model.bytes());
+    kept.map_err(QueryError::lack_of_requests)?;
     let InferSettings {
         exclude,
         trailing_elements,
@@ -289,7 +302,10 @@ struct Observed {
 }
 
 /// What infers one part of the store.
-struct Worker<F, R> {
+struct Worker<'a, F, R> {
+    memory: &'a SourceMemory,
+    lack: Option<QueryLack>,
+    trailing_elements: bool,
     seen: Seen,
     rider: R,
     segmenter: Segmenter,
@@ -318,6 +334,9 @@ fn observe<R: Pass<TraceRecords>>(
     let parts = source.parts(selection, &keys.with_elements())?;
     let (converging, mut rounds) = rounds(settings, parts.count());
     let worker = |_| Worker {
+        memory: source.memory(),
+        lack: None,
+        trailing_elements: settings.trailing_elements,
         seen: Seen::default(),
         rider: new_rider(),
         segmenter: segmenter(settings.trailing_elements),
@@ -325,24 +344,20 @@ fn observe<R: Pass<TraceRecords>>(
         rounds: rounds.next(),
     };
     let workers = (0..parts.count()).map(worker).collect();
-    let (converging, (parts_seen, mut notes)) = std::thread::scope(|scope| {
+    let (converging, found) = std::thread::scope(|scope| {
         let converging = scope.spawn(|| converging.map(Converging::run));
-        let visit = |worker: &mut Worker<_, R>, records: &mut TraceRecords, notes: &mut Notes| {
-            worker.take(records, alignment, notes);
-        };
-        let found = source.fold_to(
-            "inferring",
-            selection,
-            &parts,
-            workers,
-            visit,
-            Worker::finish,
-        );
+        let visit =
+            |worker: &mut Worker<'_, _, R>, records: &mut TraceRecords, notes: &mut Notes| {
+                worker.take(records, alignment, notes);
+            };
+        let made = (visit, Worker::after, Worker::finish);
+        let found = source.fold_to("inferring", selection, &parts, workers, made);
         match converging.join() {
             Ok(converging) => (converging, found),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     });
+    let (parts_seen, mut notes) = found?;
     let (mut model, mut convergence) = converging.unwrap_or_default();
     let (mut clocks, mut roots, mut rider) =
         (ClockEstimates::new(), ByRoot::default(), new_rider());
@@ -374,7 +389,33 @@ fn observe<R: Pass<TraceRecords>>(
     ))
 }
 
-impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
+/// A model takes its memory so many times while others are merged to it, numbered anew, and relations found in it.
+const MODEL_FORMS: usize = 3;
+/// A block of counters of one segment and 64 others that occur with it, see [`Model::with_max_labels`].
+const BLOCK_BYTES: usize = 2_300;
+/// The model of a trace of so many segments is small, whatever they are.
+const FEW_SEGMENTS: usize = 256;
+
+/// Memory of the model of this trace alone, in bytes: about. It does not depend on how labels are numbered, and so not on which
+/// trace came first.
+fn bytes_alone(trace: &SegmentedTrace) -> usize {
+    if trace.segments.len() <= FEW_SEGMENTS {
+        return 0;
+    }
+    let mut labels: Vec<SegmentId> = trace.segments.iter().map(|segment| segment.id).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    labels.len() * labels.len().div_ceil(64) * BLOCK_BYTES
+}
+
+/// And so many times as long as it is kept, with its relations.
+pub(super) const KEPT_FORMS: usize = 2;
+/// More bytes that one trace adds to a model are asked for before.
+const GROWTH_BYTES: usize = 8 << 20;
+/// After a trace of so many records, what cuts traces lets go of its memory.
+const LARGE_RECORDS: usize = 1 << 14;
+
+impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
     fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
         self.rider.observe(records);
         let Seen {
@@ -395,6 +436,16 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
                 .or_default() += 1;
         }
         self.excluded.remove_from(&mut trace, model.labels());
+        if MODEL_FORMS * bytes_alone(&trace) > self.memory.trace_max() {
+            notes.left_out.large_traces += 1;
+            return;
+        }
+        let growth = model.growth_bytes(&trace, GROWTH_BYTES);
+        let more = growth.map(|bytes| self.memory.take(MODEL_FORMS * bytes));
+        if let Err(lack) = more.transpose() {
+            self.lack = Some(lack);
+            return;
+        }
         model.observe(&trace);
         roots.observe(
             &records.root_name(),
@@ -402,9 +453,19 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
             trace.after_answer_ns(),
             records.weight(),
         );
+        if records.spans.len() + records.events.len() > LARGE_RECORDS {
+            self.segmenter = segmenter(self.trailing_elements);
+        }
+    }
+
+    /// Goes on with the rounds, for which this thread may have to wait; the bytes that are held.
+    fn after(&mut self) -> Result<usize, QueryLack> {
+        let model = &mut self.seen.model;
         if let Some(rounds) = &mut self.rounds {
             rounds.after_trace(model);
         }
+        self.lack
+            .map_or_else(|| Ok(MODEL_FORMS * model.bytes()), Err)
     }
 
     fn finish(self) -> (Seen, R) {

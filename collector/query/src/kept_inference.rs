@@ -7,7 +7,7 @@ use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::model::Model;
 
 use super::cache::{Cache, ENTRY_BYTES_MAX};
-use super::infer::{InferSettings, Inference};
+use super::infer::{InferSettings, Inference, KEPT_FORMS};
 use super::notes::KeptNotes;
 use super::saved_model::SavedModel;
 use super::source::{Selection, Source};
@@ -23,6 +23,8 @@ pub(super) struct KeptInference<'a> {
     source: &'a Source,
     cache: &'a Cache,
     asked: String,
+    /// Largest trace that is read, in bytes.
+    trace_max: usize,
 }
 
 /// All that reading the traces has shown; what is believed of it, at which tolerance, is worked out again.
@@ -48,14 +50,24 @@ impl<'a> KeptInference<'a> {
             source,
             cache,
             asked,
+            trace_max: source.memory().trace_max(),
         })
+    }
+
+    /// How an entry that lacks traces is asked for: with more memory it would have them.
+    fn asked_in_part(&self) -> String {
+        format!("{} without traces beyond {}", self.asked, self.trace_max)
     }
 
     /// What was kept, with what these settings believe of it.
     pub(super) fn find(&self, settings: &InferSettings) -> Option<Inference> {
-        let entry: Entry = self.cache.find(MODEL, &self.asked)?;
+        let whole = self.cache.find(MODEL, &self.asked);
+        let entry: Entry = whole.or_else(|| self.cache.find(MODEL, &self.asked_in_part()))?;
         let model = Model::from_parts(&entry.model.into()).ok()?;
         let relations = model.relations(settings.tolerance);
+        // Without room for it, it is made anew, and that is refused.
+        let kept = self.source.memory().keep_model(KEPT_FORMS * model.bytes());
+        kept.ok()?;
         let Entry {
             clocks,
             roots,
@@ -94,6 +106,9 @@ impl<'a> KeptInference<'a> {
             kinds: inference.kinds.clone(),
             notes: KeptNotes::of(&inference.notes),
         };
-        self.cache.keep(MODEL, &self.asked, &entry);
+        match inference.notes.left_out.large_traces {
+            0 => self.cache.keep(MODEL, &self.asked, &entry),
+            _ => self.cache.keep(MODEL, &self.asked_in_part(), &entry),
+        }
     }
 }

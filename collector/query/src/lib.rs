@@ -1,7 +1,7 @@
 //! The batch driver: streams whole traces out of the store through the analysis.
 //!
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
-//! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
+//! side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
 //! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `circumstances` (what makes figures mislead), `bottleneck`, `time_columns` with `heatmap` and `step` (since when latency is another), `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
@@ -42,6 +42,7 @@ mod perfetto_trace;
 mod pool;
 mod predict;
 mod query_error;
+mod reading_memory;
 mod recorded;
 mod request;
 pub mod request_tree;
@@ -100,7 +101,8 @@ pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use query_error::QueryError;
 pub use recorded::Recorded;
 pub use request::{
-    Request, UnmodelledSegment, request, request_exists, request_of_low, span_of, unmodelled,
+    Request, RequestAsked, UnmodelledSegment, request, request_exists, request_of_low, span_of,
+    unmodelled,
 };
 pub use sampled_notes::{SamplingNotes, Weighing};
 pub use saved_model::{

@@ -8,7 +8,9 @@ use stroboscope_analysis::record::TraceRecords;
 
 use super::notes::Notes;
 use super::query_error::QueryError;
+use super::reading_memory::ReadingMemory;
 use super::source::{Selection, Source};
+use stroboscope_store::memory::QueryLack;
 use stroboscope_store::tables::{AttributeKeys, IdRange, TraceFiles};
 
 /// A part has at least about so many rows, as a thread has to be worth its while.
@@ -82,18 +84,25 @@ impl Source {
         keys: &AttributeKeys,
     ) -> Result<Parts, QueryError> {
         let keys = self.keys(keys);
-        let files = TraceFiles::open_between(self.store(), &keys, times_ns)?;
+        let memory = self.memory();
+        let files_max = memory.files_max();
+        let files =
+            TraceFiles::open_within(self.store(), &keys, times_ns, &IdRange::ALL, files_max)?;
         let rows_min = if self.parts_wanted() == PartsWanted::Cores {
             ROWS_PER_PART_MIN
         } else {
             0
         };
-        let ranges = files.ranges(self.parts_wanted().threads(), rows_min);
+        let threads = memory.threads(self.parts_wanted().threads(), files.reading_bytes());
+        let ranges = files.ranges(threads, rows_min);
         Ok(Parts { files, ranges })
     }
 
     /// Hands each selected trace to the worker of its part, of which there is one for each; all work at the same time,
     /// and come back in the order of their parts.
+    ///
+    /// # Errors
+    /// When it takes too much memory. A trace for which there is none is left out, and counted.
     ///
     /// # Panics
     /// When a worker does.
@@ -104,13 +113,18 @@ impl Source {
         parts: &Parts,
         workers: Vec<W>,
         visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
-    ) -> (Vec<W>, Notes) {
-        self.fold_to(what, selection, parts, workers, visit, |worker| worker)
+    ) -> Result<(Vec<W>, Notes), QueryError> {
+        let (after, finish) = (|_: &mut W| Ok(0), |worker| worker);
+        self.fold_to(what, selection, parts, workers, (visit, after, finish))
     }
 
     /// As [`Source::fold`], for workers that hold what others wait for, such as the end of a channel: `finish` takes
     /// each worker apart on its own thread as soon as its part is read, while other parts go on, and a worker that
-    /// panics is dropped there. Only what `finish` makes of it waits for the other parts.
+    /// panics is dropped there. Only what `finish` makes of it waits for the other parts. `after` follows each trace that was
+    /// visited, when other threads need not wait for this one to be done with it, and says how many bytes the worker holds.
+    ///
+    /// # Errors
+    /// As there.
     ///
     /// # Panics
     /// When a worker does.
@@ -120,20 +134,32 @@ impl Source {
         selection: Selection,
         parts: &Parts,
         workers: Vec<W>,
-        visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
-        finish: impl Fn(W) -> R + Sync,
-    ) -> (Vec<R>, Notes) {
+        (visit, after, finish): (
+            impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
+            impl Fn(&mut W) -> Result<usize, QueryLack> + Sync,
+            impl Fn(W) -> R + Sync,
+        ),
+    ) -> Result<(Vec<R>, Notes), QueryError> {
         self.note_reading();
+        let memory = ReadingMemory::of(self.memory(), parts.count(), parts.files.reading_bytes())?;
         let progress = Mutex::new(self.observer().begin(what, "traces", None));
         let work = |range: &IdRange, mut worker: W| {
             let mut notes = Notes::default();
             let mut reader = parts.files.read(range, parts.count());
             let mut records = TraceRecords::default();
             let mut read = 0_u64;
-            while reader.next_into(&mut records) {
+            let mut room = memory.of_thread();
+            while !memory.is_wanting()
+                && reader.next_within(&mut records, |bytes| room.has_room(bytes))
+            {
                 read += 1;
-                if self.takes(&records, selection, &mut notes) {
+                let is_taken = self.takes(&records, selection, &mut notes);
+                if is_taken {
                     visit(&mut worker, &mut records, &mut notes);
+                }
+                room.end_trace(&mut records);
+                if is_taken && !room.hold(after(&mut worker)) {
+                    break;
                 }
                 if read.is_multiple_of(TRACES_PER_TELLING) {
                     progress
@@ -142,7 +168,7 @@ impl Source {
                         .add(TRACES_PER_TELLING);
                 }
             }
-            notes.left_out = reader.left_out();
+            notes.left_out.merge(reader.left_out());
             notes.add_damage(reader.damage());
             (finish(worker), notes)
         };
@@ -161,6 +187,7 @@ impl Source {
             };
             threads.into_iter().map(join).collect()
         });
-        (results, notes)
+        memory.end()?;
+        Ok((results, notes))
     }
 }

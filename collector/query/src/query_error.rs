@@ -1,6 +1,7 @@
 //! Why a query has no result.
 
 use stroboscope_store::data_dir::DataDirError;
+use stroboscope_store::memory::QueryLack;
 use stroboscope_store::tables::StoreError;
 
 /// Why a query has no result.
@@ -26,6 +27,20 @@ pub enum QueryError {
          or `stroboscope collect --kernel`"
     )]
     NoKernel(String),
+    /// There is no memory for it.
+    #[error("{what}: {lack}{}", advice(*lack))]
+    Memory {
+        /// What takes it.
+        what: &'static str,
+        lack: QueryLack,
+    },
+    /// One trace takes more memory than there is for it.
+    #[error("trace {trace} has {spans} spans: {lack}")]
+    LargeTrace {
+        trace: String,
+        spans: u64,
+        lack: QueryLack,
+    },
     /// Its events do not fit into memory.
     #[error(
         "the kernel's events of all requests take more than {held_mib} MiB, which is what a search holds of them; give it \
@@ -136,4 +151,21 @@ pub enum QueryError {
     /// A folder of the store cannot be used.
     #[error("cannot use the store: {0}")]
     Folder(std::io::Error),
+}
+
+fn advice(lack: QueryLack) -> &'static str {
+    match lack {
+        QueryLack::Query(..) => "; ask for fewer of them, by --since and --until or by --root",
+        QueryLack::All => "",
+    }
+}
+
+impl QueryError {
+    /// Of a reading of requests.
+    pub(super) fn lack_of_requests(lack: QueryLack) -> Self {
+        Self::Memory {
+            what: "reading these requests and what is found in them",
+            lack,
+        }
+    }
 }

@@ -7,6 +7,7 @@ use stroboscope_analysis::critical_path::TracePath;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord, TraceRecords};
 use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owners};
+use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, TraceFiles, TraceReader};
 
 use super::infer::Inference;
@@ -42,7 +43,34 @@ pub struct Request {
     pub kernel: Vec<KernelPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
+    /// Its spans in the store, of which `recorded` has the first.
+    pub spans_in_store: u64,
+    /// Its memory, as long as it is there.
+    pub share: QueryShare,
 }
+
+/// Which request, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestAsked {
+    pub id: u128,
+    /// Only the first spans.
+    pub spans_max: Option<usize>,
+}
+
+impl RequestAsked {
+    /// All of a request.
+    #[must_use]
+    pub fn whole(id: u128) -> Self {
+        Self {
+            id,
+            spans_max: None,
+        }
+    }
+}
+
+/// Memory of a record with all that is known of it, in units of what its analysis takes: its segments with labels of their own, and
+/// it once more on one time axis.
+const ANALYSES_PER_RECORD: usize = 2;
 
 /// A segment that has no label in the model, as there are more labels than it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,31 +148,66 @@ fn bounds(records: &TraceRecords) -> (i64, i64) {
         .unwrap_or_default()
 }
 
+/// A trace as it was recorded, and what is to be said of its reading.
+struct Read {
+    found: Option<TraceRecords>,
+    damage: Vec<Damage>,
+    spans_in_store: u64,
+}
+
 /// One trace as it was recorded, whole or not; only what may hold its id is read.
 fn records(
     source: &Source,
-    id: u128,
+    asked: RequestAsked,
     keys: &AttributeKeys,
-) -> Result<(Option<TraceRecords>, Vec<Damage>), QueryError> {
+    share: &mut QueryShare,
+) -> Result<Read, QueryError> {
+    let RequestAsked { id, spans_max } = asked;
     let range = IdRange::only(id);
     let files = TraceFiles::open_of(source.store(), keys, i64::MIN..=i64::MAX, &range)?;
     let mut reader = files.read(&range, 1);
-    let found = reader.by_ref().find(|records| records.id.0 == id);
-    Ok((found, [files.damage(), &reader.damage()].concat()))
+    let mut lack = None;
+    let room = |bytes: usize| {
+        let more = (ANALYSES_PER_RECORD * bytes).saturating_sub(share.used());
+        lack = share.take(more).err();
+        lack.is_none()
+    };
+    let (mut spans_in_store, mut found) = (0, None);
+    if reader.next_id() == Some(id) {
+        let mut records = TraceRecords::default();
+        let read = reader.first_of(id, spans_max.unwrap_or(usize::MAX), &mut records, room);
+        spans_in_store = read.unwrap_or_else(|spans| spans);
+        if let Some(lack) = lack {
+            return Err(QueryError::LargeTrace {
+                trace: records.id.to_string(),
+                spans: spans_in_store,
+                lack,
+            });
+        }
+        found = Some(records);
+    }
+    Ok(Read {
+        found,
+        damage: [files.damage(), &reader.damage()].concat(),
+        spans_in_store,
+    })
 }
 
 /// The request of this id, if it is there, whole or not. `inference` is what its critical path goes by; without one it has
 /// none. Only what may hold its id is read, and of the kernel what was recorded meanwhile.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// When the store cannot be read, or there is no memory for so much of it.
 pub fn request(
     source: &Source,
     inference: Option<&Inference>,
-    id: u128,
+    asked: RequestAsked,
 ) -> Result<Option<Request>, QueryError> {
-    let (found, mut damage) = records(source, id, &AttributeKeys::none().with_elements())?;
-    let Some(recorded) = found else {
+    let mut share = source.share();
+    let keys = AttributeKeys::none().with_elements();
+    let read = records(source, asked, &keys, &mut share)?;
+    let (spans_in_store, mut damage) = (read.spans_in_store, read.damage);
+    let Some(recorded) = read.found else {
         return Ok(None);
     };
     let mut aligned = recorded.clone();
@@ -164,7 +227,7 @@ pub fn request(
     let owners = owners(&aligned, &outline, &trace.segments, &labels);
     let unmodelled = unmodelled(&aligned, &outline, &owners);
     let (from_ns, to_ns) = bounds(&recorded);
-    let (kernel, kernel_damage) = kernel_of(source, id as u64, from_ns, to_ns)?;
+    let (kernel, kernel_damage) = kernel_of(source, asked.id as u64, from_ns, to_ns)?;
     damage.extend(kernel_damage);
     let reasons = completeness(&recorded, source.losses()).reasons;
     Ok(Some(Request {
@@ -179,6 +242,8 @@ pub fn request(
         reasons,
         kernel,
         damage,
+        spans_in_store,
+        share,
     }))
 }
 
@@ -187,7 +252,10 @@ pub fn request(
 /// # Errors
 /// When the store cannot be read.
 pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
-    Ok(records(source, id, &AttributeKeys::none())?.0.is_some())
+    let range = IdRange::only(id);
+    let (keys, always) = (AttributeKeys::none(), i64::MIN..=i64::MAX);
+    let files = TraceFiles::open_of(source.store(), &keys, always, &range)?;
+    Ok(files.read(&range, 1).next_id() == Some(id))
 }
 
 /// The whole id of a request of which the low half is known, as to the kernel, and when about it began. Reads the requests of
@@ -203,8 +271,13 @@ pub fn request_of_low(
     let keys = AttributeKeys::none();
     let files = TraceFiles::open_between(source.store(), &keys, range.records_ns())?;
     let mut traces = TraceReader::of(files);
-    let found = traces.find(|records| records.id.0 as u64 == low && range.holds(records));
-    Ok(found.map(|records| records.id.0))
+    let mut records = TraceRecords::default();
+    while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {
+        if records.id.0 as u64 == low && range.holds(&records) {
+            return Ok(Some(records.id.0));
+        }
+    }
+    Ok(None)
 }
 
 /// One span of a request with all of its attributes, and those of events in it, if it is there; and when the request began as
@@ -217,8 +290,10 @@ pub fn span_of(
     id: u128,
     span_id: u64,
 ) -> Result<Option<(SpanRecord, Vec<AttributeRecord>, i64)>, QueryError> {
-    let (found, _) = records(source, id, &AttributeKeys::all())?;
-    Ok(found.and_then(|records| {
+    let mut share = source.share();
+    let asked = RequestAsked::whole(id);
+    let read = records(source, asked, &AttributeKeys::all(), &mut share)?;
+    Ok(read.found.and_then(|records| {
         let start_ns = bounds(&records).0;
         let mut spans = records.spans.into_iter();
         let span = spans.find(|span| span.span_id == span_id)?;

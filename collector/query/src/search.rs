@@ -314,7 +314,7 @@ pub fn search_requests(
             witness: witness(&unit, formula),
         });
     };
-    let (found, of_reading) = source.fold("searching", selection, &parts, workers, visit);
+    let (found, of_reading) = source.fold("searching", selection, &parts, workers, visit)?;
     let mut matches = Matches::new(settings);
     found.into_iter().for_each(|part| matches.merge(part));
     // Those that were not read are known not to be it.

@@ -177,7 +177,7 @@ pub fn list_requests(
         worker.note_names(records, &root);
         look(source, wanted, worker, records, root);
     };
-    let (found, notes) = source.fold("listing requests", selection, &parts, workers, visit);
+    let (found, notes) = source.fold("listing requests", selection, &parts, workers, visit)?;
     let mut all = Worker::default();
     found
         .into_iter()

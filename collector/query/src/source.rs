@@ -16,12 +16,14 @@ use super::losses::is_unseen;
 use super::notes::Notes;
 use super::parts::PartsWanted;
 use super::query_error::QueryError;
+use super::reading_memory::{ReadingMemory, SourceMemory};
 use super::time_range::TimeRange;
 use super::{KernelClocks, Recorded, losses};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::flush::{Counters, Flusher};
 use stroboscope_store::limits::Limits;
+use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{
     AttributeKeys, Damage, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of,
@@ -61,6 +63,7 @@ pub struct Source {
     readings: AtomicU64,
     cache: Option<Cache>,
     observer: Arc<dyn Observer>,
+    memory: SourceMemory,
 }
 
 impl Source {
@@ -142,6 +145,7 @@ impl Source {
             readings: AtomicU64::new(0),
             cache,
             observer: silent(),
+            memory: SourceMemory::of(&QueryMemory::unbounded()),
         })
     }
 
@@ -155,6 +159,23 @@ impl Source {
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         Self { observer, ..self }
+    }
+
+    /// The same; its readings, and the model, take their memory from this.
+    #[must_use]
+    pub fn with_memory(self, memory: &QueryMemory) -> Self {
+        let memory = SourceMemory::of(memory);
+        Self { memory, ..self }
+    }
+
+    /// The memory of a query beside its readings.
+    #[must_use]
+    pub fn share(&self) -> QueryShare {
+        self.memory.all().share()
+    }
+
+    pub(super) fn memory(&self) -> &SourceMemory {
+        &self.memory
     }
 
     /// Who watches how far readings have come.
@@ -298,16 +319,22 @@ impl Source {
     ) -> Result<Notes, QueryError> {
         let mut notes = self.first_notes();
         let keys = &self.keys(keys);
-        let files = TraceFiles::open_between(&self.store, keys, selection.range.records_ns())?;
+        let (times_ns, files_max) = (selection.range.records_ns(), self.memory.files_max());
+        let files = TraceFiles::open_within(&self.store, keys, times_ns, &IdRange::ALL, files_max)?;
+        let memory = ReadingMemory::of(&self.memory, 1, files.reading_bytes())?;
+        let mut room = memory.of_thread();
         let mut reader = TraceReader::of(files);
         let mut progress = self.observer.begin(what, "traces", None);
         let mut records = TraceRecords::default();
-        while reader.next_into(&mut records) {
+        while reader.next_within(&mut records, |bytes| room.has_room(bytes)) {
             progress.add(1);
             if self.takes(&records, selection, &mut notes) && !visit(&mut records, &mut notes) {
                 break;
             }
+            room.end_trace(&mut records);
         }
+        drop(room);
+        memory.end()?;
         notes.left_out = reader.left_out();
         notes.add_damage(reader.damage());
         Ok(notes)
@@ -329,7 +356,10 @@ impl Source {
         let mut notes = self.first_notes();
         notes.add_damage(files.damage().to_vec());
         let mut reader = files.read(&IdRange::only(id), 1);
-        let found = reader.by_ref().find(|records| records.id.0 == id);
+        let mut records = TraceRecords::default();
+        let room = |bytes| bytes <= self.memory.trace_max();
+        let found = reader.next_within(&mut records, room) && records.id.0 == id;
+        let found = found.then_some(records);
         notes.left_out = reader.left_out();
         notes.add_damage(reader.damage());
         let found = found.filter(|records| self.takes(records, selection, &mut notes));
@@ -349,7 +379,7 @@ impl Source {
             &parts,
             counts,
             |count: &mut u64, _, _| *count += 1,
-        );
+        )?;
         Ok(counts.iter().sum())
     }
 

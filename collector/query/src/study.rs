@@ -379,7 +379,7 @@ impl Study {
             |pass, records, _| {
                 pass.observe(records);
             },
-        );
+        )?;
         passes.into_iter().for_each(|of_part| whole.merge(of_part));
         Ok(whole)
     }
@@ -416,7 +416,7 @@ impl<'a> Studied<'a> {
                     path: &path,
                 });
             },
-        );
+        )?;
         for (cutter, of_part) in workers {
             notes.excluded_segments += cutter.removed();
             whole.merge(of_part);

@@ -19,7 +19,8 @@ use super::query_error::QueryError;
 use super::source::Source;
 use super::time_range::TimeRange;
 use stroboscope_store::tables::{
-    AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader, list_kernel, read_batches,
+    ANALYSED_RECORD_BYTES, AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader,
+    list_kernel, read_batches,
 };
 
 /// A burst that never closes is shown for so long from the moment asked for.
@@ -124,7 +125,13 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         let is_it = |records: &TraceRecords| {
             records.id.0 == trace || range == IdRange::ALL && records.id.0 as u64 == trace as u64
         };
-        found = reader.by_ref().inspect(|_| progress.add(1)).find(is_it);
+        let mut records = TraceRecords::default();
+        while found.is_none()
+            && reader.next_within(&mut records, |bytes| bytes <= source.memory().trace_max())
+        {
+            progress.add(1);
+            found = is_it(&records).then(|| std::mem::take(&mut records));
+        }
         damage = [files.damage(), &reader.damage()].concat();
         if found.is_some() {
             break;
@@ -353,11 +360,17 @@ fn requests_between(
     let keys = AttributeKeys::none();
     let files = TraceFiles::open_between(source.store(), &keys, range.records_ns())?;
     let mut traces = TraceReader::of(files);
-    let mut requests: Vec<TraceRecords> = traces
-        .by_ref()
-        .inspect(|_| progress.add(1))
-        .filter(touches)
-        .collect();
+    let mut requests: Vec<TraceRecords> = Vec::new();
+    let (mut records, mut share) = (TraceRecords::default(), source.share());
+    while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {
+        progress.add(1);
+        if touches(&records) {
+            let count = records.spans.len() + records.events.len();
+            let room = share.take(ANALYSED_RECORD_BYTES * count);
+            room.map_err(QueryError::lack_of_requests)?;
+            requests.push(std::mem::take(&mut records));
+        }
+    }
     requests.sort_by_key(|records| (bounds(records), records.id));
     Ok((requests, traces.damage()))
 }

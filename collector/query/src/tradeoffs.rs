@@ -16,7 +16,7 @@ pub fn tradeoffs(source: &Source, selection: Selection) -> Result<(Observed, Not
     let parts = source.parts(selection, &AttributeKeys::of(ATTRIBUTES))?;
     let workers = vec![Observed::default(); parts.count()];
     let visit = |observed: &mut Observed, records: &mut _, _: &mut Notes| observed.observe(records);
-    let (seen, notes) = source.fold("reading tradeoffs", selection, &parts, workers, visit);
+    let (seen, notes) = source.fold("reading tradeoffs", selection, &parts, workers, visit)?;
     let mut observed = Observed::default();
     for of_part in seen {
         observed.merge(of_part);

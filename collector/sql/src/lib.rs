@@ -39,6 +39,7 @@ use self::infer::{InferFunction, traces_view};
 use self::results::{ResultKind, ResultTable};
 use self::snapshot::{Snapshot, URL};
 use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
+use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::tables::{ColumnInfo, StoreTable, attribute_fields};
 
 /// Why a query has no rows.
@@ -154,7 +155,9 @@ fn run(
     given: Vec<Arc<dyn GivenTable>>,
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
-    let source = Arc::new(Source::open(data, runtime.clone())?);
+    let memory = QueryMemory::of_one_query(limits.memory_bytes);
+    let source = Source::open(data, runtime.clone())?.with_memory(&memory);
+    let source = Arc::new(source);
     // A table without a file has no folder.
     let mut tables = Vec::new();
     for table in StoreTable::ALL {

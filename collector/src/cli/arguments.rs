@@ -9,6 +9,7 @@ use regex::Regex;
 use stroboscope_burst::{BurstConfig, Parsed};
 
 use super::Failure;
+use super::memory::parse_reading_limit;
 use super::time::in_order;
 pub(super) use super::time::{parse_duration, parse_instant, parse_range};
 use crate::suggest::DATA_DEFAULT;
@@ -99,6 +100,10 @@ pub(super) struct SelectionArguments {
     /// Also use traces of which a part is known to be missing
     #[arg(long)]
     pub include_incomplete: bool,
+    /// Memory for the traces that are read and the model of them: a trace that takes more than half of it is left out and counted,
+    /// and a model that takes more is refused [default: 60 % of the control group's limit, or of the machine's memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
+    pub memory_limit: Option<u64>,
 }
 
 /// Reads a formula; what is wrong is said with a mark below the place.

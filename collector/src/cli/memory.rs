@@ -1,5 +1,7 @@
 //! `--memory-limit` and `--query-memory`, and the bounds that follow from them.
 
+use std::sync::OnceLock;
+
 use clap::Args;
 use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::intake::Options;
@@ -16,6 +18,8 @@ const MIB: u64 = 1 << 20;
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
 /// With less, not even one request of each kind would find room.
 const LEAST: u64 = 256 * MIB;
+/// With less, not even the buffers of a few files would find room.
+const LEAST_TO_READ: u64 = 32 * MIB;
 /// Memory of a machine that does not say.
 const UNKNOWN: u64 = 4_096 * MIB;
 
@@ -30,6 +34,26 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
+/// A size that a verb can read within.
+pub(super) fn parse_reading_limit(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    if size < LEAST_TO_READ {
+        return Err(format!(
+            "{text} is too little: reading takes 32MiB at least"
+        ));
+    }
+    Ok(size)
+}
+
+/// The memory of the one verb that this process runs, whatever number of stores it opens.
+pub(super) fn of_verb(limit: Option<u64>) -> QueryMemory {
+    static OF_PROCESS: OnceLock<QueryMemory> = OnceLock::new();
+    let limit = || bytes(limit.unwrap_or_else(default_limit));
+    OF_PROCESS
+        .get_or_init(|| QueryMemory::of_one_query(limit()))
+        .clone()
+}
+
 /// Memory of a collector, or of one that only shows pages.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct MemoryArguments {
@@ -37,8 +61,8 @@ pub(super) struct MemoryArguments {
     /// [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     memory_limit: Option<u64>,
-    /// Of it, memory for all traces that Jaeger's and Tempo's readers are being answered with; one answer has half of it, and a
-    /// larger one is refused [default: a quarter of --memory-limit]
+    /// Of it, memory for all pages and all answers to Jaeger's and Tempo's readers that are being made; one has half of it, and
+    /// what takes more is refused [default: a quarter of --memory-limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     query_memory: Option<u64>,
 }
@@ -93,14 +117,14 @@ impl std::fmt::Display for MemorySplit {
 }
 
 impl MemorySplit {
-    /// Memory for answers to Jaeger's and Tempo's readers.
+    /// Memory for pages, and for answers to Jaeger's and Tempo's readers.
     pub(super) fn queries(self) -> QueryMemory {
         QueryMemory::new(bytes(self.queries))
     }
 
-    /// What is left for what comes in.
+    /// What is left for what comes in, without a sixteenth for the program itself.
     fn ingest(self) -> u64 {
-        self.limit - self.queries
+        self.limit - self.queries - self.limit / 16
     }
 
     /// Of what is not for queries, an eighth is for what arrives, and is checked; what HTTP reads ahead on connections takes another at most.
@@ -170,11 +194,12 @@ mod tests {
                 + options.in_flight_bytes_max as u64
                 + 24 * options.segment_bytes
                 + 400 * options.live_records_max as u64
-                + split.queries;
+                + split.queries
+                + limit / 16;
             assert!(parts < limit, "{parts} of {limit}");
             // One alone may have half.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
-            assert!(doors.connections_max >= 90);
+            assert!(doors.connections_max >= 80);
         }
     }
 

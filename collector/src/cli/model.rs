@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use super::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
+use super::memory::of_verb;
 use super::model_change::Changed;
 use super::model_json::{
     PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
@@ -29,6 +30,7 @@ use super::{Failure, Status, notes};
 use stroboscope_present::humanise::counted;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
 use stroboscope_query::{CausalGraph, Notes, load_model, save_model};
+use stroboscope_store::memory::QueryShare;
 
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
@@ -102,6 +104,8 @@ impl ModelVerb {
             return Ok(notes::tell(&notes));
         }
         let names = Names::of(model.labels());
+        let mut share = of_verb(self.reading.from.memory_limit).share();
+        take_for(&relations, &mut share)?;
         let report = Believed::of(&model, &relations, &graph, &names, &notes);
         let report = report.focused(self.focus.as_ref());
         give(&report, &self.reading.from, &self.show)
@@ -168,18 +172,29 @@ impl ModelVerb {
 
 impl PageVerb for ModelVerb {
     fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
-        let inference = NamedStudy::read_by(&self.reading, reader)?.into_inference()?;
-        let (model, notes) = (inference.model, inference.notes);
-        let relations = model.relations(self.reading.tolerance);
-        let graph = CausalGraph::of(&relations);
+        let study = NamedStudy::read_by(&self.reading, reader)?;
+        let known = study.known()?;
+        let (model, relations) = (&known.inference.model, &known.inference.relations);
+        let mut share = study.source().share();
+        take_for(relations, &mut share)?;
+        let graph = CausalGraph::of(relations);
         let names = Names::of(model.labels());
-        let report = Believed::of(&model, &relations, &graph, &names, &notes);
+        let report = Believed::of(model, relations, &graph, &names, &known.inference.notes);
         let report = report.focused(self.focus.as_ref());
         Ok(said(&Believed {
             top: PAGE_ROWS,
             ..report
         }))
     }
+}
+
+/// Takes the memory of all relations as they are shown.
+fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure> {
+    let bytes = relations.count().saturating_mul(BYTES_PER_RELATION);
+    share.take(bytes).map_err(|lack| {
+        let relations = counted(relations.count() as u64, "relation");
+        Failure(format!("{relations} to show: {lack}"))
+    })
 }
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
@@ -257,6 +272,8 @@ pub(super) struct Believed<'a> {
     top: usize,
 }
 
+/// Memory of a relation in all forms that it is shown in.
+const BYTES_PER_RELATION: usize = 160;
 /// More rows of a table nobody reads on a page, and with 100 in each of three the browser took twice as long to lay it out;
 /// --json has all, and --focus what somebody looks for.
 const PAGE_ROWS: usize = 40;

@@ -78,6 +78,13 @@ pub(super) fn lines(notes: &Notes) -> Vec<String> {
         );
     }
     let left = notes.left_out;
+    if left.large_traces > 0 {
+        line!(
+            "note: not in this result: {} too large for the memory that there is to read with (--memory-limit, or \
+             --query-memory of a collector)",
+            counted(left.large_traces, "trace")
+        );
+    }
     let counts = [
         (
             left.over_trace_limit,

@@ -11,7 +11,7 @@ use stroboscope_present::page::NavLink;
 use stroboscope_query_api::store::Traces;
 use stroboscope_query_api::{jaeger, tempo};
 use stroboscope_server::http::{ServedPort, ServedSite};
-use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::memory::{COME_AGAIN, QueryMemory};
 use stroboscope_store::progress::Observer;
 use stroboscope_store::tables::Store;
 use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbError, VerbPage, Verbs};
@@ -24,8 +24,8 @@ use super::notes;
 use super::study::Reader;
 use super::verbs::{Page, verbs};
 
-/// Arguments that say how an answer is printed, and not what it says.
-const OF_PRINTING: [&str; 4] = ["json", "full_names", "each", "help"];
+/// Arguments that say how an answer is made and printed, and not what it says.
+const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_limit"];
 
 /// The pages of a data folder, with the doors for Jaeger's and Tempo's readers; with those pages that a collector has, where it
 /// serves them.
@@ -39,7 +39,7 @@ pub(super) fn served_site(
     readers: ReaderPorts,
     memory: &QueryMemory,
 ) -> Result<ServedSite, Failure> {
-    let mut options = SiteOptions::of(data);
+    let mut options = SiteOptions::of(data, memory);
     if has_fleet {
         options.links.push(NavLink {
             path: "/fleet".to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn served_site(
     }
     let store = Store::local(data, runtime.clone()).map_err(Failure::of)?;
     let traces = Traces::of(store, memory.clone());
-    let verbs = Arc::new(StoreVerbs::of(data, runtime));
+    let verbs = Arc::new(StoreVerbs::of(data, runtime, memory));
     Ok(ServedSite {
         navigation: navigation(&*verbs, &options),
         name: options.name.clone(),
@@ -101,13 +101,14 @@ impl ReaderPorts {
 pub(super) struct StoreVerbs {
     data: PathBuf,
     runtime: Handle,
+    memory: QueryMemory,
     pages: Vec<VerbPage>,
     /// Of the same order.
     runs: Vec<Page>,
 }
 
 impl StoreVerbs {
-    pub(super) fn of(data: &Path, runtime: Handle) -> Self {
+    pub(super) fn of(data: &Path, runtime: Handle, memory: &QueryMemory) -> Self {
         let paged = verbs()
             .into_iter()
             .filter_map(|verb| Some((verb.name, verb.page?)));
@@ -115,6 +116,7 @@ impl StoreVerbs {
         Self {
             data: data.to_owned(),
             runtime,
+            memory: memory.clone(),
             pages: paged
                 .iter()
                 .map(|(name, page)| page_of(name, page))
@@ -179,9 +181,15 @@ impl Verbs for StoreVerbs {
         let reader = Reader {
             runtime: self.runtime.clone(),
             observer,
+            memory: Some(self.memory.clone()),
         };
-        let (doc, noticed) = (page.document)(&matches, &reader)
-            .map_err(|failure| VerbError::Failed(failure.to_string()))?;
+        let (doc, noticed) = (page.document)(&matches, &reader).map_err(|failure| {
+            let said = failure.to_string();
+            match said.ends_with(COME_AGAIN) {
+                true => VerbError::Busy(said),
+                false => VerbError::Failed(said),
+            }
+        })?;
         Ok(VerbAnswer {
             doc,
             notes: notes::lines(&noticed),
@@ -286,7 +294,13 @@ mod tests {
 
     fn pages() -> Vec<VerbPage> {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        StoreVerbs::of(Path::new("no/such/folder"), runtime.handle().clone()).pages
+        let memory = QueryMemory::unbounded();
+        StoreVerbs::of(
+            Path::new("no/such/folder"),
+            runtime.handle().clone(),
+            &memory,
+        )
+        .pages
     }
 
     /// Whoever adds a verb that reads has a page.

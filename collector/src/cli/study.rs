@@ -8,9 +8,11 @@ use tokio::runtime::Handle;
 
 use super::Failure;
 use super::arguments::{Readable, ReadingArguments};
+use super::memory::of_verb;
 use crate::progress::on_stderr;
 use stroboscope_present::show::{Names, SegmentName};
 use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, Source};
+use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 
 /// What a report is made of: the store, what of it is selected, and the model of that once it is known.
@@ -131,6 +133,8 @@ impl NamedStudy {
 pub(super) struct Reader {
     pub runtime: Handle,
     pub observer: Arc<dyn Observer>,
+    /// Memory that it shares with others; none: it has that of its own process.
+    pub memory: Option<QueryMemory>,
 }
 
 impl Reader {
@@ -139,7 +143,14 @@ impl Reader {
         Self {
             runtime: runtime.clone(),
             observer: on_stderr(),
+            memory: None,
         }
+    }
+
+    /// The memory to read within.
+    pub(super) fn memory(&self, limit: Option<u64>) -> QueryMemory {
+        let own = || of_verb(limit);
+        self.memory.clone().unwrap_or_else(own)
     }
 }
 
@@ -160,6 +171,7 @@ fn open_by(
     let selection = reading.selection()?;
     let folder = reading.from.data.to_read(runtime)?;
     let source = Source::open_cached(folder.folder(), runtime.clone()).map_err(Failure::of)?;
+    let source = source.with_memory(&reader.memory(reading.from.memory_limit));
     let source = source.with_observer(reader.observer.clone());
     let source = source.with_root(reading.from.root.clone());
     let filter = match &reading.from.filter {

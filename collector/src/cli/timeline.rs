@@ -23,7 +23,6 @@ use super::arguments::{DataArguments, ShowArguments, parse_instant};
 use super::study::Reader;
 use super::verb::{Form, PageVerb, Report, give_as, said, write_file, write_forms};
 use super::{Failure, Status, notes};
-use crate::progress::on_stderr;
 use stroboscope_import::trace_id;
 use stroboscope_present::show::Doc;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
@@ -106,7 +105,9 @@ impl TimelineVerb {
         let folder = self.data.to_read(runtime.handle())?;
         let source =
             Source::open_any(folder.folder(), runtime.handle().clone()).map_err(Failure::of)?;
-        let source = source.with_observer(on_stderr());
+        let reader = Reader::of_terminal(runtime.handle());
+        let source = source.with_memory(&reader.memory(None));
+        let source = source.with_observer(reader.observer);
         if self.trace.is_none() && self.burst.is_none() {
             return self.sums(&source, format);
         }
@@ -186,6 +187,7 @@ impl PageVerb for TimelineVerb {
         let folder = self.data.to_read(&reader.runtime)?;
         let source = Source::open_any(folder.folder(), reader.runtime.clone());
         let source = source.map_err(Failure::of)?;
+        let source = source.with_memory(&reader.memory(None));
         let source = source.with_observer(reader.observer.clone());
         if self.trace.is_none() && self.burst.is_none() {
             let overview = overview(&source).map_err(Failure::of)?;

@@ -1,42 +1,76 @@
 //! Memory that queries may hold: each of them, and all together.
 
-use std::sync::Arc;
+use std::fmt::{Debug, Formatter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Smallest amount that is taken from the pool of all queries, in bytes.
 const STEP_BYTES: usize = 256 << 10;
+
+/// Bound of the one query of a program.
+const OF_ONE: &str = "--memory-limit";
 
 /// Memory for queries. Clones share it.
 #[derive(Clone, Debug)]
 pub struct QueryMemory(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     all_max: usize,
+    query_max: usize,
+    /// Name of the bound of one query, for messages.
+    bound: &'static str,
     lent: AtomicUsize,
     /// By the place of their cause.
     refused: [AtomicU64; 2],
+    /// Give back what is only kept for later.
+    reclaimers: Mutex<Vec<Reclaimer>>,
+}
+
+type Reclaimer = Arc<dyn Fn() + Send + Sync>;
+
+impl Debug for Inner {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let lent = self.lent.load(Relaxed);
+        write!(f, "{lent} of {} bytes lent", self.all_max)
+    }
 }
 
 /// The reason why a query gets no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryLack {
     /// It would hold more than one query may.
-    #[error("it takes more than the {0} MiB that one query may (half of --query-memory)")]
-    Query(usize),
+    #[error("it takes more than the {0} MiB that one query may ({1})")]
+    Query(usize, &'static str),
     /// The others hold what is left.
-    #[error("other queries hold the memory that there is for queries (--query-memory): come again")]
+    #[error("{COME_AGAIN}")]
     All,
 }
+
+/// Words of a refusal that is over when others end.
+pub const COME_AGAIN: &str =
+    "other queries hold the memory that there is for queries (--query-memory): come again";
 
 impl QueryMemory {
     /// So many bytes for all queries; one may hold half of them.
     #[must_use]
     pub fn new(all_max: usize) -> Self {
+        Self::with(all_max, all_max / 2, "half of --query-memory")
+    }
+
+    /// Memory of a program that answers one query and ends, which may hold all of it.
+    #[must_use]
+    pub fn of_one_query(max: usize) -> Self {
+        Self::with(max, max, OF_ONE)
+    }
+
+    fn with(all_max: usize, query_max: usize, bound: &'static str) -> Self {
         Self(Arc::new(Inner {
             all_max,
+            query_max,
+            bound,
             lent: AtomicUsize::new(0),
             refused: Default::default(),
+            reclaimers: Mutex::default(),
         }))
     }
 
@@ -46,10 +80,26 @@ impl QueryMemory {
         Self::new(usize::MAX)
     }
 
+    /// Most bytes of all queries.
+    #[must_use]
+    pub fn all_max(&self) -> usize {
+        self.0.all_max
+    }
+
     /// Most bytes of one query.
     #[must_use]
     pub fn query_max(&self) -> usize {
-        self.0.all_max / 2
+        self.0.query_max
+    }
+
+    /// Has `reclaim` called when memory is wanting: it drops shares that are only kept for later. It takes none itself.
+    pub fn reclaim_by(&self, reclaim: impl Fn() + Send + Sync + 'static) {
+        self.reclaimers().push(Arc::new(reclaim));
+    }
+
+    fn reclaimers(&self) -> std::sync::MutexGuard<'_, Vec<Reclaimer>> {
+        let reclaimers = self.0.reclaimers.lock();
+        reclaimers.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes that queries hold.
@@ -73,6 +123,27 @@ impl QueryMemory {
             used: 0,
             held: 0,
         }
+    }
+
+    fn lend(&self, bytes: usize) -> bool {
+        let fits = |lent: usize| {
+            let lent = lent.checked_add(bytes);
+            lent.filter(|lent| *lent <= self.0.all_max)
+        };
+        self.0.lent.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    /// Lends bytes, for which others may have to let go of what they keep.
+    fn lend_or_reclaim(&self, bytes: usize) -> bool {
+        self.lend(bytes) || {
+            let reclaimers = self.reclaimers().clone();
+            reclaimers.iter().for_each(|reclaim| reclaim());
+            self.lend(bytes)
+        }
+    }
+
+    fn lack_of_one(&self) -> QueryLack {
+        QueryLack::Query(self.0.query_max >> 20, self.0.bound)
     }
 
     fn lack(&self, lack: QueryLack) -> QueryLack {
@@ -105,16 +176,22 @@ impl QueryShare {
     pub fn take(&mut self, bytes: usize) -> Result<(), QueryLack> {
         let used = self.used.saturating_add(bytes);
         if used > self.held {
-            let query_max = self.memory.query_max();
+            let memory = &self.memory;
+            let query_max = memory.query_max();
             if used > query_max {
-                return Err(self.memory.lack(QueryLack::Query(query_max >> 20)));
+                return Err(memory.lack(memory.lack_of_one()));
             }
             let held = used.saturating_add(STEP_BYTES).min(query_max);
-            let more = held - self.held;
-            let all_max = self.memory.0.all_max;
-            let fits = |lent: usize| lent.checked_add(more).filter(|lent| *lent <= all_max);
-            let lent = self.memory.0.lent.fetch_update(Relaxed, Relaxed, fits);
-            lent.map_err(|_| self.memory.lack(QueryLack::All))?;
+            if !memory.lend_or_reclaim(held - self.held) {
+                // Two parts of the one query that there is hold it together.
+                let is_alone = memory.0.bound == OF_ONE;
+                let lack = if is_alone {
+                    memory.lack_of_one()
+                } else {
+                    QueryLack::All
+                };
+                return Err(memory.lack(lack));
+            }
             self.held = held;
         }
         self.used = used;
@@ -147,7 +224,10 @@ mod tests {
         let memory = QueryMemory::new(100 * MIB);
         let mut shares: Vec<_> = (0..3).map(|_| memory.share()).collect();
         let too_much = shares[0].take(51 * MIB);
-        assert_eq!(too_much, Err(QueryLack::Query(50)));
+        assert_eq!(
+            too_much,
+            Err(QueryLack::Query(50, "half of --query-memory"))
+        );
         assert_eq!(shares[0].take(50 * MIB), Ok(()));
         assert_eq!(shares[1].take(40 * MIB), Ok(()));
         assert_eq!(shares[2].take(20 * MIB), Err(QueryLack::All));
@@ -158,6 +238,32 @@ mod tests {
         assert_eq!(memory.refused(), [("query", 1), ("all", 1)]);
         drop(shares);
         assert_eq!(memory.lent(), 0);
+    }
+
+    #[test]
+    fn the_one_query_of_a_program_has_all_in_whatever_parts() {
+        let memory = QueryMemory::of_one_query(100 * MIB);
+        let (mut before, mut after) = (memory.share(), memory.share());
+        assert_eq!(before.take(60 * MIB), Ok(()));
+        let lack = Err(QueryLack::Query(100, "--memory-limit"));
+        assert_eq!(before.take(41 * MIB), lack);
+        assert_eq!(after.take(50 * MIB), lack);
+    }
+
+    #[test]
+    fn what_is_kept_for_later_goes_first() {
+        let memory = QueryMemory::new(100 * MIB);
+        let mut kept = memory.share();
+        kept.take(40 * MIB).unwrap();
+        let kept = Arc::new(Mutex::new(Some(kept)));
+        let keeper = kept.clone();
+        memory.reclaim_by(move || *keeper.lock().unwrap() = None);
+        let (mut first, mut second) = (memory.share(), memory.share());
+        assert_eq!(first.take(50 * MIB), Ok(()));
+        assert!(kept.lock().unwrap().is_some());
+        assert_eq!(second.take(40 * MIB), Ok(()));
+        assert!(kept.lock().unwrap().is_none());
+        assert_eq!(memory.share().take(20 * MIB), Err(QueryLack::All));
     }
 
     #[test]

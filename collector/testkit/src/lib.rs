@@ -4,5 +4,6 @@
 pub mod batches;
 pub mod disk;
 pub mod mutation;
+pub mod poisoned;
 pub mod random;
 pub mod workload;

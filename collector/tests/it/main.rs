@@ -22,6 +22,7 @@ mod kernel_chunks;
 mod lookup;
 mod models;
 mod pipelines;
+mod poisoned;
 mod pool;
 mod report;
 mod requests;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::progress::{Step, Telling};
 
@@ -82,6 +82,12 @@ impl Answers {
                 bytes_max,
             }),
         }
+    }
+
+    /// One of the places of those that make answers of this kind, for what is read beside them.
+    pub(crate) async fn slot(&self, made_of: MadeOf) -> Option<OwnedSemaphorePermit> {
+        let slots = self.inner.slots[made_of as usize].clone();
+        slots.acquire_owned().await.ok()
     }
 
     /// The answer of this key; `make` is run where it is neither there nor on its way.

@@ -4,7 +4,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stroboscope_query::{InferSettings, Inference, QueryError, Request, Selection, Source, Study};
+use stroboscope_query::{
+    InferSettings, Inference, QueryError, Request, RequestAsked, Selection, Source, Study,
+};
+use stroboscope_store::memory::{QueryMemory, QueryShare};
 
 /// A model of files that are others by now is used for so long,
 const AGE_MIN: Duration = Duration::from_secs(60);
@@ -15,13 +18,16 @@ const AGE_PER_MAKING: u32 = 20;
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
 /// What was read last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Models {
     source: Mutex<Option<(String, Arc<Source>)>>,
     model: Mutex<Option<Kept>>,
     /// Held by who makes a model: the others wait for the same.
     making: Mutex<()>,
-    request: Mutex<Option<(RequestKey, Arc<Request>)>>,
+    request: Arc<Mutex<Option<(RequestKey, Arc<Request>)>>>,
+    /// Requests that are being read, each held by who reads it.
+    reading: Mutex<Vec<(RequestKey, Arc<Mutex<()>>)>>,
+    memory: QueryMemory,
 }
 
 /// What a request's records and its path were made of.
@@ -31,7 +37,7 @@ pub(crate) struct RequestKey {
     pub(crate) state: String,
     /// None: its critical path is not asked for.
     pub(crate) model: Option<Arc<Inference>>,
-    pub(crate) id: u128,
+    pub(crate) asked: RequestAsked,
 }
 
 impl PartialEq for RequestKey {
@@ -41,16 +47,18 @@ impl PartialEq for RequestKey {
             (None, None) => true,
             _ => false,
         };
-        self.id == other.id && self.state == other.state && is_same_model
+        self.asked == other.asked && self.state == other.state && is_same_model
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Kept {
     state: String,
     made: Instant,
     took: Duration,
     model: Model,
+    /// Of the model.
+    _share: QueryShare,
 }
 
 /// The model that requests' critical paths go by, or why there is none.
@@ -65,6 +73,21 @@ pub(crate) struct Known {
 }
 
 impl Models {
+    /// What is kept takes its memory from this, and the request that was looked at last goes when there is none.
+    pub(crate) fn within(memory: &QueryMemory) -> Self {
+        let request: Arc<Mutex<Option<(RequestKey, Arc<Request>)>>> = Arc::default();
+        let kept = request.clone();
+        memory.reclaim_by(move || drop(lock(&kept).take()));
+        Self {
+            source: Mutex::default(),
+            model: Mutex::default(),
+            making: Mutex::default(),
+            request,
+            reading: Mutex::default(),
+            memory: memory.clone(),
+        }
+    }
+
     /// The store of these files, opened by `open` unless it is there.
     pub(crate) fn source(
         &self,
@@ -83,12 +106,24 @@ impl Models {
     }
 
     /// The request of this key, read by `read` unless it is the one that was looked at last: its page asks for it, and the
-    /// timeline on that for its columns. Nobody waits for another's reading.
+    /// timeline on that for its columns. Who asks for what is being read waits for it, and for no other.
     pub(crate) fn request<E>(
         &self,
         key: RequestKey,
         read: impl FnOnce() -> Result<Request, E>,
     ) -> Result<Arc<Request>, E> {
+        let reading = {
+            let mut reading = lock(&self.reading);
+            reading.retain(|(_, held)| Arc::strong_count(held) > 1);
+            let found = reading.iter().find(|(of, _)| *of == key);
+            let found = found.map(|(_, held)| held.clone());
+            found.unwrap_or_else(|| {
+                let held: Arc<Mutex<()>> = Arc::default();
+                reading.push((key.clone(), held.clone()));
+                held
+            })
+        };
+        let _reading = lock(&reading);
         let mut kept = lock(&self.request);
         if let Some((of, request)) = &*kept
             && *of == key
@@ -140,6 +175,11 @@ impl Models {
         let inferred = open().and_then(|source| {
             Study::new(source, Selection::default(), InferSettings::default()).into_inference()
         });
+        let mut share = self.memory.share();
+        let inferred = inferred.and_then(|inference| {
+            inference.hold(&mut share)?;
+            Ok(inference)
+        });
         let model = match inferred {
             Ok(inference) => Ok(Arc::new(inference)),
             Err(error) => Err(Arc::from(error.to_string())),
@@ -149,6 +189,7 @@ impl Models {
             made: Instant::now(),
             took: began.elapsed(),
             model: model.clone(),
+            _share: share,
         });
         model
     }
@@ -193,18 +234,20 @@ mod tests {
         let rule = PartitionRule::received(received_ns, received_ns);
         write_rows(&store, "seg-0", rows, &rule).unwrap();
         let source = Source::open_cached(folder.path(), runtime.handle().clone()).unwrap();
-        let models = Models::default();
+        let models = Models::within(&QueryMemory::unbounded());
         let mut readings = 0;
         let mut ask = |state: &str, number: u64| {
             let id = workload::request(7, number).trace_id;
             let key = RequestKey {
                 state: state.to_owned(),
                 model: None,
-                id,
+                asked: RequestAsked::whole(id),
             };
             let found = models.request(key, || {
                 readings += 1;
-                request(&source, None, id).unwrap().ok_or("absent")
+                request(&source, None, RequestAsked::whole(id))
+                    .unwrap()
+                    .ok_or("absent")
             });
             (found.map(|found| found.recorded.id.0 == id), readings)
         };
@@ -229,7 +272,7 @@ mod tests {
         let rule = PartitionRule::received(received_ns, received_ns);
         write_rows(&store, "seg-0", workload::rows(7, 40, 0), &rule).unwrap();
         let open = || Source::open_cached(folder.path(), runtime.handle().clone());
-        let models = Models::default();
+        let models = Models::within(&QueryMemory::unbounded());
         let known = |state: &str| {
             let known = models.known(state)?;
             Some((known.is_fresh, known.model.is_ok()))

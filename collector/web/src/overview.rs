@@ -64,6 +64,7 @@ pub(crate) fn unreadable(error: &QueryError) -> NoPage {
                 "Nothing to show yet: {error}. Point services here with STROBOSCOPE_COLLECTOR, or try `stroboscope demo`."
             ),
         },
+        QueryError::Memory { lack, .. } => NoPage::lack(*lack, error),
         other => NoPage {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             message: other.to_string(),

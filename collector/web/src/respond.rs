@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use stroboscope_present::page::{Asset, Html, POLICY, PageHead};
+use stroboscope_store::memory::QueryLack;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -92,6 +93,18 @@ impl NoPage {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             message: message.into(),
+        }
+    }
+
+    /// For want of memory.
+    pub(crate) fn lack(lack: QueryLack, message: impl std::fmt::Display) -> Self {
+        let status = match lack {
+            QueryLack::Query(..) => StatusCode::PAYLOAD_TOO_LARGE,
+            QueryLack::All => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            status,
+            message: format!("{message}."),
         }
     }
 
@@ -223,6 +236,7 @@ impl Answer {
     pub(crate) fn alone(self) -> Response {
         let mut headers = headers(self.content_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        come_again(self.status, &mut headers);
         (self.status, headers, self.bytes).into_response()
     }
 }
@@ -284,7 +298,16 @@ fn whole(site: &Site, head: &Head, answer: &Answer) -> Response {
     page.push_str(&String::from_utf8_lossy(&answer.bytes));
     page.push_str(CLOSE);
     page.push_str(PageHead::end().as_str());
-    (answer.status, html_headers(), page).into_response()
+    let mut headers = html_headers();
+    come_again(answer.status, &mut headers);
+    (answer.status, headers, page).into_response()
+}
+
+/// When to come again, where there was no room.
+fn come_again(status: StatusCode, headers: &mut HeaderMap) {
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    }
 }
 
 /// Around the content.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stroboscope_present::page::NavLink;
-use stroboscope_query::{QueryError, Request, Source};
+use stroboscope_query::{QueryError, Request, RequestAsked, Source};
+use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{Store, StoreTable, list_kernel};
 use tokio::runtime::Handle;
@@ -28,21 +29,28 @@ pub struct SiteOptions {
     pub name: String,
     /// Pages beside its own, that whoever serves it has.
     pub links: Vec<NavLink>,
-    /// Answers kept in memory, bytes.
+    /// Memory that pages are made and kept within.
+    pub memory: QueryMemory,
+    /// Of it, for answers that are kept, bytes.
     pub kept_bytes_max: usize,
     /// Answers made at the same time.
     pub answers_at_once: usize,
 }
 
+/// Answers that are kept take so many bytes at most, and so large a part of the memory.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+const KEPT_PART: usize = 8;
+
 impl SiteOptions {
     /// The pages of a data folder, and no others.
     #[must_use]
-    pub fn of(data: &Path) -> Self {
+    pub fn of(data: &Path, memory: &QueryMemory) -> Self {
         Self {
             data: data.to_owned(),
             name: data.display().to_string(),
             links: Vec::new(),
-            kept_bytes_max: 64 << 20,
+            memory: memory.clone(),
+            kept_bytes_max: KEPT_BYTES_MAX.min(memory.all_max() / KEPT_PART),
             answers_at_once: 2,
         }
     }
@@ -63,6 +71,8 @@ struct Inner {
     models: Models,
     state: Mutex<Option<(Instant, String)>>,
     refreshed: Refreshed,
+    /// Of the answers that are kept.
+    _share: QueryShare,
 }
 
 impl Site {
@@ -71,16 +81,23 @@ impl Site {
         options: SiteOptions,
         navigation: Vec<NavLink>,
     ) -> Self {
-        let answers = Answers::new(options.answers_at_once, options.kept_bytes_max);
+        let mut share = options.memory.share();
+        // Without room for them, none are kept.
+        let kept_bytes_max = match share.take(options.kept_bytes_max) {
+            Ok(()) => options.kept_bytes_max,
+            Err(_) => 0,
+        };
+        let answers = Answers::new(options.answers_at_once, kept_bytes_max);
         Self {
             inner: Arc::new(Inner {
+                models: Models::within(&options.memory),
                 options,
                 navigation,
                 verbs,
                 answers,
-                models: Models::default(),
                 state: Mutex::default(),
                 refreshed: Refreshed::default(),
+                _share: share,
             }),
         }
     }
@@ -128,18 +145,18 @@ impl Site {
         self.inner.models.known(&self.state(runtime))
     }
 
-    /// The request of this id, read by `read` unless it is the one that was looked at last. Not for async code.
+    /// What is asked of a request, read by `read` unless it is what was looked at last. Not for async code.
     pub(crate) fn request<E>(
         &self,
         runtime: &Handle,
         model: &Model,
-        id: u128,
+        asked: RequestAsked,
         read: impl FnOnce() -> Result<Request, E>,
     ) -> Result<Arc<Request>, E> {
         let key = RequestKey {
             state: self.state(runtime),
             model: model.as_ref().ok().cloned(),
-            id,
+            asked,
         };
         self.inner.models.request(key, read)
     }
@@ -151,7 +168,9 @@ impl Site {
         observer: Arc<dyn Observer>,
     ) -> Result<Source, QueryError> {
         let source = Source::open_cached(&self.inner.options.data, runtime.clone())?;
-        Ok(source.with_observer(observer))
+        Ok(source
+            .with_memory(&self.inner.options.memory)
+            .with_observer(observer))
     }
 
     /// Whether a kernel was recorded. Not for async code.

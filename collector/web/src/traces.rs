@@ -34,8 +34,9 @@ use stroboscope_present::page::{Asset, Html};
 use stroboscope_present::show::short_request;
 use stroboscope_query::timeline::of_recorded_burst;
 use stroboscope_query::{
-    KernelPart, PerfettoHostError, QueryError, Request, RequestList, Selection, Source, TimeRange,
-    list_requests, perfetto_trace, request, request_exists, request_of_low, span_of,
+    KernelPart, PerfettoHostError, QueryError, Request, RequestAsked, RequestList, Selection,
+    Source, TimeRange, list_requests, perfetto_trace, request, request_exists, request_of_low,
+    span_of,
 };
 use tokio::runtime::Handle;
 use url::form_urlencoded;
@@ -50,6 +51,8 @@ use crate::site::Site;
 
 /// Who holds a lock is looked for among requests that began so long before and after, ns.
 const HOLDER_WITHIN_NS: i64 = 60_000_000_000;
+/// Spans of the part of a request that is offered where all of it is too large.
+const PART_SPANS: usize = 5_000;
 /// So many digits of an id are all that the kernel knows of it.
 const LOW_DIGITS: usize = 16;
 
@@ -69,8 +72,22 @@ fn no_page(error: &QueryError) -> NoPage {
     let message = format!("{error}.");
     match error {
         QueryError::Empty { .. } | QueryError::NoSuchTrace { .. } => NoPage::not_found(message),
+        QueryError::LargeTrace { lack, .. } | QueryError::Memory { lack, .. } => {
+            NoPage::lack(*lack, error.to_string())
+        }
         _ => NoPage::failed(message),
     }
+}
+
+/// What a request's failure is as a page: of one that is too large, a part can be asked for.
+fn no_request(error: &QueryError) -> NoPage {
+    let mut none = no_page(error);
+    if none.status == StatusCode::PAYLOAD_TOO_LARGE {
+        none.message += &format!(
+            " Its first spans are shown by ?spans={PART_SPANS} at the end of the address."
+        );
+    }
+    none
 }
 
 /// Runs what reads, away from where requests are answered.
@@ -137,6 +154,18 @@ fn asked_for(query: Option<&str>, name: &str) -> Option<String> {
     Some(value.into_owned())
 }
 
+/// What of a request an address asks for.
+fn asked_of(id: u128, query: Option<&str>) -> RequestAsked {
+    let spans_max = asked_for(query, "spans").and_then(|spans| spans.parse().ok());
+    RequestAsked { id, spans_max }
+}
+
+/// The same as the end of an address.
+fn part(asked: RequestAsked) -> String {
+    let spans = asked.spans_max;
+    spans.map_or_else(String::new, |spans| format!("?spans={spans}"))
+}
+
 /// A request's page. One that the kernel knows by the last digits of its id is looked for near the moment that is given.
 async fn one(
     State(site): State<Site>,
@@ -178,12 +207,18 @@ async fn one(
             return page_now(&site, &head, Err(none));
         }
     };
-    let path = path_soon(&site, id).await;
-    let key = Key::of_request(format!("/traces/{id:032x}{}", path.key()));
-    page(&site, head, key, move |site, runtime, _| {
-        let request = read(site, runtime, &path.model(), id)?;
-        Ok(request_page::request_page(&request, &path))
-    })
+    let asked = asked_of(id, query.as_deref());
+    let path = path_soon(&site, asked).await;
+    let key = format!("/traces/{id:032x}{}{}", part(asked), path.key());
+    page(
+        &site,
+        head,
+        Key::of_request(key),
+        move |site, runtime, _| {
+            let request = read(site, runtime, &path.model(), asked)?;
+            Ok(request_page::request_page(&request, &path))
+        },
+    )
     .await
 }
 
@@ -217,28 +252,38 @@ fn no_trace(source: &Source) -> NoPage {
     ))
 }
 
-fn read(site: &Site, runtime: &Handle, model: &Model, id: u128) -> Result<Arc<Request>, NoPage> {
-    site.request(runtime, model, id, || {
+fn read(
+    site: &Site,
+    runtime: &Handle,
+    model: &Model,
+    asked: RequestAsked,
+) -> Result<Arc<Request>, NoPage> {
+    site.request(runtime, model, asked, || {
         let source = site.opened(runtime).map_err(|error| no_page(&error))?;
         let inference = model.as_ref().ok().map(|model| &**model);
-        let found = request(&source, inference, id).map_err(|error| no_page(&error))?;
+        let found = request(&source, inference, asked).map_err(|error| no_request(&error))?;
         found.ok_or_else(|| NoPage::not_found("There is no trace of this id any more."))
     })
 }
 
-async fn columns(State(site): State<Site>, Path(text): Path<String>) -> Response {
+async fn columns(
+    State(site): State<Site>,
+    Path(text): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let id = match asked_trace(&text) {
         Ok(id) => id,
         Err(none) => return plain(none),
     };
-    let path = path_soon(&site, id).await;
-    let key = Key::of_request(format!("/traces/{id:032x}/columns{}", path.key()));
+    let asked = asked_of(id, query.as_deref());
+    let path = path_soon(&site, asked).await;
+    let key = format!("/traces/{id:032x}/columns{}{}", part(asked), path.key());
     data(
         &site,
         columns::CONTENT_TYPE,
-        key,
+        Key::of_request(key),
         move |site, runtime, _| {
-            let request = read(site, runtime, &path.model(), id)?;
+            let request = read(site, runtime, &path.model(), asked)?;
             Ok(request_columns::columns_of(&request).encode())
         },
     )
@@ -274,10 +319,11 @@ async fn perfetto(
         Err(none) => return plain(none),
     };
     let host = asked_for(query.as_deref(), "host");
-    let key = Key::of_request(format!("/traces/{id:032x}/perfetto {host:?}"));
+    let asked = asked_of(id, query.as_deref());
+    let key = Key::of_request(format!("/traces/{id:032x}/perfetto {asked:?} {host:?}"));
     let made = data(&site, PFTRACE, key, move |site, runtime, _| {
         let none: Model = Err(Arc::from(""));
-        let request = read(site, runtime, &none, id)?;
+        let request = read(site, runtime, &none, asked)?;
         pftrace([&request.recorded], &request.kernel, host.as_deref())
     });
     as_file(made.await, &format!("{id:032x}.pftrace"))

@@ -239,6 +239,7 @@ fn no_page(error: &VerbError) -> NoPage {
     let status = match error {
         VerbError::Unknown(_) => StatusCode::NOT_FOUND,
         VerbError::Asked(_) => StatusCode::BAD_REQUEST,
+        VerbError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
         VerbError::Failed(_) => StatusCode::UNPROCESSABLE_ENTITY,
     };
     NoPage {

@@ -72,6 +72,9 @@ pub enum VerbError {
     /// Something is wrong with what was asked.
     #[error("{0}")]
     Asked(String),
+    /// There is no memory for it now.
+    #[error("{0}")]
+    Busy(String),
     /// It could not be answered, and why.
     #[error("{0}")]
     Failed(String),

@@ -104,7 +104,11 @@ impl Block {
 #[derive(Clone, Default)]
 pub(super) struct Counts {
     rows: Vec<Vec<Option<Box<Block>>>>,
+    blocks: usize,
 }
+
+/// Memory of a block and of its place in a row.
+pub(super) const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<usize>();
 
 impl Counts {
     /// Adds one trace's answers for 64 columns, `word * 64 ..`, of a row.
@@ -158,6 +162,16 @@ impl Counts {
         }
     }
 
+    /// How many blocks there are.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Whether there is a block for this row and these columns.
+    pub(super) fn has(&self, row: usize, word: usize) -> bool {
+        self.block(row, word).is_some()
+    }
+
     fn block(&self, row: usize, word: usize) -> Option<&Block> {
         self.rows.get(row)?.get(word)?.as_deref()
     }
@@ -171,7 +185,9 @@ impl Counts {
         if blocks.len() <= word {
             blocks.resize_with(word + 1, || None);
         }
-        blocks[word].get_or_insert_with(Block::new)
+        let block = &mut blocks[word];
+        self.blocks += usize::from(block.is_none());
+        block.get_or_insert_with(Block::new)
     }
 }
 

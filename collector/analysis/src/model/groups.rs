@@ -65,6 +65,17 @@ pub(super) struct Groups {
 }
 
 impl Groups {
+    /// Memory of the groups, at most, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.words * LEVELS * 2 * size_of::<u64>()
+    }
+
+    /// Gives back what a large trace took.
+    pub(super) fn empty_scratch(&mut self) {
+        (self.starts_ns, self.prefixes) = (Vec::new(), Vec::new());
+        self.answers = Vec::new();
+    }
+
     /// Counts a trace, if it is one of a group: segments in order of start, each of another label, any two in a known order
     /// or overlapping; `false`, if it is to be counted otherwise. What no longer fits goes to `counts`.
     pub(super) fn count(&mut self, segments: &[Segment], counts: &mut Counts) -> bool {

@@ -251,6 +251,11 @@ impl Relations {
             && self.ordered_before.get(b.index(), a.index())
     }
 
+    /// How many relations there are.
+    pub fn count(&self) -> usize {
+        self.happens_before.len() + self.mutual_exclusion.len()
+    }
+
     /// All happens-before relations, sorted by (first, second).
     pub fn all_happens_before(&self) -> &[Relation] {
         &self.happens_before

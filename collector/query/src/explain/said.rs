@@ -216,6 +216,6 @@ fn requests(
         &parts,
         workers,
         visit,
-    );
+    )?;
     Ok(found)
 }

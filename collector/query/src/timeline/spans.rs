@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stroboscope_analysis::kernel::by_operation::SpanOf;
 use stroboscope_analysis::kernel::lock_sums::LockSpan;
 use stroboscope_analysis::kernel::marker::RequestId;
-use stroboscope_analysis::record::SpanFlags;
+use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 use stroboscope_store::tables::TraceReader;
 
 use crate::query_error::QueryError;
@@ -75,14 +75,16 @@ pub(super) fn spans(
     let mut names: HashMap<(Arc<str>, Arc<str>), Arc<str>> = HashMap::new();
     let mut spans = Spans::default();
     let mut progress = source.observer().begin("naming operations", "traces", None);
-    for records in TraceReader::open(source.store())? {
+    let mut traces = TraceReader::open(source.store())?;
+    let mut records = TraceRecords::default();
+    while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {
         progress.add(1);
         let low = records.id.0 as u64;
         if !requests.contains(&low) {
             continue;
         }
         spans.ids.insert(low, records.id.0);
-        for span in records.spans {
+        for span in records.spans.drain(..) {
             let interval_ns = (span.start_ns, span.end_ns);
             let is_cut = span.flags.0 & CUT.0 != 0;
             let bounds = spans

@@ -236,6 +236,10 @@ impl PageInput<'_> {
         let left = notes.left_out;
         let left_out = [
             (
+                left.large_traces,
+                "traces left out: too large for the memory that there is to read with",
+            ),
+            (
                 left.over_trace_limit,
                 "records left out: beyond the largest trace allowed",
             ),

@@ -123,10 +123,12 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
         root: None,
         filter: None,
         include_incomplete: false,
+        memory_limit: None,
     });
     let reader = Reader {
         runtime: runtime.clone(),
         observer: silent(),
+        memory: None,
     };
     let study = NamedStudy::read_by(&reading, &reader)?;
     let paths = study.ask(&PathsQuestion(CategoryRule::default()))?;
@@ -153,6 +155,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
     let counted = [
         ("left_out:outside_requests", notes.left_out.outside_requests),
         ("left_out:over_trace_limit", notes.left_out.over_trace_limit),
+        ("left_out:large_traces", notes.left_out.large_traces),
         ("left_out:span_missing", notes.left_out.span_missing),
         ("left_out:no_span_no_task", notes.left_out.no_span_no_task),
         ("damaged_files", notes.damage.len() as u64),

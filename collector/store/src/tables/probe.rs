@@ -15,7 +15,8 @@ use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, TableFile, TableReader};
 use super::row_group_facts::RowGroupFacts;
 use super::schema::{Events, Spans, TRACE_ID};
-use super::traces::{LeftOut, TraceFiles};
+use super::trace_files::TraceFiles;
+use super::traces::LeftOut;
 
 /// What is looked for: up to 64 kinds of rows, a bit each.
 pub trait RowProbe: Sync {

@@ -177,6 +177,13 @@ impl TableFile {
         self.metadata.metadata()
     }
 
+    /// Unpacked size of its largest row group.
+    pub(super) fn largest_group_bytes(&self) -> u64 {
+        let groups = self.metadata().row_groups().iter();
+        let largest = groups.map(|group| group.total_byte_size()).max();
+        u64::try_from(largest.unwrap_or(0)).unwrap_or(0)
+    }
+
     /// How its columns are read.
     pub(super) fn schema(&self) -> &Schema {
         self.metadata.schema()

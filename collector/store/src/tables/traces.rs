@@ -2,26 +2,23 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use stroboscope_analysis::record::{TraceId, TraceRecords};
+use rustc_hash::FxHashSet;
+use stroboscope_analysis::record::{SpanRecord, TraceId, TraceRecords};
 use stroboscope_analysis::sampling::TraceSampling;
 
 use super::attach::{EventAttacher, EventRead};
 use super::attributes::AttributeKeys;
 use super::columns::DeclaredTable;
 use super::cursor::{Cursor, ReadContext, RowLayout};
-use super::id_range::{IdRange, cut};
+use super::id_range::IdRange;
 use super::objects::{Store, StoreError};
-use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, TableFile, TableReader};
 use super::schema::{Events, Spans};
-use super::spill::{FILES_MAX, Wanted, open_files};
+use super::trace_files::TraceFiles;
+use super::trace_room::TraceRoom;
 use crate::limits::RECORDS_PER_TRACE_MAX;
-
-/// Files that all ranges together have open: each range opens them all, and each that is open takes up to a MiB.
-const CURSORS_MAX: usize = 2_048;
 
 /// What reading traces left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -36,6 +33,8 @@ pub struct LeftOut {
     pub no_span_no_task: u64,
     /// Records whose attributes name one that was asked for, but are not a JSON object.
     pub unreadable_attributes: u64,
+    /// Whole traces, as there is no memory for one of their size.
+    pub large_traces: u64,
 }
 
 impl LeftOut {
@@ -46,189 +45,7 @@ impl LeftOut {
         self.span_missing += other.span_missing;
         self.no_span_no_task += other.no_span_no_task;
         self.unreadable_attributes += other.unreadable_attributes;
-    }
-}
-
-/// The files of spans and events, opened to be read range by range.
-#[derive(Clone, Debug)]
-pub struct TraceFiles {
-    spans: Vec<TableFile>,
-    events: Vec<TableFile>,
-    damage: Vec<Damage>,
-    read: usize,
-    skipped: usize,
-    keys: AttributeKeys,
-    /// Only these traces are read, in order; none: all of them.
-    wanted: Option<Arc<[u128]>>,
-}
-
-impl TraceFiles {
-    /// Opens all files. The traces read from them have these attributes in [`TraceRecords::attributes`]; if
-    /// `element` is one of them, what spans and events of event logs say of it is in [`TraceRecords::elements`]
-    /// instead, and what events inside spans say of it in those events.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub fn open(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
-        Self::open_between(store, keys, i64::MIN..=i64::MAX)
-    }
-
-    /// As [`TraceFiles::open`], without the files of which no row begins at one of these instants (ns since the Unix epoch), by the statistics in
-    /// their footers. Rows of the other files may begin at any time.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub fn open_between(
-        store: &Store,
-        keys: &AttributeKeys,
-        times_ns: RangeInclusive<i64>,
-    ) -> Result<Self, StoreError> {
-        Self::open_bounded(store, keys, times_ns, &IdRange::ALL, FILES_MAX)
-    }
-
-    /// As [`TraceFiles::open_between`], of which only traces of this range will be read; of each table, at most `files_max`
-    /// files are read side by side: where there are more, the smallest are merged to temporary files first.
-    ///
-    /// # Errors
-    /// When the store cannot be listed, or temporary files cannot be written.
-    pub fn open_bounded(
-        store: &Store,
-        keys: &AttributeKeys,
-        times_ns: RangeInclusive<i64>,
-        range: &IdRange,
-        files_max: usize,
-    ) -> Result<Self, StoreError> {
-        // As of one moment: no events are seen whose spans were deleted meanwhile.
-        let mut objects = store
-            .list_together(&[StoreTable::Spans, StoreTable::Events])?
-            .into_iter();
-        let wanted = |table, columns| Wanted {
-            store,
-            table,
-            columns,
-            keys,
-            times_ns: times_ns.clone(),
-            range: *range,
-            files_max,
-        };
-        let columns = RowLayout::<Spans>::columns(keys);
-        let spans = open_files::<Spans>(
-            &wanted(StoreTable::Spans, &columns),
-            objects.next().unwrap_or_default(),
-        )?;
-        let columns = RowLayout::<Events>::columns(keys);
-        let events = open_files::<Events>(
-            &wanted(StoreTable::Events, &columns),
-            objects.next().unwrap_or_default(),
-        )?;
-        Ok(Self {
-            spans: spans.files,
-            events: events.files,
-            damage: spans.damage.into_iter().chain(events.damage).collect(),
-            read: spans.read + events.read,
-            skipped: spans.skipped + events.skipped,
-            keys: keys.clone(),
-            wanted: None,
-        })
-    }
-
-    /// The same, of which only these traces will be read; of the files, only pages that may hold some of them.
-    #[must_use]
-    pub fn only(mut self, mut traces: Vec<u128>) -> Self {
-        traces.sort_unstable();
-        traces.dedup();
-        let wanted: Arc<[u128]> = traces.into();
-        let files = self.spans.iter_mut().chain(&mut self.events);
-        files.for_each(|file| file.only(&wanted));
-        self.wanted = Some(wanted);
-        self
-    }
-
-    pub(super) fn span_files(&self) -> &[TableFile] {
-        &self.spans
-    }
-
-    pub(super) fn event_files(&self) -> &[TableFile] {
-        &self.events
-    }
-
-    /// The attributes that are read.
-    pub(super) fn keys(&self) -> &AttributeKeys {
-        &self.keys
-    }
-
-    /// As [`TraceFiles::open_between`], to read traces of this range only.
-    ///
-    /// # Errors
-    /// When the store cannot be listed, or temporary files cannot be written.
-    pub fn open_of(
-        store: &Store,
-        keys: &AttributeKeys,
-        times_ns: RangeInclusive<i64>,
-        range: &IdRange,
-    ) -> Result<Self, StoreError> {
-        Self::open_bounded(store, keys, times_ns, range, FILES_MAX)
-    }
-
-    /// Files of the store that will be read.
-    #[must_use]
-    pub fn files(&self) -> usize {
-        self.read
-    }
-
-    /// Files that are read side by side.
-    fn side_by_side(&self) -> usize {
-        self.spans.len() + self.events.len()
-    }
-
-    /// Files that will not be read, as all their rows begin at other times.
-    #[must_use]
-    pub fn skipped(&self) -> usize {
-        self.skipped
-    }
-
-    /// Files that could not be opened.
-    #[must_use]
-    pub fn damage(&self) -> &[Damage] {
-        &self.damage
-    }
-
-    /// At most so many ranges of traces, of about equally many rows, and not much fewer than `rows_min` each.
-    #[must_use]
-    pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
-        let groups: Vec<_> = self
-            .spans
-            .iter()
-            .chain(&self.events)
-            .flat_map(TableFile::row_groups)
-            .collect();
-        let rows: u64 = groups.iter().map(|group| group.rows).sum();
-        let most = usize::try_from(rows / rows_min.max(1)).unwrap_or(usize::MAX);
-        let parts = parts.min(CURSORS_MAX / self.side_by_side().max(1));
-        cut(&groups, parts.min(most).max(1))
-    }
-
-    /// Reads the traces of a range, one of so many that are read at the same time.
-    #[must_use]
-    pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
-        let budget = ReadBudget::of(self.side_by_side() * together.max(1));
-        let mut context = ReadContext {
-            keys: self.keys.clone(),
-            ..ReadContext::default()
-        };
-        let spans = MergeByTrace::of(&self.spans, budget, range, &mut context);
-        let events = MergeByTrace::of(&self.events, budget, range, &mut context);
-        TraceReader {
-            spans,
-            events,
-            below: range.below,
-            wanted: self.wanted.clone(),
-            unopened: Vec::new(),
-            context,
-            left_out: LeftOut::default(),
-            attacher: EventAttacher::default(),
-            read: Vec::new(),
-        }
+        self.large_traces += other.large_traces;
     }
 }
 
@@ -313,6 +130,31 @@ pub struct TraceReader {
     read: Vec<EventRead>,
 }
 
+impl TraceFiles {
+    /// Reads the traces of a range, one of so many that are read at the same time.
+    #[must_use]
+    pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
+        let budget = ReadBudget::of(self.side_by_side() * together.max(1));
+        let mut context = ReadContext {
+            keys: self.keys().clone(),
+            ..ReadContext::default()
+        };
+        let spans = MergeByTrace::of(self.span_files(), budget, range, &mut context);
+        let events = MergeByTrace::of(self.event_files(), budget, range, &mut context);
+        TraceReader {
+            spans,
+            events,
+            below: range.below,
+            wanted: self.wanted(),
+            unopened: Vec::new(),
+            context,
+            left_out: LeftOut::default(),
+            attacher: EventAttacher::default(),
+            read: Vec::new(),
+        }
+    }
+}
+
 impl TraceReader {
     /// Opens all files of spans and events, to read all traces; of attributes, none are read.
     ///
@@ -335,7 +177,7 @@ impl TraceReader {
     pub fn of(files: TraceFiles) -> Self {
         let reader = files.read(&IdRange::ALL, 1);
         Self {
-            unopened: files.damage,
+            unopened: files.damage().to_vec(),
             ..reader
         }
     }
@@ -364,9 +206,46 @@ impl TraceReader {
 
     /// Puts the next trace into `trace`, in place of what it holds; `false` at the end.
     pub fn next_into(&mut self, trace: &mut TraceRecords) -> bool {
-        let Some(id) = self.next_id() else {
-            return false;
-        };
+        self.next_within(trace, |_| true)
+    }
+
+    /// As [`TraceReader::next_into`]; while a large trace grows, `room` is asked whether there are so many bytes for it. One
+    /// for which there are not is passed over, and counted.
+    pub fn next_within(
+        &mut self,
+        trace: &mut TraceRecords,
+        mut room: impl FnMut(usize) -> bool,
+    ) -> bool {
+        while let Some(id) = self.next_id() {
+            if self.take_trace(id, trace, usize::MAX, &mut room).is_ok() {
+                return true;
+            }
+            self.left_out.large_traces += 1;
+        }
+        false
+    }
+
+    /// Puts the first spans of this trace, which is the next, into `trace`, with their events. The number of all its spans.
+    ///
+    /// # Errors
+    /// When `room` has none for it; the number of its spans.
+    pub fn first_of(
+        &mut self,
+        id: u128,
+        spans_max: usize,
+        trace: &mut TraceRecords,
+        mut room: impl FnMut(usize) -> bool,
+    ) -> Result<u64, u64> {
+        self.take_trace(id, trace, spans_max, &mut room)
+    }
+
+    fn take_trace(
+        &mut self,
+        id: u128,
+        trace: &mut TraceRecords,
+        spans_max: usize,
+        room: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<u64, u64> {
         trace.id = TraceId(id);
         trace.name = None;
         trace.spans.clear();
@@ -375,13 +254,18 @@ impl TraceReader {
         trace.elements.clear();
         trace.attributes.clear();
         trace.sampling = TraceSampling::default();
-        self.take_spans(trace);
-        self.take_events(trace);
-        true
+        let mut room = TraceRoom::of(room);
+        let spans = self.take_spans(trace, spans_max, &mut room);
+        self.take_events(trace, spans, &mut room);
+        if room.is_there {
+            return Ok(spans);
+        }
+        *trace = TraceRecords::default();
+        Err(spans)
     }
 
-    /// The trace that is next.
-    pub(super) fn next_id(&mut self) -> Option<u128> {
+    /// The id of the trace that is next.
+    pub fn next_id(&mut self) -> Option<u128> {
         self.skip_outside_requests();
         loop {
             let next = self.spans.next_id().into_iter();
@@ -418,33 +302,56 @@ impl TraceReader {
         }
     }
 
-    fn take_spans(&mut self, trace: &mut TraceRecords) {
+    fn take_spans(
+        &mut self,
+        trace: &mut TraceRecords,
+        spans_max: usize,
+        room: &mut TraceRoom<'_>,
+    ) -> u64 {
         let Self {
             spans,
             left_out,
             context,
             ..
         } = self;
+        let mut count = 0;
+        let spans_max = spans_max.min(RECORDS_PER_TRACE_MAX);
         let files = spans.take(trace.id.0, context, |rows, row, name, context| {
-            if trace.spans.len() >= RECORDS_PER_TRACE_MAX {
+            count += 1;
+            if !room.is_there {
+                return;
+            }
+            if spans_max == RECORDS_PER_TRACE_MAX && trace.spans.len() >= spans_max {
                 left_out.over_trace_limit += 1;
                 return;
             }
+            let attributes = trace.attributes.len();
             rows.add_span(row, trace, context);
+            let texts = trace.attributes[attributes..].iter();
+            room.grow(texts.map(|one| one.key.len() + one.value.len()).sum());
+            if !room.is_there {
+                trace.spans = Vec::new();
+            }
+            if trace.spans.len() >= 2 * spans_max {
+                let all = trace.spans.len();
+                sort(&mut trace.spans);
+                trace.spans.truncate(spans_max);
+                room.shrink(all - spans_max);
+            }
             if trace.name.is_none() {
                 trace.name = name.cloned();
             }
         });
-        if files > 1 {
+        if files > 1 || trace.spans.len() > spans_max {
             // As they are sorted within a file, so that it does not matter which files they came in.
-            trace
-                .spans
-                .sort_by_key(|span| (span.start_ns, span.span_id, span.process));
+            sort(&mut trace.spans);
+            trace.spans.truncate(spans_max);
         }
+        count
     }
 
-    fn take_events(&mut self, trace: &mut TraceRecords) {
-        let room = RECORDS_PER_TRACE_MAX.saturating_sub(trace.spans.len());
+    fn take_events(&mut self, trace: &mut TraceRecords, spans: u64, room: &mut TraceRoom<'_>) {
+        let most = RECORDS_PER_TRACE_MAX.saturating_sub(trace.spans.len());
         let Self {
             events,
             left_out,
@@ -452,18 +359,33 @@ impl TraceReader {
             read,
             ..
         } = self;
+        let is_part = (trace.spans.len() as u64) < spans.min(RECORDS_PER_TRACE_MAX as u64);
+        let of_part = trace.spans.iter().filter(|_| is_part);
+        let part: FxHashSet<u64> = of_part.map(|span| span.span_id).collect();
         let files = events.take(trace.id.0, context, |rows, row, name, context| {
-            if read.len() >= room {
+            if read.len() >= most {
                 left_out.over_trace_limit += 1;
-                return;
+            } else if room.is_there {
+                let event = rows.event(row, name, context);
+                if !is_part || part.contains(&event.span_id) {
+                    let texts = event.attributes.iter();
+                    room.grow(texts.map(|(key, value)| key.len() + value.len()).sum());
+                    read.push(event);
+                }
             }
-            read.push(rows.event(row, name, context));
         });
+        if !room.is_there {
+            *read = Vec::new();
+        }
         if files > 1 {
             read.sort_by_key(|event| (event.time_ns, event.seq));
         }
         self.attacher.attach(trace, read, left_out);
     }
+}
+
+fn sort(spans: &mut [SpanRecord]) {
+    spans.sort_by_key(|span| (span.start_ns, span.span_id, span.process));
 }
 
 impl Iterator for TraceReader {

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
+use stroboscope_query::RequestAsked;
 
 use super::{read, reading};
+use crate::answers::MadeOf;
 use crate::model::Model;
 use crate::respond::data;
 use crate::site::Site;
@@ -46,18 +48,21 @@ impl AwaitedPath {
 
 /// What there is within [`PATIENCE`]; what is not there by then is made all the same, and that of a large request when its
 /// page asks for it.
-pub(super) async fn path_soon(site: &Site, id: u128) -> AwaitedPath {
+pub(super) async fn path_soon(site: &Site, asked: RequestAsked) -> AwaitedPath {
     let first = path_now(site).await;
     if !first.is_awaited {
         return first;
     }
     // What is read here is kept for the page.
     let (of_site, model) = (site.clone(), first.model());
+    let slot = site.answers().slot(MadeOf::Request).await;
     let is_large = reading(move |runtime| {
-        let request = read(&of_site, runtime, &model, id)?;
+        let _slot = slot;
+        let request = read(&of_site, runtime, &model, asked)?;
         Ok(request.recorded.spans.len() > LARGE_SPANS)
     });
-    if is_large.await.unwrap_or(false) {
+    // One that cannot be read is not made readable by a model.
+    if is_large.await.unwrap_or(true) {
         return first;
     }
     // An older model is good enough to begin with.

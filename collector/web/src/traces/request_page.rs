@@ -41,6 +41,10 @@ pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
     html
 }
 
+fn is_part(request: &Request) -> bool {
+    request.spans_in_store > request.recorded.spans.len() as u64
+}
+
 fn latency_ns(request: &Request) -> u64 {
     request.trace.latency_ns()
 }
@@ -143,6 +147,13 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
         }
         html.markup("</ul></div>\n");
     };
+    if is_part(request) {
+        let shown = request.recorded.spans.len();
+        let spans = counted(request.spans_in_store, "span");
+        let said =
+            format!("Shown are the first {shown} of its {spans}, and what is found in these.");
+        notice("This is a part of the request", &[said]);
+    }
     notice("This request is not complete", &incomplete(request));
     notice("Clocks", &clocks(request));
     let damage: Vec<String> = request.damage.iter().map(ToString::to_string).collect();
@@ -176,7 +187,11 @@ fn timeline(html: &mut Html, request: &Request) {
         "<h2 id=\"timeline\">What ran when</h2>\n<div class=\"timeline\" data-source=\"/traces/",
     )
     .text(&request.recorded.id.to_string())
-    .markup("/columns\">\n");
+    .markup("/columns");
+    if is_part(request) {
+        html.markup("?spans=").shown(request.recorded.spans.len());
+    }
+    html.markup("\">\n");
     let count = request.outline.len();
     if (1..=SPANS_DRAWN_MAX).contains(&count) {
         let mut doc = Doc::new();

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use stroboscope_present::show::Doc;
+use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
@@ -39,7 +40,10 @@ impl Fixture {
 
     pub(crate) fn with(verbs: impl Verbs) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let router = site(Arc::new(verbs), SiteOptions::of(folder.path()));
+        let router = site(
+            Arc::new(verbs),
+            SiteOptions::of(folder.path(), &QueryMemory::unbounded()),
+        );
         Self { folder, router }
     }
 

@@ -11,6 +11,7 @@ use stroboscope_analysis::record::{
 };
 use stroboscope_analysis::segment::{Segmenter, owners};
 use stroboscope_query::{Request, unmodelled};
+use stroboscope_store::memory::QueryMemory;
 
 use crate::traces::request_columns::columns_of;
 
@@ -74,6 +75,8 @@ pub(super) fn request_of(recorded: TraceRecords, moved_ns: i64) -> Request {
     let labels = model.labels().clone();
     Request {
         owners: owners(&aligned, &outline, &trace.segments, &labels),
+        spans_in_store: recorded.spans.len() as u64,
+        share: QueryMemory::unbounded().share(),
         recorded,
         aligned,
         outline,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
+use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 use stroboscope_store::record::{Rows, WindowRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
@@ -70,7 +71,10 @@ impl Answered {
 
 /// A page of a site whose model is known.
 async fn ask(folder: &TempDir, address: &str) -> Answered {
-    let router = site(Arc::new(NoVerbs), SiteOptions::of(folder.path()));
+    let router = site(
+        Arc::new(NoVerbs),
+        SiteOptions::of(folder.path(), &QueryMemory::unbounded()),
+    );
     get(&router, "/traces/1/path").await;
     get(&router, address).await
 }
@@ -389,7 +393,7 @@ fn a_request_is_shown_before_its_path_is_known_and_then_with_it() {
     let folder = folder(REQUESTS, |_| {});
     let site = Site::new(
         Arc::new(NoVerbs),
-        SiteOptions::of(folder.path()),
+        SiteOptions::of(folder.path(), &QueryMemory::unbounded()),
         Vec::new(),
     );
     let router = crate::traces::routes().with_state(site.clone());

@@ -1,0 +1,217 @@
+//! Memory of one reading of the store: the files that are open, one large trace at a time, and what is made of the traces.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
+
+use super::query_error::QueryError;
+
+/// A trace up to this size has its room in the base of each thread that reads.
+const SMALL_TRACE_BYTES: usize = 4 << 20;
+
+/// The memory of a source: what its readings take of the memory of queries.
+#[derive(Debug)]
+pub(super) struct SourceMemory {
+    all: QueryMemory,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    share: QueryShare,
+    /// Of it, for the model, as long as the source is there.
+    model: usize,
+}
+
+impl SourceMemory {
+    pub(super) fn of(all: &QueryMemory) -> Self {
+        let share = all.share();
+        Self {
+            all: all.clone(),
+            held: Mutex::new(Held { share, model: 0 }),
+        }
+    }
+
+    /// What all queries share.
+    pub(super) fn all(&self) -> &QueryMemory {
+        &self.all
+    }
+
+    /// Largest trace that is analysed, in bytes.
+    pub(super) fn trace_max(&self) -> usize {
+        self.all.query_max() / 2
+    }
+
+    /// For files that are open side by side, in bytes.
+    pub(super) fn files_max(&self) -> usize {
+        self.all.query_max() / 4
+    }
+
+    /// How many threads there is memory for, each of which reads files by so many bytes.
+    pub(super) fn threads(&self, wanted: usize, reading_bytes: usize) -> usize {
+        let of_each = reading_bytes.saturating_add(SMALL_TRACE_BYTES);
+        wanted.min(self.files_max() / of_each).max(1)
+    }
+
+    /// Takes bytes until the result is dropped.
+    pub(super) fn take(&self, bytes: usize) -> Result<Taken<'_>, QueryLack> {
+        let mut taken = Taken {
+            memory: self,
+            bytes: 0,
+        };
+        taken.resize(bytes)?;
+        Ok(taken)
+    }
+
+    /// Takes bytes for the model, in place of those taken for it before.
+    pub(super) fn keep_model(&self, bytes: usize) -> Result<(), QueryLack> {
+        let mut held = self.lock();
+        let before = std::mem::take(&mut held.model);
+        held.share.give_back(before);
+        held.share.take(bytes)?;
+        held.model = bytes;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of a source's memory, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    memory: &'a SourceMemory,
+    bytes: usize,
+}
+
+impl Taken<'_> {
+    fn resize(&mut self, bytes: usize) -> Result<(), QueryLack> {
+        let mut held = self.memory.lock();
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => held.share.take(more)?,
+            None => held.share.give_back(self.bytes - bytes),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.memory.lock().share.give_back(self.bytes);
+    }
+}
+
+/// Memory of a reading by several threads.
+#[derive(Debug)]
+pub(super) struct ReadingMemory<'a> {
+    memory: &'a SourceMemory,
+    /// Held by the thread that has a large trace.
+    lane: Mutex<()>,
+    lack: OnceLock<QueryLack>,
+    _base: Taken<'a>,
+}
+
+impl<'a> ReadingMemory<'a> {
+    /// Of so many threads, each of which reads files by so many bytes.
+    ///
+    /// # Errors
+    /// When there is none for it.
+    pub(super) fn of(
+        memory: &'a SourceMemory,
+        threads: usize,
+        reading_bytes: usize,
+    ) -> Result<Self, QueryError> {
+        let base = threads.saturating_mul(reading_bytes.saturating_add(SMALL_TRACE_BYTES));
+        Ok(Self {
+            memory,
+            lane: Mutex::new(()),
+            lack: OnceLock::new(),
+            _base: memory.take(base).map_err(QueryError::lack_of_requests)?,
+        })
+    }
+
+    /// Of one of the threads.
+    pub(super) fn of_thread(&self) -> ThreadMemory<'_> {
+        ThreadMemory {
+            reading: self,
+            trace: None,
+            worker: None,
+        }
+    }
+
+    /// Whether memory is wanting: nothing more needs to be read.
+    pub(super) fn is_wanting(&self) -> bool {
+        self.lack.get().is_some()
+    }
+
+    /// That there was enough.
+    pub(super) fn end(self) -> Result<(), QueryError> {
+        match self.lack.into_inner() {
+            None => Ok(()),
+            Some(lack) => Err(QueryError::lack_of_requests(lack)),
+        }
+    }
+}
+
+/// Memory of a thread that reads.
+#[derive(Debug)]
+pub(super) struct ThreadMemory<'a> {
+    reading: &'a ReadingMemory<'a>,
+    /// For a large trace: one thread has one at a time, and no other has to be waited for meanwhile.
+    trace: Option<(MutexGuard<'a, ()>, Taken<'a>)>,
+    worker: Option<Taken<'a>>,
+}
+
+impl ThreadMemory<'_> {
+    /// Whether there is room for a trace of so many bytes.
+    pub(super) fn has_room(&mut self, bytes: usize) -> bool {
+        let reading = self.reading;
+        if bytes <= SMALL_TRACE_BYTES {
+            return true;
+        }
+        if bytes > reading.memory.trace_max() || reading.is_wanting() {
+            self.trace = None;
+            return false;
+        }
+        let grown = match &mut self.trace {
+            Some((_, taken)) => taken.resize(bytes),
+            None => {
+                let lane = reading.lane.lock().unwrap_or_else(PoisonError::into_inner);
+                let taken = reading.memory.take(bytes);
+                taken.map(|taken| self.trace = Some((lane, taken)))
+            }
+        };
+        self.noted(grown)
+    }
+
+    /// The trace has been used.
+    pub(super) fn end_trace(&mut self, records: &mut TraceRecords) {
+        if self.trace.is_some() {
+            *records = TraceRecords::default();
+            self.trace = None;
+        }
+    }
+
+    /// What is made of the traces takes so many bytes by now.
+    pub(super) fn hold(&mut self, bytes: Result<usize, QueryLack>) -> bool {
+        let memory = self.reading.memory;
+        let held = bytes.and_then(|bytes| match &mut self.worker {
+            Some(taken) => taken.resize(bytes),
+            None if bytes == 0 => Ok(()),
+            None => memory.take(bytes).map(|taken| self.worker = Some(taken)),
+        });
+        self.noted(held)
+    }
+
+    fn noted(&mut self, had: Result<(), QueryLack>) -> bool {
+        if let Err(lack) = had {
+            self.trace = None;
+            let _ = self.reading.lack.set(lack);
+            return false;
+        }
+        true
+    }
+}

@@ -1,0 +1,256 @@
+//! The files of spans and events, opened to be read side by side.
+
+use std::cmp::Reverse;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use object_store::path::Path;
+
+use super::attributes::AttributeKeys;
+use super::cursor::RowLayout;
+use super::id_range::{IdRange, cut};
+use super::objects::{Store, StoreError};
+use super::partition::StoreTable;
+use super::reader::{Damage, TableFile};
+use super::schema::{Events, Spans};
+use super::spill::{FILES_MAX, Wanted, open_files};
+
+/// Files that all ranges together have open: each range opens them all, and each that is open takes up to a MiB.
+const CURSORS_MAX: usize = 2_048;
+
+/// Files of a table that are read side by side however little memory there is.
+const FILES_MIN: usize = 4;
+/// Of an open file, its metadata.
+const FOOTER_BYTES: usize = 32 << 10;
+/// Of an open file, pages and rows that are read ahead, at most.
+const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
+/// Files are packed about so many times.
+const UNPACKED_TIMES: u64 = 4;
+
+/// The files of spans and events, opened to be read range by range.
+#[derive(Clone, Debug)]
+pub struct TraceFiles {
+    spans: Vec<TableFile>,
+    events: Vec<TableFile>,
+    damage: Vec<Damage>,
+    read: usize,
+    skipped: usize,
+    keys: AttributeKeys,
+    /// Only these traces are read, in order; none: all of them.
+    wanted: Option<Arc<[u128]>>,
+}
+
+impl TraceFiles {
+    /// Opens all files. The traces read from them have these attributes in [`TraceRecords::attributes`]; if
+    /// `element` is one of them, what spans and events of event logs say of it is in [`TraceRecords::elements`]
+    /// instead, and what events inside spans say of it in those events.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn open(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
+        Self::open_between(store, keys, i64::MIN..=i64::MAX)
+    }
+
+    /// As [`TraceFiles::open`], without the files of which no row begins at one of these instants (ns since the Unix epoch), by the statistics in
+    /// their footers. Rows of the other files may begin at any time.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn open_between(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+    ) -> Result<Self, StoreError> {
+        Self::open_bounded(store, keys, times_ns, &IdRange::ALL, FILES_MAX)
+    }
+
+    /// As [`TraceFiles::open_between`], of which only traces of this range will be read; of each table, at most `files_max`
+    /// files are read side by side: where there are more, the smallest are merged to temporary files first.
+    ///
+    /// # Errors
+    /// When the store cannot be listed, or temporary files cannot be written.
+    pub fn open_bounded(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+        range: &IdRange,
+        files_max: usize,
+    ) -> Result<Self, StoreError> {
+        Self::open_listed(list(store)?, store, keys, times_ns, range, files_max)
+    }
+
+    /// As [`TraceFiles::open_bounded`], with as many files read side by side as take so many bytes, and some in any case.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_within(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+        range: &IdRange,
+        bytes_max: usize,
+    ) -> Result<Self, StoreError> {
+        let objects = list(store)?;
+        let files_max = files_within(&objects, bytes_max);
+        Self::open_listed(objects, store, keys, times_ns, range, files_max)
+    }
+
+    fn open_listed(
+        objects: Listed,
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+        range: &IdRange,
+        files_max: usize,
+    ) -> Result<Self, StoreError> {
+        let mut objects = objects.into_iter();
+        let wanted = |table, columns| Wanted {
+            store,
+            table,
+            columns,
+            keys,
+            times_ns: times_ns.clone(),
+            range: *range,
+            files_max,
+        };
+        let columns = RowLayout::<Spans>::columns(keys);
+        let spans = open_files::<Spans>(
+            &wanted(StoreTable::Spans, &columns),
+            objects.next().unwrap_or_default(),
+        )?;
+        let columns = RowLayout::<Events>::columns(keys);
+        let events = open_files::<Events>(
+            &wanted(StoreTable::Events, &columns),
+            objects.next().unwrap_or_default(),
+        )?;
+        Ok(Self {
+            spans: spans.files,
+            events: events.files,
+            damage: spans.damage.into_iter().chain(events.damage).collect(),
+            read: spans.read + events.read,
+            skipped: spans.skipped + events.skipped,
+            keys: keys.clone(),
+            wanted: None,
+        })
+    }
+
+    /// The same, of which only these traces will be read; of the files, only pages that may hold some of them.
+    #[must_use]
+    pub fn only(mut self, mut traces: Vec<u128>) -> Self {
+        traces.sort_unstable();
+        traces.dedup();
+        let wanted: Arc<[u128]> = traces.into();
+        let files = self.spans.iter_mut().chain(&mut self.events);
+        files.for_each(|file| file.only(&wanted));
+        self.wanted = Some(wanted);
+        self
+    }
+
+    pub(super) fn span_files(&self) -> &[TableFile] {
+        &self.spans
+    }
+
+    pub(super) fn event_files(&self) -> &[TableFile] {
+        &self.events
+    }
+
+    /// The only traces that are read, in order; none: all of them.
+    pub(super) fn wanted(&self) -> Option<Arc<[u128]>> {
+        self.wanted.clone()
+    }
+
+    /// The attributes that are read.
+    pub(super) fn keys(&self) -> &AttributeKeys {
+        &self.keys
+    }
+
+    /// As [`TraceFiles::open_between`], to read traces of this range only.
+    ///
+    /// # Errors
+    /// When the store cannot be listed, or temporary files cannot be written.
+    pub fn open_of(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+        range: &IdRange,
+    ) -> Result<Self, StoreError> {
+        Self::open_bounded(store, keys, times_ns, range, FILES_MAX)
+    }
+
+    /// Approximate memory that reading one range takes beside its traces.
+    #[must_use]
+    pub fn reading_bytes(&self) -> usize {
+        let files = self.spans.iter().chain(&self.events);
+        files
+            .map(|file| reading_bytes(file.largest_group_bytes()))
+            .sum()
+    }
+
+    /// Files of the store that will be read.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.read
+    }
+
+    /// Files that are read side by side.
+    pub(super) fn side_by_side(&self) -> usize {
+        self.spans.len() + self.events.len()
+    }
+
+    /// Files that will not be read, as all their rows begin at other times.
+    #[must_use]
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Files that could not be opened.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// At most so many ranges of traces, of about equally many rows, and not much fewer than `rows_min` each.
+    #[must_use]
+    pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
+        let groups: Vec<_> = self
+            .spans
+            .iter()
+            .chain(&self.events)
+            .flat_map(TableFile::row_groups)
+            .collect();
+        let rows: u64 = groups.iter().map(|group| group.rows).sum();
+        let most = usize::try_from(rows / rows_min.max(1)).unwrap_or(usize::MAX);
+        let parts = parts.min(CURSORS_MAX / self.side_by_side().max(1));
+        cut(&groups, parts.min(most).max(1))
+    }
+}
+
+type Listed = Vec<Vec<(Path, u64)>>;
+
+/// As of one moment: no events are seen whose spans were deleted meanwhile.
+fn list(store: &Store) -> Result<Listed, StoreError> {
+    store.list_together(&[StoreTable::Spans, StoreTable::Events])
+}
+
+/// How many of the largest files of a table can be read side by side within so many bytes.
+fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
+    let mut sizes: Vec<u64> = objects.iter().flatten().map(|(_, bytes)| *bytes).collect();
+    sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));
+    let mut left = bytes_max;
+    let fit = sizes.iter().take_while(|bytes| {
+        let unpacked = bytes.saturating_mul(UNPACKED_TIMES);
+        let rest = left.checked_sub(reading_bytes(unpacked));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    let fit = fit.count();
+    // All of them fit: so would more.
+    let fit = if fit == sizes.len() { FILES_MAX } else { fit };
+    fit.clamp(FILES_MIN, FILES_MAX)
+}
+
+/// Memory of an open file of so many unpacked bytes: its metadata, and pages and rows that are read ahead.
+fn reading_bytes(unpacked: u64) -> usize {
+    let ahead = unpacked.min(READ_AHEAD_BYTES_MAX);
+    FOOTER_BYTES + usize::try_from(ahead).unwrap_or(usize::MAX)
+}
