@@ -8,4 +8,5 @@ pub mod cli;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod progress;
+mod stderr;
 mod suggest;

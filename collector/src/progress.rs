@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::stderr::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stroboscope_store::progress::{Observer, Task};
 
@@ -67,7 +68,7 @@ impl Progress {
             let of = self
                 .total
                 .map_or(String::new(), |total| format!(" of {total}"));
-            eprintln!("{}: {}{of} {}", self.what, self.done, self.unit);
+            say!("{}: {}{of} {}", self.what, self.done, self.unit);
             self.next_look = Instant::now() + LINE_EVERY;
         }
     }

@@ -14,6 +14,7 @@ use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
 use crate::running::{self, Running};
 use crate::ship::{Flush, Progressed, Shipper, Stop};
+use crate::sys::say;
 use crate::thread::RINGS;
 use crate::{fork, gate, generation, id, sampling, sigterm};
 use stroboscope_burst::BurstConfig;
@@ -119,13 +120,13 @@ impl Builder {
         }
         let destination = self.collector.resolve()?;
         if let Some(text) = &self.rounded_from {
-            eprintln!(
-                "stroboscope: burst-config {text} rounded to {}",
+            say(format_args!(
+                "burst-config {text} rounded to {}",
                 self.burst_config
-            );
+            ));
         }
         for sentence in &self.unknown_variables {
-            eprintln!("stroboscope: environment variable {sentence}");
+            say(format_args!("environment variable {sentence}"));
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -43,6 +43,14 @@ pub(crate) use process::{
     release_sigterm, take_sigterm, unblock_and_raise_sigterm,
 };
 
+/// Says something to people, on standard error.
+///
+/// Unlike `eprintln!`, does not panic when nobody reads any more, as when a terminal is gone.
+pub(crate) fn say(message: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "stroboscope: {message}");
+}
+
 /// A handler of signals.
 pub(crate) type Handler = extern "C" fn(std::ffi::c_int);
 

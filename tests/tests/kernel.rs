@@ -314,6 +314,79 @@ fn without_rights_the_message_says_which_and_collecting_goes_on() {
     );
 }
 
+/// CAP_DAC_OVERRIDE and CAP_NET_BIND_SERVICE, which every collector may need.
+const KEPT: u64 = 1 << 1 | 1 << 10;
+const BPF: u64 = 1 << 39;
+
+/// Looks at each thread of a collector: it has no capability but those kept, and `recorder` of the thread that records.
+fn check_capabilities(server: &Server, recorder: u64) {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
+    let statuses = threads.flatten().map(|thread| thread.path().join("status"));
+    // A thread may end meanwhile.
+    let statuses: Vec<String> = statuses
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .collect();
+    assert!(statuses.len() > 3, "{statuses:#?}");
+    for status in &statuses {
+        let field = |key: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(key));
+            value.expect("a field of Linux").trim()
+        };
+        let is_recorder = field("Name:") == "kernel-drain";
+        let allowed = if is_recorder { KEPT | recorder } else { KEPT };
+        for (key, allowed) in [
+            ("CapPrm:", allowed),
+            ("CapEff:", allowed),
+            ("CapInh:", 0),
+            ("CapAmb:", 0),
+        ] {
+            let has = u64::from_str_radix(field(key), 16).expect("hexadecimal");
+            assert_eq!(has & !allowed, 0, "{key} of {status}");
+        }
+        assert_eq!(field("NoNewPrivs:"), "1", "{status}");
+    }
+}
+
+/// A collector on free ports, which has said this.
+fn collector(program: &Program, more: &[&str], said: &str) -> Server {
+    let mut command = program.command(&["collect", "--listen", "127.0.0.1:0"]);
+    command.args(["--http", "127.0.0.1:0", "--otlp-http", "none"]);
+    command.args(more);
+    let mut server = Server::start(command);
+    server.wait_for(said, |all| all.contains(said).then_some(()));
+    server
+}
+
+#[test]
+fn a_collector_drops_its_capabilities() {
+    const TEST: &str = "a_collector_drops_its_capabilities";
+    let program = Program::new();
+    let mut plain = collector(&program, &[], "data in ");
+    check_capabilities(&plain, 0);
+    assert!(plain.stop(libc::SIGTERM).success(), "{}", plain.said());
+    if !is_allowed(TEST) {
+        return;
+    }
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"));
+    let group = format!("/sys/fs/cgroup{}", own.unwrap_or_default());
+    let has_group = Path::new(&group).join("cgroup.procs").exists();
+    if !has_group {
+        eprintln!("SKIPPED: {TEST}: of a control group: {group} is none of version 2");
+    }
+    let of_group = ["--cgroup", &group];
+    let kinds = [(&[][..], 0), (&of_group, BPF)];
+    for (processes, recorder) in kinds.into_iter().take(1 + usize::from(has_group)) {
+        let arguments = [&["--kernel", "--burst-config", "always"], processes].concat();
+        let mut server = collector(&program, &arguments, "recording the kernel by ");
+        check_capabilities(&server, recorder);
+        assert!(server.stop(libc::SIGTERM).success(), "{}", server.said());
+        let said = server.said();
+        assert!(said.contains(" kernel events of "), "{said}");
+        assert!(!said.contains("WARN"), "{said}");
+    }
+}
+
 #[test]
 fn what_strace_wrote_is_imported_and_owned() {
     let program = Program::new();

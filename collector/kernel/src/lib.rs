@@ -23,5 +23,5 @@ mod source;
 mod start_error;
 mod tracefs;
 
-pub use recorder::Recorder;
+pub use recorder::{OpenedRecorder, Recorder};
 pub use start_error::StartError;

@@ -8,8 +8,8 @@ const BPF: u32 = 39;
 
 /// Says which capabilities are missing, before the kernel says less clearly that something is.
 pub(crate) fn check_ebpf() -> Result<(), StartError> {
-    // Without /proc nothing is known; then the kernel has the word.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // Of this thread: others may have dropped theirs. Without /proc nothing is known; then the kernel has the word.
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     effective(&status).map_or(Ok(()), missing)
 }
 

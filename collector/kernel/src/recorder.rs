@@ -24,6 +24,36 @@ pub struct Recorder {
     _listening: Listening,
 }
 
+/// A recorder that has its programs and buffers, and does not record yet.
+pub struct OpenedRecorder {
+    source: Source,
+    settings: Settings,
+}
+
+impl OpenedRecorder {
+    /// Begins to record.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left in the kernel then.
+    pub fn begin(self) -> Result<Recorder, StartError> {
+        let (mut source, settings) = (self.source, self.settings);
+        // First of all the programs learn the time, then they record, and only then services are told.
+        let gate = Gate::start(settings.burst_config, source.switches())
+            .map_err(|error| StartError::system("starting the gate's thread", error))?;
+        let started_ns = source.begin();
+        let listening = Listening::announce(&settings.announced_by)?;
+        Ok(Recorder {
+            source,
+            config: settings.burst_config,
+            processes: settings.processes,
+            gate,
+            started_ns,
+            looked_ns: started_ns,
+            _listening: listening,
+        })
+    }
+}
+
 /// A program takes less than a microsecond; a processor may be taken away from a virtual machine for longer.
 const LAST_PROGRAMS: Duration = Duration::from_millis(2);
 
@@ -36,20 +66,18 @@ impl Recorder {
     /// # Errors
     /// See [`StartError`]; nothing is left in the kernel then.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        let mut source = Source::open(settings)?;
-        // First of all the programs learn the time, then they record, and only then services are told.
-        let gate = Gate::start(settings.burst_config, source.switches())
-            .map_err(|error| StartError::system("starting the gate's thread", error))?;
-        let started_ns = source.begin();
-        let listening = Listening::announce(&settings.announced_by)?;
-        Ok(Self {
-            source,
-            config: settings.burst_config,
-            processes: settings.processes.clone(),
-            gate,
-            started_ns,
-            looked_ns: started_ns,
-            _listening: listening,
+        Self::open(settings)?.begin()
+    }
+
+    /// Puts programs and buffers into the kernel. All that comes after needs no capability of the calling thread, but CAP_BPF
+    /// for the newcomers of a control group.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left in the kernel then.
+    pub fn open(settings: &Settings) -> Result<OpenedRecorder, StartError> {
+        Ok(OpenedRecorder {
+            source: Source::open(settings)?,
+            settings: settings.clone(),
         })
     }
 

@@ -3,6 +3,7 @@
 //! The modules, from the bottom up; each knows only those before it:
 //!
 //! - [`own_traces`]: what the collector records of itself.
+//! - [`capabilities`]: what threads may do beyond their user's rights; on Linux.
 //! - `pace`: how often something is said in the log.
 //! - [`pool`]: what is lent for a while: bytes, connections, requests.
 //! - [`live`]: what the traces say while they arrive.
@@ -18,6 +19,7 @@
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
 )]
 
+pub mod capabilities;
 pub mod collect;
 pub mod doors;
 pub mod http;

@@ -27,10 +27,11 @@ use super::{Failure, Status, kernel, notify};
 use stroboscope_present::humanise::counted;
 use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
+use stroboscope_server::capabilities;
 use stroboscope_server::collect::{Collector, CollectorSettings, SiteMaker};
 use stroboscope_server::ingest::{BurstControl, ListenAddresses};
 use stroboscope_server::intake::{Options, Stop};
-use stroboscope_server::kernel_recording::{self, KernelRecording};
+use stroboscope_server::kernel_recording::{KernelRecording, PreparedRecording};
 use stroboscope_server::own_traces::{OwnTraces, own_address};
 use stroboscope_server::redact::{RedactSettings, Rule};
 use stroboscope_store::data_dir::DataDir;
@@ -168,11 +169,10 @@ impl Announcement {
 async fn start_recording(
     announcement: Announcement,
     data: PathBuf,
-    settings: kernel_recording::RecordingSettings,
+    (config, prepared): (BurstConfig, PreparedRecording),
 ) -> Result<Option<KernelRecording>, Failure> {
     let runtime = Handle::current();
-    let config = settings.kernel.burst_config;
-    let started = spawn_blocking(move || kernel::start(&data, &settings, runtime))
+    let started = spawn_blocking(move || kernel::start(&data, prepared, runtime))
         .await
         .map_err(Failure::of)?;
     match started {
@@ -272,6 +272,10 @@ fn start_own_traces(
 impl Collect {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         rustix::process::umask(self.umask);
+        let burst_config = self.burst_config.as_ref().map(config_of);
+        // The one thread that goes on with capabilities, until its programs are in the kernel.
+        let kernel = self.prepared_recording(burst_config)?;
+        capabilities::drop_all();
         runtime.block_on(async {
             // Before anything else, so that a signal during recovery stops us in order too.
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
@@ -282,8 +286,6 @@ impl Collect {
             let remote = self.publish.as_deref().map(Remote::open).transpose();
             let remote = remote.map_err(Failure::of)?;
             let keep = self.publish_keep;
-            let burst_config = self.burst_config.as_ref().map(config_of);
-            let kernel = self.kernel_settings(burst_config)?;
             self.doors.check(&self.addresses())?;
             let announcement = Announcement(self.log);
             let own_traces = self.check_own_traces()?;
@@ -427,19 +429,21 @@ impl Collect {
         Ok(Some(to_itself))
     }
 
-    fn kernel_settings(
+    fn prepared_recording(
         &self,
         asked: Option<BurstConfig>,
-    ) -> Result<Option<kernel_recording::RecordingSettings>, Failure> {
+    ) -> Result<Option<(BurstConfig, PreparedRecording)>, Failure> {
         if !self.kernel && self.what.is_anything() {
             return Err(Failure(
                 "--pid, --name, --cgroup and --enter-only say what --kernel records".to_owned(),
             ));
         }
-        let settings = |config| self.what.clone().settings(config);
-        self.kernel
-            .then(|| kernel_config(asked).map(settings))
-            .transpose()
+        if !self.kernel {
+            return Ok(None);
+        }
+        let config = kernel_config(asked)?;
+        let prepared = PreparedRecording::new(self.what.clone().settings(config));
+        Ok(Some((config, prepared.map_err(Failure::of)?)))
     }
 
     fn settings(self, burst_config: Option<BurstConfig>, memory: MemorySplit) -> CollectorSettings {

@@ -14,7 +14,10 @@ use super::arguments::{DataArguments, config_of, parse_config};
 use super::output::print;
 use super::{Failure, Status};
 use stroboscope_present::humanise::counted;
-use stroboscope_server::kernel_recording::{KernelRecording, RecordingSettings, RecordingSummary};
+use stroboscope_server::capabilities;
+use stroboscope_server::kernel_recording::{
+    KernelRecording, PreparedRecording, RecordingSettings, RecordingSummary,
+};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::Store;
 
@@ -186,24 +189,25 @@ impl KernelVerb {
 /// Starts recording into a data folder.
 pub(super) fn start(
     data: &std::path::Path,
-    settings: &RecordingSettings,
+    prepared: PreparedRecording,
     runtime: Handle,
 ) -> Result<KernelRecording, Failure> {
     DataDir::refuse_foreign(data).map_err(Failure::of)?;
     DataDir::create(data).map_err(Failure::of)?;
     let store = Store::local(data, runtime).map_err(Failure::of)?;
-    KernelRecording::start(settings, store).map_err(Failure::of)
+    prepared.start(store).map_err(Failure::of)
 }
 
 impl Record {
     fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let config = config_of(&self.burst_config);
+        let prepared = PreparedRecording::new(self.what.settings(config)).map_err(Failure::of)?;
+        capabilities::drop_all();
         let _entered = runtime.enter();
         // Before anything else, so that a signal while programs are loaded stops us in order, too.
         let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
         let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
-        let config = config_of(&self.burst_config);
-        let settings = self.what.settings(config);
-        let recording = start(self.data.local()?, &settings, runtime.handle().clone())?;
+        let recording = start(self.data.local()?, prepared, runtime.handle().clone())?;
         print(&started_text(&recording, config))?;
         runtime.block_on(async {
             let until = async {

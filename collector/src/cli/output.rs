@@ -2,29 +2,41 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
 use super::Failure;
 use stroboscope_present::show::{escaped_json, scrubbed_lines, shortened};
 
-/// Says something on standard error, whatever others wrote into it.
-macro_rules! say {
-    ($($said:tt)*) => { eprintln!("{}", stroboscope_present::show::scrubbed_lines(&format!($($said)*))) };
-}
-pub(super) use say;
+pub(super) use crate::stderr::say;
 
 /// Prints a text, without what a terminal would obey.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     print_as_is(&scrubbed_lines(text))
 }
 
-/// Prints what is known to be harmless. That nobody reads it any more (`| head`) is no error.
+/// Whether an error of standard output means that nobody reads it any more: `| head`, or a terminal that is gone.
+fn is_unread(error: &io::Error) -> bool {
+    let is_of_terminal = || {
+        let about = rustix::fs::fstat(io::stdout());
+        about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::CharacterDevice)
+    };
+    error.kind() == io::ErrorKind::BrokenPipe
+        || error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_of_terminal()
+}
+
+/// Prints what is known to be harmless.
 pub(super) fn print_as_is(text: &str) -> Result<(), Failure> {
+    print_parts(&[text.as_bytes(), b"\n"])
+}
+
+/// Prints bytes as they are. That nobody reads them any more is no error.
+pub(super) fn print_parts(parts: &[&[u8]]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out
-        .write_all(text.as_bytes())
-        .and_then(|()| out.write_all(b"\n"))
-        .and_then(|()| out.flush())
-    {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+    let written = parts.iter().try_for_each(|part| out.write_all(part));
+    let written = written.and_then(|()| out.flush());
+    match written {
+        Err(error) if !is_unread(&error) => {
             Err(Failure(format!("cannot write the result: {error}")))
         }
         _ => Ok(()),

@@ -3,8 +3,6 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use tokio::runtime::Runtime;
-
 use super::advice::advice;
 use super::log::Log;
 use super::output::say;
@@ -59,10 +57,7 @@ pub fn main() -> ExitCode {
     };
     let matches = program.get_matches_from(arguments);
     let log = Log::begin(&matches);
-    let ran = Runtime::new()
-        .map_err(Failure::of)
-        .and_then(|runtime| verbs::run(&verbs, &matches, &runtime));
-    match ran {
+    match verbs::run(&verbs, &matches) {
         Ok(Status::Done) => ExitCode::SUCCESS,
         Ok(Status::Partly) => ExitCode::from(1),
         Ok(Status::Interrupted(signal)) => {

@@ -8,8 +8,7 @@ mod short;
 mod sums;
 mod view;
 
-use crate::cli::output::say;
-use std::io::Write as _;
+use crate::cli::output::{print_parts, say};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -174,10 +173,7 @@ impl TimelineVerb {
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         match &self.out {
             Some(out) => write_file(out, bytes),
-            None => std::io::stdout()
-                .lock()
-                .write_all(bytes)
-                .map_err(|error| Failure(format!("cannot write the result: {error}"))),
+            None => print_parts(&[bytes]),
         }
     }
 }

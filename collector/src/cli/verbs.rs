@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{ArgMatches, Args, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 use super::study::{NamedStudy, Reader};
 use super::verb::{PageSays, PageVerb, ReadingVerb, document};
@@ -14,6 +14,7 @@ use super::{
     report, search, slack, sql, timeline, top, tradeoffs, view, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
+use stroboscope_server::capabilities;
 
 type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
 
@@ -24,6 +25,8 @@ pub(super) struct Entry {
     run: Run,
     #[cfg_attr(not(feature = "sql"), allow(dead_code))]
     tables: Option<Tables>,
+    /// Whether its threads drop capabilities that no collector needs.
+    pub is_confined: bool,
     /// Its page, if it is one.
     pub page: Option<Page>,
     /// Of what it says in JSON.
@@ -44,6 +47,14 @@ impl Entry {
     fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
         let words = self.name;
         self.paged_as::<V>(words, without)
+    }
+
+    /// With threads that drop capabilities from their start; its own thread, it drops itself.
+    fn confined(self) -> Self {
+        Self {
+            is_confined: true,
+            ..self
+        }
     }
 
     /// With the page of a verb below it.
@@ -91,7 +102,7 @@ pub(super) fn verbs() -> Vec<Entry> {
     vec![
         #[cfg(feature = "demo")]
         other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
-        other("collect", collect::Collect::run),
+        other("collect", collect::Collect::run).confined(),
         other("check", check::CheckVerb::run).saying::<check::CheckedFolder>(),
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
         other("config", config::Config::run),
@@ -114,7 +125,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
         reading::<explain::ExplainVerb>("explain"),
         reading::<flows::FlowsVerb>("flows"),
-        other("kernel", kernel::KernelVerb::run),
+        other("kernel", kernel::KernelVerb::run).confined(),
         other("timeline", timeline::TimelineVerb::run)
             .saying::<timeline::TimelineSays>()
             .paged::<timeline::TimelineVerb>(&["format"]),
@@ -142,6 +153,7 @@ fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
         command: V::augment_args,
         run,
         tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
+        is_confined: false,
         page: None,
         schema: None,
     }
@@ -160,6 +172,7 @@ fn other<V: Args + 'static>(
         command: V::augment_args,
         run,
         tables: None,
+        is_confined: false,
         page: None,
         schema: None,
     }
@@ -204,18 +217,19 @@ pub(super) fn command(verbs: &[Entry]) -> Command {
 }
 
 /// Runs the verb that was asked for.
-pub(super) fn run(
-    verbs: &[Entry],
-    matches: &ArgMatches,
-    runtime: &Runtime,
-) -> Result<Status, Failure> {
+pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failure> {
     let asked = matches.subcommand();
     let found = asked
         .and_then(|(name, of_verb)| Some((verbs.iter().find(|verb| verb.name == name)?, of_verb)));
-    match found {
-        Some((verb, of_verb)) => (verb.run)(of_verb, runtime),
-        None => Err(Failure("no verb was given; see --help".to_owned())),
+    let Some((verb, of_verb)) = found else {
+        return Err(Failure("no verb was given; see --help".to_owned()));
+    };
+    let mut runtime = Builder::new_multi_thread();
+    if verb.is_confined {
+        runtime.on_thread_start(capabilities::drop_all);
     }
+    let runtime = runtime.enable_all().build().map_err(Failure::of)?;
+    (verb.run)(of_verb, &runtime)
 }
 
 /// The tables of all verbs that have any.
@@ -306,7 +320,7 @@ mod tests {
     }
 
     /// One line of an event log, imported.
-    fn folder(runtime: &Runtime) -> tempfile::TempDir {
+    fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let line = |ts_ns: u64, event: &str| {
@@ -329,17 +343,14 @@ mod tests {
             &data.display().to_string(),
             &log,
         ]);
-        assert_eq!(
-            run(&verbs(), &matches.unwrap(), runtime).unwrap(),
-            Status::Done
-        );
+        assert_eq!(run(&verbs(), &matches.unwrap()).unwrap(), Status::Done);
         folder
     }
 
     #[test]
     fn a_new_verb_is_a_type_and_a_line() {
         let runtime = Runtime::new().unwrap();
-        let folder = folder(&runtime);
+        let folder = folder();
         let path = |name: &str| folder.path().join(name).display().to_string();
         // The second place.
         let verbs = [reading::<Dummy>("dummy")];
@@ -354,7 +365,7 @@ mod tests {
             &path("tables"),
         ];
         let matches = command(&verbs).try_get_matches_from(arguments).unwrap();
-        assert_eq!(run(&verbs, &matches, &runtime).unwrap(), Status::Done);
+        assert_eq!(run(&verbs, &matches).unwrap(), Status::Done);
         let page = std::fs::read_to_string(path("page.html")).unwrap();
         assert!(page.contains("data-value=\"1\">1</td>"), "{page}");
         assert!(folder.path().join("tables/dummy.parquet").exists());

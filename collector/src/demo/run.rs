@@ -15,6 +15,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use super::findings::findings;
 use super::fleet::{self, Loaded};
 use super::report::Report;
+use crate::stderr::say;
 use stroboscope_query::QueryError;
 use stroboscope_server::collect::{Collector, CollectorError, CollectorSettings};
 use stroboscope_server::doors::DoorSettings;
@@ -113,7 +114,7 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
         Loaded::Report(load) => load,
         Loaded::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),
     };
-    eprintln!("stopped; analysing what was recorded");
+    say!("stopped; analysing what was recorded");
     let findings = findings(&data, runtime.handle().clone(), options.kernel)?;
     Ok(Outcome::Report(Box::new(Report {
         load: load.to_string(),
@@ -142,7 +143,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let collector = Collector::start(collector_settings(data, listen));
     let collector = collector.await?;
-    eprintln!(
+    say!(
         "collecting on {} into {}",
         collector.grpc_address(),
         data.display()
@@ -156,7 +157,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
     let load = fleet::run(fleet_options, |pids| announce(options, pids), interrupted).await;
     if let Some(recording) = recording {
         let summary = spawn_blocking(|| recording.stop()).await?;
-        eprintln!(
+        say!(
             "stored {} events of the kernel, {} lost",
             summary.events,
             summary.lost.total()
@@ -224,7 +225,7 @@ async fn record_kernel(
     };
     Ok(spawn_blocking(start)
         .await?
-        .inspect_err(|error| eprintln!("the kernel is not recorded: {error}"))
+        .inspect_err(|error| say!("the kernel is not recorded: {error}"))
         .ok())
 }
 
@@ -233,10 +234,12 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
         .iter()
         .map(|(role, pid)| format!("{role} {pid}"))
         .collect();
-    eprintln!("started {} and a client", names.join(", "));
-    eprintln!(
+    say!("started {} and a client", names.join(", "));
+    say!(
         "{} requests per second for {} s, recording {}",
-        options.rate_per_s, options.seconds, options.burst_config
+        options.rate_per_s,
+        options.seconds,
+        options.burst_config
     );
     let seconds = options.seconds;
     // Ends with the runtime.
@@ -245,7 +248,7 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
         let mut elapsed = every;
         while elapsed.as_secs_f64() < seconds {
             tokio::time::sleep(every).await;
-            eprintln!("  {} s of {seconds} s", elapsed.as_secs());
+            say!("  {} s of {seconds} s", elapsed.as_secs());
             elapsed += every;
         }
     });

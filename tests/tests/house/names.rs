@@ -8,7 +8,10 @@ use crate::{code, published, root, sources, test_files};
 /// are one meaning built twice, as is `KernelRecording` of the server; `Span` is the word of foreign formats.
 const DOUBLED: [(&str, &[&str]); 3] = [
     ("collector", &["Report"]),
-    ("collector/server", &["KernelRecording"]),
+    (
+        "collector/server",
+        &["KernelRecording", "PreparedRecording"],
+    ),
     ("sdk", &["Known", "PlacePointer", "Scope", "Value", "Words"]),
 ];
 

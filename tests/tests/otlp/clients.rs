@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use stroboscope_tests::{Program, Server};
 
-use crate::store::{Row, ask, attributes, collect, number, rows, rows_in_sql, text};
+use crate::store::{Row, ask, attributes, collect, collect_with, number, rows, rows_in_sql, text};
 
 const REQUESTS: usize = 50;
 const SERVER: i128 = 128;
@@ -243,15 +243,21 @@ fn end(server: &mut Server, pages: &str) {
     assert!(server.stop(libc::SIGTERM).success(), "{}", server.said());
 }
 
-fn check_python(protocol: &str) {
-    let Some(python) = python(&format!("Python's exporter over {protocol}")) else {
+/// `way`: grpc, http, or gRPC on a unix socket, for which gRPC makes an authority of the path.
+fn check_python(way: &str) {
+    let Some(python) = python(&format!("Python's exporter over {way}")) else {
         return;
     };
     let program = Program::new();
-    let (mut server, grpc, http, pages) = collect(&program);
-    let grpc = format!("http://{grpc}");
-    let endpoint = if protocol == "grpc" { &grpc } else { &http };
-    let told = send(&mut python_client(&python, protocol, endpoint));
+    let unix = program.data().with_file_name("collect.sock");
+    let unix = unix.to_str().expect("UTF-8");
+    let (mut server, grpc, http, pages) = collect_with(&program, &["--unix", unix]);
+    let (protocol, endpoint) = match way {
+        "grpc" => ("grpc", format!("http://{grpc}")),
+        "unix" => ("grpc", format!("unix:{unix}")),
+        _ => ("http", http),
+    };
+    let told = send(&mut python_client(&python, protocol, &endpoint));
     end(&mut server, &pages);
     check(&program, &told);
 }
@@ -259,6 +265,11 @@ fn check_python(protocol: &str) {
 #[test]
 fn pythons_exporter_over_grpc() {
     check_python("grpc");
+}
+
+#[test]
+fn pythons_exporter_on_a_unix_socket() {
+    check_python("unix");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tonic::codegen::Service as _;
 use tonic::transport::server::TcpConnectInfo;
 
+use super::authority::AuthorityFilter;
 use super::body::{Counted, Counting, Messages, Reading};
 use super::guard::{Denied, HEAD_BYTES_MAX, Way};
 use super::listening::until_true;
@@ -201,6 +202,8 @@ impl http_body::Body for Answered {
 /// Tells the clock of bytes that come.
 struct Watched<S> {
     stream: S,
+    /// On a unix socket.
+    authorities: Option<AuthorityFilter>,
     activity: Arc<Activity>,
 }
 
@@ -214,6 +217,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, into);
         if into.filled().len() > before {
             self.activity.bytes_came();
+            if let Some(filter) = &mut self.authorities {
+                filter.filter(&mut into.filled_mut()[before..]);
+            }
         }
         read
     }
@@ -273,6 +279,7 @@ impl Visits {
         });
         let io = TokioIo::new(Watched {
             stream,
+            authorities: (self.way.door == DoorName::Unix).then(AuthorityFilter::new),
             activity: activity.clone(),
         });
         let builder = self.builder();

@@ -1,10 +1,12 @@
 //! The doors: sockets of the collector, who comes in by them, and how much at a time.
 //!
 //! `listening` takes connections, over TLS where there are certificates (`tls`); `connection` serves one, and ends what is slow
-//! or idle; `guard` says whether a request may go on, by tokens (`tokens`) and by the names under which it came; `body` counts
-//! bytes while they arrive, and `unpack` those that it unpacks, of gRPC for `messages`; `withdrawal` ends requests whose token is not good any more. `settings` has what all doors share, and reads files again that change; what is turned away is
-//! counted by name in `refused`.
+//! or idle; `authority` mends what clients of unix sockets send; `guard` says whether a request may go on, by tokens (`tokens`)
+//! and by the names under which it came; `body` counts bytes while they arrive, and `unpack` those that it unpacks, of gRPC for
+//! `messages`; `withdrawal` ends requests whose token is not good any more. `settings` has what all doors share, and reads files
+//! again that change; what is turned away is counted by name in `refused`.
 
+mod authority;
 mod body;
 mod connection;
 mod guard;

@@ -12,6 +12,33 @@ use stroboscope_store::tables::Store;
 )]
 pub struct StartError;
 
+/// A recording that was not started yet.
+#[derive(Debug)]
+pub struct PreparedRecording;
+
+impl PreparedRecording {
+    /// Does nothing, on this system.
+    ///
+    /// # Errors
+    /// Never, on this system.
+    #[allow(clippy::needless_pass_by_value, reason = "as on Linux")]
+    pub fn new(_: RecordingSettings) -> Result<Self, StartError> {
+        Ok(Self)
+    }
+
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// Always, on this system.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "as on Linux, where the store is written to"
+    )]
+    pub fn start(self, _: Store) -> Result<KernelRecording, StartError> {
+        Err(StartError)
+    }
+}
+
 /// A recording that runs: here there is none.
 #[derive(Debug)]
 pub enum KernelRecording {}

@@ -17,9 +17,9 @@ mod run;
 mod settings;
 
 #[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
-pub use elsewhere::{KernelRecording, StartError};
+pub use elsewhere::{KernelRecording, PreparedRecording, StartError};
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
-pub use run::KernelRecording;
+pub use run::{KernelRecording, PreparedRecording};
 pub use settings::{RecordingSettings, RecordingSummary};
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 pub use stroboscope_kernel::StartError;

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::LossCounts;
 use stroboscope_kernel::{Recorder, StartError};
-use stroboscope_kernel_model::Facility;
+use stroboscope_kernel_model::{Facility, Processes, Settings};
 
 use super::chunks::ChunkCutter;
 use super::settings::{RecordingSettings, RecordingSummary};
+use crate::capabilities::{self, CapabilitySet};
 use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 
 /// A chunk of this many events is written before its time; three of them are in memory at most (72 bytes an event).
@@ -23,6 +24,98 @@ const EVENTS_MAX: usize = 1 << 20;
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
 /// After this time everything that the kernel said before a moment has been drained.
 const SETTLED: Duration = Duration::from_millis(50);
+
+/// A recording that was not started yet: a thread that waits.
+///
+/// The thread has the capabilities of the one that prepared it, which may then drop its own. It drops them, too, once it has
+/// put its programs into the kernel.
+#[derive(Debug)]
+pub struct PreparedRecording {
+    stop: Arc<AtomicBool>,
+    begin: SyncSender<()>,
+    begun: Receiver<Result<(Facility, u64), StartError>>,
+    chunks: Receiver<KernelChunk>,
+    drain: JoinHandle<LossCounts>,
+}
+
+impl PreparedRecording {
+    /// Starts the thread. Without [`start`](Self::start) it ends when this is dropped.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn new(settings: RecordingSettings) -> Result<Self, StartError> {
+        let (begin, to_begin) = sync_channel(1);
+        let (to_say, begun) = sync_channel(1);
+        let (sender, chunks) = sync_channel(1);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let drain = std::thread::Builder::new().name("kernel-drain".into());
+        let drain = drain.spawn(move || {
+            if to_begin.recv().is_err() {
+                return LossCounts::default();
+            }
+            match record(&settings.kernel) {
+                Ok(recorder) => {
+                    // Who started it waits.
+                    let _ = to_say.send(Ok((recorder.facility(), recorder.memory_bytes())));
+                    Drain::new(&settings, sender).run(recorder, &stopping)
+                }
+                Err(error) => {
+                    let _ = to_say.send(Err(error));
+                    LossCounts::default()
+                }
+            }
+        });
+        Ok(Self {
+            stop,
+            begin,
+            begun,
+            chunks,
+            drain: drain.map_err(no_thread)?,
+        })
+    }
+
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// When the kernel or the system refuses; nothing is left running then.
+    pub fn start(self, store: Store) -> Result<KernelRecording, StartError> {
+        let gone = || no_thread(std::io::Error::other("it is gone"));
+        self.begin.send(()).map_err(|_| gone())?;
+        let (facility, memory_bytes) = self.begun.recv().map_err(|_| gone())??;
+        let chunks = self.chunks;
+        let writer = std::thread::Builder::new().name("kernel-writer".into());
+        let writer = writer
+            .spawn(move || write(&chunks, &store))
+            .inspect_err(|_| self.stop.store(true, Relaxed));
+        Ok(KernelRecording {
+            stop: self.stop,
+            facility,
+            memory_bytes,
+            drain: Some(self.drain),
+            writer: Some(writer.map_err(no_thread)?),
+        })
+    }
+}
+
+fn no_thread(source: std::io::Error) -> StartError {
+    StartError::System {
+        action: "starting a thread".to_owned(),
+        source,
+    }
+}
+
+/// Opens a recorder with all capabilities, and begins without those that are needed no more.
+fn record(settings: &Settings) -> Result<Recorder, StartError> {
+    let opened = Recorder::open(settings)?;
+    let needed = match settings.processes {
+        // For newcomers of the group: before Linux 5.19, maps are changed only with it.
+        Processes::Cgroup(_) => capabilities::bpf(),
+        _ => CapabilitySet::empty(),
+    };
+    capabilities::drop_all_but(needed);
+    opened.begin()
+}
 
 /// A recording that runs, until [`stop`](Self::stop)ped or dropped; both keep what was recorded.
 #[derive(Debug)]
@@ -40,45 +133,7 @@ impl KernelRecording {
     /// # Errors
     /// When the kernel or the system refuses; nothing is left running then.
     pub fn start(settings: &RecordingSettings, store: Store) -> Result<Self, StartError> {
-        let recorder = Recorder::start(&settings.kernel)?;
-        let (facility, memory_bytes) = (recorder.facility(), recorder.memory_bytes());
-        let about = KernelChunk {
-            recording: random(),
-            host: host(),
-            architecture: Architecture::native(),
-            burst_config: settings.kernel.burst_config.bits(),
-            ..KernelChunk::default()
-        };
-        let (sender, chunks) = sync_channel(1);
-        let stop = Arc::new(AtomicBool::new(false));
-        let spawn = |error| StartError::System {
-            action: "starting a thread".to_owned(),
-            source: error,
-        };
-        let writer = std::thread::Builder::new().name("kernel-writer".into());
-        let writer = writer
-            .spawn(move || write(&chunks, &store))
-            .map_err(spawn)?;
-        let drain = std::thread::Builder::new().name("kernel-drain".into());
-        let stopping = Arc::clone(&stop);
-        let chunk = settings.chunk;
-        let drain = drain
-            .spawn(move || {
-                Drain {
-                    about,
-                    chunk,
-                    sender,
-                }
-                .run(recorder, &stopping)
-            })
-            .map_err(spawn)?;
-        Ok(Self {
-            stop,
-            facility,
-            memory_bytes,
-            drain: Some(drain),
-            writer: Some(writer),
-        })
+        PreparedRecording::new(settings.clone())?.start(store)
     }
 
     /// By what it records.
@@ -132,6 +187,21 @@ struct Drain {
 }
 
 impl Drain {
+    fn new(settings: &RecordingSettings, sender: SyncSender<KernelChunk>) -> Self {
+        let about = KernelChunk {
+            recording: random(),
+            host: host(),
+            architecture: Architecture::native(),
+            burst_config: settings.kernel.burst_config.bits(),
+            ..KernelChunk::default()
+        };
+        Self {
+            about,
+            chunk: settings.chunk,
+            sender,
+        }
+    }
+
     /// Returns what the recorder's programs were not called for.
     fn run(self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
         let mut cutter = ChunkCutter::new(self.about, recorder.started_ns());

@@ -7,6 +7,7 @@ use stroboscope_tradeoff::{Goal, PointPolicy, Policy};
 
 use super::super::run::DemoError;
 use super::stage::{Asked, POINT, Stage, latencies_ms, now_ns, quantile};
+use crate::stderr::say;
 
 /// Tradeoff rates that are explored.
 const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];
@@ -96,7 +97,7 @@ async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
     let idle_ms = quantile(&latencies_ms(&idle), 0.5);
     let (busy, limit_ns) = (FIRST_BUSY * 1e3 / idle_ms, KNEE * idle_ms * 1e6);
     let since_ns = now_ns();
-    eprintln!(
+    say!(
         "an idle ranker takes {idle_ms:.1} ms; sweeping the load up to {:.1} ms in {} fidelities",
         limit_ns / 1e6,
         RATES.len()
@@ -112,7 +113,7 @@ async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
         });
         while let Some(per_second) = sweep.requests_per_second() {
             let level = hold(stage, per_second, rate, sweep.settings()).await?;
-            eprintln!(
+            say!(
                 "  {:3.0} % left out, {per_second:5.0} requests/s: median {:6.1} ms of {}",
                 100.0 * rate,
                 level.median_ns() / 1e6,
