@@ -15,7 +15,7 @@ use crate::loss::{LOSSES, LossCause};
 use crate::running::{self, Running};
 use crate::ship::{Flush, Progressed, Shipper, Stop};
 use crate::thread::RINGS;
-use crate::{fork, gate, generation, id, sampling, sigterm};
+use crate::{fork, gate, generation, id, sampling, sigterm, sys};
 use stroboscope_burst::BurstConfig;
 
 /// Records while it lives. Dropping it closes what is open, ships what is there within the shutdown deadline, and
@@ -119,13 +119,13 @@ impl Builder {
         }
         let destination = self.collector.resolve()?;
         if let Some(text) = &self.rounded_from {
-            eprintln!(
-                "stroboscope: burst-config {text} rounded to {}",
+            sys::tell(format_args!(
+                "burst-config {text} rounded to {}",
                 self.burst_config
-            );
+            ));
         }
         for sentence in &self.unknown_variables {
-            eprintln!("stroboscope: environment variable {sentence}");
+            sys::tell(format_args!("environment variable {sentence}"));
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

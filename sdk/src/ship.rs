@@ -20,8 +20,7 @@ use crate::clock::{ClockSource, kernel};
 use crate::drain::{Drain, Limits};
 use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
-use crate::sigterm;
-use crate::thread;
+use crate::{sigterm, sys, thread};
 use buffer::Buffer;
 use link::{Link, Progress};
 
@@ -338,7 +337,9 @@ impl Shipping {
             Progress::Down(problem) => {
                 if !std::mem::replace(&mut self.said_down, true) {
                     // Once: whoever forgot the collector should learn of it, and nobody needs it twice.
-                    eprintln!("stroboscope: {problem}; records wait in memory, trying again");
+                    sys::tell(format_args!(
+                        "{problem}; records wait in memory, trying again"
+                    ));
                 }
                 self.note_trouble(problem);
             }
@@ -395,9 +396,9 @@ impl Shipping {
         self.settle_flushes();
         let undelivered = self.buffer.records();
         if undelivered > 0 {
-            eprintln!(
-                "stroboscope: {undelivered} records could not be delivered before the end of the process"
-            );
+            sys::tell(format_args!(
+                "{undelivered} records could not be delivered before the end of the process"
+            ));
         }
         LOSSES.add(LossCause::ShutdownDeadline, undelivered);
         self.publish();

@@ -43,6 +43,12 @@ pub(crate) use process::{
     release_sigterm, take_sigterm, unblock_and_raise_sigterm,
 };
 
+/// Writes a line for people to standard error, if that can be written: `eprintln!` panics where nobody reads it any more.
+pub(crate) fn tell(line: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "stroboscope: {line}");
+}
+
 /// A handler of signals.
 pub(crate) type Handler = extern "C" fn(std::ffi::c_int);
 

@@ -357,11 +357,10 @@ pub(crate) fn set(filter: &TracingFilter) {
         .find(|&given| given == filter)
     {
         Some(given) => IN_FORCE.store(std::ptr::from_ref(given).cast_mut(), Release),
-        None => eprintln!(
-            "stroboscope: {} different filters of `tracing` were given in this process; {filter} is one too many, and \
-             does not hold",
+        None => crate::sys::tell(format_args!(
+            "{} different filters of `tracing` were given in this process; {filter} is one too many, and does not hold",
             GIVEN.len()
-        ),
+        )),
     }
 }
 

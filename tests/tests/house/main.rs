@@ -254,6 +254,9 @@ fn the_sdk_does_not_unwrap() {
             "unreachable!(",
             "todo!(",
             "unimplemented!(",
+            // They panic where nobody reads: `sys::tell` does not.
+            "println!(",
+            "print!(",
         ] {
             assert!(!code.contains(word), "{} has {word}", path.display());
         }
