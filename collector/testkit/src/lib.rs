@@ -5,4 +5,5 @@ pub mod batches;
 pub mod disk;
 pub mod mutation;
 pub mod random;
+pub mod stored;
 pub mod workload;
