@@ -151,7 +151,10 @@ impl Builder {
             timer: Arc::clone(&timer),
             clock,
             progressed: Arc::clone(&progressed),
+            losses: &LOSSES,
             shutdown_deadline: self.shutdown_deadline,
+            #[cfg(feature = "simulation")]
+            simulated: None,
         };
         let (stop, stopped) = oneshot::channel();
         let (flushes, asked) = mpsc::unbounded_channel();
