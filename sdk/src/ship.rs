@@ -407,7 +407,7 @@ impl Shipping {
         loop {
             if self.buffer.is_empty() {
                 // Losses since the last batch, of which one that found the buffer full is the usual one.
-                if self.shipper.losses.total() == self.losses_said {
+                if !self.greeted || self.shipper.losses.total() == self.losses_said {
                     break;
                 }
                 let batch = self.drain.batch(&[]);
