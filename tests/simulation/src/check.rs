@@ -125,7 +125,7 @@ pub(crate) fn windows_are_whole(
     of: &str,
     windows: &[[u64; 3]],
     config: BurstConfig,
-    time: std::ops::Range<u64>,
+    time: &std::ops::Range<u64>,
 ) -> Result<(), String> {
     let is_recorded = |ms: u64| {
         let (from_ns, to_ns) = (ms * 1_000_000, (ms + 1) * 1_000_000);

@@ -62,9 +62,7 @@ fn run_all(
     planted: Planted,
     mut take: impl FnMut(u64, Vec<String>) -> bool,
 ) {
-    let mut to_begin = seeds
-        .clone()
-        .flat_map(|seed| std::iter::repeat_n(seed, times));
+    let mut to_begin = seeds.flat_map(|seed| std::iter::repeat_n(seed, times));
     let mut running = VecDeque::new();
     let mut answers = Vec::new();
     loop {

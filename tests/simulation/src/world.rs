@@ -191,7 +191,7 @@ impl World {
 
     fn apply(&mut self, fault: Fault) -> Result<(), String> {
         let disk = self.machine.disk.clone();
-        let name = |host: usize| host_name(host);
+        let name = host_name;
         match fault {
             Fault::Partition { host } => self.sim.partition(name(host), COLLECTOR),
             Fault::LoseAnswers { host } => self.sim.partition_oneway(COLLECTOR, name(host)),
@@ -390,7 +390,7 @@ impl World {
                 &incarnation.name,
                 windows,
                 config,
-                at_ms + 20..at_ms + WINDOWS_MS,
+                &(at_ms + 20..at_ms + WINDOWS_MS),
             )?;
         }
         Ok(())
