@@ -1,10 +1,13 @@
 //! Where the collector is: `http://`, `https://` or `unix:` addresses, the certificate authority and the token.
 
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
+
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use crate::config::{Address, InitError, Token};
@@ -18,6 +21,19 @@ pub(crate) struct Destination {
     pub(crate) authorization: Authorization,
     /// On this machine: to compress what is sent there costs the service more than it saves.
     pub(crate) is_near: bool,
+    #[cfg(feature = "simulation")]
+    pub(crate) connector: Option<simulated::Connector>,
+}
+
+impl Destination {
+    /// Connects via the system's network, or via that of a simulation.
+    pub(crate) async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
+        #[cfg(feature = "simulation")]
+        if let Some(connector) = self.connector.clone() {
+            return self.endpoint.connect_with_connector(connector).await;
+        }
+        self.endpoint.connect().await
+    }
 }
 
 /// Adds the token to every call.
@@ -90,6 +106,8 @@ impl Address {
             endpoint,
             authorization,
             is_near,
+            #[cfg(feature = "simulation")]
+            connector: None,
         })
     }
 

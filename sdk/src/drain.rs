@@ -321,6 +321,13 @@ impl Drain {
         });
     }
 
+    /// Takes a span that no ring brought.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn record(&mut self, span: &FinishedSpan) {
+        self.counts.spans += 1;
+        self.builder.span(span);
+    }
+
     /// Is there anything a batch should bring?
     pub(crate) fn has_something(&self) -> bool {
         self.builder.records() > 0 || !self.steps.is_empty()

@@ -14,9 +14,8 @@ use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
 use crate::running::{self, Running};
 use crate::ship::{Flush, Progressed, Shipper, Stop};
-use crate::sys::say;
 use crate::thread::RINGS;
-use crate::{fork, gate, generation, id, sampling, sigterm};
+use crate::{fork, gate, generation, id, sampling, sigterm, sys};
 use stroboscope_burst::BurstConfig;
 
 /// Records while it lives. Dropping it closes what is open, ships what is there within the shutdown deadline, and
@@ -120,13 +119,13 @@ impl Builder {
         }
         let destination = self.collector.resolve()?;
         if let Some(text) = &self.rounded_from {
-            say(format_args!(
+            sys::say(format_args!(
                 "burst-config {text} rounded to {}",
                 self.burst_config
             ));
         }
         for sentence in &self.unknown_variables {
-            say(format_args!("environment variable {sentence}"));
+            sys::say(format_args!("environment variable {sentence}"));
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -152,7 +151,10 @@ impl Builder {
             timer: Arc::clone(&timer),
             clock,
             progressed: Arc::clone(&progressed),
+            losses: &LOSSES,
             shutdown_deadline: self.shutdown_deadline,
+            #[cfg(feature = "simulation")]
+            simulated: None,
         };
         let (stop, stopped) = oneshot::channel();
         let (flushes, asked) = mpsc::unbounded_channel();

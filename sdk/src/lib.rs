@@ -129,6 +129,9 @@ mod running;
 mod sampling;
 mod ship;
 mod sigterm;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod span;
 mod span_context;
 mod span_word;

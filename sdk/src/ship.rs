@@ -3,6 +3,8 @@
 mod buffer;
 mod directives;
 mod link;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
 #[cfg(test)]
 mod soak;
 
@@ -19,10 +21,8 @@ use crate::baggage::load::Meter;
 use crate::clock::{ClockSource, kernel};
 use crate::drain::{Drain, Limits};
 use crate::gate::timer::Timer;
-use crate::loss::{LOSSES, LossCause};
-use crate::sigterm;
-use crate::sys::say;
-use crate::thread;
+use crate::loss::{LossCause, Losses};
+use crate::{sigterm, sys, thread};
 use buffer::Buffer;
 use link::{Link, Progress};
 
@@ -70,8 +70,11 @@ pub(crate) struct Shipper {
     pub(crate) timer: Arc<Timer>,
     pub(crate) clock: Arc<dyn ClockSource>,
     pub(crate) progressed: Arc<Progressed>,
+    pub(crate) losses: &'static Losses,
     /// For an end by SIGTERM.
     pub(crate) shutdown_deadline: Duration,
+    #[cfg(feature = "simulation")]
+    pub(crate) simulated: Option<simulated::Simulated>,
 }
 
 /// "Ship what there is, say when that is done, and go on."
@@ -229,6 +232,10 @@ impl Shipping {
                 full.push(batch);
             },
         );
+        #[cfg(feature = "simulation")]
+        if let Some(simulated) = &shipper.simulated {
+            simulated.record(drain, shipper.losses);
+        }
         if why == Pass::Last {
             drain.close_all(shipper.clock.ticks());
         }
@@ -255,7 +262,8 @@ impl Shipping {
     /// the first ones on a connection, by which the collector learns of this process.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
-        let has_news = has_records || !self.greeted || LOSSES.total() != self.losses_said;
+        let has_news =
+            has_records || !self.greeted || self.shipper.losses.total() != self.losses_said;
         let is_old = windows >= IDLE_WINDOWS_MAX || age_ns >= IDLE_BATCH_AGE_NS;
         (has_records || windows > 0)
             && (why != Pass::Regular || age_ns >= BATCH_AGE_NS && (has_news || is_old))
@@ -263,9 +271,9 @@ impl Shipping {
 
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) {
         batch.process = Some(self.shipper.process.clone());
-        self.losses_said = LOSSES.total();
+        self.losses_said = self.shipper.losses.total();
         self.greeted = true;
-        batch.losses = LOSSES.wire();
+        batch.losses = self.shipper.losses.wire();
         batch.loads = self.buffer.take_loads();
         // The clock may have been set back since.
         batch.from_ns = self.last_batch_ns.clamp(0, now_ns.max(0)).cast_unsigned();
@@ -277,9 +285,11 @@ impl Shipping {
             .kernel_clock
             .due(clock.kernel_clock(), clock.monotonic_ns());
         if let Err(records) = self.buffer.push(batch) {
-            LOSSES.add(LossCause::BufferFull, records);
+            self.shipper.losses.add(LossCause::BufferFull, records);
             self.failed += 1;
         }
+        #[cfg(feature = "simulation")]
+        self.tell_kept();
     }
 
     fn flush(&mut self, flush: Flush) {
@@ -313,6 +323,8 @@ impl Shipping {
     }
 
     fn on(&mut self, progress: Progress) {
+        #[cfg(feature = "simulation")]
+        self.tell_progress(&progress);
         match progress {
             Progress::Connected => {
                 self.buffer.resend_all();
@@ -324,7 +336,9 @@ impl Shipping {
                     return;
                 };
                 if reply.outcome == v1::ShipOutcome::Refused as i32 {
-                    LOSSES.add(LossCause::CollectorRefused, records);
+                    self.shipper
+                        .losses
+                        .add(LossCause::CollectorRefused, records);
                     self.failed += 1;
                     let why = link::for_people(&reply.detail);
                     self.note_trouble(format!("the collector refused a batch: {why}"));
@@ -339,7 +353,7 @@ impl Shipping {
             Progress::Down(problem) => {
                 if !std::mem::replace(&mut self.said_down, true) {
                     // Once: whoever forgot the collector should learn of it, and nobody needs it twice.
-                    say(format_args!(
+                    sys::say(format_args!(
                         "{problem}; records wait in memory, trying again"
                     ));
                 }
@@ -369,6 +383,8 @@ impl Shipping {
     fn publish(&mut self) {
         let clock = &self.shipper.clock;
         if let Some(used) = self.meter.tick(clock.monotonic_ns()) {
+            #[cfg(feature = "simulation")]
+            let used = simulated::without_machine(used, self.shipper.simulated.as_ref());
             self.buffer.note_load(used.until(clock.wall_ns()));
         }
         let (counts, progressed) = (self.drain.counts(), &self.shipper.progressed);
@@ -388,7 +404,15 @@ impl Shipping {
         self.pass(Pass::Regular);
         self.pass(Pass::Last);
         self.link.hurry();
-        while !self.buffer.is_empty() {
+        loop {
+            if self.buffer.is_empty() {
+                // Losses since the last batch, of which one that found the buffer full is the usual one.
+                if !self.greeted || self.shipper.losses.total() == self.losses_said {
+                    break;
+                }
+                let batch = self.drain.batch(&[]);
+                self.push(self.shipper.clock.wall_ns(), batch);
+            }
             self.send();
             match tokio::time::timeout_at(deadline, self.link.progress()).await {
                 Ok(progress) => self.on(progress),
@@ -398,11 +422,13 @@ impl Shipping {
         self.settle_flushes();
         let undelivered = self.buffer.records();
         if undelivered > 0 {
-            say(format_args!(
+            sys::say(format_args!(
                 "{undelivered} records could not be delivered before the end of the process"
             ));
         }
-        LOSSES.add(LossCause::ShutdownDeadline, undelivered);
+        self.shipper
+            .losses
+            .add(LossCause::ShutdownDeadline, undelivered);
         self.publish();
         // Everything is answered, or nobody answers: a short goodbye, so that the collector sees an end and no breakage.
         let _ =

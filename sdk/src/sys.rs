@@ -43,12 +43,10 @@ pub(crate) use process::{
     release_sigterm, take_sigterm, unblock_and_raise_sigterm,
 };
 
-/// Says something to people, on standard error.
-///
-/// Unlike `eprintln!`, does not panic when nobody reads any more, as when a terminal is gone.
-pub(crate) fn say(message: std::fmt::Arguments<'_>) {
+/// Writes a line for people to standard error, if that can be written: `eprintln!` panics where nobody reads it any more.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "stroboscope: {message}");
+    let _ = writeln!(std::io::stderr(), "stroboscope: {line}");
 }
 
 /// A handler of signals.

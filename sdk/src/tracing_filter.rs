@@ -358,8 +358,7 @@ pub(crate) fn set(filter: &TracingFilter) {
     {
         Some(given) => IN_FORCE.store(std::ptr::from_ref(given).cast_mut(), Release),
         None => crate::sys::say(format_args!(
-            "{} different filters of `tracing` were given in this process; {filter} is one too many, and \
-             does not hold",
+            "{} different filters of `tracing` were given in this process; {filter} is one too many, and does not hold",
             GIVEN.len()
         )),
     }

@@ -160,6 +160,7 @@ impl<'a> Surface<'a> {
                 Item::Mod(inner)
                     if is_public(&inner.vis)
                         && inner.content.is_none()
+                        && !is_hidden(&inner.attrs)
                         && !is_test(&inner.attrs) =>
                 {
                     let inner_path = [path, &[inner.ident.to_string()]].concat();

@@ -145,6 +145,17 @@ impl Remote {
         }
     }
 
+    /// Of objects that a simulation has.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn simulated(url: &str, objects: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            url: url.to_owned(),
+            objects,
+            folder: None,
+        }
+    }
+
     fn s3(text: &str, url: &Url) -> Result<Self, RemoteError> {
         let wrong = |what: &str| RemoteError::Url {
             url: text.to_owned(),

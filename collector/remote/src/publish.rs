@@ -4,6 +4,9 @@
 //! names all takes the place of the one before, if that one is still there; then objects are deleted that no manifest
 //! has named for the grace period. A crash anywhere leaves objects that nothing names, which the next start finds.
 
+#[cfg(feature = "simulation")]
+mod simulated;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +28,8 @@ use crate::identity::{Identity, random};
 use crate::manifest::{self, Manifest, Published, Read, Unnamed, Wrote, folder_of};
 use crate::naming::{covers, without_covered};
 use crate::upload::upload;
+#[cfg(feature = "simulation")]
+pub use simulated::SimulatedPublisher;
 
 /// How often it is looked for what is new.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -6,4 +6,5 @@ pub mod disk;
 pub mod mutation;
 pub mod poisoned;
 pub mod random;
+pub mod stored;
 pub mod workload;

@@ -1,7 +1,7 @@
 //! Random numbers that are the same every time.
 
 /// A small generator (splitmix64); not for anything but tests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Random(pub u64);
 
 impl Random {

@@ -69,6 +69,22 @@ impl Timer {
         Ok(thread)
     }
 
+    /// Does what the thread does until something ends, as a future: for a simulation.
+    #[cfg(feature = "simulation")]
+    pub(crate) async fn turn_until<T>(&self, end: impl Future<Output = T>) -> T {
+        let mut end = std::pin::pin!(end);
+        loop {
+            let sleep_ns = self.turn().max(20_000).cast_unsigned();
+            tokio::select! {
+                ended = &mut end => {
+                    self.close();
+                    return ended;
+                }
+                () = tokio::time::sleep(Duration::from_nanos(sleep_ns)) => {}
+            }
+        }
+    }
+
     /// Asks the machine once and does what it says; how long to sleep.
     pub(crate) fn turn(&self) -> i64 {
         let mut guard = self.lock();

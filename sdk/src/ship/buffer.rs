@@ -123,6 +123,21 @@ impl Buffer {
         Some(waiting.records)
     }
 
+    /// The batch that was kept last.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn newest(&self) -> Option<&v1::Batch> {
+        self.queue.back().map(|waiting| &waiting.batch)
+    }
+
+    /// Gives every waiting batch a new sequence: a defect, planted for a simulation to find.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn renumber(&mut self) {
+        for waiting in &mut self.queue {
+            waiting.batch.sequence = self.next_sequence;
+            self.next_sequence += 1;
+        }
+    }
+
     /// The sequence of the next batch.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.next_sequence

@@ -289,13 +289,13 @@ async fn connect(
     process: v1::Process,
     timer: Arc<Timer>,
 ) -> Result<Box<Session>, String> {
+    let connected = tokio::time::timeout(CONNECT_DEADLINE, destination.connect()).await;
     let Destination {
         address,
-        endpoint,
         authorization,
         is_near,
+        ..
     } = destination;
-    let connected = tokio::time::timeout(CONNECT_DEADLINE, endpoint.connect()).await;
     let channel = connected
         .map_err(|_| format!("waited {} s for it", CONNECT_DEADLINE.as_secs()))
         .and_then(|connected| connected.map_err(|error| chain(&error)))

@@ -8,6 +8,7 @@ use crate::callsite::{self, Callsite};
 use crate::clock_steps::TURN;
 use crate::config::Address;
 use crate::drain::{ORDER_SPARE, rings};
+use crate::loss::LOSSES;
 use crate::record::{self, Head, RecordKind};
 use stroboscope_burst::BurstConfig;
 
@@ -63,7 +64,10 @@ impl Process {
             timer: Timer::new(config, Arc::clone(&clock) as Arc<dyn ClockSource>),
             clock: Arc::clone(&clock) as Arc<dyn ClockSource>,
             progressed: Arc::default(),
+            losses: &LOSSES,
             shutdown_deadline: Duration::ZERO,
+            #[cfg(feature = "simulation")]
+            simulated: None,
         };
         Self {
             clock,

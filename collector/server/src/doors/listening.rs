@@ -36,12 +36,29 @@ pub(crate) struct Listening {
 enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
+    #[cfg(feature = "simulation")]
+    Simulated(SimulatedListener),
 }
 
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    #[cfg(feature = "simulation")]
+    Simulated(SimulatedStream),
 }
+
+/// A connection of a simulated network.
+#[cfg(feature = "simulation")]
+pub trait SimulatedConnection: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+
+#[cfg(feature = "simulation")]
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> SimulatedConnection for T {}
+
+#[cfg(feature = "simulation")]
+pub type SimulatedStream = Box<dyn SimulatedConnection>;
+/// Connections, and the addresses at their other ends.
+#[cfg(feature = "simulation")]
+pub type SimulatedListener = tokio::sync::mpsc::Receiver<(SimulatedStream, SocketAddr)>;
 
 /// A door that is about to be opened.
 #[derive(Debug)]
@@ -67,6 +84,12 @@ impl Opening {
     pub(crate) async fn unix(self, path: &Path) -> io::Result<Listening> {
         let listener = bind_unix(path).await?;
         Ok(self.start(Socket::Unix(listener), true, Some(path.to_owned())))
+    }
+
+    /// Takes the connections of a simulated network.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(self, listener: SimulatedListener) -> Listening {
+        self.start(Socket::Simulated(listener), false, None)
     }
 
     fn start(self, socket: Socket, is_loopback: bool, unix: Option<PathBuf>) -> Listening {
@@ -106,7 +129,7 @@ impl Listening {
 }
 
 /// Takes connections until the door is shut, and then waits for their end.
-async fn accept(socket: Socket, visits: Visits, stopped: watch::Receiver<bool>) {
+async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<bool>) {
     let connections = Pool::new(visits.doors.settings.connections_max);
     let mut visiting = JoinSet::new();
     let mut shut = pin!(until_true(stopped.clone()));
@@ -161,6 +184,8 @@ async fn visit(
 ) {
     let stream = match stream {
         Stream::Unix(stream) => return visits.serve(stream, visitor, stopped).await,
+        #[cfg(feature = "simulation")]
+        Stream::Simulated(stream) => return visits.serve(stream, visitor, stopped).await,
         Stream::Tcp(stream) => stream,
     };
     // Answers are small: without this each waits for the acknowledgement of the packet before it, up to 40 ms. What is
@@ -192,7 +217,7 @@ impl Visits {
 }
 
 impl Socket {
-    async fn accept(&self) -> io::Result<(Stream, Visitor)> {
+    async fn accept(&mut self) -> io::Result<(Stream, Visitor)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
@@ -208,6 +233,14 @@ impl Socket {
                 let (stream, _) = listener.accept().await?;
                 let peer = Peer::of(None);
                 Ok((Stream::Unix(stream), Visitor { peer, tcp: None }))
+            }
+            #[cfg(feature = "simulation")]
+            Self::Simulated(listener) => {
+                let Some((stream, address)) = listener.recv().await else {
+                    return std::future::pending().await;
+                };
+                let peer = Peer::of(Some(address.ip()));
+                Ok((Stream::Simulated(stream), Visitor { peer, tcp: None }))
             }
         }
     }

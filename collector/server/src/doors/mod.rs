@@ -22,6 +22,8 @@ mod withdrawal;
 pub(crate) use body::Reading;
 pub(crate) use guard::Denied;
 pub(crate) use listening::{Listening, Opening, until_true};
+#[cfg(feature = "simulation")]
+pub use listening::{SimulatedListener, SimulatedStream};
 pub(crate) use messages::unpack_messages;
 pub use refused::{DoorCause, DoorName, Refused};
 pub use settings::{DoorError, DoorSettings, Doors};

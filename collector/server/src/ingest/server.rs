@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, Response};
 use axum::middleware::map_request;
@@ -81,39 +82,7 @@ impl Server {
         listen: &ListenAddresses,
     ) -> Result<Self, IngestError> {
         let (stop, stopped) = watch::channel(false);
-        let (message_bytes_max, otlp_bytes_max) =
-            (limits.message_bytes_max, limits.otlp_request_bytes_max);
-        let strangers = Strangers::new(intake.counters().clone());
-        let service = Service {
-            intake,
-            control,
-            limits,
-            redaction,
-            stop: stopped,
-        };
-        let service = CollectorServer::new(service)
-            // None comes packed any more, but this is what callers are told.
-            .accept_compressed(CompressionEncoding::Gzip)
-            .accept_compressed(CompressionEncoding::Zstd)
-            .max_decoding_message_size(message_bytes_max);
-        let strangers = axum::Router::new()
-            .fallback(stranger::answer)
-            .with_state(strangers);
-        let router = Routes::from(strangers)
-            .add_service(service)
-            .add_service(TraceService::new(otlp.clone()))
-            .add_service(LogsService::new(otlp))
-            .prepare()
-            .into_axum_router()
-            .layer(map_request(move |request: Request<Body>| {
-                let is_ours = request.uri().path().starts_with(OURS);
-                let limit = if is_ours {
-                    message_bytes_max
-                } else {
-                    otlp_bytes_max
-                };
-                ready(unpack_messages(request, limit))
-            }));
+        let router = router(intake, control, limits, redaction, otlp, stopped);
         let opening = |name| Opening {
             doors: doors.clone(),
             name,
@@ -145,6 +114,30 @@ impl Server {
         })
     }
 
+    /// Serves the connections of a simulated network, until it is dropped.
+    #[cfg(feature = "simulation")]
+    pub async fn simulated(
+        intake: Intake,
+        control: BurstControl,
+        listener: crate::doors::SimulatedListener,
+    ) -> Result<Self, crate::doors::DoorError> {
+        let (stop, stopped) = watch::channel(false);
+        let limits = Limits::default();
+        let otlp = Door::new(intake.clone(), limits.clone(), None);
+        let opening = Opening {
+            doors: Doors::open(crate::doors::DoorSettings::default()).await?,
+            name: DoorName::Grpc,
+            router: router(intake, control, limits, None, otlp, stopped),
+            answer: turned_away,
+        };
+        Ok(Self {
+            address: SocketAddr::from(([0, 0, 0, 0], 0)),
+            tcp: opening.simulated(listener),
+            unix: None,
+            stop,
+        })
+    }
+
     /// The TCP address, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -165,6 +158,50 @@ impl Server {
             tracing::warn!(patience = ?STOP_PATIENCE, "some connections did not end in time and were cut");
         }
     }
+}
+
+/// All methods of the port.
+fn router(
+    intake: Intake,
+    control: BurstControl,
+    limits: Limits,
+    redaction: Option<Arc<Redaction>>,
+    otlp: Door,
+    stop: watch::Receiver<bool>,
+) -> Router {
+    let (message_bytes_max, otlp_bytes_max) =
+        (limits.message_bytes_max, limits.otlp_request_bytes_max);
+    let strangers = Strangers::new(intake.counters().clone());
+    let service = Service {
+        intake,
+        control,
+        limits,
+        redaction,
+        stop,
+    };
+    let service = CollectorServer::new(service)
+        // None comes packed any more, but this is what callers are told.
+        .accept_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Zstd)
+        .max_decoding_message_size(message_bytes_max);
+    let strangers = axum::Router::new()
+        .fallback(stranger::answer)
+        .with_state(strangers);
+    Routes::from(strangers)
+        .add_service(service)
+        .add_service(TraceService::new(otlp.clone()))
+        .add_service(LogsService::new(otlp))
+        .prepare()
+        .into_axum_router()
+        .layer(map_request(move |request: Request<Body>| {
+            let is_ours = request.uri().path().starts_with(OURS);
+            let limit = if is_ours {
+                message_bytes_max
+            } else {
+                otlp_bytes_max
+            };
+            ready(unpack_messages(request, limit))
+        }))
 }
 
 fn turned_away(_: &HeaderMap, denied: &Denied) -> Response<Body> {

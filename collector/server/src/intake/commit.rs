@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 
 use stroboscope::{Captured, Span, span};
-use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use super::IntakeError;
 use super::flushing::FlushCommand;
 use crate::pool::Share;
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
-use stroboscope_store::flush::{Counters, FlushError, now_ns};
+use stroboscope_store::flush::{Counters, now_ns};
 use stroboscope_store::ledger::{Ledger, Verdict};
 use stroboscope_store::limits::{WAL_BACKLOG_BYTES_MAX, WAL_GROUP_BYTES_MAX};
 use stroboscope_store::wal::{Payload, WalError, Writer};
@@ -129,8 +128,6 @@ pub(super) struct Committer {
     commands: mpsc::Receiver<Command>,
     flusher: std_mpsc::Sender<FlushCommand>,
     segment_bytes: u64,
-    /// Tells the time while quiet batches wait.
-    timer: Runtime,
     /// Quiet batches.
     waiting: CommitGroup,
     /// When the last group was committed.
@@ -158,29 +155,25 @@ impl Committer {
         commands: mpsc::Receiver<Command>,
         flusher: std_mpsc::Sender<FlushCommand>,
         segment_bytes: u64,
-    ) -> Result<Self, FlushError> {
-        let timer = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build();
-        Ok(Self {
+    ) -> Self {
+        Self {
             writer,
             state,
             commands,
             flusher,
             segment_bytes,
-            timer: timer.map_err(FlushError::Thread)?,
             waiting: CommitGroup::default(),
             committed: None,
             has_news: false,
             is_traced: false,
             probe: None,
-        })
+        }
     }
 
-    /// Runs until all senders are gone and everything sent is answered.
-    pub(super) fn run(mut self) {
+    /// Runs until all senders are gone and everything sent is answered. Blocks while it commits.
+    pub(super) async fn run(mut self) {
         let mut last_forgotten_ns = now_ns();
-        while let Some(first) = self.next() {
+        while let Some(first) = self.next().await {
             let mut group = std::mem::take(&mut self.waiting);
             let mut rotate = first.and_then(|first| group.take(first));
             while rotate.is_none() && group.bytes < WAL_GROUP_BYTES_MAX {
@@ -216,21 +209,15 @@ impl Committer {
     }
 
     /// The next command; `Some(None)` when it is time for those that wait; `None` at the end of all.
-    fn next(&mut self) -> Option<Option<Command>> {
+    async fn next(&mut self) -> Option<Option<Command>> {
         let is_waiting = !self.waiting.appends.is_empty();
         let quiet = self.committed.filter(|_| is_waiting);
         let until = quiet.map(|committed| committed + QUIET_COMMIT);
         let probe = self.probe.map(|(_, at)| at);
         let Some(until) = until.into_iter().chain(probe).min() else {
-            return self.commands.blocking_recv().map(Some);
+            return self.commands.recv().await.map(Some);
         };
-        let commands = &mut self.commands;
-        let until = tokio::time::Instant::from_std(until);
-        // A timeout needs the runtime already when it is made.
-        let received = self
-            .timer
-            .block_on(async { tokio::time::timeout_at(until, commands.recv()).await });
-        match received {
+        match tokio::time::timeout_at(until.into(), self.commands.recv()).await {
             // The senders have gone, but some still wait: they are answered before the end.
             Ok(None) => is_waiting.then_some(None),
             received => Some(received.unwrap_or(None)),

@@ -25,7 +25,7 @@ use stroboscope_store::tables::Store;
 use stroboscope_store::wal::{Payload, PayloadKind, Writer};
 
 /// Appends that may wait in the channel; the bound that matters is in bytes.
-const QUEUE: usize = 4_096;
+pub(super) const QUEUE: usize = 4_096;
 
 /// How long a trace is quiet before the live model takes it for whole: services send within seconds, and try again
 /// for some more.
@@ -74,28 +74,28 @@ pub enum Stop {
 /// Takes batches in. Clones are the same intake.
 #[derive(Clone, Debug)]
 pub struct Intake {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    state: Arc<IntakeState>,
+pub(super) struct Inner {
+    pub(super) state: Arc<IntakeState>,
     /// Bytes.
-    in_flight: Pool,
+    pub(super) in_flight: Pool,
     /// Taken away when stopping.
-    channels: Mutex<Option<Channels>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    live: Option<LiveModel>,
-    care: Arc<CareCounters>,
+    pub(super) channels: Mutex<Option<Channels>>,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) live: Option<LiveModel>,
+    pub(super) care: Arc<CareCounters>,
 }
 
 #[derive(Clone, Debug)]
-struct Channels {
-    commands: mpsc::Sender<Command>,
-    flusher: std_mpsc::Sender<FlushCommand>,
+pub(super) struct Channels {
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) flusher: std_mpsc::Sender<FlushCommand>,
     /// Ends it when it is dropped.
     #[allow(dead_code, reason = "it is held")]
-    care: Option<CareStop>,
+    pub(super) care: Option<CareStop>,
 }
 
 /// A batch that was handed over; resolves when its fate is decided.
@@ -157,7 +157,12 @@ impl Intake {
             commands,
             flush_sender.clone(),
             options.segment_bytes,
-        )?;
+        );
+        // Tells the committer the time.
+        let timer = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(FlushError::Thread)?;
         let others_flushed = Arc::new(AtomicBool::new(false));
         let flushing = FlushThread {
             flusher,
@@ -177,7 +182,10 @@ impl Intake {
                 .map_err(FlushError::Thread)
         };
         let mut threads = vec![
-            spawn("wal-commit", Box::new(move || committer.run()))?,
+            spawn(
+                "wal-commit",
+                Box::new(move || timer.block_on(committer.run())),
+            )?,
             spawn("store-flush", Box::new(move || flushing.run()))?,
         ];
         threads.extend(live_thread);

@@ -9,6 +9,8 @@ mod commit;
 mod error;
 mod flushing;
 mod handle;
+#[cfg(feature = "simulation")]
+mod simulated;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -18,3 +20,5 @@ pub use care::CareOptions;
 pub use commit::CommitOutcome;
 pub use error::IntakeError;
 pub use handle::{Intake, Options, Stop, Submission};
+#[cfg(feature = "simulation")]
+pub use simulated::Ways;

@@ -6,7 +6,6 @@
 
 mod schedule;
 mod senders;
-mod stored;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

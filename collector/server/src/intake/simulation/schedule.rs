@@ -12,11 +12,11 @@ use stroboscope_store::ledger::Verdict;
 use stroboscope_testkit::batches::EPOCH_NS;
 use stroboscope_testkit::disk::{Faults, Lie, SimDisk};
 use stroboscope_testkit::random::Random;
+use stroboscope_testkit::stored::Stored;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use super::senders::Senders;
-use super::stored::Stored;
 use crate::intake::commit::{Append, Committer, IntakeState};
 use crate::intake::flushing::FlushThread;
 use crate::intake::handle::recovered;
@@ -192,7 +192,7 @@ impl Schedule {
         let (writer, flusher, state) = recovered(&data, store)?;
         let (sender, commands) = mpsc::channel(1);
         let (flush_sender, flush_commands) = std_mpsc::channel();
-        let committer = Committer::new(writer, state.clone(), commands, flush_sender, u64::MAX)?;
+        let committer = Committer::new(writer, state.clone(), commands, flush_sender, u64::MAX);
         let flushing = FlushThread {
             flusher,
             state: state.clone(),

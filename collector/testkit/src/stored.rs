@@ -1,4 +1,4 @@
-//! What is in the store in the end, as another program reads it.
+//! Rows of a store, as another program reads them.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,34 @@ use stroboscope_store::tables::{Store, StoreTable};
 
 /// How often each is in the store.
 #[derive(Debug, Default)]
-pub(super) struct Stored {
+pub struct Stored {
     /// By span id.
-    pub(super) spans: BTreeMap<u64, usize>,
+    pub spans: BTreeMap<u64, usize>,
     /// By incarnation and sequence.
-    pub(super) batches: BTreeMap<(u128, u64), usize>,
+    pub batches: BTreeMap<(u128, u64), usize>,
+    /// By incarnation, as the batches say in the order of their sequences: open, close and burst-config.
+    pub windows: BTreeMap<u128, Vec<[u64; 3]>>,
 }
 
 impl Stored {
-    pub(super) fn read(store: &Store) -> Result<Self, String> {
+    pub fn read(store: &Store) -> Result<Self, String> {
         let mut stored = Self::default();
+        let mut windows = BTreeMap::new();
         each_row(store, StoreTable::Spans, |row| {
             *stored.spans.entry(unsigned(&row["span_id"])).or_default() += 1;
         })?;
         each_row(store, StoreTable::Batches, |row| {
             let key = (id(&row["process"]), unsigned(&row["sequence"]));
             *stored.batches.entry(key).or_default() += 1;
+            windows.insert(key, windows_of(&row["windows"]));
         })?;
+        for ((incarnation, _), of_one) in windows {
+            stored
+                .windows
+                .entry(incarnation)
+                .or_default()
+                .extend(of_one);
+        }
         Ok(stored)
     }
 }
@@ -66,4 +77,22 @@ fn id(field: &Field) -> u128 {
         Field::Bytes(bytes) => u128::from_be_bytes(bytes.data().try_into().unwrap()),
         other => panic!("{other:?} is no id"),
     }
+}
+
+fn windows_of(field: &Field) -> Vec<[u64; 3]> {
+    let Field::ListInternal(list) = field else {
+        return Vec::new();
+    };
+    let window = |field: &Field| {
+        let Field::Group(row) = field else {
+            panic!("{field:?} is no window");
+        };
+        let of = |name: &str| {
+            let mut columns = row.get_column_iter();
+            let found = columns.find(|(column, _)| *column == name);
+            unsigned(found.unwrap_or_else(|| panic!("{row:?} has no {name}")).1)
+        };
+        [of("open_ns"), of("close_ns"), of("burst_config")]
+    };
+    list.elements().iter().map(window).collect()
 }

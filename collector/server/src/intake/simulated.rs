@@ -1,0 +1,144 @@
+//! The intake in a simulation, which has one thread: what its threads do, as tasks.
+
+use std::future::Future;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, mpsc as std_mpsc};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::commit::{Command, Committer, Rotate};
+use super::flushing::{FlushCommand, FlushThread};
+use super::handle::{Channels, Inner, QUEUE, recovered};
+use super::{Intake, Options};
+use crate::pool::Pool;
+use stroboscope_store::data_dir::{DataDir, Lock};
+use stroboscope_store::flush::FlushError;
+use stroboscope_store::tables::Store;
+
+/// How a simulated intake's work is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// Runs something that blocks, where that may be done.
+    pub apart: fn(&mut (dyn FnMut() + Send)),
+    /// How long the disk takes for a group of commits, now.
+    pub commit_takes: fn() -> Duration,
+}
+
+impl Intake {
+    /// Opens an intake without threads; it works as long as the future is polled. It has no live model, and takes no care
+    /// of files.
+    ///
+    /// # Errors
+    /// When the folder is damaged, or the disk fails.
+    pub fn simulated(
+        data: &DataDir,
+        lock: Lock,
+        store: Store,
+        options: &Options,
+        ways: Ways,
+    ) -> Result<(Self, impl Future<Output = ()> + use<>), FlushError> {
+        let mut opened = Err(FlushError::Thread(std::io::ErrorKind::Interrupted.into()));
+        (ways.apart)(&mut || opened = recovered(data, store.clone()));
+        let (writer, flusher, state) = opened?;
+        let (commands, arriving) = mpsc::channel(QUEUE);
+        let (forward, committed) = mpsc::channel(QUEUE);
+        let (flushes, flush_commands) = std_mpsc::channel();
+        let flusher_of_committer = flushes.clone();
+        let committer = Committer::new(
+            writer,
+            state.clone(),
+            committed,
+            flusher_of_committer,
+            options.segment_bytes,
+        );
+        let flushing = FlushThread {
+            flusher,
+            state: state.clone(),
+            committer: commands.downgrade(),
+            commands: flush_commands,
+            interval: options.flush_interval,
+            quiet_flushes: 0,
+            others_flushed: Arc::new(AtomicBool::new(false)),
+            _lock: Arc::new(lock),
+        };
+        let inner = Inner {
+            state,
+            in_flight: Pool::new(options.in_flight_bytes_max),
+            channels: Mutex::new(Some(Channels {
+                commands,
+                flusher: flushes,
+                care: None,
+            })),
+            threads: Mutex::default(),
+            live: None,
+            care: Arc::default(),
+        };
+        let work = async move {
+            tokio::join!(
+                committer.run(),
+                delay(arriving, forward, ways.commit_takes),
+                flush(flushing, ways.apart)
+            );
+        };
+        let inner = Arc::new(inner);
+        Ok((Self { inner }, work))
+    }
+}
+
+/// Hands commands on, as fast as the disk is.
+async fn delay(
+    mut arriving: mpsc::Receiver<Command>,
+    forward: mpsc::Sender<Command>,
+    takes: fn() -> Duration,
+) {
+    let mut group = Vec::new();
+    while arriving.recv_many(&mut group, QUEUE).await > 0 {
+        let takes = takes();
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
+        for command in group.drain(..) {
+            if forward.send(command).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// [`FlushThread::run`], which blocks in no turn but where it may.
+async fn flush(mut thread: FlushThread, apart: fn(&mut (dyn FnMut() + Send))) {
+    /// How often it looks for what it is told.
+    const LOOK: Duration = Duration::from_millis(50);
+    let mut due = tokio::time::Instant::now() + thread.interval;
+    loop {
+        let answer = match thread.commands.try_recv() {
+            Ok(FlushCommand::Now(answer)) => Some(answer),
+            Ok(FlushCommand::Closed) => None,
+            Err(std_mpsc::TryRecvError::Disconnected) => return,
+            Err(std_mpsc::TryRecvError::Empty) if tokio::time::Instant::now() < due => {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+            Err(std_mpsc::TryRecvError::Empty) => {
+                due = tokio::time::Instant::now() + thread.interval;
+                None
+            }
+        };
+        if let Some(committer) = thread.committer.upgrade() {
+            let (answer, done) = oneshot::channel();
+            let rotate = Rotate {
+                even_if_quiet: true,
+                answer,
+            };
+            if committer.send(Command::Rotate(rotate)).await.is_ok() {
+                let _ = done.await;
+            }
+        }
+        let mut flushed = Ok(());
+        apart(&mut || flushed = thread.flush_closed());
+        if let Some(answer) = answer {
+            let _ = answer.send(flushed);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The shipper in a simulation: records that no thread recorded, and a witness of what becomes of them.
+#![allow(
+    missing_docs,
+    reason = "no part of the API; the user is a test beside this crate"
+)]
+
+use std::sync::Arc;
+
+use stroboscope_proto::v1;
+
+use super::Shipping;
+use super::link::Progress;
+use crate::baggage::load::Used;
+use crate::batch::FinishedSpan;
+use crate::drain::Drain;
+use crate::loss::{LossCause, Losses};
+
+/// A span that a simulated service recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedSpan {
+    pub trace_id: u128,
+    pub span_id: u64,
+    pub start_ns: i64,
+    pub duration_ns: u64,
+}
+
+/// Something that happened to a process's shipper.
+#[derive(Clone, Copy, Debug)]
+pub enum Happened<'a> {
+    /// A batch was numbered, and is kept until it is answered.
+    Kept(&'a v1::Batch),
+    Connected,
+    Replied(&'a v1::ShipReply),
+    /// The connection is slow, or gone.
+    Troubled(&'a str),
+}
+
+/// The service, and the witness of its shipper.
+pub trait Service: Send + Sync {
+    /// Spans that ended since this was last asked, and the number of those that no ring had room for.
+    fn recorded(&self) -> (Vec<RecordedSpan>, u64);
+    /// Something happened.
+    fn notice(&self, happened: Happened<'_>);
+}
+
+/// What makes a process a simulated one.
+#[derive(Clone)]
+pub(crate) struct Simulated {
+    pub(crate) service: Arc<dyn Service>,
+    /// Planted: a retry takes a new sequence.
+    pub(crate) renumbers: bool,
+}
+
+impl Simulated {
+    /// Hands over to the drain what the service recorded.
+    pub(crate) fn record(&self, drain: &mut Drain, losses: &Losses) {
+        let (spans, lost) = self.service.recorded();
+        losses.add(LossCause::RingFull, lost);
+        for span in spans {
+            drain.record(&FinishedSpan {
+                trace_id: span.trace_id,
+                span_id: span.span_id,
+                parent_id: 0,
+                name: "simulated",
+                start_ns: span.start_ns,
+                duration_ns: span.duration_ns,
+                flags: v1::SpanFlag::Sampled as u32,
+                fields: Vec::new(),
+            });
+        }
+    }
+}
+
+/// Leaves out what no simulation determines.
+pub(super) fn without_machine(used: Used, simulated: Option<&Simulated>) -> Used {
+    match simulated {
+        None => used,
+        Some(_) => Used {
+            cpu_ns: None,
+            memory_bytes: None,
+            ..used
+        },
+    }
+}
+
+impl Shipping {
+    /// Tells of the batch that was kept last, unless it is known.
+    pub(super) fn tell_kept(&self) {
+        if let (Some(simulated), Some(batch)) = (&self.shipper.simulated, self.buffer.newest()) {
+            simulated.service.notice(Happened::Kept(batch));
+        }
+    }
+
+    pub(super) fn tell_progress(&mut self, progress: &Progress) {
+        let Some(simulated) = &self.shipper.simulated else {
+            return;
+        };
+        simulated.service.notice(match progress {
+            Progress::Connected => Happened::Connected,
+            Progress::Reply(reply) => Happened::Replied(reply),
+            Progress::Slow(problem) | Progress::Down(problem) => Happened::Troubled(problem),
+        });
+        if simulated.renumbers && matches!(progress, Progress::Connected) {
+            self.buffer.renumber();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The operating system's clocks and random numbers, replaced in a process that simulates.
+//!
+//! This program's functions replace libc's of the same names, as those of the crate mad-turmoil do. That crate does
+//! not fit: its wall clock begins in 1970 and is one for all hosts, and its random numbers are seeded once per
+//! process.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// The wall clock at the beginning of a simulation.
+pub(crate) const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
+/// The monotonic clock then: more than anybody subtracts.
+const MONOTONIC_NS: i64 = 1_000_000_000_000_000;
+const S: i64 = 1_000_000_000;
+
+static ON: AtomicBool = AtomicBool::new(false);
+/// Simulated time where there is no host, and on threads that work for one.
+static NOW_NS: AtomicI64 = AtomicI64::new(0);
+/// What the collector's wall clock is ahead.
+static SKEW_NS: AtomicI64 = AtomicI64::new(0);
+static RANDOM: AtomicU64 = AtomicU64::new(0);
+static ZERO: OnceLock<Instant> = OnceLock::new();
+
+thread_local! {
+    /// This thread runs the hosts.
+    static RUNS_HOSTS: Cell<bool> = const { Cell::new(false) };
+    /// Tokio is being asked for the time: a runtime that is not a host's asks the operating system then.
+    static ASKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on, clocks are those of the simulation that this thread runs, and random numbers are its own. For good.
+pub(crate) fn simulate(seed: u64) {
+    RANDOM.store(seed, Relaxed);
+    ON.store(true, Relaxed);
+    ZERO.get_or_init(Instant::now);
+    RUNS_HOSTS.set(true);
+}
+
+/// Nanoseconds since the beginning.
+pub(crate) fn now_ns() -> i64 {
+    let zero = ZERO.get().filter(|_| RUNS_HOSTS.get());
+    let Some(zero) = zero.filter(|_| !ASKS.replace(true)) else {
+        return NOW_NS.load(Relaxed);
+    };
+    let now_ns = match tokio::runtime::Handle::try_current() {
+        Ok(_) => {
+            let now = tokio::time::Instant::now().into_std();
+            now.saturating_duration_since(*zero).as_nanos() as i64
+        }
+        Err(_) => NOW_NS.load(Relaxed),
+    };
+    ASKS.set(false);
+    now_ns
+}
+
+/// Sets the time where there is no host.
+pub(crate) fn set_now(now_ns: i64) {
+    NOW_NS.store(now_ns, Relaxed);
+}
+
+/// Steps the wall clock that the collector sees.
+pub(crate) fn step_collector(by_ns: i64) {
+    SKEW_NS.fetch_add(by_ns, Relaxed);
+}
+
+/// Runs what blocks on a thread of its own, while nobody else runs.
+pub(crate) fn apart(work: &mut (dyn FnMut() + Send)) {
+    let before_ns = NOW_NS.swap(now_ns(), Relaxed);
+    let done = std::thread::scope(|scope| scope.spawn(work).join());
+    set_now(before_ns);
+    if let Err(panic) = done {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn reads_ns(clock: libc::clockid_t) -> i64 {
+    match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => {
+            EPOCH_NS + now_ns() + SKEW_NS.load(Relaxed)
+        }
+        _ => MONOTONIC_NS + now_ns(),
+    }
+}
+
+/// libc's function.
+#[unsafe(no_mangle)]
+#[allow(unsafe_code)]
+unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, to: *mut libc::timespec) -> libc::c_int {
+    if !ON.load(Relaxed) {
+        // SAFETY: the same call, with the caller's arguments.
+        return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, to) } as libc::c_int;
+    }
+    let ns = reads_ns(clock);
+    let time = libc::timespec {
+        tv_sec: ns / S,
+        tv_nsec: ns % S,
+    };
+    // SAFETY: the caller hands a place for the time, as the function's contract says.
+    unsafe { to.write(time) };
+    0
+}
+
+/// libc's function.
+#[unsafe(no_mangle)]
+#[allow(unsafe_code)]
+unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, flags: libc::c_uint) -> isize {
+    if !ON.load(Relaxed) {
+        // SAFETY: the same call, with the caller's arguments.
+        return unsafe { libc::syscall(libc::SYS_getrandom, to, bytes, flags) } as isize;
+    }
+    for at in 0..bytes {
+        let mut state =
+            stroboscope_testkit::random::Random(RANDOM.fetch_add(0x1234_5678_9abc_def1, Relaxed));
+        // SAFETY: the caller hands a place of so many bytes, as the function's contract says.
+        unsafe { to.add(at).write(state.next_u64() as u8) };
+    }
+    bytes as isize
+}

@@ -1,0 +1,179 @@
+//! The whole path in one process: SDK, network, collector, disk, objects and readers, under simulated time.
+//!
+//! A seed draws settings and faults (`plan`). Each run has an operating system's process of its own (`fork`) whose
+//! clocks and random numbers are replaced (`clock`), so that the same seed does the same things; each seed runs
+//! twice, and the logs of both runs must be equal. `world` drives the hosts of `fleet` and `collector`, and what
+//! `publishing` does to `objects`; `check` says what must be true.
+//!
+//! Real are the SDK's gate, batches, buffer and link; gRPC; the collector's doors, service, intake, log, flusher and
+//! store; the publisher and the mirror. Replaced are rings and their drain, which belong to threads, and the schedule
+//! of the collector's threads, which are tasks here.
+#![cfg(test)]
+
+mod check;
+mod clock;
+mod collector;
+mod fleet;
+mod fork;
+mod log;
+mod objects;
+mod plan;
+mod publishing;
+mod service;
+mod world;
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use plan::Planted;
+
+/// In the usual run of the tests.
+const SEEDS: u64 = 60;
+/// Runs that go on at a time.
+const AT_A_TIME: usize = 2;
+
+/// One test at a time: runs are forked.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Begins a run of a seed.
+fn begin(seed: u64, planted: Planted) -> (tempfile::TempDir, fork::Running) {
+    let memory = std::path::Path::new("/dev/shm");
+    let folder = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
+    };
+    let folder = folder.expect("a folder");
+    let path = folder.path().to_owned();
+    (
+        folder,
+        fork::begin(move || world::run(seed, planted, &path)),
+    )
+}
+
+/// Runs each seed as often as said; `take` gets the answers of each, and says whether to go on.
+fn run_all(
+    seeds: std::ops::Range<u64>,
+    times: usize,
+    planted: Planted,
+    mut take: impl FnMut(u64, Vec<String>) -> bool,
+) {
+    let mut to_begin = seeds.flat_map(|seed| std::iter::repeat_n(seed, times));
+    let mut running = VecDeque::new();
+    let mut answers = Vec::new();
+    loop {
+        while running.len() < AT_A_TIME
+            && let Some(seed) = to_begin.next()
+        {
+            running.push_back((seed, begin(seed, planted)));
+        }
+        let Some((seed, (_folder, run))) = running.pop_front() else {
+            return;
+        };
+        answers.push(run.answer());
+        if answers.len() == times && !take(seed, std::mem::take(&mut answers)) {
+            running
+                .into_iter()
+                .for_each(|(_, (_folder, run))| drop(run.answer()));
+            return;
+        }
+    }
+}
+
+/// What is wrong with a seed's answers.
+fn problem(answers: &[String]) -> Option<String> {
+    if let Some(failed) = answers.iter().find(|answer| !answer.starts_with("OK\n")) {
+        return Some(failed.lines().nth(1).unwrap_or("no answer").to_owned());
+    }
+    let first = &answers[0];
+    let other = answers.iter().find(|other| other != &first)?;
+    let differs = first
+        .lines()
+        .zip(other.lines())
+        .find(|(first, other)| first != other);
+    Some(format!("two runs differ: {differs:?}"))
+}
+
+#[test]
+fn what_is_acknowledged_is_stored_and_read_once_whatever_fails() {
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(seed) = number("STROBOSCOPE_SIMULATION_SEED") {
+        run_all(seed..seed + 1, 2, Planted::Nothing, |seed, answers| {
+            println!("{}", answers[0]);
+            assert_eq!(problem(&answers), None, "seed {seed}");
+            true
+        });
+        return;
+    }
+    let first = number("STROBOSCOPE_SIMULATION_FIRST").unwrap_or(0);
+    let seeds = number("STROBOSCOPE_SIMULATION_SEEDS").unwrap_or(SEEDS);
+    let (start, mut logs, mut failed) = (Instant::now(), Vec::new(), Vec::new());
+    run_all(
+        first..first + seeds,
+        2,
+        Planted::Nothing,
+        |seed, mut answers| {
+            match problem(&answers) {
+                None => logs.push(answers.swap_remove(0)),
+                Some(why) => failed.push((seed, why)),
+            }
+            failed.len() < 20
+        },
+    );
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{seeds} seeds, twice each, in {seconds:.1} s: {:.2} seeds a second",
+        seeds as f64 / seconds
+    );
+    for (seed, why) in &failed {
+        println!("seed {seed}: {why}");
+    }
+    let with = |words: &str| logs.iter().filter(|log| log.contains(words)).count();
+    let words = [
+        "Ok(Duplicate)",
+        "connected",
+        "does not start",
+        "the power is cut",
+        "it is killed",
+        "comes late",
+        "IsAmbiguous",
+        "a round: Ok(true)",
+        "\"fenced\"",
+        "sees Some",
+        "Refused",
+        "has ended",
+    ];
+    println!("seeds with: {:?}", words.map(|word| (word, with(word))));
+    assert!(
+        failed.is_empty(),
+        "see a seed's log by STROBOSCOPE_SIMULATION_SEED={} and --nocapture",
+        failed[0].0
+    );
+}
+
+/// A test that cannot fail shows nothing: each planted defect is found, within the seeds of the usual run.
+#[test]
+fn planted_defects_are_found() {
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    for planted in [
+        Planted::AcknowledgedBeforeSync,
+        Planted::RetryRenumbered,
+        Planted::ConditionIgnored,
+    ] {
+        let mut found = None;
+        run_all(0..SEEDS, 1, planted, |seed, answers| {
+            found = problem(&answers).map(|why| (seed, why));
+            found.is_none()
+        });
+        let (seed, why) = found.unwrap_or_else(|| panic!("{planted:?} is not found"));
+        println!("{planted:?}: seed {seed}: {why}");
+    }
+}

@@ -1,0 +1,274 @@
+//! What a seed stands for: settings, and faults with their times.
+
+use std::fmt;
+
+use stroboscope_burst::BurstConfig;
+use stroboscope_testkit::random::Random;
+
+use crate::objects::ObjectFaults;
+
+/// A step of the product that is planted wrong, for the simulation to find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Planted {
+    #[default]
+    Nothing,
+    /// The log is acknowledged before it is synced.
+    AcknowledgedBeforeSync,
+    /// A batch that is sent again has a new sequence.
+    RetryRenumbered,
+    /// The publisher replaces whatever manifest is there.
+    ConditionIgnored,
+}
+
+/// Drawn settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) processes: usize,
+    pub(crate) burst_config: BurstConfig,
+    pub(crate) next_burst_config: BurstConfig,
+    /// Of a thousand passes of the SDK, so many bring spans.
+    pub(crate) busy_per_mille: usize,
+    pub(crate) buffer_bytes_max: usize,
+    pub(crate) latency_ms_max: u64,
+    pub(crate) flush_interval_ms: u64,
+    /// Of each host, against the true time.
+    pub(crate) skews_ms: Vec<i64>,
+    pub(crate) drifts_ppm: Vec<i64>,
+    pub(crate) objects: ObjectFaults,
+    pub(crate) faulty_ms: u64,
+}
+
+/// Something that is done to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Partition {
+        host: usize,
+    },
+    /// What the collector sends is lost: acknowledgements are.
+    LoseAnswers {
+        host: usize,
+    },
+    /// What the process sends is lost.
+    LoseBatches {
+        host: usize,
+    },
+    /// Nothing arrives for a while, and then all.
+    Hold {
+        host: usize,
+    },
+    Repair {
+        host: usize,
+    },
+    Latency {
+        host: usize,
+        ms: u64,
+    },
+    KillProcess {
+        host: usize,
+    },
+    StopProcess {
+        host: usize,
+    },
+    StartProcess {
+        host: usize,
+    },
+    KillCollector,
+    CutPower,
+    /// The collector ends in the midst of a later operation on its disk.
+    EndInDisk {
+        operations: u64,
+    },
+    StartCollector,
+    DiskErrors {
+        per_mille: usize,
+    },
+    DiskFull,
+    DiskReadOnly,
+    MendDisk,
+    SlowDisk {
+        ms: u64,
+    },
+    StepClock {
+        host: usize,
+        ms: i64,
+    },
+    StepCollectorClock {
+        ms: i64,
+    },
+    Switch {
+        config: BurstConfig,
+    },
+    Publish,
+    /// A copy of the data folder publishes in the midst of the original's next rounds.
+    PublishCopy {
+        after: usize,
+    },
+    Read,
+}
+
+/// Settings, and faults by the ms at which they are due.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
+    pub(crate) faults: Vec<(u64, Fault)>,
+}
+
+const CONFIGS: [&str; 4] = ["64ms/512ms", "128ms/1024ms", "32ms/256ms", "256ms/512ms"];
+
+fn config(random: &mut Random) -> BurstConfig {
+    CONFIGS[random.below(CONFIGS.len())]
+        .parse()
+        .expect("a burst-config")
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Self {
+        let random = &mut Random(seed ^ 0x0070_0a11);
+        let processes = 1 + random.below(3);
+        let mut per_host = |most: i64| -> Vec<i64> {
+            let one = |_| random.below(2 * most as usize + 1) as i64 - most;
+            (0..processes).map(one).collect()
+        };
+        let (skews_ms, drifts_ppm) = (per_host(300), per_host(200));
+        let settings = Settings {
+            processes,
+            burst_config: config(random),
+            next_burst_config: config(random),
+            busy_per_mille: [50, 300, 900][random.below(3)],
+            buffer_bytes_max: [24 << 10, 256 << 10, 4 << 20][random.below(3)],
+            latency_ms_max: [2, 20, 150][random.below(3)],
+            flush_interval_ms: [500, 2_000, 8_000][random.below(3)],
+            skews_ms,
+            drifts_ppm,
+            objects: [
+                ObjectFaults::default(),
+                ObjectFaults {
+                    fail: 100,
+                    ambiguous: 100,
+                    late: 0,
+                },
+                ObjectFaults {
+                    fail: 50,
+                    ambiguous: 150,
+                    late: 150,
+                },
+            ][random.below(3)],
+            faulty_ms: 3_000 + random.below(12_000) as u64,
+        };
+        let mut faults = Vec::new();
+        for _ in 0..2 + random.below(14) {
+            let at_ms = 500 + random.below(settings.faulty_ms as usize) as u64;
+            let lasts_ms = [100, 700, 3_000, 18_000][random.below(4)];
+            Self::draw(random, processes, (at_ms, at_ms + lasts_ms), &mut faults);
+        }
+        for _ in 0..random.below(6) {
+            let at_ms = 1_000 + random.below(settings.faulty_ms as usize) as u64;
+            faults.push((
+                at_ms,
+                [Fault::Publish, Fault::Publish, Fault::Read][random.below(3)],
+            ));
+        }
+        if random.happens(300) {
+            let at_ms = 2_000 + random.below(settings.faulty_ms as usize) as u64;
+            let after = random.below(3);
+            // There is something to be copied, and something new for both.
+            let around = [
+                (-500, Fault::Publish),
+                (0, Fault::PublishCopy { after }),
+                (700, Fault::Publish),
+                (2_000, Fault::Publish),
+            ];
+            faults.extend(around.map(|(by, fault)| (at_ms.saturating_add_signed(by), fault)));
+        }
+        faults.sort_by_key(|(at_ms, _)| *at_ms);
+        Self { settings, faults }
+    }
+
+    fn draw(
+        random: &mut Random,
+        processes: usize,
+        (from, to): (u64, u64),
+        faults: &mut Vec<(u64, Fault)>,
+    ) {
+        let host = random.below(processes);
+        let mut add = |fault, end: Option<Fault>| {
+            faults.push((from, fault));
+            faults.extend(end.map(|end| (to, end)));
+        };
+        let repair = Some(Fault::Repair { host });
+        match random.below(18) {
+            0 => add(Fault::Partition { host }, repair),
+            1 | 2 => add(Fault::LoseAnswers { host }, repair),
+            3 => add(Fault::LoseBatches { host }, repair),
+            4 => add(Fault::Hold { host }, repair),
+            5 => add(
+                Fault::Latency {
+                    host,
+                    ms: [300, 2_000][random.below(2)],
+                },
+                repair,
+            ),
+            6 => add(
+                Fault::KillProcess { host },
+                Some(Fault::StartProcess { host }),
+            ),
+            7 => add(
+                Fault::StopProcess { host },
+                Some(Fault::StartProcess { host }),
+            ),
+            8 => add(Fault::KillCollector, Some(Fault::StartCollector)),
+            9 => add(Fault::CutPower, Some(Fault::StartCollector)),
+            10 | 11 => add(
+                Fault::EndInDisk {
+                    operations: 1 + random.below(60) as u64,
+                },
+                Some(Fault::StartCollector),
+            ),
+            12 => add(
+                Fault::DiskErrors {
+                    per_mille: [5, 40, 300][random.below(3)],
+                },
+                Some(Fault::MendDisk),
+            ),
+            13 => add(
+                [Fault::DiskFull, Fault::DiskReadOnly][random.below(2)],
+                Some(Fault::MendDisk),
+            ),
+            14 => add(
+                Fault::SlowDisk {
+                    ms: [50, 900, 6_000][random.below(3)],
+                },
+                Some(Fault::MendDisk),
+            ),
+            15 => add(
+                Fault::StepClock {
+                    host,
+                    ms: step(random),
+                },
+                None,
+            ),
+            16 => add(Fault::StepCollectorClock { ms: step(random) }, None),
+            _ => add(
+                Fault::Switch {
+                    config: config(random),
+                },
+                None,
+            ),
+        }
+    }
+}
+
+/// Of a wall clock.
+fn step(random: &mut Random) -> i64 {
+    let ms = [30, 400, 5_000, 90_000][random.below(4)];
+    if random.happens(500) { ms } else { -ms }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?}", self.settings)?;
+        self.faults
+            .iter()
+            .try_for_each(|(at_ms, fault)| writeln!(f, "{at_ms:>6} planned: {fault:?}"))
+    }
+}
