@@ -376,7 +376,7 @@ async fn hoarders([grpc, otlp, pages]: [&str; 3]) {
         open.spawn(async move {
             while let Ok(mut stream) = from_elsewhere(&otlp).await {
                 let head = format!(
-                    "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\n{WRITE}\r\nContent-Length: 8000000\r\n\r\n"
+                    "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\n{WRITE}\r\nContent-Length: 5000000\r\n\r\n"
                 );
                 let _ = stream.write_all(head.as_bytes()).await;
                 let _ = stream.write_all(&half).await;
@@ -387,7 +387,7 @@ async fn hoarders([grpc, otlp, pages]: [&str; 3]) {
     counted(pages, "otlp_http", "peer_bytes").await;
     // And who comes by another door from there is told when to come again.
     while turned_away(&metrics(pages).await, "grpc", "peer_bytes") == 0 {
-        let told = half_call(grpc, EXPORT, 8_000_000, 4 << 20).await;
+        let told = half_call(grpc, EXPORT, 5_000_000, 4 << 20).await;
         match told.code() {
             Code::Unavailable => assert!(!told.details().is_empty(), "{told:?}"),
             code => assert_eq!(code, Code::DeadlineExceeded, "{told:?}"),
