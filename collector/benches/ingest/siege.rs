@@ -52,7 +52,7 @@ pub(crate) fn run(
             scope.spawn(move || {
                 again(until, "bombs", &target.otlp, answers, |_| {
                     (head.to_owned(), bomb.clone())
-                })
+                });
             });
         }
         for (who, path) in [

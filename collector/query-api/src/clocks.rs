@@ -76,7 +76,7 @@ fn alignment(store: &Store) -> Result<Alignment, StoreError> {
     let mut kernels = KernelClocks::default();
     read_batches(store)?.for_each(|batch| kernels.note(&batch));
     let files = TraceFiles::open(store, &AttributeKeys::none())?;
-    let mut reader = stroboscope_store::tables::TraceReader::of(files);
+    let mut reader = stroboscope_store::tables::TraceReader::of(&files);
     let mut estimates = ClockEstimates::new();
     let mut records = TraceRecords::default();
     while reader.next_into(&mut records) {

@@ -270,7 +270,7 @@ pub fn request_of_low(
 ) -> Result<Option<u128>, QueryError> {
     let keys = AttributeKeys::none();
     let files = TraceFiles::open_between(source.store(), &keys, range.records_ns())?;
-    let mut traces = TraceReader::of(files);
+    let mut traces = TraceReader::of(&files);
     let mut records = TraceRecords::default();
     while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {
         if records.id.0 as u64 == low && range.holds(&records) {

@@ -323,7 +323,7 @@ impl Source {
         let files = TraceFiles::open_within(&self.store, keys, times_ns, &IdRange::ALL, files_max)?;
         let memory = ReadingMemory::of(&self.memory, 1, files.reading_bytes())?;
         let mut room = memory.of_thread();
-        let mut reader = TraceReader::of(files);
+        let mut reader = TraceReader::of(&files);
         let mut progress = self.observer.begin(what, "traces", None);
         let mut records = TraceRecords::default();
         while reader.next_within(&mut records, |bytes| room.has_room(bytes)) {

@@ -359,7 +359,7 @@ fn requests_between(
     };
     let keys = AttributeKeys::none();
     let files = TraceFiles::open_between(source.store(), &keys, range.records_ns())?;
-    let mut traces = TraceReader::of(files);
+    let mut traces = TraceReader::of(&files);
     let mut requests: Vec<TraceRecords> = Vec::new();
     let (mut records, mut share) = (TraceRecords::default(), source.share());
     while traces.next_within(&mut records, |bytes| bytes <= source.memory().trace_max()) {

@@ -17,6 +17,9 @@ const AGE_PER_MAKING: u32 = 20;
 /// Why there is none is not asked again for so long: a page that waits for a model would be shown again and again.
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
+/// The request that was read last.
+type LastRequest = Arc<Mutex<Option<(RequestKey, Arc<Request>)>>>;
+
 /// What was read last.
 #[derive(Debug)]
 pub(crate) struct Models {
@@ -24,7 +27,7 @@ pub(crate) struct Models {
     model: Mutex<Option<Kept>>,
     /// Held by who makes a model: the others wait for the same.
     making: Mutex<()>,
-    request: Arc<Mutex<Option<(RequestKey, Arc<Request>)>>>,
+    request: LastRequest,
     /// Requests that are being read, each held by who reads it.
     reading: Mutex<Vec<(RequestKey, Arc<Mutex<()>>)>>,
     memory: QueryMemory,
@@ -75,7 +78,7 @@ pub(crate) struct Known {
 impl Models {
     /// What is kept takes its memory from this, and the request that was looked at last goes when there is none.
     pub(crate) fn within(memory: &QueryMemory) -> Self {
-        let request: Arc<Mutex<Option<(RequestKey, Arc<Request>)>>> = Arc::default();
+        let request = LastRequest::default();
         let kept = request.clone();
         memory.reclaim_by(move || drop(lock(&kept).take()));
         Self {

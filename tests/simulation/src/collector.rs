@@ -110,7 +110,7 @@ impl Machine {
             commit_takes: || Duration::from_millis(COMMIT_MS.load(Relaxed)),
         };
         let lock = DataDir::create(&self.real)?.lock()?;
-        Intake::simulated(&data, lock, self.store(), &options, ways)
+        Intake::simulated(&data, lock, &self.store(), &options, ways)
     }
 
     /// Runs a collector until it is killed.

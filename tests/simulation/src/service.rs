@@ -1,6 +1,7 @@
 //! A simulated service: it records spans, and witnesses what its SDK makes of them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -136,12 +137,12 @@ impl Service for Incarnation {
             Happened::Kept(batch) => {
                 let spans = batch.spans.as_ref();
                 let ids = spans.map_or_else(Vec::new, |spans| spans.span_ids.clone());
-                if !known.batches.contains_key(&batch.sequence) {
+                if let Entry::Vacant(new) = known.batches.entry(batch.sequence) {
                     self.log.add(
                         &self.name,
                         format_args!("batch {} of {} spans", batch.sequence, ids.len()),
                     );
-                    known.batches.insert(batch.sequence, ids);
+                    new.insert(ids);
                 }
             }
             Happened::Connected => self.log.add(&self.name, "connected"),

@@ -54,6 +54,13 @@ struct World {
     is_up: bool,
 }
 
+/// Rows of the store, losses by service as the ledger knows them, and counters of the flusher.
+type Settled = (
+    Stored,
+    BTreeMap<String, u64>,
+    Arc<stroboscope_store::flush::Counters>,
+);
+
 impl World {
     fn new(seed: u64, plan: Arc<Plan>, planted: Planted, folder: &Path, log: Log) -> Self {
         let settings = &plan.settings;
@@ -317,16 +324,7 @@ impl World {
 
     /// The power is cut once more, and what is in the log then is put into the store: its rows, the losses that the
     /// ledger knows, and what counts for a publisher.
-    fn settle(
-        &mut self,
-    ) -> Result<
-        (
-            Stored,
-            BTreeMap<String, u64>,
-            Arc<stroboscope_store::flush::Counters>,
-        ),
-        String,
-    > {
+    fn settle(&mut self) -> Result<Settled, String> {
         self.end_collector(true);
         let (intake, _) = self
             .machine

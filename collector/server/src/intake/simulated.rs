@@ -34,7 +34,7 @@ impl Intake {
     pub fn simulated(
         data: &DataDir,
         lock: Lock,
-        store: Store,
+        store: &Store,
         options: &Options,
         ways: Ways,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), FlushError> {

@@ -169,12 +169,12 @@ impl TraceReader {
     /// # Errors
     /// When the store cannot be listed.
     pub fn open_with(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
-        Ok(Self::of(TraceFiles::open(store, keys)?))
+        Ok(Self::of(&TraceFiles::open(store, keys)?))
     }
 
     /// Reads all traces of these files.
     #[must_use]
-    pub fn of(files: TraceFiles) -> Self {
+    pub fn of(files: &TraceFiles) -> Self {
         let reader = files.read(&IdRange::ALL, 1);
         Self {
             unopened: files.damage().to_vec(),
