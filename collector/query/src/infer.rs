@@ -1,6 +1,6 @@
 //! `infer`: the causal model of all traces in the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use regex::Regex;
 use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
@@ -393,19 +393,22 @@ fn observe<R: Pass<TraceRecords>>(
 const MODEL_FORMS: usize = 3;
 /// A block of counters of one segment and 64 others that occur with it, see [`Model::with_max_labels`].
 const BLOCK_BYTES: usize = 2_300;
-/// The model of a trace of so many segments is small, whatever they are.
-const FEW_SEGMENTS: usize = 256;
+/// The cause of segments for which the model has no room.
+pub(super) const LABELS_FULL: &str = "labels_full";
 
-/// Memory of the model of this trace alone, in bytes: about. It does not depend on how labels are numbered, and so not on which
-/// trace came first.
-fn bytes_alone(trace: &SegmentedTrace) -> usize {
-    if trace.segments.len() <= FEW_SEGMENTS {
-        return 0;
+/// Leaves out of a large trace the segments of more labels than a model of so many bytes can relate to each other, those that
+/// begin last; says whether there are any. It does not depend on how labels are numbered, and so not on which trace came
+/// first.
+fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
+    let labels_max = (bytes_max / BLOCK_BYTES * 64).isqrt();
+    if trace.segments.len() <= labels_max {
+        return false;
     }
-    let mut labels: Vec<SegmentId> = trace.segments.iter().map(|segment| segment.id).collect();
-    labels.sort_unstable();
-    labels.dedup();
-    labels.len() * labels.len().div_ceil(64) * BLOCK_BYTES
+    let (before, mut labels) = (trace.segments.len(), HashSet::new());
+    trace.segments.retain(|segment| {
+        labels.contains(&segment.id) || labels.len() < labels_max && labels.insert(segment.id)
+    });
+    trace.segments.len() < before
 }
 
 /// And so many times as long as it is kept, with its relations.
@@ -436,9 +439,9 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
                 .or_default() += 1;
         }
         self.excluded.remove_from(&mut trace, model.labels());
-        if MODEL_FORMS * bytes_alone(&trace) > self.memory.trace_max() {
-            notes.left_out.large_traces += 1;
-            return;
+        if leave_out_last(&mut trace, self.memory.model_max() / MODEL_FORMS / 2) {
+            let is_noted = diagnostics.iter().any(|noted| noted.cause() == LABELS_FULL);
+            *notes.diagnostics.entry(LABELS_FULL.into()).or_default() += u64::from(!is_noted);
         }
         let growth = model.growth_bytes(&trace, GROWTH_BYTES);
         let more = growth.map(|bytes| self.memory.take(MODEL_FORMS * bytes));

@@ -7,7 +7,7 @@ use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::model::Model;
 
 use super::cache::{Cache, ENTRY_BYTES_MAX};
-use super::infer::{InferSettings, Inference, KEPT_FORMS};
+use super::infer::{InferSettings, Inference, KEPT_FORMS, LABELS_FULL};
 use super::notes::KeptNotes;
 use super::saved_model::SavedModel;
 use super::source::{Selection, Source};
@@ -54,7 +54,7 @@ impl<'a> KeptInference<'a> {
         })
     }
 
-    /// How an entry that lacks traces is asked for: with more memory it would have them.
+    /// How an entry that lacks traces or segments is asked for: with more memory it would have them.
     fn asked_in_part(&self) -> String {
         format!("{} without traces beyond {}", self.asked, self.trace_max)
     }
@@ -106,9 +106,12 @@ impl<'a> KeptInference<'a> {
             kinds: inference.kinds.clone(),
             notes: KeptNotes::of(&inference.notes),
         };
-        match inference.notes.left_out.large_traces {
-            0 => self.cache.keep(MODEL, &self.asked, &entry),
-            _ => self.cache.keep(MODEL, &self.asked_in_part(), &entry),
+        let notes = &inference.notes;
+        let is_whole =
+            notes.left_out.large_traces == 0 && !notes.diagnostics.contains_key(LABELS_FULL);
+        match is_whole {
+            true => self.cache.keep(MODEL, &self.asked, &entry),
+            false => self.cache.keep(MODEL, &self.asked_in_part(), &entry),
         }
     }
 }

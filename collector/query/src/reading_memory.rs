@@ -43,6 +43,11 @@ impl SourceMemory {
         self.all.query_max() / 2
     }
 
+    /// For a model, in bytes.
+    pub(super) fn model_max(&self) -> usize {
+        self.all.query_max() / 4
+    }
+
     /// For files that are open side by side, in bytes.
     pub(super) fn files_max(&self) -> usize {
         self.all.query_max() / 4

@@ -453,6 +453,12 @@ impl Cutter {
         }
         let (mut trace, _) = self.segmenter.segment(records, &mut self.labels);
         self.excluded.remove_from(&mut trace, &self.labels);
+        // Of a large trace, what the model had no memory for: it relates to nothing.
+        let model = &inference.model;
+        let is_known = |id| model.segment_counts(id).traces > 0;
+        trace
+            .segments
+            .retain(|segment| segment.id.index() >= model.labels().len() || is_known(segment.id));
         settle(&mut trace, &inference.relations);
         let mut path = analyse(&trace, &inference.relations);
         drop_unsure_slack(&trace, &mut path);
