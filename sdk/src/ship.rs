@@ -404,12 +404,15 @@ impl Shipping {
         self.pass(Pass::Regular);
         self.pass(Pass::Last);
         self.link.hurry();
+        let mut has_told = !self.greeted;
         loop {
             if self.buffer.is_empty() {
-                // Losses since the last batch, of which one that found the buffer full is the usual one.
-                if !self.greeted || self.shipper.losses.total() == self.losses_said {
+                // Losses since the last batch, of which one that found the buffer full is the usual one. Once: others may
+                // go on losing.
+                if has_told || self.shipper.losses.total() == self.losses_said {
                     break;
                 }
+                has_told = true;
                 let batch = self.drain.batch(&[]);
                 self.push(self.shipper.clock.wall_ns(), batch);
             }

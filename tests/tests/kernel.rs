@@ -314,8 +314,8 @@ fn without_rights_the_message_says_which_and_collecting_goes_on() {
     );
 }
 
-/// CAP_DAC_OVERRIDE and CAP_NET_BIND_SERVICE, which every collector may need.
-const KEPT: u64 = 1 << 1 | 1 << 10;
+/// CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_NET_BIND_SERVICE, which every collector may need.
+const KEPT: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 10;
 const BPF: u64 = 1 << 39;
 
 /// Looks at each thread of a collector: it has no capability but those kept, and `recorder` of the thread that records.

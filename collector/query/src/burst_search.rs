@@ -276,7 +276,7 @@ impl Reading<'_> {
         let (weighed, of_reading) =
             self.source
                 .fold(what, self.selection, &parts, workers, visit)?;
-        notes.add_damage(of_reading.damage);
+        notes.add_unread(of_reading);
         let mut bytes = vec![0; bursts.len()];
         for of_part in weighed {
             let all = bytes.iter_mut().zip(of_part);
@@ -303,7 +303,7 @@ impl Reading<'_> {
         let (found, of_slice) =
             self.source
                 .fold("searching", self.selection, &parts, workers, visit)?;
-        notes.add_damage(of_slice.damage);
+        notes.add_unread(of_slice);
         let mut requests = vec![Vec::new(); bursts.len()];
         for part in found {
             for (all, of_part) in requests.iter_mut().zip(part) {

@@ -247,8 +247,11 @@ fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Opt
         let state = period.source.cache()?.state();
         let (root, filter) = (period.source.root(), period.source.filter());
         Some(format!(
-            "{state} {root:?} {filter:?} {:?} {:?}",
-            period.selection, period.only
+            "{state} {root:?} {filter:?} {:?} {:?} {}",
+            period.selection,
+            period.only,
+            // With more memory there may be more traces.
+            period.source.memory().trace_max()
         ))
     };
     Some(format!(

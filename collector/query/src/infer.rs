@@ -445,10 +445,14 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
         let growth = model.growth_bytes(&trace, GROWTH_BYTES);
         let more = growth.map(|bytes| self.memory.take(MODEL_FORMS * bytes));
-        if let Err(lack) = more.transpose() {
-            self.lack = Some(lack);
-            return;
-        }
+        // Until the model has grown, which is told after the trace.
+        let _more = match more.transpose() {
+            Ok(more) => more,
+            Err(lack) => {
+                self.lack = Some(lack);
+                return;
+            }
+        };
         model.observe(&trace);
         roots.observe(
             &records.root_name(),

@@ -97,6 +97,18 @@ impl Notes {
     }
 
     /// Adds damage; what several parts say of one file is said once.
+    /// Takes over what another reading of the same store left unread; returns how many traces more those are.
+    pub(super) fn add_unread(&mut self, reading: Notes) -> u64 {
+        let (large, before) = (
+            reading.left_out.large_traces,
+            &mut self.left_out.large_traces,
+        );
+        let more = large.saturating_sub(*before);
+        *before += more;
+        self.add_damage(reading.damage);
+        more
+    }
+
     pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
         for flaw in damage {
             match self.damage.iter_mut().find(|known| known.file == flaw.file) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use stroboscope_analysis::completeness::{Incomplete, completeness};
 use stroboscope_analysis::critical_path::TracePath;
 use stroboscope_analysis::label::Labels;
-use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord, TraceRecords};
+use stroboscope_analysis::record::{
+    AttributeRecord, RecordOwner, SpanRecord, TraceId, TraceRecords,
+};
 use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owners};
 use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, TraceFiles, TraceReader};
@@ -179,7 +181,7 @@ fn records(
         spans_in_store = read.unwrap_or_else(|spans| spans);
         if let Some(lack) = lack {
             return Err(QueryError::LargeTrace {
-                trace: records.id.to_string(),
+                trace: TraceId(id).to_string(),
                 spans: spans_in_store,
                 lack,
             });

@@ -318,9 +318,9 @@ pub fn search_requests(
     let mut matches = Matches::new(settings);
     found.into_iter().for_each(|part| matches.merge(part));
     // Those that were not read are known not to be it.
-    matches.searched = look.notes.traces;
     let mut notes = look.notes;
-    notes.add_damage(of_reading.damage);
+    let unread = notes.add_unread(of_reading);
+    matches.searched = notes.traces.saturating_sub(unread);
     notes.add_damage(kernel.map_or_else(Vec::new, |kernel| kernel.damage));
     if !matches.absent.is_empty() {
         let is_present = |key: &String| plan.present.contains(key);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
-use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::record::{TraceId, TraceRecords};
 use tokio::runtime::Handle;
 
 use super::cache::Cache;
@@ -326,7 +326,8 @@ impl Source {
         let mut reader = TraceReader::of(&files);
         let mut progress = self.observer.begin(what, "traces", None);
         let mut records = TraceRecords::default();
-        while reader.next_within(&mut records, |bytes| room.has_room(bytes)) {
+        while !memory.is_wanting() && reader.next_within(&mut records, |bytes| room.has_room(bytes))
+        {
             progress.add(1);
             if self.takes(&records, selection, &mut notes) && !visit(&mut records, &mut notes) {
                 break;
@@ -357,9 +358,20 @@ impl Source {
         notes.add_damage(files.damage().to_vec());
         let mut reader = files.read(&IdRange::only(id), 1);
         let mut records = TraceRecords::default();
-        let room = |bytes| bytes <= self.memory.trace_max();
-        let found = reader.next_within(&mut records, room) && records.id.0 == id;
-        let found = found.then_some(records);
+        let (mut share, mut lack) = (self.share(), None);
+        let room = |bytes: usize| {
+            lack = share.take(bytes.saturating_sub(share.used())).err();
+            lack.is_none()
+        };
+        let mut found = None;
+        if reader.next_id() == Some(id) {
+            let read = reader.first_of(id, usize::MAX, &mut records, room);
+            if let (Err(spans), Some(lack)) = (read, lack) {
+                let trace = TraceId(id).to_string();
+                return Err(QueryError::LargeTrace { trace, spans, lack });
+            }
+            found = Some(records);
+        }
         notes.left_out = reader.left_out();
         notes.add_damage(reader.damage());
         let found = found.filter(|records| self.takes(records, selection, &mut notes));

@@ -33,8 +33,13 @@ pub fn drop_all_but(needed: CapabilitySet) {
 fn try_to_drop_all_but(needed: CapabilitySet) -> rustix::io::Result<()> {
     use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
-    // Data directories, and files that are read again when they change, may belong to other users; ports may be below 1024.
-    let kept = CapabilitySet::DAC_OVERRIDE | CapabilitySet::NET_BIND_SERVICE | needed;
+    // Data directories, sockets, and files that are read again when they change may belong to other users; ports may be
+    // below 1024.
+    let kept = CapabilitySet::DAC_OVERRIDE
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::FOWNER
+        | CapabilitySet::NET_BIND_SERVICE
+        | needed;
     set_no_new_privs(true)?;
     let has = capabilities(None)?;
     let sets = CapabilitySets {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stroboscope_query::{
     InferSettings, Inference, QueryError, Request, RequestAsked, Selection, Source, Study,
 };
-use stroboscope_store::memory::{QueryMemory, QueryShare};
+use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
 
 /// A model of files that are others by now is used for so long,
 const AGE_MIN: Duration = Duration::from_secs(60);
@@ -183,12 +183,31 @@ impl Models {
             inference.hold(&mut share)?;
             Ok(inference)
         });
+        // Others hold the memory for a while: that says nothing of the store, and an older model is better than none.
+        let is_busy = inferred.as_ref().is_err_and(|error| {
+            matches!(
+                error,
+                QueryError::Memory {
+                    lack: QueryLack::All,
+                    ..
+                }
+            )
+        });
         let model = match inferred {
             Ok(inference) => Ok(Arc::new(inference)),
             Err(error) => Err(Arc::from(error.to_string())),
         };
-        *lock(&self.model) = Some(Kept {
-            state: state.to_owned(),
+        let mut kept = lock(&self.model);
+        if let (true, Some(before)) = (is_busy, kept.as_mut().filter(|kept| kept.model.is_ok())) {
+            before.made = Instant::now();
+            return before.model.clone();
+        }
+        *kept = Some(Kept {
+            state: if is_busy {
+                String::new()
+            } else {
+                state.to_owned()
+            },
             made: Instant::now(),
             took: began.elapsed(),
             model: model.clone(),

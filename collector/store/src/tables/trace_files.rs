@@ -41,8 +41,8 @@ pub struct TraceFiles {
 }
 
 impl TraceFiles {
-    /// Opens all files. The traces read from them have these attributes in [`TraceRecords::attributes`]; if
-    /// `element` is one of them, what spans and events of event logs say of it is in [`TraceRecords::elements`]
+    /// Opens all files. The traces read from them have these attributes in [`attributes`](stroboscope_analysis::record::TraceRecords::attributes); if
+    /// `element` is one of them, what spans and events of event logs say of it is in [`elements`](stroboscope_analysis::record::TraceRecords::elements)
     /// instead, and what events inside spans say of it in those events.
     ///
     /// # Errors
