@@ -122,7 +122,7 @@ impl MemorySplit {
         QueryMemory::new(bytes(self.queries))
     }
 
-    /// What is left for what comes in, without a sixteenth for the program itself.
+    /// Memory for ingest: the limit without queries, and without a sixteenth for the program itself.
     fn ingest(self) -> u64 {
         self.limit - self.queries - self.limit / 16
     }
@@ -130,7 +130,7 @@ impl MemorySplit {
     /// Of what is not for queries, an eighth is for what arrives, and is checked; what HTTP reads ahead on connections takes another at most.
     pub(super) fn bound_doors(self, doors: &mut DoorSettings) {
         doors.reading_bytes_max = bytes(self.ingest() / 8);
-        let connections = bytes(self.ingest() / 8 / READ_AHEAD);
+        let connections = bytes((self.limit - self.queries) / 8 / READ_AHEAD);
         doors.connections_max = doors.connections_max.min(connections);
     }
 
@@ -199,7 +199,7 @@ mod tests {
             assert!(parts < limit, "{parts} of {limit}");
             // One alone may have half.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
-            assert!(doors.connections_max >= 80);
+            assert!(doors.connections_max >= 90);
         }
     }
 
