@@ -37,7 +37,7 @@ pub struct Report {
 pub struct Part {
     /// `service:name`.
     pub operation: String,
-    /// Mean share of a request's critical path, 0 to 1: its own time, without what nobody logged before it.
+    /// Mean share of a request's critical path, 0 to 1: its own time, and the time before it in which nothing was recorded.
     pub share: f64,
     /// Mean time on the critical path per request, ns.
     pub mean_ns: u64,
@@ -54,8 +54,10 @@ impl Report {
             .by_operation(&self.findings.labels)
             .into_iter()
             .map(|operation| Part {
-                share: operation.duration_shares.mean(traces),
-                mean_ns: traces.mean(operation.critical_duration_ns as f64) as u64,
+                share: (operation.duration_shares + operation.wait_shares).mean(traces),
+                mean_ns: traces
+                    .mean((operation.critical_duration_ns + operation.critical_wait_ns) as f64)
+                    as u64,
                 operation: operation.operation,
             })
             .collect();
