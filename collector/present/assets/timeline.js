@@ -39,11 +39,11 @@ export class Timeline {
     /** @type {number | undefined} */
     noting;
 
-    /** @param {HTMLElement} host @param {Trace} trace @param {string} address of the request's page */
-    constructor(host, trace, address) {
+    /** @param {HTMLElement} host @param {Trace} trace @param {string} source address of the columns */
+    constructor(host, trace, source) {
         this.host = host;
         this.trace = trace;
-        this.address = address;
+        this.source = source;
         this.isOfPath = spansOfPath(trace);
         this.state = read(location.hash, this.trace);
         this.hits = found(trace, this.state.find);
@@ -256,7 +256,8 @@ export class Timeline {
             waiting.remove();
             return;
         }
-        fetch(`${this.address}/spans/${idOf(this.trace, span)}`, { headers: { accept: "application/json" } })
+        const address = this.source.replace("/columns", `/spans/${idOf(this.trace, span)}`);
+        fetch(address, { headers: { accept: "application/json" } })
             .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(`status ${answer.status}`))))
             .then((said) => waiting.replaceWith(...asked(this.trace, span, said)))
             .catch((error) => (waiting.textContent = `Its attributes could not be read: ${error.message}.`))
@@ -484,7 +485,7 @@ async function start(host) {
         const answer = await fetch(source);
         if (!answer.ok) throw new Error(`the request's columns could not be read: status ${answer.status}`);
         const trace = decode(await answer.arrayBuffer());
-        const timeline = new Timeline(host, trace, source.replace(/\/columns(\?.*)?$/, ""));
+        const timeline = new Timeline(host, trace, source);
         timeline.paint();
         host.dispatchEvent(new CustomEvent("timeline-ready", { detail: { took_ms: performance.now() - began } }));
         host.dataset.ready = String(Math.round(performance.now() - began));

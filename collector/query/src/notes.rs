@@ -97,6 +97,20 @@ impl Notes {
     }
 
     /// Adds damage; what several parts say of one file is said once.
+    /// Notes of a reading that has nothing to report but files and traces that it could not read.
+    #[must_use]
+    pub fn of_unread(damage: Vec<Damage>, large_traces: u64) -> Self {
+        let left_out = LeftOut {
+            large_traces,
+            ..LeftOut::default()
+        };
+        Self {
+            damage,
+            left_out,
+            ..Self::default()
+        }
+    }
+
     /// Takes over what another reading of the same store left unread; returns how many traces more those are.
     pub(super) fn add_unread(&mut self, reading: Notes) -> u64 {
         let (large, before) = (

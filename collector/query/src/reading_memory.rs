@@ -6,6 +6,7 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
 
 use super::query_error::QueryError;
+use stroboscope_analysis::record::TraceId;
 
 /// A trace up to this size has its room in the base of each thread that reads.
 const SMALL_TRACE_BYTES: usize = 4 << 20;
@@ -157,6 +158,42 @@ impl<'a> ReadingMemory<'a> {
         match self.lack.into_inner() {
             None => Ok(()),
             Some(lack) => Err(QueryError::lack_of_requests(lack)),
+        }
+    }
+}
+
+/// Memory for one trace that a query asks for by its id.
+#[derive(Debug)]
+pub(super) struct Room {
+    share: QueryShare,
+    lack: Option<QueryLack>,
+}
+
+impl Room {
+    pub(super) fn new(share: QueryShare) -> Self {
+        Self { share, lack: None }
+    }
+
+    /// Takes memory for a trace that has grown to so many bytes; returns false when there is none.
+    pub(super) fn grow(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.share.used());
+        self.lack = self.share.take(more).err();
+        self.lack.is_none()
+    }
+
+    /// Returns the number of the trace's spans, and the memory that it holds.
+    ///
+    /// # Errors
+    /// When there was no memory for it.
+    pub(super) fn check(
+        self,
+        id: u128,
+        read: Result<u64, u64>,
+    ) -> Result<(u64, QueryShare), QueryError> {
+        let trace = TraceId(id).to_string();
+        match (read, self.lack) {
+            (Err(spans), Some(lack)) => Err(QueryError::LargeTrace { trace, spans, lack }),
+            (Ok(spans) | Err(spans), _) => Ok((spans, self.share)),
         }
     }
 }

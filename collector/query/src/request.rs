@@ -5,9 +5,7 @@ use std::sync::Arc;
 use stroboscope_analysis::completeness::{Incomplete, completeness};
 use stroboscope_analysis::critical_path::TracePath;
 use stroboscope_analysis::label::Labels;
-use stroboscope_analysis::record::{
-    AttributeRecord, RecordOwner, SpanRecord, TraceId, TraceRecords,
-};
+use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord, TraceRecords};
 use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owners};
 use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, TraceFiles, TraceReader};
@@ -15,6 +13,7 @@ use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, TraceFiles, Trac
 use super::infer::Inference;
 use super::kernel::KernelPart;
 use super::query_error::QueryError;
+use super::reading_memory::Room;
 use super::source::Source;
 use super::study::Cutter;
 use super::time_range::TimeRange;
@@ -150,49 +149,28 @@ fn bounds(records: &TraceRecords) -> (i64, i64) {
         .unwrap_or_default()
 }
 
-/// A trace as it was recorded, and what is to be said of its reading.
-struct Read {
-    found: Option<TraceRecords>,
-    damage: Vec<Damage>,
-    spans_in_store: u64,
-}
+/// Records of a trace, the number of its spans in the store, and the memory that the records hold.
+type Read = (TraceRecords, u64, QueryShare);
 
 /// One trace as it was recorded, whole or not; only what may hold its id is read.
 fn records(
     source: &Source,
     asked: RequestAsked,
     keys: &AttributeKeys,
-    share: &mut QueryShare,
-) -> Result<Read, QueryError> {
+) -> Result<(Option<Read>, Vec<Damage>), QueryError> {
     let RequestAsked { id, spans_max } = asked;
     let range = IdRange::only(id);
     let files = TraceFiles::open_of(source.store(), keys, i64::MIN..=i64::MAX, &range)?;
     let mut reader = files.read(&range, 1);
-    let mut lack = None;
-    let room = |bytes: usize| {
-        let more = (ANALYSES_PER_RECORD * bytes).saturating_sub(share.used());
-        lack = share.take(more).err();
-        lack.is_none()
-    };
-    let (mut spans_in_store, mut found) = (0, None);
+    let mut found = None;
     if reader.next_id() == Some(id) {
-        let mut records = TraceRecords::default();
-        let read = reader.first_of(id, spans_max.unwrap_or(usize::MAX), &mut records, room);
-        spans_in_store = read.unwrap_or_else(|spans| spans);
-        if let Some(lack) = lack {
-            return Err(QueryError::LargeTrace {
-                trace: TraceId(id).to_string(),
-                spans: spans_in_store,
-                lack,
-            });
-        }
-        found = Some(records);
+        let (mut records, mut room) = (TraceRecords::default(), Room::new(source.share()));
+        let grow = |bytes| room.grow(ANALYSES_PER_RECORD * bytes);
+        let read = reader.first_of(id, spans_max.unwrap_or(usize::MAX), &mut records, grow);
+        let (spans_in_store, share) = room.check(id, read)?;
+        found = Some((records, spans_in_store, share));
     }
-    Ok(Read {
-        found,
-        damage: [files.damage(), &reader.damage()].concat(),
-        spans_in_store,
-    })
+    Ok((found, [files.damage(), &reader.damage()].concat()))
 }
 
 /// The request of this id, if it is there, whole or not. `inference` is what its critical path goes by; without one it has
@@ -205,11 +183,9 @@ pub fn request(
     inference: Option<&Inference>,
     asked: RequestAsked,
 ) -> Result<Option<Request>, QueryError> {
-    let mut share = source.share();
     let keys = AttributeKeys::none().with_elements();
-    let read = records(source, asked, &keys, &mut share)?;
-    let (spans_in_store, mut damage) = (read.spans_in_store, read.damage);
-    let Some(recorded) = read.found else {
+    let (found, mut damage) = records(source, asked, &keys)?;
+    let Some((recorded, spans_in_store, share)) = found else {
         return Ok(None);
     };
     let mut aligned = recorded.clone();
@@ -289,13 +265,11 @@ pub fn request_of_low(
 /// When the store cannot be read.
 pub fn span_of(
     source: &Source,
-    id: u128,
+    asked: RequestAsked,
     span_id: u64,
 ) -> Result<Option<(SpanRecord, Vec<AttributeRecord>, i64)>, QueryError> {
-    let mut share = source.share();
-    let asked = RequestAsked::whole(id);
-    let read = records(source, asked, &AttributeKeys::all(), &mut share)?;
-    Ok(read.found.and_then(|records| {
+    let (found, _) = records(source, asked, &AttributeKeys::all())?;
+    Ok(found.and_then(|(records, ..)| {
         let start_ns = bounds(&records).0;
         let mut spans = records.spans.into_iter();
         let span = spans.find(|span| span.span_id == span_id)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
-use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
 use super::cache::Cache;
@@ -16,7 +16,7 @@ use super::losses::is_unseen;
 use super::notes::Notes;
 use super::parts::PartsWanted;
 use super::query_error::QueryError;
-use super::reading_memory::{ReadingMemory, SourceMemory};
+use super::reading_memory::{ReadingMemory, Room, SourceMemory};
 use super::time_range::TimeRange;
 use super::{KernelClocks, Recorded, losses};
 use stroboscope_store::data_dir::DataDir;
@@ -358,18 +358,10 @@ impl Source {
         notes.add_damage(files.damage().to_vec());
         let mut reader = files.read(&IdRange::only(id), 1);
         let mut records = TraceRecords::default();
-        let (mut share, mut lack) = (self.share(), None);
-        let room = |bytes: usize| {
-            lack = share.take(bytes.saturating_sub(share.used())).err();
-            lack.is_none()
-        };
-        let mut found = None;
+        let (mut room, mut found) = (Room::new(self.share()), None);
         if reader.next_id() == Some(id) {
-            let read = reader.first_of(id, usize::MAX, &mut records, room);
-            if let (Err(spans), Some(lack)) = (read, lack) {
-                let trace = TraceId(id).to_string();
-                return Err(QueryError::LargeTrace { trace, spans, lack });
-            }
+            let read = reader.first_of(id, usize::MAX, &mut records, |bytes| room.grow(bytes));
+            room.check(id, read)?;
             found = Some(records);
         }
         notes.left_out = reader.left_out();

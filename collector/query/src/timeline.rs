@@ -16,6 +16,7 @@ use stroboscope_analysis::record::TraceRecords;
 
 use super::kernel::{ChunkView, KernelPart, between, each_chunk};
 use super::query_error::QueryError;
+use super::reading_memory::Room;
 use super::source::Source;
 use super::time_range::TimeRange;
 use stroboscope_store::tables::{
@@ -37,6 +38,8 @@ pub struct TimelineView {
     pub burst: Option<BurstPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
+    /// Number of requests that are missing because they are too large for the memory.
+    pub large_traces: u64,
 }
 
 /// What is shown of a burst: all of it, unless it is long, as that of a recording that is always on. Wall time, ns since
@@ -87,6 +90,8 @@ pub struct KernelOverview {
     pub architecture: Architecture,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
+    /// Number of requests without names because they are too large for the memory.
+    pub large_traces: u64,
 }
 
 fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
@@ -122,15 +127,18 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         let mut progress = source
             .observer()
             .begin("looking for the trace", "traces", None);
-        let is_it = |records: &TraceRecords| {
-            records.id.0 == trace || range == IdRange::ALL && records.id.0 as u64 == trace as u64
-        };
+        let is_it = |id: u128| id == trace || range == IdRange::ALL && id as u64 == trace as u64;
         let mut records = TraceRecords::default();
         while found.is_none()
-            && reader.next_within(&mut records, |bytes| bytes <= source.memory().trace_max())
+            && let Some(id) = reader.next_id()
         {
             progress.add(1);
-            found = is_it(&records).then(|| std::mem::take(&mut records));
+            let mut room = Room::new(source.share());
+            let read = reader.first_of(id, usize::MAX, &mut records, |bytes| room.grow(bytes));
+            if is_it(id) {
+                room.check(id, read)?;
+                found = Some(std::mem::take(&mut records));
+            }
         }
         damage = [files.damage(), &reader.damage()].concat();
         if found.is_some() {
@@ -155,6 +163,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         requests: found.into_iter().collect(),
         kernel,
         damage,
+        large_traces: 0,
         burst: None,
     })
 }
@@ -278,11 +287,12 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         compare_configs(source, &mut kernel, from_ns, to_ns)?;
         let shown_ns = (from_ns, to_ns);
         let burst_ns = whole_burst(&files, (open_ns, close_ns));
-        let (requests, damaged) = requests_between(source, from_ns, to_ns)?;
+        let (requests, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
         return Ok(TimelineView {
             requests,
             kernel,
             damage: [damage, damaged].concat(),
+            large_traces,
             burst: Some(BurstPart { burst_ns, shown_ns }),
         });
     }
@@ -312,11 +322,12 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
     }
     kernel.retain(|part| !part.timeline.is_empty());
     compare_configs(source, &mut kernel, from_ns, to_ns)?;
-    let (requests, damaged) = requests_between(source, from_ns, to_ns)?;
+    let (requests, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
     Ok(TimelineView {
         requests,
         kernel,
         damage: [damage, damaged].concat(),
+        large_traces,
         burst: Some(BurstPart {
             burst_ns: (open_ns, close_ns),
             shown_ns: (from_ns, to_ns),
@@ -345,7 +356,7 @@ fn requests_between(
     source: &Source,
     from_ns: i64,
     to_ns: i64,
-) -> Result<(Vec<TraceRecords>, Vec<Damage>), QueryError> {
+) -> Result<(Vec<TraceRecords>, Vec<Damage>, u64), QueryError> {
     let mut progress = source
         .observer()
         .begin("looking for requests", "traces", None);
@@ -372,7 +383,7 @@ fn requests_between(
         }
     }
     requests.sort_by_key(|records| (bounds(records), records.id));
-    Ok((requests, traces.damage()))
+    Ok((requests, traces.damage(), traces.left_out().large_traces))
 }
 
 /// Sums over everything.
@@ -431,6 +442,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let requests = requests.chain(at_locks.iter().map(|span| span.trace));
     let is_wanted = |span| sums.contains(span) || at_locks.contains(&span);
     let spans = spans::spans(source, &requests.collect(), is_wanted)?;
+    overview.large_traces = spans.large_traces;
     overview.locks = locks.rows(|span| spans.at_lock(span));
     overview.other_waits = locks.of_no_request();
     let whole = spans.whole(&joined(windows));

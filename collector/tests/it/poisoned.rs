@@ -210,6 +210,8 @@ fn every_page_is_small_or_refused_and_memory_stays_within_the_limit() {
     assert!(part.contains("first 5000 of its "), "{part}");
     let columns = viewing.page(&format!("{large}/columns?spans=5000"));
     assert!(columns.starts_with("HTTP/1.1 200 "), "{columns}");
+    let span = viewing.page(&format!("{large}/spans/{:016x}?spans=5000", 1));
+    assert!(span.starts_with("HTTP/1.1 200 "), "{span}");
     let peak_mib = viewing.peak_mib();
     assert!(peak_mib < 282, "{peak_mib} MiB of 256");
 }

@@ -290,16 +290,21 @@ async fn columns(
     .await
 }
 
-async fn span(State(site): State<Site>, Path((text, span)): Path<(String, String)>) -> Response {
+async fn span(
+    State(site): State<Site>,
+    Path((text, span)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let asked = asked_trace(&text).and_then(|id| Ok((id, asked_span(&span)?)));
     let (id, span_id) = match asked {
         Ok(asked) => asked,
         Err(none) => return plain(none),
     };
-    let key = Key::of_request(format!("/traces/{id:032x}/spans/{span_id:016x}"));
+    let asked = asked_of(id, query.as_deref());
+    let key = Key::of_request(format!("/traces/{id:032x}/spans/{span_id:016x} {asked:?}"));
     data(&site, "application/json", key, move |site, runtime, _| {
         let source = site.opened(runtime).map_err(|error| no_page(&error))?;
-        let found = span_of(&source, id, span_id).map_err(|error| no_page(&error))?;
+        let found = span_of(&source, asked, span_id).map_err(|error| no_page(&error))?;
         let none = || NoPage::not_found("There is no such span in this trace, or no such trace.");
         let (span, attributes, start_ns) = found.ok_or_else(none)?;
         Ok(span_json::span_json(&span, &attributes, start_ns)

@@ -20,6 +20,8 @@ pub(super) struct Spans {
     bounds: HashMap<u64, (i64, i64, bool)>,
     /// Of each request, its whole id.
     pub(super) ids: HashMap<u64, u128>,
+    /// Number of requests that are too large for the memory.
+    pub(super) large_traces: u64,
 }
 
 struct Known {
@@ -110,5 +112,6 @@ pub(super) fn spans(
             spans.operations.insert(id, known);
         }
     }
+    spans.large_traces = traces.left_out().large_traces;
     Ok(spans)
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use stroboscope_query::timeline::of_trace;
 use stroboscope_query::{
     InferSettings, QueryError, RequestAsked, Selection, Source, Study, request,
 };
 use stroboscope_store::memory::{QueryLack, QueryMemory};
-use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+use stroboscope_store::tables::{AttributeKeys, PartitionRule, Store, write_rows};
 use stroboscope_testkit::poisoned::{LARGE, Poison};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -79,7 +80,7 @@ fn a_reading_for_which_there_is_none_is_refused() {
 fn a_large_request_is_given_in_part() {
     let runtime = Runtime::new().unwrap();
     let folder = poisoned(&runtime);
-    let memory = QueryMemory::new(96 * MIB);
+    let memory = QueryMemory::new(64 * MIB);
     let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
     let source = source.with_memory(&memory);
     let ask = |spans_max| {
@@ -91,9 +92,15 @@ fn a_large_request_is_given_in_part() {
     };
     let refused = ask(None).unwrap_err().to_string();
     assert!(
-        refused.contains("has 40000 spans: it takes more than the 48 MiB"),
+        refused.contains("has 40000 spans: it takes more than the 32 MiB"),
         "{refused}"
     );
+    assert!(refused.contains(&format!("{LARGE:032x}")), "{refused}");
+    let of_path = source.trace(LARGE, Selection::default(), &AttributeKeys::none());
+    let of_timeline = of_trace(&source, LARGE, "it");
+    for refused in [of_path.unwrap_err(), of_timeline.unwrap_err()] {
+        assert!(matches!(&refused, QueryError::LargeTrace { spans, .. } if *spans == SPANS as u64));
+    }
     assert_eq!(memory.lent(), 0);
     let part = ask(Some(1_000)).unwrap().unwrap();
     let recorded = &part.recorded.spans;

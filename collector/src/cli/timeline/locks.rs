@@ -289,10 +289,7 @@ impl Locks {
                 counted(all, "lock")
             )));
         }
-        let notes = Notes {
-            damage: std::mem::take(&mut overview.damage),
-            ..Notes::default()
-        };
+        let notes = Notes::of_unread(std::mem::take(&mut overview.damage), overview.large_traces);
         Ok(Self {
             rows,
             ids: overview.ids,

@@ -34,10 +34,7 @@ pub(in super::super) struct Sums {
 
 impl Sums {
     pub(super) fn of(mut overview: KernelOverview, top: usize) -> Self {
-        let notes = Notes {
-            damage: std::mem::take(&mut overview.damage),
-            ..Notes::default()
-        };
+        let notes = Notes::of_unread(std::mem::take(&mut overview.damage), overview.large_traces);
         Self {
             overview,
             notes,

@@ -34,11 +34,7 @@ pub(in super::super) struct Seen {
 
 impl Seen {
     pub(super) fn of(mut view: TimelineView) -> Self {
-        // Other than that files could not be read, there is nothing to say.
-        let notes = Notes {
-            damage: std::mem::take(&mut view.damage),
-            ..Notes::default()
-        };
+        let notes = Notes::of_unread(std::mem::take(&mut view.damage), view.large_traces);
         Self { view, notes }
     }
 }
