@@ -84,15 +84,11 @@ fn run_all(
     }
 }
 
-/// Returns what a run of a seed found.
+/// What is wrong with a seed's answers.
 fn problem(answers: &[String]) -> Option<String> {
-    let failed = answers.iter().find(|answer| !answer.starts_with("OK\n"))?;
-    Some(failed.lines().nth(1).unwrap_or("no answer").to_owned())
-}
-
-/// Returns where two runs of a seed part. On a busy machine one of 200 seeds did, and not when it ran again: something of
-/// the real time is left in the simulation.
-fn difference(answers: &[String]) -> Option<String> {
+    if let Some(failed) = answers.iter().find(|answer| !answer.starts_with("OK\n")) {
+        return Some(failed.lines().nth(1).unwrap_or("no answer").to_owned());
+    }
     let first = &answers[0];
     let other = answers.iter().find(|other| other != &first)?;
     let differs = first
@@ -111,7 +107,6 @@ fn what_is_acknowledged_is_stored_and_read_once_whatever_fails() {
         run_all(seed..seed + 1, 2, Planted::Nothing, |seed, answers| {
             println!("{}", answers[0]);
             assert_eq!(problem(&answers), None, "seed {seed}");
-            assert_eq!(difference(&answers), None, "seed {seed}");
             true
         });
         return;
@@ -119,16 +114,11 @@ fn what_is_acknowledged_is_stored_and_read_once_whatever_fails() {
     let first = number("STROBOSCOPE_SIMULATION_FIRST").unwrap_or(0);
     let seeds = number("STROBOSCOPE_SIMULATION_SEEDS").unwrap_or(SEEDS);
     let (start, mut logs, mut failed) = (Instant::now(), Vec::new(), Vec::new());
-    let mut different = 0;
     run_all(
         first..first + seeds,
         2,
         Planted::Nothing,
         |seed, mut answers| {
-            if let Some(difference) = difference(&answers) {
-                println!("seed {seed}: {difference}");
-                different += 1;
-            }
             match problem(&answers) {
                 None => logs.push(answers.swap_remove(0)),
                 Some(why) => failed.push((seed, why)),
@@ -160,10 +150,6 @@ fn what_is_acknowledged_is_stored_and_read_once_whatever_fails() {
         "has ended",
     ];
     println!("seeds with: {:?}", words.map(|word| (word, with(word))));
-    assert!(
-        different <= 1 + seeds / 20,
-        "{different} seeds cannot be replayed"
-    );
     assert!(
         failed.is_empty(),
         "see a seed's log by STROBOSCOPE_SIMULATION_SEED={} and --nocapture",
