@@ -36,3 +36,4 @@ mod snapshots;
 mod sql;
 mod tradeoffs;
 mod view;
+mod viewing;

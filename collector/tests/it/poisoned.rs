@@ -2,14 +2,14 @@
 //!
 //! `STROBOSCOPE_POISON=whole` makes it as large as somebody who means harm would.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::poisoned::{DEEP, LARGE, Poison};
 use tempfile::TempDir;
+
+use super::viewing::Viewing;
 
 /// Less than the large request takes.
 const LIMIT: &str = "64MiB";
@@ -113,105 +113,42 @@ fn every_verb_answers_or_refuses_clearly() {
     assert!(is_answered && !said.contains("too large"), "{said}");
 }
 
-/// A program that is ended when the test is.
-struct Viewing {
-    program: Child,
-    address: String,
-}
-
-impl Drop for Viewing {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
-}
-
-impl Viewing {
-    fn of(folder: &Path) -> Self {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
-            .args([
-                "view",
-                "--data",
-                "data",
-                "--http",
-                "127.0.0.1:0",
-                "--memory-limit",
-                "256MiB",
-            ])
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let mut lines = BufReader::new(program.stdout.take().unwrap());
-        lines.read_line(&mut said).unwrap();
-        let address = said.trim().strip_prefix("pages on http://").unwrap();
-        let address = address.trim_end_matches('/').to_owned();
-        Self { program, address }
-    }
-
-    fn page(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let address = &self.address;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer).into_owned()
-    }
-
-    fn peak_mib(&self) -> u64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.program.id())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        peak.unwrap()
-            .trim()
-            .trim_end_matches(" kB")
-            .parse::<u64>()
-            .unwrap()
-            >> 10
-    }
+/// The greatest resident memory of a process.
+fn peak_mib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+    kb.unwrap().parse::<u64>().unwrap() >> 10
 }
 
 #[test]
 fn every_page_is_small_or_refused_and_memory_stays_within_the_limit() {
     let folder = poisoned();
-    let viewing = Viewing::of(folder.path());
-    let overview = viewing.page("/");
-    let (_, header) = overview.split_once("<nav").unwrap();
-    let (header, _) = header.split_once("</nav>").unwrap();
-    let links = header.split("href=\"").skip(1);
-    let mut paths: Vec<String> = links
-        .filter_map(|rest| rest.split('"').next())
-        .map(str::to_owned)
-        .collect();
+    let viewing = Viewing::start(folder.path(), &["--memory-limit", "256MiB"]);
+    let get = |path: &str| viewing.ask(&format!("GET {path}"), "");
+    let mut paths = viewing.links();
     assert!(paths.len() > 15, "{paths:?}");
     paths.push(format!("/traces/{DEEP:032x}"));
     for path in &paths {
-        let page = viewing.page(path);
+        let (head, page) = get(path);
         assert!(page.len() < PAGE_BYTES_MAX, "{path}: {} bytes", page.len());
         assert!(!page.contains("fell over"), "{path}");
-        let said = page.split("<main").nth(1).unwrap_or(&page);
-        let is_page = page.starts_with("HTTP/1.1 200 ") || page.starts_with("HTTP/1.1 4");
-        assert!(is_page, "{path}: {said}");
+        let is_page = head.starts_with("HTTP/1.1 200 ") || head.starts_with("HTTP/1.1 4");
+        assert!(is_page, "{path}: {head}");
     }
     // The large request is refused with the way to a part of it, which is there.
     let large = format!("/traces/{LARGE:032x}");
-    let refused = viewing.page(&large);
+    let (_, refused) = get(&large);
     let spans = poison().spans_of_large.to_string();
     for part in [&*spans, "MiB", "?spans=5000"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
-    let part = viewing.page(&format!("{large}?spans=5000"));
-    assert!(part.starts_with("HTTP/1.1 200 "), "{part}");
+    let part = viewing.page(&format!("{large}?spans=5000"), 200);
     assert!(part.contains("first 5000 of its "), "{part}");
-    let columns = viewing.page(&format!("{large}/columns?spans=5000"));
-    assert!(columns.starts_with("HTTP/1.1 200 "), "{columns}");
-    let span = viewing.page(&format!("{large}/spans/{:016x}?spans=5000", 1));
-    assert!(span.starts_with("HTTP/1.1 200 "), "{span}");
-    let peak_mib = viewing.peak_mib();
+    for path in ["columns".to_owned(), format!("spans/{:016x}", 1)] {
+        let (head, _) = get(&format!("{large}/{path}?spans=5000"));
+        assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
+    }
+    let peak_mib = peak_mib(viewing.pid());
     assert!(peak_mib < 282, "{peak_mib} MiB of 256");
 }

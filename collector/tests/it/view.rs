@@ -1,78 +1,13 @@
 //! `view`: the program serves a store, and every verb that reads is a page of it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use super::common::check;
+use super::viewing::Viewing;
 
 const HOSTILE: &str = "<script>alert(1)</script>";
-
-/// A program that is ended when the test is.
-struct Viewing {
-    program: Child,
-    address: String,
-}
-
-impl Drop for Viewing {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
-}
-
-impl Viewing {
-    fn of(folder: &Path) -> Self {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
-            .args(["view", "--data", "data", "--http", "127.0.0.1:0"])
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let mut lines = BufReader::new(program.stdout.take().unwrap());
-        lines.read_line(&mut said).unwrap();
-        let address = said.trim().strip_prefix("pages on http://").unwrap();
-        Self {
-            address: address.trim_end_matches('/').to_owned(),
-            program,
-        }
-    }
-
-    /// Head and body of an answer.
-    fn ask(&self, first_line: &str, headers: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let address = &self.address;
-        write!(
-            stream,
-            "{first_line} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.to_owned(), body.to_owned())
-    }
-
-    #[track_caller]
-    fn page(&self, path: &str, status: u16) -> String {
-        let (head, body) = self.ask(&format!("GET {path}"), "");
-        assert!(
-            head.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{path}: {head}\n{body}"
-        );
-        assert!(
-            head.contains("content-security-policy: default-src 'none'"),
-            "{head}"
-        );
-        assert!(
-            !body.contains("<script>") && body.contains("</html>"),
-            "{path}: {body}"
-        );
-        body
-    }
-}
 
 /// A folder with a store of forty requests, whose names are markup.
 fn imported() -> tempfile::TempDir {
@@ -96,15 +31,8 @@ fn imported() -> tempfile::TempDir {
 #[test]
 fn each_link_of_the_header_is_a_page() {
     let folder = imported();
-    let viewing = Viewing::of(folder.path());
-    let overview = viewing.page("/", 200);
-    let (_, header) = overview.split_once("<nav").unwrap();
-    let (header, _) = header.split_once("</nav>").unwrap();
-    let links: Vec<&str> = header
-        .split("href=\"")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next())
-        .collect();
+    let viewing = Viewing::start(folder.path(), &[]);
+    let links = viewing.links();
     for verb in [
         "/critical-path",
         "/slack",
@@ -113,11 +41,11 @@ fn each_link_of_the_header_is_a_page() {
         "/clocks",
         "/timeline",
     ] {
-        assert!(links.contains(&verb), "{verb}: {links:?}");
+        assert!(links.iter().any(|link| link == verb), "{verb}: {links:?}");
     }
-    assert!(!links.contains(&"/fleet"), "{links:?}");
+    assert!(links.iter().all(|link| link != "/fleet"), "{links:?}");
     // Traces have tests of their own.
-    for link in links.into_iter().filter(|link| *link != "/traces") {
+    for link in links.iter().filter(|link| *link != "/traces") {
         let page = viewing.page(link, 200);
         assert!(
             page.contains(&format!("href=\"{link}\" aria-current=\"page\"")),
@@ -129,7 +57,7 @@ fn each_link_of_the_header_is_a_page() {
 #[test]
 fn addresses_are_what_the_command_line_is() {
     let folder = imported();
-    let viewing = Viewing::of(folder.path());
+    let viewing = Viewing::start(folder.path(), &[]);
     let (told, _) = check(
         folder.path(),
         &[
@@ -179,7 +107,7 @@ fn addresses_are_what_the_command_line_is() {
 #[test]
 fn who_comes_by_another_name_is_turned_away() {
     let folder = imported();
-    let viewing = Viewing::of(folder.path());
+    let viewing = Viewing::start(folder.path(), &[]);
     let mut stream = TcpStream::connect(&viewing.address).unwrap();
     write!(
         stream,
@@ -213,7 +141,7 @@ fn a_store_that_is_compacted_is_read_as_before() {
             0,
         );
     }
-    let viewing = Viewing::of(folder.path());
+    let viewing = Viewing::start(folder.path(), &[]);
     let requests = |page: &str| -> String {
         let (_, after) = page.split_once("<dt>complete requests</dt><dd>").unwrap();
         after.split('<').next().unwrap().to_owned()

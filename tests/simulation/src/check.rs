@@ -14,6 +14,12 @@ fn copies(stored: &Stored, span: u64) -> usize {
     stored.spans.get(&span).copied().unwrap_or(0)
 }
 
+/// Number of rows of this batch.
+fn rows(stored: &Stored, incarnation: &Incarnation, sequence: u64) -> usize {
+    let rows = stored.batches.get(&(incarnation.id, sequence));
+    rows.copied().unwrap_or(0)
+}
+
 /// A reader sees one snapshot: batches with all of their spans, each once, and nothing else.
 pub(crate) fn snapshot(
     stored: &Stored,
@@ -23,11 +29,7 @@ pub(crate) fn snapshot(
     for incarnation in incarnations {
         let known = incarnation.known();
         for (&sequence, ids) in &known.batches {
-            let rows = stored
-                .batches
-                .get(&(incarnation.id, sequence))
-                .copied()
-                .unwrap_or(0);
+            let rows = rows(stored, incarnation, sequence);
             spans += rows * ids.len();
             if rows > 1 || ids.iter().any(|&id| copies(stored, id) != rows) {
                 let counts: Vec<usize> = ids.iter().map(|&id| copies(stored, id)).take(5).collect();
@@ -57,11 +59,7 @@ pub(crate) fn stored(
     let known = incarnation.known();
     let (mut kept, mut undecided) = (0, 0);
     for (&sequence, ids) in &known.batches {
-        let rows = stored
-            .batches
-            .get(&(incarnation.id, sequence))
-            .copied()
-            .unwrap_or(0);
+        let rows = rows(stored, incarnation, sequence);
         let answer = known.acknowledged.get(&sequence);
         let is_right = match answer {
             Some(true) => rows == 1,
