@@ -95,7 +95,7 @@ impl CollectorProcess {
         Self::start_with(memory_limit, |_| Ok(()))
     }
 
-    /// The same over a folder that `fill` puts something into before.
+    /// Starts a collector over a directory that `fill` prepares.
     pub(crate) fn start_with(
         memory_limit: &str,
         fill: impl FnOnce(&Path) -> Result<(), Failure>,
@@ -143,7 +143,7 @@ impl CollectorProcess {
         })
     }
 
-    /// Where its pages are.
+    /// Address of the pages.
     pub(crate) fn pages(&self) -> &str {
         &self.pages
     }

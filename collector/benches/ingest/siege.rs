@@ -1,4 +1,4 @@
-//! All at once: bombs, readers of a request of a million spans at every door, a hundred heavy pages, and as much ingest as there
+//! A besieged collector: bombs, readers of a request of a million spans at every door, a hundred heavy pages, and as much ingest as there
 //! can be; the greatest memory, and how long a good client waits for its acknowledgements, without that and with it.
 
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ fn poisoned(folder: &Path, poison: Poison) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a client that sends little sees.
+/// Acknowledgement times of a client that sends little.
 fn good(collector: &CollectorProcess, duration: Duration) -> Result<String, Failure> {
     let sent = Sent::default();
     let rate = Some(GOOD_SPANS_PER_S);

@@ -54,7 +54,7 @@ impl<'a> KeptInference<'a> {
         })
     }
 
-    /// How an entry that lacks traces or segments is asked for: with more memory it would have them.
+    /// Key of an entry that lacks traces or segments, which a reader with more memory would have.
     fn asked_in_part(&self) -> String {
         format!("{} without traces beyond {}", self.asked, self.trace_max)
     }

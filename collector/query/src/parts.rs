@@ -102,7 +102,7 @@ impl Source {
     /// and come back in the order of their parts.
     ///
     /// # Errors
-    /// When it takes too much memory. A trace for which there is none is left out, and counted.
+    /// When the reading takes too much memory. It leaves out, and counts, single traces that do not fit.
     ///
     /// # Panics
     /// When a worker does.

@@ -27,10 +27,10 @@ pub enum QueryError {
          or `stroboscope collect --kernel`"
     )]
     NoKernel(String),
-    /// There is no memory for it.
+    /// The query lacks memory.
     #[error("{what}: {lack}{}", advice(*lack))]
     Memory {
-        /// What takes it.
+        /// The part of the query that takes the memory.
         what: &'static str,
         lack: QueryLack,
     },
@@ -161,7 +161,7 @@ fn advice(lack: QueryLack) -> &'static str {
 }
 
 impl QueryError {
-    /// Of a reading of requests.
+    /// Error of a reading of requests that lacks memory.
     pub(super) fn lack_of_requests(lack: QueryLack) -> Self {
         Self::Memory {
             what: "reading these requests and what is found in them",

@@ -21,7 +21,7 @@ pub(super) struct SourceMemory {
 #[derive(Debug)]
 struct Held {
     share: QueryShare,
-    /// Of it, for the model, as long as the source is there.
+    /// Part of it that the model holds as long as the source exists.
     model: usize,
 }
 
@@ -34,7 +34,7 @@ impl SourceMemory {
         }
     }
 
-    /// What all queries share.
+    /// The memory that all queries share.
     pub(super) fn all(&self) -> &QueryMemory {
         &self.all
     }
@@ -54,7 +54,7 @@ impl SourceMemory {
         self.all.query_max() / 4
     }
 
-    /// How many threads there is memory for, each of which reads files by so many bytes.
+    /// Returns the number of threads that the memory suffices for if each reads files with so many bytes.
     pub(super) fn threads(&self, wanted: usize, reading_bytes: usize) -> usize {
         let of_each = reading_bytes.saturating_add(SMALL_TRACE_BYTES);
         wanted.min(self.files_max() / of_each).max(1)
@@ -121,7 +121,7 @@ pub(super) struct ReadingMemory<'a> {
 }
 
 impl<'a> ReadingMemory<'a> {
-    /// Of so many threads, each of which reads files by so many bytes.
+    /// Reserves the memory of so many threads, each of which reads files with so many bytes.
     ///
     /// # Errors
     /// When there is none for it.
@@ -139,7 +139,7 @@ impl<'a> ReadingMemory<'a> {
         })
     }
 
-    /// Of one of the threads.
+    /// Returns the memory of one thread.
     pub(super) fn of_thread(&self) -> ThreadMemory<'_> {
         ThreadMemory {
             reading: self,
@@ -148,12 +148,12 @@ impl<'a> ReadingMemory<'a> {
         }
     }
 
-    /// Whether memory is wanting: nothing more needs to be read.
+    /// Returns true once memory ran out: the reading can stop.
     pub(super) fn is_wanting(&self) -> bool {
         self.lack.get().is_some()
     }
 
-    /// That there was enough.
+    /// Ends the reading.
     pub(super) fn end(self) -> Result<(), QueryError> {
         match self.lack.into_inner() {
             None => Ok(()),
@@ -208,7 +208,7 @@ pub(super) struct ThreadMemory<'a> {
 }
 
 impl ThreadMemory<'_> {
-    /// Whether there is room for a trace of so many bytes.
+    /// Takes memory for a trace of so many bytes; returns false when there is none.
     pub(super) fn has_room(&mut self, bytes: usize) -> bool {
         let reading = self.reading;
         if bytes <= SMALL_TRACE_BYTES {
@@ -229,7 +229,7 @@ impl ThreadMemory<'_> {
         self.noted(grown)
     }
 
-    /// The trace has been used.
+    /// Gives the memory of a large trace back.
     pub(super) fn end_trace(&mut self, records: &mut TraceRecords) {
         if self.trace.is_some() {
             *records = TraceRecords::default();
@@ -237,7 +237,7 @@ impl ThreadMemory<'_> {
         }
     }
 
-    /// What is made of the traces takes so many bytes by now.
+    /// Records the bytes that the results take by now; returns false when there is no memory for them.
     pub(super) fn hold(&mut self, bytes: Result<usize, QueryLack>) -> bool {
         let memory = self.reading.memory;
         let held = bytes.and_then(|bytes| match &mut self.worker {

@@ -50,7 +50,7 @@ pub struct Request {
     pub share: QueryShare,
 }
 
-/// Which request, and how much of it.
+/// Selects a request, and the part of it to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestAsked {
     pub id: u128,
@@ -59,7 +59,7 @@ pub struct RequestAsked {
 }
 
 impl RequestAsked {
-    /// All of a request.
+    /// Selects the whole request.
     #[must_use]
     pub fn whole(id: u128) -> Self {
         Self {
@@ -177,7 +177,7 @@ fn records(
 /// none. Only what may hold its id is read, and of the kernel what was recorded meanwhile.
 ///
 /// # Errors
-/// When the store cannot be read, or there is no memory for so much of it.
+/// When the store cannot be read, or the memory does not suffice for the request.
 pub fn request(
     source: &Source,
     inference: Option<&Inference>,

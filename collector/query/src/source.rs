@@ -161,7 +161,7 @@ impl Source {
         Self { observer, ..self }
     }
 
-    /// The same; its readings, and the model, take their memory from this.
+    /// Returns this source with a bound: its readings and the model take their memory from `memory`.
     #[must_use]
     pub fn with_memory(self, memory: &QueryMemory) -> Self {
         let memory = SourceMemory::of(memory);

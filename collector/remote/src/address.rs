@@ -145,7 +145,7 @@ impl Remote {
         }
     }
 
-    /// Of objects that a simulation has.
+    /// Address of the objects of a simulation.
     #[cfg(feature = "simulation")]
     #[must_use]
     pub fn simulated(url: &str, objects: Arc<dyn ObjectStore>) -> Self {

@@ -61,8 +61,8 @@ pub(super) struct MemoryArguments {
     /// [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     memory_limit: Option<u64>,
-    /// Of it, memory for all pages and all answers to Jaeger's and Tempo's readers that are being made; one has half of it, and
-    /// what takes more is refused [default: a quarter of --memory-limit]
+    /// Part of --memory-limit for pages and for answers to Jaeger's and Tempo's readers; a single one may take half of it, and
+    /// a larger one is refused [default: a quarter of --memory-limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     query_memory: Option<u64>,
 }

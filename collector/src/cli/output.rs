@@ -15,7 +15,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     print_as_is(&scrubbed_lines(text))
 }
 
-/// Whether an error of standard output means that nobody reads it any more: `| head`, or a terminal that is gone.
+/// Returns true if an error of standard output means that it has no reader any more: `| head`, or a closed terminal.
 fn is_unread(error: &io::Error) -> bool {
     let is_of_terminal = || {
         let about = rustix::fs::fstat(io::stdout());

@@ -25,7 +25,7 @@ pub(super) struct Entry {
     run: Run,
     #[cfg_attr(not(feature = "sql"), allow(dead_code))]
     tables: Option<Tables>,
-    /// Whether its threads drop capabilities that no collector needs.
+    /// True if the threads of the subcommand drop capabilities that no collector needs.
     pub is_confined: bool,
     /// Its page, if it is one.
     pub page: Option<Page>,

@@ -25,7 +25,7 @@ pub(crate) const PORT: u16 = 4_317;
 /// How long until somebody starts a collector again that did not start.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How long the disk takes for a sync, in ms.
+/// Time that the disk takes for a sync, in ms.
 static COMMIT_MS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn set_commit_ms(ms: u64) {

@@ -162,12 +162,12 @@ impl Counts {
         }
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// Whether there is a block for this row and these columns.
+    /// Returns true if a block holds this row and these columns.
     pub(super) fn has(&self, row: usize, word: usize) -> bool {
         self.block(row, word).is_some()
     }

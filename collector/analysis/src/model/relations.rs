@@ -251,7 +251,7 @@ impl Relations {
             && self.ordered_before.get(b.index(), a.index())
     }
 
-    /// How many relations there are.
+    /// Number of relations.
     pub fn count(&self) -> usize {
         self.happens_before.len() + self.mutual_exclusion.len()
     }

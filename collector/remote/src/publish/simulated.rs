@@ -13,7 +13,7 @@ pub struct SimulatedPublisher(Rounds);
 
 impl SimulatedPublisher {
     /// # Errors
-    /// As [`super::Publisher::start`].
+    /// Prepares a publisher, as [`super::Publisher::start`] does.
     pub fn new(
         settings: PublishSettings,
         runtime: Handle,
@@ -22,10 +22,10 @@ impl SimulatedPublisher {
         Rounds::of(settings, runtime, flushed, Arc::default()).map(Self)
     }
 
-    /// Publishes what is there; whether that was all. Blocks.
+    /// Publishes the files that are ready; returns true if none is left. Blocks.
     ///
     /// # Errors
-    /// Those of a round. After [`RemoteError::Fenced`], a publisher begins no other round.
+    /// When a round fails. After [`RemoteError::Fenced`], a publisher begins no other round.
     pub fn round(&mut self) -> Result<bool, RemoteError> {
         Ok(self.0.round(&|| true)? == Round::Complete)
     }

@@ -19,7 +19,7 @@ const HEAD_BYTES: usize = 9;
 pub(super) struct AuthorityFilter {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
-    /// Whether the next byte of the frame is the length of its padding.
+    /// True if the next byte of the frame is the length of its padding.
     is_padded: bool,
     /// Bytes left of the frame: those before its part of a header block, that part, and those after it.
     before: usize,

@@ -16,12 +16,12 @@ use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::flush::FlushError;
 use stroboscope_store::tables::Store;
 
-/// How a simulated intake's work is done.
+/// Hooks by which a simulation does the work of an intake's threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
     /// Runs something that blocks, where that may be done.
     pub apart: fn(&mut (dyn FnMut() + Send)),
-    /// How long the disk takes for a group of commits, now.
+    /// Returns the time that the disk takes for a group of commits now.
     pub commit_takes: fn() -> Duration,
 }
 
@@ -108,7 +108,7 @@ async fn delay(
 
 /// [`FlushThread::run`], which blocks in no turn but where it may.
 async fn flush(mut thread: FlushThread, apart: fn(&mut (dyn FnMut() + Send))) {
-    /// How often it looks for what it is told.
+    /// Interval at which the flusher looks for commands.
     const LOOK: Duration = Duration::from_millis(50);
     let mut due = tokio::time::Instant::now() + thread.interval;
     loop {

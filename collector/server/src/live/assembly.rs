@@ -19,7 +19,7 @@ const CLOSED_MAX: usize = 1 << 19;
 struct Closed {
     new: HashSet<u128>,
     old: HashSet<u128>,
-    /// When the newer generation began.
+    /// Start of the newer generation.
     since_ns: i64,
 }
 

@@ -20,9 +20,9 @@ const CURSORS_MAX: usize = 2_048;
 
 /// Files of a table that are read side by side however little memory there is.
 const FILES_MIN: usize = 4;
-/// Of an open file, its metadata.
+/// Metadata of an open file, in bytes.
 const FOOTER_BYTES: usize = 32 << 10;
-/// Of an open file, pages and rows that are read ahead, at most.
+/// Largest size of the pages and rows that are read ahead of an open file, in bytes.
 const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Files are packed about so many times.
 const UNPACKED_TIMES: u64 = 4;
@@ -232,7 +232,7 @@ fn list(store: &Store) -> Result<Listed, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 
-/// How many of the largest files of a table can be read side by side within so many bytes.
+/// Returns the number of the largest files of a table that can be read side by side within so many bytes.
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let mut sizes: Vec<u64> = objects.iter().flatten().map(|(_, bytes)| *bytes).collect();
     sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));

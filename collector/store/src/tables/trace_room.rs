@@ -9,7 +9,7 @@ const ROOM_STEP_BYTES: usize = 1 << 20;
 pub(super) struct TraceRoom<'a> {
     room: &'a mut dyn FnMut(usize) -> bool,
     bytes: usize,
-    /// What was asked for so far.
+    /// Bytes requested so far.
     asked: usize,
     pub(super) is_there: bool,
 }

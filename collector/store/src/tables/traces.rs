@@ -33,7 +33,7 @@ pub struct LeftOut {
     pub no_span_no_task: u64,
     /// Records whose attributes name one that was asked for, but are not a JSON object.
     pub unreadable_attributes: u64,
-    /// Whole traces, as there is no memory for one of their size.
+    /// Traces that did not fit into memory.
     pub large_traces: u64,
 }
 
