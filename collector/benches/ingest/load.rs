@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -22,6 +22,9 @@ const REQUESTS: u64 = 32;
 /// Batches of one stream that wait for their acknowledgement.
 const BATCHES_IN_FLIGHT: usize = 8;
 
+/// Incarnation of the next connection: another's batches would be duplicates.
+static INCARNATIONS: AtomicU64 = AtomicU64::new(1);
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
     /// `stroboscope.v1`: batches with an event for every other span, and attributes.
@@ -30,8 +33,10 @@ pub(crate) enum Load {
     OtlpHttp,
 }
 
-/// Where it listens.
+/// Where a collector listens, and the address that senders have.
+#[derive(Clone)]
 pub(crate) struct Target {
+    pub(crate) from: IpAddr,
     pub(crate) grpc: String,
     pub(crate) otlp: String,
 }
@@ -119,7 +124,7 @@ impl Load {
             let threads: Vec<_> = (0..connections as u64)
                 .map(|number| {
                     scope.spawn(move || match self {
-                        Self::Native => native(&target.grpc, number, pace, sent),
+                        Self::Native => native(target, pace, sent),
                         Self::OtlpHttp => otlp_http(&target.otlp, prepared, number, pace, sent),
                     })
                 })
@@ -133,18 +138,21 @@ impl Load {
     }
 }
 
-fn native(address: &str, number: u64, pace: Pace, sent: &Sent) -> Result<(), Failure> {
+fn native(target: &Target, pace: Pace, sent: &Sent) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let channel = tonic::transport::Channel::from_shared(format!("http://{address}"))?;
+        let address = format!("http://{}", target.grpc);
+        let channel = tonic::transport::Channel::from_shared(address)?;
+        let channel = channel.local_address(Some(target.from));
         let mut client = CollectorClient::new(channel.connect().await?);
         let (sender, requests) = tokio::sync::mpsc::channel(BATCHES_IN_FLIGHT);
         let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
         let (mut sequence, mut waiting) = (0, VecDeque::new());
         // Made once: what is measured is the collector.
-        let model: Batch = batch(u128::from(number) + 1, 0, SPANS_PER_REQUEST);
+        let incarnation = INCARNATIONS.fetch_add(1, Relaxed);
+        let model: Batch = batch(u128::from(incarnation), 0, SPANS_PER_REQUEST);
         let mut replies = None;
         let mut stream = Some(requests);
         loop {

@@ -13,7 +13,8 @@
 //!
 //! With `--siege SECONDS`, only this: bombs, readers of a request of a million spans by every door, a hundred heavy pages and
 //! both protocols' full load come together for so long, over a poisoned store; printed are the collector's greatest memory, and
-//! how long a good client's acknowledgements take, before and meanwhile. `--small` makes the store small.
+//! how long a good client's acknowledgements take, before and meanwhile. `--small` makes the store small; `--only` names
+//! one kind of besiegers: `bombs`, `heavy pages`, `its page`, `Jaeger's readers`, `Tempo's readers`, `native`, `otlp-http`.
 //!
 //! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|otlp-http|rotel`, `--memory-limit SIZE`,
 //! `--rotel PROGRAM`, `--steady SECONDS`.

@@ -1,7 +1,7 @@
 //! The collector as a process, and what the system says of it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -34,6 +34,7 @@ impl Rotel {
             Ok(listener.local_addr()?.to_string())
         };
         let target = Target {
+            from: Ipv4Addr::LOCALHOST.into(),
             grpc: free()?,
             otlp: free()?,
         };
@@ -138,7 +139,11 @@ impl CollectorProcess {
         Ok(Self {
             child,
             folder,
-            target: Target { grpc, otlp },
+            target: Target {
+                from: Ipv4Addr::LOCALHOST.into(),
+                grpc,
+                otlp,
+            },
             pages,
         })
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::poisoned::{LARGE, Poison};
 
-use crate::load::{Load, Sent};
+use crate::load::{Load, Sent, Target};
 use crate::process::CollectorProcess;
 use crate::{Arguments, Failure};
 
@@ -21,6 +21,8 @@ const BOMBS: usize = 16;
 const BOMB_BYTES: usize = 15 << 20;
 const HEAVY_PAGES: usize = 100;
 const READERS_OF_EACH: usize = 2;
+/// Time after which a besieger whose connection was closed comes again.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Nobody waits longer for a page.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -45,9 +47,11 @@ pub(crate) fn run(
     );
     let until = Instant::now() + duration;
     let (target, pages) = (&collector.target, collector.pages());
+    let is_asked = |who: &str| arguments.only.as_ref().is_none_or(|only| only == who);
+    let count = |who, count| if is_asked(who) { count } else { 0 };
     let besieged = std::thread::scope(|scope| {
         let (answers, bomb) = (&answers, &bomb);
-        for _ in 0..BOMBS {
+        for _ in 0..count("bombs", BOMBS) {
             let head = "POST /v1/traces HTTP/1.1\r\nContent-Type: application/x-protobuf\r\nContent-Encoding: zstd\r\n";
             scope.spawn(move || {
                 again(until, "bombs", &target.otlp, answers, |_| {
@@ -60,12 +64,12 @@ pub(crate) fn run(
             ("Tempo's readers", format!("/tempo/api/traces/{LARGE:032x}")),
             ("its page", format!("/traces/{LARGE:032x}")),
         ] {
-            for _ in 0..READERS_OF_EACH {
+            for _ in 0..count(who, READERS_OF_EACH) {
                 let path = path.clone();
                 scope.spawn(move || again(until, who, pages, answers, |_| get(&path)));
             }
         }
-        for number in 0..HEAVY_PAGES {
+        for number in 0..count("heavy pages", HEAVY_PAGES) {
             let verb = [
                 "/operations?n=",
                 "/critical-path?top=",
@@ -79,18 +83,25 @@ pub(crate) fn run(
                 });
             });
         }
-        for load in [Load::Native, Load::OtlpHttp] {
+        for load in [Load::Native, Load::OtlpHttp]
+            .into_iter()
+            .filter(|load| is_asked(load.name()))
+        {
             scope.spawn(move || {
                 let (prepared, sent) = (load.prepare(), Sent::default());
-                // Turned away is what many of them are.
-                let _ = load.send(
-                    target,
-                    &prepared,
-                    arguments.connections,
-                    duration,
-                    None,
-                    &sent,
-                );
+                let left = || until.saturating_duration_since(Instant::now());
+                while !left().is_zero() {
+                    // Turned away is what many of them are, and they come again.
+                    let _ = load.send(
+                        target,
+                        &prepared,
+                        arguments.connections,
+                        left(),
+                        None,
+                        &sent,
+                    );
+                    std::thread::sleep(PAUSE);
+                }
             });
         }
         good(&collector, duration)
@@ -123,7 +134,23 @@ fn poisoned(folder: &Path, poison: Poison) -> Result<(), Failure> {
 fn good(collector: &CollectorProcess, duration: Duration) -> Result<String, Failure> {
     let sent = Sent::default();
     let rate = Some(GOOD_SPANS_PER_S);
-    Load::Native.send(&collector.target, &[], 1, duration, rate, &sent)?;
+    // An address has limits, which besiegers reach: the good client has another.
+    let target = Target {
+        from: Ipv4Addr::new(127, 0, 0, 2).into(),
+        ..collector.target.clone()
+    };
+    let until = Instant::now() + duration;
+    let left = || until.saturating_duration_since(Instant::now());
+    let mut turned_away = 0;
+    while !left().is_zero() {
+        if Load::Native
+            .send(&target, &[], 1, left(), rate, &sent)
+            .is_err()
+        {
+            turned_away += 1;
+            std::thread::sleep(PAUSE);
+        }
+    }
     let mut times = sent
         .acknowledged_us
         .into_inner()
@@ -134,7 +161,7 @@ fn good(collector: &CollectorProcess, duration: Duration) -> Result<String, Fail
         times.get(at).map_or(f64::NAN, |us| f64::from(*us) / 1e3)
     };
     Ok(format!(
-        "{} acknowledgements, half within {:.1} ms, 99 % within {:.1} ms",
+        "{} acknowledgements, half within {:.1} ms, 99 % within {:.1} ms, turned away {turned_away} times",
         times.len(),
         ms(0.5),
         ms(0.99)
@@ -158,7 +185,10 @@ fn again(
             return;
         }
         let (head, body) = request(turn);
-        let status = ask(address, &head, &body).unwrap_or_else(|error| error.to_string());
+        let status = ask(address, &head, &body).unwrap_or_else(|error| {
+            std::thread::sleep(PAUSE);
+            error.to_string()
+        });
         if let Ok(mut answers) = answers.lock() {
             *answers.entry((who, status)).or_default() += 1;
         }
