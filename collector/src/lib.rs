@@ -4,6 +4,8 @@
 //! `stroboscope-import` reads what others recorded, `stroboscope-query` answers, `stroboscope-analysis` infers,
 //! `stroboscope-present` shows.
 
+#[cfg(target_os = "linux")]
+mod allocator;
 pub mod cli;
 #[cfg(feature = "demo")]
 pub mod demo;

@@ -2,7 +2,6 @@
 //!
 //! The modules, from the bottom up; each knows only those before it:
 //!
-//! - `allocator`: gives free memory back to the system.
 //! - [`own_traces`]: what the collector records of itself.
 //! - [`capabilities`]: what threads may do beyond their user's rights; on Linux.
 //! - `pace`: how often something is said in the log.
@@ -20,7 +19,6 @@
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
 )]
 
-mod allocator;
 pub mod capabilities;
 pub mod collect;
 pub mod doors;

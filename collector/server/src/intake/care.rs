@@ -6,7 +6,6 @@ use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::allocator;
 use crate::own_traces::span_if;
 use stroboscope::span;
 use stroboscope_store::care::{Care, CareCounters, CareSettings};
@@ -60,7 +59,6 @@ pub(super) fn start(
             if let Err(error) = round.scope(|| care.round(next_segment, now_ns(), &goes_on)) {
                 tracing::error!(%error, "cannot take care of the store; trying again soon");
             }
-            allocator::give_back();
         }
     };
     let thread = std::thread::Builder::new().name("store-care".to_owned());
