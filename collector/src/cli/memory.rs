@@ -8,6 +8,9 @@ use stroboscope_server::intake::Options;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::memory::QueryMemory;
 
+#[cfg(target_os = "linux")]
+use crate::allocator;
+
 use super::Failure;
 use super::machine_memory::{MemorySource, memory_there_is};
 use super::size::parse_size;
@@ -117,6 +120,12 @@ impl std::fmt::Display for MemorySplit {
 }
 
 impl MemorySplit {
+    /// Has the allocator give free memory back when the limit is near. Needs a runtime.
+    pub(super) fn keep_within(self) {
+        #[cfg(target_os = "linux")]
+        allocator::keep_within(self.limit);
+    }
+
     /// Memory for pages, and for answers to Jaeger's and Tempo's readers.
     pub(super) fn queries(self) -> QueryMemory {
         QueryMemory::new(bytes(self.queries))
