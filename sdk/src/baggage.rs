@@ -49,11 +49,11 @@ pub use ambient::{
     set_with_importance, slack, snapshot, tradeoffs,
 };
 pub use exploring::EXPLORE;
-pub use limits::{BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 pub use load::{Load, count_request, load};
 pub use provenance::{PROVENANCE, Provenance};
 pub use slack::SlackPrediction;
 pub use tradeoff::{Tradeoff, TradeoffKind};
+pub use wire::{BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 
 /// The key that a copy of a request carries, see [`is_duplicate`].
 pub const DUPLICATE: &str = "duplicate";
@@ -182,7 +182,7 @@ impl Baggage {
     /// token, or its value is longer than [`VALUE_BYTES_MAX`]; that is counted as a dropped member.
     pub fn set(&mut self, entry: Entry) -> bool {
         if !wire::is_token(&entry.key) || wire::encoded_bytes(&entry) > VALUE_BYTES_MAX {
-            limits::count_dropped(1);
+            wire::count_dropped(1);
             return false;
         }
         let same = |known: &&mut Entry| known.scope == entry.scope && known.key == entry.key;

@@ -20,6 +20,7 @@ mod place;
 mod production;
 mod response;
 mod rows;
+mod sides;
 mod slices;
 mod structural;
 mod structure;
@@ -28,13 +29,14 @@ mod tests;
 mod variation;
 
 pub use cause::{Cause, CauseKind, Example};
-pub use contrast::{Contrast, Contrasted, Sides};
+pub use contrast::{Contrast, Contrasted};
 pub use divergence::{Divergence, PathDifference, divergence};
 pub use environment::Environment;
 pub use judged::TooFew;
 pub use mutation::{EdgeChange, Mutation, MutationKind};
 pub use partial::PartialChange;
 pub use place::Place;
+pub use sides::Sides;
 pub use structure::Precursor;
 pub use variation::{Variation, VariationChange};
 

@@ -2,6 +2,7 @@
 //! performance changes by comparing system behaviours, §2.1, §4.1).
 
 mod build;
+mod category_id;
 mod digest;
 mod edge;
 mod finder;
@@ -11,11 +12,12 @@ mod period;
 mod shape;
 
 pub use build::{DEPTH_MAX, ERROR, FlowBuilder, FlowSettings, Zoom};
+pub use category_id::CategoryId;
 pub use edge::{EdgeId, EdgeTable, FlowEdge};
 pub use finder::{FlowFinder, RequestFlow};
 pub use order::{KnownOrders, SiblingOrders};
 pub use period::{
-    ARRIVALS_MAX, CATEGORIES_MAX, CategoryId, FlowCategory, FlowPass, PeriodFlows, ROOTS_MAX,
-    Request, RootFlows, SAMPLE_MAX,
+    ARRIVALS_MAX, CATEGORIES_MAX, FlowCategory, FlowPass, PeriodFlows, ROOTS_MAX, Request,
+    RootFlows, SAMPLE_MAX,
 };
 pub use shape::{Fold, Operation, Part, Repeats, Shape, ShapeOf, Symbol};

@@ -17,9 +17,10 @@ mod sum;
 mod tests;
 
 use crate::statistics::student_two_sided;
+pub use dependence::Dependence;
 use dependence::strongest;
-pub use dependence::{Dependence, STEPS_SHIFTED_MAX};
 use grid::Grid;
+pub use grid::STEPS_SHIFTED_MAX;
 use sum::SumOf;
 
 /// What one process used, over time.

@@ -21,7 +21,6 @@
 use memchr::memmem;
 
 use super::json_shape::JsonShape;
-use super::kernel_text;
 use super::protobuf;
 
 /// The formats that can be imported.
@@ -79,9 +78,35 @@ pub(super) enum Recognised {
     Json { form: Form, is_lines: bool },
 }
 
+/// Recognises the text of a tool that records the kernel by how it begins. Blank lines and comments in front are passed over.
+pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
+    let text = String::from_utf8_lossy(head);
+    let line = text
+        .lines()
+        .find(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
+    let is_event = |group: &&str| line.contains(&format!(": {group}:"));
+    if line.contains("] ") && ["raw_syscalls", "sched", "task"].iter().any(is_event) {
+        return Some(Format::PerfScript);
+    }
+    let is_time = |word: &str| {
+        let parts = word.split_once('.');
+        parts.is_some_and(|(s, us)| {
+            s.len() >= 10
+                && [s, us]
+                    .iter()
+                    .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
+        })
+    };
+    // A thread's number comes first, if any, and as many spaces more as it has fewer digits than others.
+    let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
+    let time = words.find(|word| is_time(word))?;
+    let call = line.split_once(time)?.1.trim_start();
+    (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
+}
+
 /// Recognises a format; `asked` wins over the content.
 pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
-    match asked.or_else(|| kernel_text::recognise(head)) {
+    match asked.or_else(|| recognise_kernel_text(head)) {
         Some(kernel @ (Format::PerfScript | Format::Strace)) => Recognised::Kernel(kernel),
         Some(Format::OtlpProtobuf) => Recognised::Protobuf,
         None if protobuf::is_likely(head) => Recognised::Protobuf,

@@ -14,32 +14,6 @@ use stroboscope_store::tables::KernelChunk;
 /// Times from here on, in ns, can only be wall time: it is the year 2001, and no machine runs for 31 years.
 const WALL_TIME_FROM_NS: u64 = 1_000_000_000_000_000_000;
 
-/// Does a text begin like that of a tool? Lines in front that say nothing are passed over.
-pub(super) fn recognise(head: &[u8]) -> Option<Format> {
-    let text = String::from_utf8_lossy(head);
-    let line = text
-        .lines()
-        .find(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
-    let is_event = |group: &&str| line.contains(&format!(": {group}:"));
-    if line.contains("] ") && ["raw_syscalls", "sched", "task"].iter().any(is_event) {
-        return Some(Format::PerfScript);
-    }
-    let is_time = |word: &str| {
-        let parts = word.split_once('.');
-        parts.is_some_and(|(s, us)| {
-            s.len() >= 10
-                && [s, us]
-                    .iter()
-                    .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
-        })
-    };
-    // A thread's number comes first, if any, and as many spaces more as it has fewer digits than others.
-    let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
-    let time = words.find(|word| is_time(word))?;
-    let call = line.split_once(time)?.1.trim_start();
-    (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
-}
-
 /// Reads a whole text. What is wrong with lines goes to `bad`; the text says nothing of its host, so `host` does.
 ///
 /// # Errors
@@ -115,12 +89,14 @@ fn chunk(read: Imported, recording: u128) -> Option<KernelChunk> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::recognise_kernel_text;
     use super::*;
 
     #[test]
     fn texts_are_recognised() {
-        let check =
-            |text: &str, expected| assert_eq!(recognise(text.as_bytes()), expected, "{text}");
+        let check = |text: &str, expected| {
+            assert_eq!(recognise_kernel_text(text.as_bytes()), expected, "{text}");
+        };
         let perf = "# captured on x\n a.out 12/12 [001] 8060.858832305: raw_syscalls:sys_enter: NR 39 (1, 2)\n";
         check(perf, Some(Format::PerfScript));
         check(

@@ -18,24 +18,14 @@ use super::notes::Notes;
 use super::parts::Parts;
 use super::query_error::QueryError;
 use super::search::{
-    Matches, SearchMatch, SearchReport, SearchSettings, align, note_present, times_ns, with_cut,
-    witness,
+    LargeBurst, Matches, SearchMatch, SearchReport, SearchSettings, align, note_present, times_ns,
+    with_cut, witness,
 };
 use super::source::{Selection, Source};
 use super::time_range::TimeRange;
 
 /// Beside its record, what a search has of a span: its place in order of time, and what holds of it.
 const SEARCHED_SPAN_BYTES: u64 = 160;
-
-/// A burst that is larger than the bound, and was not searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LargeBurst {
-    /// When it opened and closed, ns since the Unix epoch.
-    pub open_ns: i64,
-    pub close_ns: i64,
-    /// What holding it would take.
-    pub bytes: u64,
-}
 
 /// The bursts of which a formula holds, about all spans of all their requests. Reads the store to compare clocks, once more to
 /// weigh the bursts, and then in slices of bursts that fit into memory together.

@@ -18,7 +18,8 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_store::tables::AttributeKeys;
 
-use super::infer::{InferSettings, Inference};
+use super::infer::Inference;
+use super::infer_settings::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::sampled_notes::Weighing;

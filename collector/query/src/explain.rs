@@ -14,7 +14,7 @@ use stroboscope_analysis::explain::{
 use stroboscope_analysis::flow::FlowSettings;
 
 use super::compare::{ComparedPeriods, PeriodOf, compare};
-use super::infer::InferSettings;
+use super::infer_settings::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use rows::RowsQuestion;

@@ -6,7 +6,7 @@ use regex::Regex;
 use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
 use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
-use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
+use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
@@ -15,6 +15,7 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
 use super::clocks::{as_selected, sampled};
+use super::infer_settings::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::reading_memory::SourceMemory;
@@ -23,28 +24,6 @@ use super::sampled_notes::Weighing;
 use super::source::{Selection, Source};
 use stroboscope_store::memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::AttributeKeys;
-
-/// How to infer.
-#[derive(Clone, Debug, Default)]
-pub struct InferSettings {
-    /// The part of co-occurrences that may contradict a relation that is still believed.
-    pub tolerance: f64,
-    /// Segments to leave out: those of which `task [start … end]` has a match.
-    pub exclude: Option<Regex>,
-    /// Take the trailing token of an event-log event's name for its data element, see
-    /// [`from_events`](stroboscope_analysis::segment::from_events).
-    pub trailing_elements: bool,
-    /// When to take points of the convergence series, if there is to be one.
-    pub convergence: Option<Pace>,
-}
-
-impl InferSettings {
-    /// What a reading depends on, as text; tolerance is applied to what was read.
-    pub(super) fn asked(&self) -> String {
-        let exclude = self.exclude.as_ref().map(Regex::as_str);
-        format!("{exclude:?} {}", self.trailing_elements)
-    }
-}
 
 /// A causal model and what it was made of.
 #[derive(Debug)]

@@ -28,6 +28,7 @@ mod filter;
 mod first_look;
 mod heatmap;
 mod infer;
+mod infer_settings;
 mod kept_inference;
 mod kernel;
 mod kernel_clocks;
@@ -67,7 +68,7 @@ pub use attribute_names::{attribute_choices, nearest};
 pub use bottleneck::{Bottleneck, OperationTime, bottleneck_text, bottlenecks, by_time};
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
 pub use burst_goal::{BurstBasis, BusiestProcess, burst_basis};
-pub use burst_search::{LargeBurst, search_bursts};
+pub use burst_search::search_bursts;
 pub use candidates::{ProbedFile, SearchPlan};
 pub use categories::{
     Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals,
@@ -86,7 +87,8 @@ pub use explain::{
 };
 pub use filter::Filter;
 pub use heatmap::{Heatmap, HeatmapCell, HeatmapQuestion, band_edges_ns};
-pub use infer::{InferSettings, Inference, infer, infer_with};
+pub use infer::{Inference, infer, infer_with};
+pub use infer_settings::InferSettings;
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
 pub use losses::losses;
@@ -109,7 +111,8 @@ pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
 };
 pub use search::{
-    HELD_BYTES_MAX, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_requests,
+    HELD_BYTES_MAX, LargeBurst, SearchMatch, SearchReport, SearchSettings, WitnessSpan,
+    search_requests,
 };
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use stroboscope_analysis::convergence::{Convergence, Pace};
 use stroboscope_analysis::model::Model;
 
-use super::infer::InferSettings;
+use super::infer_settings::InferSettings;
 
 /// One part's side, to be dropped with the part's end.
 pub(super) struct Rounds {

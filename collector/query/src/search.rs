@@ -8,7 +8,6 @@ use stroboscope_analysis::record::{AttributeRecord, RecordOwner, TraceRecords};
 use stroboscope_search::{Field, Formula, Need, Truth, Unit};
 use stroboscope_store::tables::AttributeKeys;
 
-use super::burst_search::LargeBurst;
 use super::candidates::{SearchPlan, candidates};
 use super::first_look::{first_look, has_losses};
 use super::kernel_events::KernelEvents;
@@ -88,6 +87,16 @@ pub struct SearchReport {
     pub held_bytes: u64,
     /// What was noticed on the way.
     pub notes: Notes,
+}
+
+/// A burst that is larger than the bound, and was not searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeBurst {
+    /// When it opened and closed, ns since the Unix epoch.
+    pub open_ns: i64,
+    pub close_ns: i64,
+    /// What holding it would take.
+    pub bytes: u64,
 }
 
 /// The first of those found, and counts of all.

@@ -14,7 +14,8 @@ use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
-use super::infer::{InferSettings, Inference, IsExcluded, exclusion, infer_riding, segmenter};
+use super::infer::{Inference, IsExcluded, exclusion, infer_riding, segmenter};
+use super::infer_settings::InferSettings;
 use super::kept_inference::KeptInference;
 use super::notes::Notes;
 use super::query_error::QueryError;

@@ -1,18 +1,6 @@
-//! What a header may hold, and what goes first when it is too much.
+//! What goes first when there is more than a header may hold.
 
-use super::{Baggage, IMPORTANCE_MAX, wire};
-use crate::loss::{LOSSES, LossCause};
-
-/// A `baggage` header is at most this long, in bytes: what W3C asks every implementation to pass on.
-pub const BYTES_MAX: usize = 8_192;
-/// And has at most this many members. (W3C asks for at least 64; its first version allowed 180.)
-pub const MEMBERS_MAX: usize = 180;
-/// One entry with its key and properties, encoded, is at most this long: no single value takes all the room.
-pub const VALUE_BYTES_MAX: usize = 4_096;
-
-pub(super) fn count_dropped(members: usize) {
-    LOSSES.add(LossCause::BaggageDropped, members as u64);
-}
+use super::{BYTES_MAX, Baggage, IMPORTANCE_MAX, MEMBERS_MAX, wire};
 
 fn sizes(baggage: &Baggage) -> (usize, usize) {
     let members = baggage.foreign.len() + baggage.entries.len();
@@ -79,7 +67,7 @@ pub(super) fn fit(baggage: &mut Baggage) {
         members -= 1;
         bytes -= length + usize::from(members > 0);
     }
-    count_dropped(before - members);
+    wire::count_dropped(before - members);
     keep(&mut baggage.foreign, &keep_foreign);
     keep(&mut baggage.entries, &keep_entries);
 }

@@ -1,6 +1,6 @@
 //! Where a data item comes from: what travels with one item, and no further.
 
-use super::{Value, limits, wire};
+use super::{Value, wire};
 use crate::header_list::{Members, ReadLimit};
 
 /// The header (or gRPC metadata key) of a message that is one data item.
@@ -29,7 +29,7 @@ impl Provenance {
         if wire::is_token(&key) {
             self.0.insert(key, value.into());
         } else {
-            limits::count_dropped(1);
+            wire::count_dropped(1);
         }
         self
     }
@@ -62,8 +62,8 @@ impl Provenance {
         for (key, value) in &self.0 {
             let mut member = key.clone();
             wire::format_value(value, &mut member);
-            if text.len() + 1 + member.len() > limits::BYTES_MAX {
-                limits::count_dropped(1);
+            if text.len() + 1 + member.len() > wire::BYTES_MAX {
+                wire::count_dropped(1);
                 continue;
             }
             if !text.is_empty() {
@@ -80,8 +80,8 @@ impl Provenance {
     pub fn from_text(text: &str) -> Self {
         let mut provenance = Self::default();
         let limit = ReadLimit {
-            bytes: limits::BYTES_MAX,
-            members: limits::BYTES_MAX,
+            bytes: wire::BYTES_MAX,
+            members: wire::BYTES_MAX,
             fields: 1,
         };
         let mut members = Members::new([text.as_bytes()], limit);
@@ -93,10 +93,10 @@ impl Provenance {
             });
             match pair {
                 Some((key, value)) => provenance = provenance.with(key, value),
-                None => limits::count_dropped(1),
+                None => wire::count_dropped(1),
             }
         }
-        limits::count_dropped(usize::from(members.is_cut()));
+        wire::count_dropped(usize::from(members.is_cut()));
         provenance
     }
 

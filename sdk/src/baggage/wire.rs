@@ -7,18 +7,30 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::{self, count_dropped};
-use super::{Baggage, Entry, IMPORTANCE_DEFAULT, IMPORTANCE_MAX, Scope, VALUE_BYTES_MAX, Value};
+use super::{Baggage, Entry, IMPORTANCE_DEFAULT, IMPORTANCE_MAX, Scope, Value};
 use crate::header_list::{Members, ReadLimit};
+use crate::loss::{LOSSES, LossCause};
+
+/// A `baggage` header is at most this long, in bytes: what W3C asks every implementation to pass on.
+pub const BYTES_MAX: usize = 8_192;
+/// And has at most this many members. (W3C asks for at least 64; its first version allowed 180.)
+pub const MEMBERS_MAX: usize = 180;
+/// One entry with its key and properties, encoded, is at most this long: no single value takes all the room.
+pub const VALUE_BYTES_MAX: usize = 4_096;
+
+/// Counts members that were dropped.
+pub(super) fn count_dropped(members: usize) {
+    LOSSES.add(LossCause::BaggageDropped, members as u64);
+}
 
 /// Marks members of ours.
 const PREFIX: &str = "sb.";
 
 /// No more than this is read of a header: a longer one was written by nobody who keeps the limits.
 const READ_LIMIT: ReadLimit = ReadLimit {
-    bytes: limits::BYTES_MAX,
-    members: limits::MEMBERS_MAX,
-    fields: limits::MEMBERS_MAX,
+    bytes: BYTES_MAX,
+    members: MEMBERS_MAX,
+    fields: MEMBERS_MAX,
 };
 /// An entry with more properties is passed on as somebody else's: reading them would take longer than all the rest.
 const PROPERTIES_MAX: usize = 6;

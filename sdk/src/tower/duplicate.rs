@@ -4,6 +4,7 @@
 //! requests of production, executed once more where they answer no user and change nothing that lasts.
 
 mod body;
+mod copied_body;
 mod copy;
 
 use std::future::Future;
@@ -19,7 +20,8 @@ use tower::{Layer, Service};
 
 use crate::baggage::{Baggage, DUPLICATE, Entry, Scope, Value};
 use crate::propagation;
-pub use body::{CopiedBody, OriginalBody};
+pub use body::OriginalBody;
+pub use copied_body::CopiedBody;
 use copy::Copying;
 pub use copy::DuplicateAnswer;
 

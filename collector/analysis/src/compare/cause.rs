@@ -1,12 +1,12 @@
 //! Causes: what mutations have in common, and how much of the change they are.
 
 use super::blame::{OwnChange, links, responsible};
-use super::contrast::Sides;
 use super::divergence::PathDifference;
 use super::environment::{Environment, keep_own};
 use super::judged::{ChangedPlaces, TooFew, changed_places};
 use super::mutation::{Mutation, MutationKind, response_mutations};
 use super::place::{Place, Places};
+use super::sides::Sides;
 use super::structural::PathChange;
 use super::structure::mean_ns;
 use super::{CompareSettings, OfRoot, nearest};

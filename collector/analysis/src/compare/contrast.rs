@@ -3,6 +3,7 @@
 use super::cause::{Cause, CauseKind};
 use super::mutation::{Mutation, MutationKind};
 use super::partial::PartialChange;
+use super::sides::Sides;
 use crate::explain::Template;
 use crate::flow::{
     CategoryId, EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request,
@@ -10,28 +11,6 @@ use crate::flow::{
 };
 use crate::record::TraceId;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Categories of one root operation, on both sides of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sides {
-    /// The root operation.
-    pub root: String,
-    /// Those that requests are of now.
-    pub changed: BTreeSet<CategoryId>,
-    /// Those that they were of before. The same, if only their times changed.
-    pub former: BTreeSet<CategoryId>,
-}
-
-impl Sides {
-    /// Of a category whose times changed.
-    pub(super) fn same(root: &str, category: CategoryId) -> Sides {
-        Sides {
-            root: root.to_owned(),
-            changed: BTreeSet::from([category]),
-            former: BTreeSet::from([category]),
-        }
-    }
-}
 
 /// A request of either side.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! The flow of one request: its structure, and what its time was spent on.
 
 use super::build::{FlowBuilder, FlowSettings};
+use super::category_id::CategoryId;
 use super::edge::{EdgeId, EdgeTable};
 use super::order::KnownOrders;
-use super::period::CategoryId;
 use super::shape::Shape;
 use crate::pass::TraceView;
 use std::borrow::Cow;

@@ -6,6 +6,7 @@
 //! Memory is that of at most [`CATEGORIES_MAX`] categories; requests of others are counted together, by root operation.
 
 use super::build::FlowSettings;
+use super::category_id::CategoryId;
 use super::digest::Digest;
 use super::edge::{EdgeId, EdgeTable, FlowEdge};
 use super::finder::FlowFinder;
@@ -28,17 +29,6 @@ pub const SAMPLE_MAX: usize = 2048;
 pub const ROOTS_MAX: usize = 256;
 /// How many arrivals are kept; of more, what lies between them is not known.
 pub const ARRIVALS_MAX: usize = 1 << 22;
-
-/// A category's name: the digest of its structure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CategoryId(pub u128);
-
-impl std::fmt::Display for CategoryId {
-    /// Its first twelve digits are enough to tell the categories of a store apart.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:012x}", self.0 >> 80)
-    }
-}
 
 /// A request of a sample.
 #[derive(Clone, Debug, PartialEq)]

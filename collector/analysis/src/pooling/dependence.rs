@@ -1,11 +1,9 @@
 //! Whether processes depend on each other: the correlation of what two of them use, also of one now with the other later.
 
-use super::grid::Grid;
+use super::grid::{Grid, STEPS_SHIFTED_MAX};
 use super::{AS_NORMAL, DEPENDENCE_MIN, PoolRefusal, ProcessUse};
 use crate::statistics::student_two_sided;
 
-/// One process may follow another by so many steps at most.
-pub const STEPS_SHIFTED_MAX: usize = 30;
 /// What a process uses is taken to be like what it used so many steps before, at most.
 const STEPS_ALIKE_MAX: usize = 512;
 /// Independent processes are found to depend on each other with this probability, however many there are.

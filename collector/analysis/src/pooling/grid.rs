@@ -1,8 +1,9 @@
 //! Samples of several processes on one axis of time, in equal steps.
 
 use super::ProcessUse;
-use super::dependence::STEPS_SHIFTED_MAX;
 
+/// Most steps by which one process may follow another.
+pub const STEPS_SHIFTED_MAX: usize = 30;
 /// Steps that are looked at. Of longer times, stretches that lie evenly in it.
 const STEPS_MAX: i64 = 16_384;
 const STRETCHES: i64 = 16;

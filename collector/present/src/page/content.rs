@@ -1,18 +1,9 @@
 //! The content of a page that a document is.
 
 use super::html::Html;
-use super::table::write_table;
+use super::table::{Reader, write_table};
 use crate::picture::{Picture, draw};
 use crate::show::{Chart, Doc, Drawing, Figure, Part};
-
-/// Who reads a page: whoever has a site before them can go on from what it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
-    /// Of a page of a site.
-    OfSite,
-    /// Of a file.
-    OfFile,
-}
 
 /// So many headings make a list of contents worth while.
 const CONTENTS_FROM: usize = 4;

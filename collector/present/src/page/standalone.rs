@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 
 use super::assets::Asset;
-use super::content::{Reader, contents, write_parts};
+use super::content::{contents, write_parts};
 use super::html::Html;
+use super::table::Reader;
 use crate::show::Doc;
 
 /// A document of several, on one page.

@@ -1,9 +1,17 @@
 //! Tables of pages. What a cell is as a machine has it stands beside what people read, for the module that sorts.
 
-use super::content::Reader;
 use super::html::Html;
 use crate::humanise::{count_spaced, duration_spaced};
 use crate::show::{Cell, Column, Kind, Table, real};
+
+/// The reader of a page: one who has a site can follow links to its other pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// Of a page of a site.
+    OfSite,
+    /// Of a file.
+    OfFile,
+}
 
 pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
     html.markup("<div class=\"wide\"><table class=\"data\">");

@@ -1,8 +1,9 @@
 //! Pictures to terminals, which have characters.
 
 use super::figure::{Bar, Chart, Drawing, Graph, Ink, Interval, Line, Stack, Timeline};
+use super::number::real;
+use super::scrub::{scrubbed, shortened};
 use super::table::Kind;
-use super::text::{real, scrubbed, shortened};
 use crate::humanise::{duration, percent};
 
 /// So wide are pictures in what is no terminal.

@@ -8,6 +8,8 @@ mod doc;
 mod figure;
 mod figure_text;
 mod names;
+mod number;
+mod scrub;
 mod table;
 mod text;
 
@@ -19,5 +21,7 @@ pub use figure::{
 };
 pub use figure_text::axis_text;
 pub use names::{Names, SegmentName};
+pub use number::real;
+pub use scrub::{escaped_json, scrubbed, scrubbed_lines, shortened};
 pub use table::{Cell, Column, Kind, Row, Table, TableSpec};
-pub use text::{TextView, escaped_json, real, scrubbed, scrubbed_lines, short_request, shortened};
+pub use text::{TextView, short_request};

@@ -3,9 +3,9 @@
 use super::doc::{Doc, Part};
 use super::figure::Figure;
 use super::figure_text;
+use super::number::real;
+use super::scrub::{scrubbed, scrubbed_lines, shortened};
 use super::table::{Cell, Column, Kind, Table};
-use crate::humanise::{duration, percent};
-use std::fmt::Write as _;
 
 /// A name keeps so many characters, however narrow the terminal is.
 const NAME_MIN: usize = 24;
@@ -21,32 +21,6 @@ pub struct TextView {
     pub full_names: bool,
     /// Whether heads stand out by colour.
     pub colour: bool,
-}
-
-/// The text without what a terminal would obey: the one place where others' texts pass on their way to it.
-#[must_use]
-pub fn scrubbed(text: &str) -> String {
-    text.replace(|c: char| c.is_control() || is_bidirectional(c), "\u{fffd}")
-}
-
-/// A JSON document of the same meaning without characters that a terminal would obey, which are escaped.
-#[must_use]
-pub fn escaped_json(json: &str) -> String {
-    let mut escaped = String::with_capacity(json.len());
-    for c in json.chars() {
-        // They stand inside strings only, and all of them have 16 bits.
-        if is_bidirectional(c) || ('\u{7f}'..='\u{9f}').contains(&c) {
-            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
-        } else {
-            escaped.push(c);
-        }
-    }
-    escaped
-}
-
-/// Returns whether the character turns around what stands beside it.
-fn is_bidirectional(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl TextView {
@@ -175,23 +149,6 @@ impl TextView {
     }
 }
 
-/// A number as people read it.
-#[must_use]
-pub fn real(value: f64, kind: Kind) -> String {
-    match kind {
-        Kind::DurationNs => duration(value),
-        Kind::DifferenceNs if value > 0.0 => format!("+{}", duration(value)),
-        Kind::DifferenceNs if value < 0.0 => format!("-{}", duration(-value)),
-        Kind::DifferenceNs => duration(0.0),
-        Kind::Share => percent(value),
-        Kind::Probability => format!("{value:.1e}"),
-        Kind::Mean => format!("{value:.2}"),
-        Kind::Text | Kind::Segment | Kind::Request | Kind::Count | Kind::Number | Kind::Flag => {
-            format!("{value:+.2}")
-        }
-    }
-}
-
 /// As much of a request's id as finds it again: of 32 hexadecimal digits, the last 16.
 #[must_use]
 pub fn short_request(id: &str) -> &str {
@@ -201,32 +158,6 @@ pub fn short_request(id: &str) -> &str {
 
 fn is_left(kind: Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Segment | Kind::Request)
-}
-
-/// The same of a text of ours, which may have several lines, and others' words in it.
-#[must_use]
-pub fn scrubbed_lines(text: &str) -> String {
-    text.split('\n')
-        .map(scrubbed)
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// At most so many characters of a text. What is taken out is in the middle: a segment's name begins with its request and
-/// ends with its events. Of what is kept, two thirds are its end, which tells more.
-#[must_use]
-pub fn shortened(text: &str, max: usize) -> String {
-    let count = text.chars().count();
-    if count <= max {
-        return text.to_owned();
-    }
-    let kept = max.saturating_sub(1);
-    let (head, tail) = (kept / 3, kept - kept / 3);
-    text.chars()
-        .take(head)
-        .chain(['…'])
-        .chain(text.chars().skip(count - tail))
-        .collect()
 }
 
 #[cfg(test)]

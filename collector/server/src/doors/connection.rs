@@ -26,7 +26,6 @@ use tonic::transport::server::TcpConnectInfo;
 use super::authority::AuthorityFilter;
 use super::body::{Counted, Counting, Messages, Reading};
 use super::guard::{Denied, HEAD_BYTES_MAX, Way};
-use super::listening::until_true;
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
 use super::withdrawal::{Ending, Withdrawal};
@@ -440,6 +439,12 @@ fn cause_of(error: &(dyn Error + 'static)) -> Option<DoorCause> {
         cause = error.source();
     }
     None
+}
+
+/// Resolves when the flag is set.
+pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
+    // That the sender is gone means the same.
+    let _ = flag.wait_for(|flag| *flag).await;
 }
 
 #[cfg(test)]

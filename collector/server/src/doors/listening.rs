@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tonic::transport::server::TcpConnectInfo;
 
-use super::connection::{Answer, Visitor, Visits};
+use super::connection::{Answer, Visitor, Visits, until_true};
 use super::guard::Way;
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
@@ -156,12 +156,6 @@ async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<boo
     }
     drop(socket);
     while visiting.join_next().await.is_some() {}
-}
-
-/// Resolves when the flag is set.
-pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
-    // That the sender is gone means the same.
-    let _ = flag.wait_for(|flag| *flag).await;
 }
 
 /// The one that knocked is gone again; the next may come at once.

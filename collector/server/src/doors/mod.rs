@@ -20,8 +20,9 @@ mod unpack;
 mod withdrawal;
 
 pub(crate) use body::Reading;
+pub(crate) use connection::until_true;
 pub(crate) use guard::Denied;
-pub(crate) use listening::{Listening, Opening, until_true};
+pub(crate) use listening::{Listening, Opening};
 #[cfg(feature = "simulation")]
 pub use listening::{SimulatedListener, SimulatedStream};
 pub(crate) use messages::unpack_messages;

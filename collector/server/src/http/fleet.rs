@@ -11,7 +11,7 @@ use stroboscope_present::page::{Html, NavLink, POLICY, PageHead, body};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
 use super::now::{self, PathShare, Process, Processes, RecentPath};
-use super::server::Pages;
+use super::pages::Pages;
 use crate::live::RECENT;
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_burst::BurstConfig;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::server::Pages;
+use super::pages::Pages;
 use crate::live::LiveModel;
 use crate::pace::lines_left_out;
 

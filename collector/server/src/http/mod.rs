@@ -4,6 +4,8 @@ mod fleet;
 mod metrics;
 mod model;
 mod now;
+mod pages;
 mod server;
 
-pub use server::{HttpError, HttpServer, Pages, ServedPort, ServedSite};
+pub use pages::{Pages, ServedPort, ServedSite};
+pub use server::{HttpError, HttpServer};

@@ -10,7 +10,7 @@ use stroboscope_analysis::distribution::Percentiles;
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_present::show::{Names, SegmentName};
 
-use super::server::Pages;
+use super::pages::Pages;
 use crate::live::{LiveModel, ProcessWindows, RECENT};
 
 /// Segments that are told; the rest is `others_mean_share`.

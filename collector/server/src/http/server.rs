@@ -11,15 +11,12 @@ use axum::routing::get;
 use axum::{Json, Router};
 use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
-use stroboscope_present::page::NavLink;
-use stroboscope_store::memory::QueryMemory;
 use tower::ServiceExt as _;
 
+use super::pages::{Pages, ServedPort, ServedSite};
 use super::{fleet, metrics, model, now};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
-use crate::ingest::{BurstControl, otlp_message, refusal};
-use crate::intake::Intake;
-use crate::redact::Redaction;
+use crate::ingest::{otlp_message, refusal};
 
 /// Longest text of a burst-config.
 const BODY_BYTES_MAX: usize = 1_024;
@@ -32,48 +29,6 @@ pub struct HttpError {
     address: SocketAddr,
     flag: &'static str,
     source: std::io::Error,
-}
-
-/// Pages that somebody else makes, and that are served behind this door.
-#[derive(Clone, Debug)]
-pub struct ServedSite {
-    /// All of them; it answers what nobody else does.
-    pub router: Router,
-    /// What the header of each page links to.
-    pub navigation: Vec<NavLink>,
-    /// What the pages are of.
-    pub name: String,
-    /// What is served behind the same guards at ports of its own.
-    pub ports: Vec<ServedPort>,
-    /// What their answers hold.
-    pub memory: QueryMemory,
-}
-
-/// What has a port of its own, as those expect it who read it.
-#[derive(Clone, Debug)]
-pub struct ServedPort {
-    /// What it is for, in one word.
-    pub name: &'static str,
-    /// The argument that names its address.
-    pub flag: &'static str,
-    /// Where; port 0 takes a free one.
-    pub address: SocketAddr,
-    /// All that it answers.
-    pub router: Router,
-}
-
-/// What pages are about.
-#[derive(Clone, Debug)]
-pub struct Pages {
-    /// Those of the store; none: there is only what is of the collector itself.
-    pub(crate) site: Option<ServedSite>,
-    pub(crate) intake: Intake,
-    pub(crate) control: BurstControl,
-    pub(crate) doors: Arc<Doors>,
-    pub(crate) redaction: Option<Arc<Redaction>>,
-    /// Of the gRPC door, where those belong who come to this one with gRPC.
-    pub(crate) grpc_port: u16,
-    pub(crate) publishing: Option<Arc<stroboscope_store::publishing::PublishCounters>>,
 }
 
 /// A running HTTP server.

@@ -9,7 +9,6 @@ use stroboscope::{Captured, Span, span};
 use tokio::sync::{mpsc, oneshot};
 
 use super::IntakeError;
-use super::flushing::FlushCommand;
 use crate::pool::Share;
 use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::flush::{Counters, now_ns};
@@ -52,6 +51,14 @@ impl Incoming {
             Self::Otlp(_) => true,
         }
     }
+}
+
+/// A command to the flushing thread.
+pub(super) enum FlushCommand {
+    /// A segment was closed because it was full.
+    Closed,
+    /// Flush everything now; answered when it is done or failed.
+    Now(oneshot::Sender<Result<(), String>>),
 }
 
 pub(super) enum Command {

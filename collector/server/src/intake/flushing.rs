@@ -7,7 +7,7 @@ use std::time::Duration;
 use stroboscope::span;
 use tokio::sync::{mpsc, oneshot};
 
-use super::commit::{Command, IntakeState, Rotate};
+use super::commit::{Command, FlushCommand, IntakeState, Rotate};
 use crate::own_traces::span_if;
 use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{Flusher, now_ns};
@@ -15,13 +15,6 @@ use stroboscope_store::flush::{Flusher, now_ns};
 /// A segment in which nothing is news waits for so many flushes: it is durable, and files that tell nothing cost more
 /// than they bring. Its process is known from the first batch on, which is news.
 const QUIET_FLUSHES: u32 = 60;
-
-pub(super) enum FlushCommand {
-    /// A segment was closed because it was full.
-    Closed,
-    /// Flush everything now; answered when it is done or failed.
-    Now(oneshot::Sender<Result<(), String>>),
-}
 
 /// Flushes closed segments: when told to, and every so often.
 pub(super) struct FlushThread {

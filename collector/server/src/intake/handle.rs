@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::care::{self, CareOptions, CareStop};
-use super::commit::{Append, Command, Committer, Incoming, IntakeState};
-use super::flushing::{FlushCommand, FlushThread};
+use super::commit::{Append, Command, Committer, FlushCommand, Incoming, IntakeState};
+use super::flushing::FlushThread;
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
 use crate::own_traces;

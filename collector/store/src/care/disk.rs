@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path as FsPath;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use object_store::path::Path;
 
@@ -82,8 +81,3 @@ pub(super) fn remove_empty_folders(store: &Store, files: &[Path]) {
         let _ = std::fs::remove_dir(folder);
     }
 }
-
-/// How long files are kept that were replaced: longer than a query takes.
-pub(super) const GRACE: Duration = Duration::from_secs(3_600);
-/// And how many bytes of them at most.
-pub(super) const REPLACED_BYTES_MAX: u64 = 4 << 30;

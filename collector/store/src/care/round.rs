@@ -8,12 +8,16 @@ use std::time::Duration;
 use object_store::path::Path;
 
 use super::counters::CareCounters;
-use super::disk::{GRACE, REPLACED_BYTES_MAX};
 use super::policy::{Job, next_job};
 use crate::publishing::PublishCounters;
 use crate::tables::{
     MergeError, MergedFile, Retried, Segments, Store, StoreError, StoreTable, merge_files,
 };
+
+/// Time for which replaced files are kept: longer than a query takes.
+const GRACE: Duration = Duration::from_secs(3_600);
+/// Most bytes of replaced files.
+const REPLACED_BYTES_MAX: u64 = 4 << 30;
 
 /// Retried spans that are remembered until their events come; more are not, and their events stay double.
 const RETRIED_MAX: usize = 1 << 20;

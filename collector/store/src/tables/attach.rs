@@ -8,7 +8,7 @@ use stroboscope_analysis::record::{
 };
 
 use super::attributes::{AttributeValues, ELEMENT};
-use super::traces::LeftOut;
+use super::left_out::LeftOut;
 
 /// Up to so many events of a trace find their spans one by one; more of them by a map.
 const EVENTS_WITHOUT_MAP: usize = 8;

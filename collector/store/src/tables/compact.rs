@@ -5,13 +5,12 @@
 
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
-use rustc_hash::FxHashSet;
 
 use super::checksum::{Summed, seal};
 use super::objects::{Store, StoreError};
 use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget};
-use super::row_merge::RowMerge;
+use super::row_merge::{Retried, RowMerge};
 use super::sorted_file::{SortedFile, union};
 use super::staged::StagedObject;
 use super::write::properties;
@@ -43,9 +42,6 @@ impl From<arrow_schema::ArrowError> for MergeError {
         Self::Store(error.into())
     }
 }
-
-/// Spans that were stored twice, as OTLP has no numbers by which a retry is known: trace and span.
-pub type Retried = FxHashSet<(u128, u64)>;
 
 /// A merged file that nobody sees yet.
 #[derive(Debug)]

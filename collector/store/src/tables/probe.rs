@@ -11,12 +11,12 @@ use super::attributes::AttributeKeys;
 use super::columns::DeclaredTable;
 use super::cursor::{ReadContext, RowLayout};
 use super::kinds::{id, ids};
+use super::left_out::LeftOut;
 use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, TableFile, TableReader};
 use super::row_group_facts::RowGroupFacts;
 use super::schema::{Events, Spans, TRACE_ID};
 use super::trace_files::TraceFiles;
-use super::traces::LeftOut;
 
 /// What is looked for: up to 64 kinds of rows, a bit each.
 pub trait RowProbe: Sync {

@@ -5,14 +5,19 @@ use std::collections::BinaryHeap;
 
 use arrow_array::{Array as _, RecordBatch, UInt64Array};
 use arrow_select::interleave::interleave_record_batch;
+use rustc_hash::FxHashSet;
 
-use super::compact::Retried;
 use super::partition::StoreTable;
 use super::reader::column;
-use super::sorted_file::SortKey;
 
 /// Rows handed out at a time.
 const CHUNK_ROWS: usize = 8_192;
+
+/// Spans that were stored twice, as OTLP has no numbers by which a retry is known: trace and span.
+pub type Retried = FxHashSet<(u128, u64)>;
+
+/// Key that rows are sorted by, as numbers in the same order.
+pub(super) type SortKey = [u128; 3];
 
 /// What is read batch by batch, in order of key.
 pub(super) trait KeyedBatches {

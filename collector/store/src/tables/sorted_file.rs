@@ -17,13 +17,10 @@ use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
 use super::reader::{ReadBudget, column, guarded};
-use super::row_merge::KeyedBatches;
+use super::row_merge::{KeyedBatches, SortKey};
 use super::schema::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY, schema};
 use super::shredding::{fold, folded};
 use super::values::values;
-
-/// What rows are sorted by, as numbers in the same order.
-pub(super) type SortKey = [u128; 3];
 
 /// Columns whose names begin so are texts that repeat.
 const TEXT_COLUMNS: &str = "text:";

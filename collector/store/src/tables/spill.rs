@@ -26,10 +26,10 @@ use super::objects::{Store, StoreError};
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, TableFile, TableReader, is_wanted};
-use super::row_merge::{KeyedBatches, RowMerge};
+use super::row_merge::{KeyedBatches, RowMerge, SortKey};
 use super::schema::schema;
 use super::shredding::{AttributeColumn, folded};
-use super::sorted_file::{SortKey, conform, keys};
+use super::sorted_file::{conform, keys};
 use super::values::values;
 use super::write::properties_with;
 

@@ -67,9 +67,9 @@ proptest! {
         ),
     ) {
         let header = members.join(", ");
-        prop_assume!(header.len() <= limits::BYTES_MAX);
+        prop_assume!(header.len() <= BYTES_MAX);
         // A comma inside a member makes two of it, so there may be as many again.
-        prop_assume!(header.split(',').count() <= limits::MEMBERS_MAX);
+        prop_assume!(header.split(',').count() <= MEMBERS_MAX);
         prop_assert_eq!(parse([header.as_bytes()]), parsed_plainly(&header));
     }
 
@@ -90,10 +90,10 @@ proptest! {
 #[test]
 fn reading_stops_at_the_limit() {
     let of = |n: usize| format!("sb.k{n}=1");
-    let members: Vec<String> = (0..2 * limits::MEMBERS_MAX).map(of).collect();
+    let members: Vec<String> = (0..2 * MEMBERS_MAX).map(of).collect();
     let read = parse([members.join(",").as_bytes()]);
-    assert_eq!(read.entries.len(), limits::MEMBERS_MAX);
-    let long = format!("sb.a=1,sb.b={},sb.c=1", "x".repeat(limits::BYTES_MAX));
+    assert_eq!(read.entries.len(), MEMBERS_MAX);
+    let long = format!("sb.a=1,sb.b={},sb.c=1", "x".repeat(BYTES_MAX));
     let read = parse([long.as_bytes()]);
     assert_eq!(read.entries.len(), 1, "a part of a value is no value");
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use super::body::CopiedBody;
+use super::copied_body::CopiedBody;
 use super::{Settings, Shared};
 use crate::baggage::Baggage;
 use crate::propagation::{BAGGAGE, TRACEPARENT, TRACESTATE};

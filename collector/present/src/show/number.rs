@@ -1,0 +1,21 @@
+//! Numbers as people read them.
+
+use super::table::Kind;
+use crate::humanise::{duration, percent};
+
+/// Text of a number as people read it.
+#[must_use]
+pub fn real(value: f64, kind: Kind) -> String {
+    match kind {
+        Kind::DurationNs => duration(value),
+        Kind::DifferenceNs if value > 0.0 => format!("+{}", duration(value)),
+        Kind::DifferenceNs if value < 0.0 => format!("-{}", duration(-value)),
+        Kind::DifferenceNs => duration(0.0),
+        Kind::Share => percent(value),
+        Kind::Probability => format!("{value:.1e}"),
+        Kind::Mean => format!("{value:.2}"),
+        Kind::Text | Kind::Segment | Kind::Request | Kind::Count | Kind::Number | Kind::Flag => {
+            format!("{value:+.2}")
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Records that a reading of traces left out.
+
+/// Number of records and traces that a reading left out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LeftOut {
+    /// Records outside any request.
+    pub outside_requests: u64,
+    /// Records of a trace beyond [`RECORDS_PER_TRACE_MAX`](crate::limits::RECORDS_PER_TRACE_MAX).
+    pub over_trace_limit: u64,
+    /// Events whose span is not in the store.
+    pub span_missing: u64,
+    /// Events in a request, but in no span and of no task.
+    pub no_span_no_task: u64,
+    /// Records whose attributes name one that was asked for, but are not a JSON object.
+    pub unreadable_attributes: u64,
+    /// Traces that did not fit into memory.
+    pub large_traces: u64,
+}
+
+impl LeftOut {
+    /// Adds the numbers of another reader.
+    pub fn merge(&mut self, other: Self) {
+        self.outside_requests += other.outside_requests;
+        self.over_trace_limit += other.over_trace_limit;
+        self.span_missing += other.span_missing;
+        self.no_span_no_task += other.no_span_no_task;
+        self.unreadable_attributes += other.unreadable_attributes;
+        self.large_traces += other.large_traces;
+    }
+}
