@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::commit::{Command, Committer, Rotate};
-use super::flushing::{FlushCommand, FlushThread};
+use super::commit::{Command, Committer, FlushCommand, Rotate};
+use super::flushing::FlushThread;
 use super::handle::{Channels, Inner, QUEUE, recovered};
 use super::{Intake, Options};
 use crate::pool::Pool;
