@@ -8,35 +8,47 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 use tikv_jemallocator::Jemalloc;
-use tokio::time::MissedTickBehavior;
 
-/// The allocator of all programs that this library is in. C code in them, such as zstd, has it as well.
+/// The allocator of all programs that link this library, and of C code in them, such as zstd.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Settings that jemalloc reads by this name when the program starts: a thread of its own gives memory back that was free for
-/// a second. The environment variable `MALLOC_CONF` overrides them.
+/// Settings that jemalloc reads by this name when the program starts. The environment variable `MALLOC_CONF` overrides them.
+/// jemalloc's own threads would begin before the program drops its capabilities, and keep them.
 #[allow(unsafe_code, reason = "jemalloc finds its settings by name")]
 #[unsafe(export_name = "malloc_conf")]
 static SETTINGS: Option<&CStr> =
-    Some(c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0");
+    Some(c"background_thread:false,dirty_decay_ms:1000,muzzy_decay_ms:0");
 
 /// Time between two looks at the memory that is resident.
 const INTERVAL: Duration = Duration::from_millis(50);
+/// Looks after which memory goes back that was free for the time in [`SETTINGS`].
+const LOOKS_PER_DECAY: u32 = 20;
 
-/// Gives all free memory back whenever more than three quarters of the limit are resident, until the runtime ends. With a
-/// shorter time in [`SETTINGS`] a span costs a fifth more to store: its memory comes back from the system each time.
-pub(crate) fn keep_within(limit_bytes: u64) {
-    tokio::spawn(async move {
-        let mut interval = tokio::time::interval(INTERVAL);
-        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Controls of jemalloc; 4096 stands for all arenas.
+const PURGE: &CStr = c"arena.4096.purge";
+const DECAY: &CStr = c"arena.4096.decay";
+
+/// Starts a thread that gives free memory back: each second what was free for so long, and all of it whenever more than three
+/// quarters of the limit are resident. With a shorter time in [`SETTINGS`] a span costs a fifth more to store: its memory comes
+/// back from the system each time. The thread has the capabilities of the calling one.
+///
+/// # Errors
+/// The system's, if it starts no thread.
+pub(crate) fn keep_within(limit_bytes: u64) -> std::io::Result<()> {
+    let run = move || {
         loop {
-            interval.tick().await;
-            if resident_bytes() > limit_bytes / 4 * 3 {
-                give_back();
+            for _ in 0..LOOKS_PER_DECAY {
+                std::thread::sleep(INTERVAL);
+                if resident_bytes() > limit_bytes / 4 * 3 {
+                    call(PURGE);
+                }
             }
+            call(DECAY);
         }
-    });
+    };
+    let thread = std::thread::Builder::new().name("memory".to_owned());
+    thread.spawn(run).map(drop)
 }
 
 /// Memory of the process that is resident; 0 where that cannot be read.
@@ -46,18 +58,15 @@ fn resident_bytes() -> u64 {
     pages.unwrap_or(0_u64) * rustix::param::page_size() as u64
 }
 
-/// Gives back the free memory of all arenas.
-fn give_back() {
+/// Calls one of jemalloc's controls that take no value and return none.
+fn call(control: &CStr) {
     let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
     #[allow(unsafe_code, reason = "the allocator's own function")]
-    // SAFETY: this control takes no value and returns none, and frees only pages that no block is on.
+    // SAFETY: these two controls give back only pages that no block is on.
     unsafe {
-        tikv_jemalloc_sys::mallctl(ALL_ARENAS_PURGE.as_ptr(), nothing, none, nothing, 0);
+        tikv_jemalloc_sys::mallctl(control.as_ptr(), nothing, none, nothing, 0);
     }
 }
-
-/// Name of the control: 4096 stands for all arenas.
-const ALL_ARENAS_PURGE: &CStr = c"arena.4096.purge";
 
 #[cfg(test)]
 mod tests {
@@ -73,7 +82,7 @@ mod tests {
             (pieces.into_iter().step_by(256).collect::<Vec<_>>(), most)
         };
         let (kept, most) = std::thread::spawn(hold).join().unwrap();
-        give_back();
+        call(PURGE);
         let after = resident_bytes();
         assert!(after + (200 << 20) < most, "{most} bytes, then {after}");
         assert_eq!(kept.len(), 384);

@@ -297,7 +297,7 @@ impl Collect {
             let policy = tradeoffs.as_deref().map(read_policy).transpose()?;
             let readers = self.readers;
             let memory = self.memory.split()?;
-            memory.keep_within();
+            memory.keep_within()?;
             let (queries, said) = (memory.queries(), memory.to_string());
             let mut settings = self.settings(burst_config, memory);
             let (of, runtime) = (data.clone(), Handle::current());

@@ -120,10 +120,11 @@ impl std::fmt::Display for MemorySplit {
 }
 
 impl MemorySplit {
-    /// Has the allocator give free memory back when the limit is near. Needs a runtime.
-    pub(super) fn keep_within(self) {
+    /// Starts to give free memory back, and all of it when the limit is near.
+    pub(super) fn keep_within(self) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
-        allocator::keep_within(self.limit);
+        allocator::keep_within(self.limit).map_err(Failure::of)?;
+        Ok(())
     }
 
     /// Memory for pages, and for answers to Jaeger's and Tempo's readers.

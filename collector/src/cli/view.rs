@@ -50,7 +50,7 @@ impl View {
         runtime.block_on(async {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
-            memory.keep_within();
+            memory.keep_within()?;
             let doors = Doors::open(settings).await.map_err(Failure::of)?;
             let site = served_site(
                 data,
