@@ -14,7 +14,7 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Settings that jemalloc reads by this name when the program starts. The environment variable `MALLOC_CONF` overrides them.
-/// jemalloc's own threads would begin before the program drops its capabilities, and keep them.
+/// jemalloc's own threads would begin before the program drops its capabilities, and keep them: [`keep_within`] starts them.
 #[allow(unsafe_code, reason = "jemalloc finds its settings by name")]
 #[unsafe(export_name = "malloc_conf")]
 static SETTINGS: Option<&CStr> =
@@ -22,33 +22,41 @@ static SETTINGS: Option<&CStr> =
 
 /// Time between two looks at the memory that is resident.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Looks after which memory goes back that was free for the time in [`SETTINGS`].
-const LOOKS_PER_DECAY: u32 = 20;
 
-/// Controls of jemalloc; 4096 stands for all arenas.
-const PURGE: &CStr = c"arena.4096.purge";
-const DECAY: &CStr = c"arena.4096.decay";
-
-/// Starts a thread that gives free memory back: each second what was free for so long, and all of it whenever more than three
-/// quarters of the limit are resident. With a shorter time in [`SETTINGS`] a span costs a fifth more to store: its memory comes
-/// back from the system each time. The thread has the capabilities of the calling one.
+/// Starts threads that give free memory back: jemalloc's own, when it was free for a second, and one that gives all of it back
+/// whenever more than three quarters of the limit are resident. With a shorter time in [`SETTINGS`], or where the threads that
+/// free memory give it back, a span costs a fifth to a third more to store. The threads have the capabilities of the calling
+/// one.
 ///
 /// # Errors
-/// The system's, if it starts no thread.
+/// Returns the system's error if it starts no thread.
 pub(crate) fn keep_within(limit_bytes: u64) -> std::io::Result<()> {
+    start_own_threads();
     let run = move || {
         loop {
-            for _ in 0..LOOKS_PER_DECAY {
-                std::thread::sleep(INTERVAL);
-                if resident_bytes() > limit_bytes / 4 * 3 {
-                    call(PURGE);
-                }
+            std::thread::sleep(INTERVAL);
+            if resident_bytes() > limit_bytes / 4 * 3 {
+                purge();
             }
-            call(DECAY);
         }
     };
     let thread = std::thread::Builder::new().name("memory".to_owned());
     thread.spawn(run).map(drop)
+}
+
+/// Has jemalloc start its threads. Without them, the threads that free memory give it back.
+fn start_own_threads() {
+    let (mut is_on, none) = (true, std::ptr::null_mut());
+    let name = c"background_thread".as_ptr();
+    #[allow(unsafe_code, reason = "the allocator's own function")]
+    // SAFETY: this control takes one `bool`, and returns none where none is asked for.
+    let failed = unsafe {
+        let value = (&raw mut is_on).cast();
+        tikv_jemalloc_sys::mallctl(name, none, std::ptr::null_mut(), value, size_of::<bool>())
+    };
+    if failed != 0 {
+        tracing::debug!("jemalloc starts no threads: error {failed}");
+    }
 }
 
 /// Memory of the process that is resident; 0 where that cannot be read.
@@ -58,13 +66,15 @@ fn resident_bytes() -> u64 {
     pages.unwrap_or(0_u64) * rustix::param::page_size() as u64
 }
 
-/// Calls one of jemalloc's controls that take no value and return none.
-fn call(control: &CStr) {
+/// Gives back the free memory of all arenas.
+fn purge() {
+    // 4096 stands for all arenas.
+    let name = c"arena.4096.purge".as_ptr();
     let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
     #[allow(unsafe_code, reason = "the allocator's own function")]
-    // SAFETY: these two controls give back only pages that no block is on.
+    // SAFETY: this control takes no value, returns none, and gives back only pages that no block is on.
     unsafe {
-        tikv_jemalloc_sys::mallctl(control.as_ptr(), nothing, none, nothing, 0);
+        tikv_jemalloc_sys::mallctl(name, nothing, none, nothing, 0);
     }
 }
 
@@ -82,7 +92,7 @@ mod tests {
             (pieces.into_iter().step_by(256).collect::<Vec<_>>(), most)
         };
         let (kept, most) = std::thread::spawn(hold).join().unwrap();
-        call(PURGE);
+        purge();
         let after = resident_bytes();
         assert!(after + (200 << 20) < most, "{most} bytes, then {after}");
         assert_eq!(kept.len(), 384);
