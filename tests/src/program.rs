@@ -43,15 +43,28 @@ impl Program {
     /// The binary of this package that has the program's command line.
     ///
     /// # Panics
-    /// When a test was started by something else than Cargo.
+    /// Panics if something else than Cargo started the test.
     #[must_use]
     pub fn path() -> PathBuf {
+        Self::binary("stroboscope-under-test")
+    }
+
+    /// The binary of this package that has the newsfeed's command line.
+    ///
+    /// # Panics
+    /// Panics if something else than Cargo started the test.
+    #[must_use]
+    pub fn newsfeed() -> PathBuf {
+        Self::binary("newsfeed-under-test")
+    }
+
+    fn binary(name: &str) -> PathBuf {
         let test = std::env::current_exe().expect("a test has a path");
         let profile = test
             .parent()
             .and_then(Path::parent)
             .expect("tests lie in target/PROFILE/deps");
-        profile.join("stroboscope-under-test")
+        profile.join(name)
     }
 
     /// The data folder.

@@ -41,9 +41,9 @@ fn roles(library: &std::path::Path, faketime: &str) -> Vec<String> {
          if [ \"$1\" = {WRONG} ]; then\n\
          export FAKETIME='{faketime}' DONT_FAKE_MONOTONIC=1 FAKETIME_DONT_FAKE_MONOTONIC=1 LD_PRELOAD='{}'\n\
          fi\n\
-         exec '{}' newsfeed \"$@\"\n",
+         exec '{}' \"$@\"\n",
         library.display(),
-        Program::path().display()
+        Program::newsfeed().display()
     );
     vec!["-c".to_owned(), script, "role".to_owned()]
 }
