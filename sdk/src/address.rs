@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
@@ -39,6 +40,9 @@ impl Destination {
 /// Adds the token to every call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authorization(Option<MetadataValue<Ascii>>);
+
+/// A connection whose calls have the header.
+pub(crate) type Authorized = InterceptedService<Channel, Authorization>;
 
 impl Interceptor for Authorization {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {

@@ -44,6 +44,7 @@ mod arrivals;
 mod capacity;
 mod choice;
 mod explore;
+mod identity;
 mod in_force;
 mod point;
 mod record;

@@ -21,6 +21,7 @@ mod shared_queues;
 mod shown;
 mod visits;
 mod waiting;
+mod waits;
 
 pub use range::{Expected, ReplaySample, STATISTICS};
 pub use sample::{SAMPLE_TRACES_MAX, WaitingSample};
@@ -37,6 +38,7 @@ use replay::Lengths;
 use rustc_hash::FxHashSet;
 use shared_queues::{QueueWait, wait_of};
 use std::borrow::Cow;
+use waits::Waits;
 
 /// What becomes of a segment's duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,7 +158,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
                 loads: &self.loads,
             }
         };
-        let latency = |assuming| replay::replay(self.waiting, trace, path, &lengths(assuming));
+        let latency = |assuming| replay::replay(&self.waiting.own, trace, path, &lengths(assuming));
         // Nothing to replay where nothing changes.
         let told = lengths(Assumption::AsTold);
         let is_changed = |segment: &Segment| told.is_affected(segment.id);
@@ -184,6 +186,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         let label_is = |is: &dyn Fn(usize) -> bool| trace.segments.iter().any(|s| is(s.id.index()));
         if label_is(&|label| {
             self.waiting
+                .own
                 .shown
                 .get(label)
                 .is_some_and(|shown| shown.undecided)
@@ -219,7 +222,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
                 services.extend(on_the_way.filter_map(|component| component.split(':').next()));
             }
         }
-        for (shown, change) in self.waiting.shown.iter().zip(&self.decided) {
+        for (shown, change) in self.waiting.own.shown.iter().zip(&self.decided) {
             if let Some(change) = change {
                 was_ns += f64::from(shown.count) * shown.mean_ns;
                 is_ns += f64::from(shown.count) * change.of(shown.mean_ns as u64) as f64;
@@ -255,7 +258,7 @@ impl Changed<'_> {
 
     /// The label whose time the wait before this one is, if it is known.
     fn lead(&self, id: SegmentId) -> Option<SegmentId> {
-        self.waiting.leads.get(id.index()).copied().flatten()
+        self.waiting.own.leads.get(id.index()).copied().flatten()
     }
 
     fn is_affected(&self, id: SegmentId) -> bool {
@@ -338,12 +341,7 @@ pub fn replay(
     relations: &Relations,
     duration_ns: impl Fn(usize) -> u64,
 ) -> u64 {
-    replay::replay(
-        &Waiting::unknown(relations),
-        trace,
-        path,
-        &Given(duration_ns),
-    )
+    replay::replay(&Waits::unknown(relations), trace, path, &Given(duration_ns))
 }
 
 struct Given<F>(F);

@@ -15,7 +15,7 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 
-use super::link::Authorized;
+use crate::address::Authorized;
 use crate::gate::timer::Timer;
 use crate::tradeoff;
 

@@ -13,12 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::{CompressionEncoding, Streaming};
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::directives;
-use crate::address::{Authorization, Destination, chain};
+use crate::address::{Authorized, Destination, chain};
 use crate::gate::timer::Timer;
 use crate::id::IdSource;
 
@@ -38,8 +36,6 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 /// An acknowledgement is a few bytes, and a refusal a sentence.
 const REPLY_BYTES_MAX: usize = 16 << 10;
-
-pub(super) type Authorized = InterceptedService<Channel, Authorization>;
 
 /// What happened to the connection.
 #[derive(Debug)]
@@ -300,7 +296,7 @@ async fn connect(
         .map_err(|_| format!("waited {} s for it", CONNECT_DEADLINE.as_secs()))
         .and_then(|connected| connected.map_err(|error| chain(&error)))
         .map_err(|problem| format!("no connection to the collector at {address}: {problem}"))?;
-    let authorized = InterceptedService::new(channel, authorization);
+    let authorized = Authorized::new(channel, authorization);
     let mut client =
         CollectorClient::new(authorized.clone()).max_decoding_message_size(REPLY_BYTES_MAX);
     if !is_near {

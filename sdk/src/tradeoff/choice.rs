@@ -1,18 +1,18 @@
-//! What was decided for one request.
+//! The decision for one request.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::point::Point;
+use super::identity::PointIdentity;
 use super::{in_force, record};
-use crate::baggage::{Tradeoff, TradeoffKind, note};
+use crate::baggage::{Tradeoff, note};
 
 /// What to do for one request at one point. While it lives, the request counts as under way there: keep it until the
 /// point's work is done.
 #[derive(Debug)]
 #[must_use = "the request counts as under way at the point until this is dropped"]
 pub struct Choice {
-    point: &'static Point,
-    /// Whether the point counts it as under way.
+    point: &'static PointIdentity,
+    /// True if the point counts the request as under way.
     is_counted: bool,
     items: usize,
     omitted: usize,
@@ -22,7 +22,11 @@ pub struct Choice {
 }
 
 impl Choice {
-    pub(super) const fn full(point: &'static Point, items: usize, is_counted: bool) -> Self {
+    pub(super) const fn full(
+        point: &'static PointIdentity,
+        items: usize,
+        is_counted: bool,
+    ) -> Self {
         Self {
             point,
             is_counted,
@@ -34,7 +38,7 @@ impl Choice {
     }
 
     /// Of one call that is not to be made in full.
-    pub(super) const fn reduced(point: &'static Point) -> Self {
+    pub(super) const fn reduced(point: &'static PointIdentity) -> Self {
         Self {
             point,
             is_counted: true,
@@ -45,7 +49,7 @@ impl Choice {
         }
     }
 
-    pub(super) fn omitting(point: &'static Point, items: usize, places: &[u32]) -> Self {
+    pub(super) fn omitting(point: &'static PointIdentity, items: usize, places: &[u32]) -> Self {
         let mut bits = vec![0; items.div_ceil(64)];
         for place in places {
             if let Some(word) = bits.get_mut(*place as usize / 64) {
@@ -108,7 +112,7 @@ impl Choice {
         }
         in_force::count_reacted();
         let (component, what) = self.point.parts();
-        note(&Tradeoff::new(component, what, self.point.kind()));
+        note(&Tradeoff::new(component, what, self.point.kind));
         record::reacted(self.point, self.items, items, cause);
     }
 }
@@ -116,15 +120,7 @@ impl Choice {
 impl Drop for Choice {
     fn drop(&mut self) {
         if self.is_counted {
-            self.point.under_way().fetch_sub(1, Relaxed);
+            self.point.under_way.fetch_sub(1, Relaxed);
         }
-    }
-}
-
-pub(super) const fn kind_name(kind: TradeoffKind) -> &'static str {
-    match kind {
-        TradeoffKind::Omit => "omit",
-        TradeoffKind::Default => "default",
-        TradeoffKind::LowFidelity => "low_fidelity",
     }
 }

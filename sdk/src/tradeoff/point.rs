@@ -10,6 +10,7 @@ use super::arrivals::Arrivals;
 use super::capacity::Advice;
 use super::choice::Choice;
 use super::explore::{self, Exploration};
+use super::identity::PointIdentity;
 use super::in_force::{self, ACTIVE, CHANGES, InForce};
 use super::record::{self, Made};
 use crate::baggage::exploring::is_exploring;
@@ -25,9 +26,7 @@ const SLICE_NS: i64 = 100_000_000;
 /// Its name is `COMPONENT.WHAT`, of the characters of a header's name, and the same in all processes.
 #[derive(Debug)]
 pub struct Point {
-    name: &'static str,
-    kind: TradeoffKind,
-    features: &'static [&'static str],
+    identity: PointIdentity,
     /// The bits of the share to give up, an `f64`; 0 is nothing to do.
     rate: AtomicU64,
     /// When to look at the load again, by [`ticks`].
@@ -35,8 +34,6 @@ pub struct Point {
     /// Of what [`CHANGES`] was when the rate was decided.
     changes: AtomicU64,
     arrivals: AtomicU64,
-    under_way: AtomicU64,
-    requests_per_second: AtomicU64,
     load: Mutex<Load>,
 }
 
@@ -60,15 +57,11 @@ impl Point {
         features: &'static [&'static str],
     ) -> Self {
         Self {
-            name,
-            kind,
-            features,
+            identity: PointIdentity::new(name, kind, features),
             rate: AtomicU64::new(0),
             due: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             arrivals: AtomicU64::new(0),
-            under_way: AtomicU64::new(0),
-            requests_per_second: AtomicU64::new(0),
             load: Mutex::new(Load {
                 arrivals: Arrivals::new(),
                 advice: Advice::new(),
@@ -100,45 +93,36 @@ impl Point {
     /// `COMPONENT.WHAT`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        self.name
+        self.identity.name
     }
 
     /// What is done in place of the full work.
     #[must_use]
     pub const fn kind(&self) -> TradeoffKind {
-        self.kind
+        self.identity.kind
     }
 
     /// What is known of each item, by name.
     #[must_use]
     pub const fn features(&self) -> &'static [&'static str] {
-        self.features
+        self.identity.features
     }
 
     /// Requests that arrive per second, as last looked at; 0 while there is no policy and nothing is explored.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
-        f64::from_bits(self.requests_per_second.load(Relaxed))
-    }
-
-    pub(super) const fn under_way(&self) -> &AtomicU64 {
-        &self.under_way
-    }
-
-    /// The component and what it can do without.
-    pub(super) fn parts(&self) -> (&'static str, &'static str) {
-        self.name.split_once('.').unwrap_or(("", self.name))
+        self.identity.requests_per_second()
     }
 
     /// What to do for one call: in full, or not.
     #[inline]
     pub fn decide(&'static self) -> Choice {
         if !ACTIVE.load(Relaxed) && !is_exploring() {
-            return Choice::full(self, 1, false);
+            return Choice::full(&self.identity, 1, false);
         }
         self.arrive();
         if self.rate.load(Relaxed) == 0 && !is_exploring() {
-            return Choice::full(self, 1, true);
+            return Choice::full(&self.identity, 1, true);
         }
         self.decide_call()
     }
@@ -152,11 +136,11 @@ impl Point {
         features: impl Fn(usize) -> [Feature<'a>; N],
     ) -> Choice {
         if !ACTIVE.load(Relaxed) && !is_exploring() {
-            return Choice::full(self, items, false);
+            return Choice::full(&self.identity, items, false);
         }
         self.arrive();
         if self.rate.load(Relaxed) == 0 && !is_exploring() {
-            return Choice::full(self, items, true);
+            return Choice::full(&self.identity, items, true);
         }
         self.choose(items, features)
     }
@@ -169,19 +153,19 @@ impl Point {
         &self,
         items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
     ) {
-        let Some(exploration) = explore::of_request(self.name) else {
+        let Some(exploration) = explore::of_request(self.name()) else {
             return;
         };
         // A call that explores a share may be made in full all the same.
-        if exploration.rate == 0.0 || self.kind != TradeoffKind::Omit {
-            record::items(self, items);
+        if exploration.rate == 0.0 || self.kind() != TradeoffKind::Omit {
+            record::items(&self.identity, items);
         }
     }
 
     #[inline]
     fn arrive(&'static self) {
         self.arrivals.fetch_add(1, Relaxed);
-        self.under_way.fetch_add(1, Relaxed);
+        self.identity.under_way.fetch_add(1, Relaxed);
         let now = ticks();
         if now >= self.due.load(Relaxed) || self.changes.load(Relaxed) != CHANGES.load(Relaxed) {
             self.look(now);
@@ -219,7 +203,8 @@ impl Point {
         load.looked = Some((now, at_ns));
         let arrived = self.arrivals.load(Relaxed);
         let per_second = load.arrivals.end_slice(at_ns, arrived);
-        self.requests_per_second
+        self.identity
+            .requests_per_second
             .store(per_second.to_bits(), Relaxed);
         let rate = in_force::in_force().map_or(0.0, |in_force| {
             self.rate_at(&in_force, per_second, &mut load.advice)
@@ -229,14 +214,15 @@ impl Point {
 
     /// The share to give up at a load.
     fn rate_at(&'static self, in_force: &InForce, per_second: f64, advice: &mut Advice) -> f64 {
-        let Some((policy, _)) = in_force.point(self.name) else {
+        let Some((policy, _)) = in_force.point(self.name()) else {
             return 0.0;
         };
         let schema = &policy.quality.schema;
-        if schema != self.features {
+        if schema != self.features() {
             in_force::said(format!(
                 "the policy in force knows items of {} by {schema:?}, and the service declares {:?}: nothing is given up; learn anew",
-                self.name, self.features
+                self.name(),
+                self.features()
             ));
             return 0.0;
         }
@@ -254,7 +240,7 @@ impl Point {
         }
         // What has piled up is worked off soon; an instance is for what goes on arriving.
         if let Some(decided) = policy.utility(per_second) {
-            advice.slice(self.name, decided);
+            advice.slice(self.name(), decided);
         }
         rate.rate
     }
@@ -269,17 +255,17 @@ impl Point {
             return 0.0;
         }
         let expected = per_second * latency_ns / 1e9;
-        let under_way = self.under_way.load(Relaxed) as f64;
+        let under_way = self.identity.under_way.load(Relaxed) as f64;
         (under_way - 1.5 * expected - 2.0).max(0.0)
     }
 
     /// The share that the current request gives up, and why.
     fn rate_of_request(&self, in_force: Option<&InForce>) -> (f64, Option<Exploration>) {
-        if let Some(exploration) = explore::of_request(self.name) {
+        if let Some(exploration) = explore::of_request(self.name()) {
             return (exploration.rate, Some(exploration));
         }
         let rate = f64::from_bits(self.rate.load(Relaxed));
-        let policy = in_force.and_then(|in_force| in_force.point(self.name));
+        let policy = in_force.and_then(|in_force| in_force.point(self.name()));
         match policy {
             Some((policy, _)) if rate > 0.0 => (self.rate_with_slack(policy, rate), None),
             _ => (0.0, None),
@@ -311,9 +297,9 @@ impl Point {
         let share = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64);
         let is_reduced = share < rate;
         let decision = if is_reduced {
-            Choice::reduced(self)
+            Choice::reduced(&self.identity)
         } else {
-            Choice::full(self, 1, true)
+            Choice::full(&self.identity, 1, true)
         };
         self.made(&decision, "", in_force.as_deref(), exploration);
         decision
@@ -329,10 +315,10 @@ impl Point {
         let (rate, exploration) = self.rate_of_request(in_force.as_deref());
         let model = in_force
             .as_deref()
-            .and_then(|in_force| in_force.point(self.name))
-            .filter(|(policy, _)| policy.quality.schema == self.features);
+            .and_then(|in_force| in_force.point(self.name()))
+            .filter(|(policy, _)| policy.quality.schema == self.features());
         let decision = if rate <= 0.0 || items == 0 {
-            Choice::full(self, items, true)
+            Choice::full(&self.identity, items, true)
         } else {
             let is_random = exploration.is_some_and(|exploration| !exploration.is_by_model);
             // A thread that is being torn down has no buffer; a chooser of its own does as well.
@@ -341,15 +327,15 @@ impl Point {
                     (Some((policy, scorer)), Ok(mut chooser)) if !is_random => {
                         let places =
                             choose_by_model(&mut chooser, rate, policy, scorer, items, &features);
-                        Choice::omitting(self, items, places)
+                        Choice::omitting(&self.identity, items, places)
                     }
                     (_, Ok(mut chooser)) => {
                         let places = choose_at_random(&mut chooser, rate, items);
-                        Choice::omitting(self, items, places)
+                        Choice::omitting(&self.identity, items, places)
                     }
-                    (_, Err(_)) => Choice::full(self, items, true),
+                    (_, Err(_)) => Choice::full(&self.identity, items, true),
                 })
-                .unwrap_or_else(|_| Choice::full(self, items, true))
+                .unwrap_or_else(|_| Choice::full(&self.identity, items, true))
         };
         // Who left what out is counted for the record only.
         let omitted_by = if decision.is_full() || gate::is_idle() {
@@ -377,8 +363,8 @@ impl Point {
         }
         if !decision.is_full() {
             in_force::count_made();
-            let (component, what) = self.parts();
-            note(&Tradeoff::new(component, what, self.kind).proactive());
+            let (component, what) = self.identity.parts();
+            note(&Tradeoff::new(component, what, self.kind()).proactive());
         }
         let made = Made {
             items: decision.items(),
@@ -388,7 +374,7 @@ impl Point {
             is_explored: exploration.is_some(),
             is_by_model: exploration.is_none_or(|exploration| exploration.is_by_model),
         };
-        record::made(self, &made);
+        record::made(&self.identity, &made);
     }
 }
 

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stroboscope_tradeoff::Feature;
 
-use super::choice::kind_name;
-use super::point::Point;
+use super::identity::PointIdentity;
 use crate::gate;
 
 /// The name of the event that is a tradeoff. Its attributes, which it always has all: `tradeoff.point`, `.kind` (`omit`,
@@ -31,11 +30,11 @@ pub(super) struct Made<'a> {
     pub(super) is_by_model: bool,
 }
 
-pub(super) fn made(point: &Point, made: &Made<'_>) {
+pub(super) fn made(point: &PointIdentity, made: &Made<'_>) {
     record(point, made, true, "");
 }
 
-pub(super) fn reacted(point: &Point, items: usize, omitted: usize, cause: &str) {
+pub(super) fn reacted(point: &PointIdentity, items: usize, omitted: usize, cause: &str) {
     let made = Made {
         items,
         omitted,
@@ -47,17 +46,17 @@ pub(super) fn reacted(point: &Point, items: usize, omitted: usize, cause: &str) 
     record(point, &made, false, cause);
 }
 
-fn record(point: &Point, made: &Made<'_>, is_proactive: bool, cause: &str) {
+fn record(point: &PointIdentity, made: &Made<'_>, is_proactive: bool, cause: &str) {
     crate::event!(
         EVENT,
-        tradeoff.point = point.name(),
-        tradeoff.kind = kind_name(point.kind()),
+        tradeoff.point = point.name,
+        tradeoff.kind = point.kind_name(),
         tradeoff.proactive = is_proactive,
         tradeoff.items = made.items,
         tradeoff.omitted = made.omitted,
         tradeoff.omitted_by = made.omitted_by,
         tradeoff.requests_per_second = point.requests_per_second(),
-        tradeoff.under_way = point.under_way().load(Relaxed),
+        tradeoff.under_way = point.under_way.load(Relaxed),
         tradeoff.policy = made.policy,
         tradeoff.explored = made.is_explored,
         tradeoff.by_model = made.is_by_model,
@@ -92,13 +91,13 @@ pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'
 
 /// Records what items were worth, in events of bearable length.
 pub(super) fn items<'a, const N: usize>(
-    point: &Point,
+    point: &PointIdentity,
     items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
 ) {
     if gate::is_idle() {
         return;
     }
-    let schema = point.features().join("\t");
+    let schema = point.features.join("\t");
     let every = items.len().div_ceil(ITEMS_MAX).max(1);
     let mut rows = String::new();
     for (features, loss) in items.step_by(every) {
@@ -123,10 +122,10 @@ pub(super) fn items<'a, const N: usize>(
     }
 }
 
-fn record_rows(point: &Point, schema: &str, rows: &str) {
+fn record_rows(point: &PointIdentity, schema: &str, rows: &str) {
     crate::event!(
         ITEMS_EVENT,
-        tradeoff_items.point = point.name(),
+        tradeoff_items.point = point.name,
         tradeoff_items.schema = schema,
         tradeoff_items.rows = rows
     );

@@ -28,8 +28,16 @@ pub struct Alignment {
     disbelieved_lines: u64,
 }
 
+impl ClockEstimates {
+    /// Relates every host's clock to the clock of `reference`; without one, to that of the host with the most round
+    /// trips (of several, the first by name).
+    pub fn align(&self, reference: Option<&str>) -> Alignment {
+        Alignment::of(self, reference)
+    }
+}
+
 impl Alignment {
-    pub(super) fn of(estimates: &ClockEstimates, reference: Option<&str>) -> Alignment {
+    fn of(estimates: &ClockEstimates, reference: Option<&str>) -> Alignment {
         let resolutions = estimates
             .hosts
             .iter()

@@ -1,6 +1,5 @@
 //! The best round trips between hosts, in bounded memory.
 
-use super::alignment::Alignment;
 use super::evidence::{Evidence, Seen};
 use super::kernel_clock::KernelClock;
 use super::resolution::{Resolution, Resolutions};
@@ -228,12 +227,6 @@ impl ClockEstimates {
     /// How many times a host or a pair of hosts found no room.
     pub fn refused(&self) -> u64 {
         self.refused
-    }
-
-    /// Relates every host's clock to the clock of `reference`; without one, to that of the host with the most round
-    /// trips (of several, the first by name).
-    pub fn align(&self, reference: Option<&str>) -> Alignment {
-        Alignment::of(self, reference)
     }
 
     fn take_host(&mut self, host: &Arc<str>) {

@@ -2,7 +2,7 @@
 
 use super::ends::{by_end, for_each_end, has};
 use super::join::{Join, last_of_labels};
-use super::waiting::{Releaser, Wait, Waiting};
+use super::waits::{Releaser, Wait, Waits};
 use crate::critical_path::{Predecessors, TracePath};
 use crate::label::SegmentId;
 use crate::segment::{Segment, SegmentedTrace, interval_ns};
@@ -33,7 +33,7 @@ struct Released {
 const ROUNDS_MAX: usize = 16;
 
 struct Replay<'a, L> {
-    waiting: &'a Waiting,
+    waiting: &'a Waits,
     trace: &'a SegmentedTrace,
     by_end: &'a [u32],
     lengths: &'a L,
@@ -60,7 +60,7 @@ struct Round {
 
 /// The request's new latency.
 pub(super) fn replay(
-    waiting: &Waiting,
+    waiting: &Waits,
     trace: &SegmentedTrace,
     path: &TracePath,
     lengths: &impl Lengths,
@@ -83,7 +83,7 @@ pub(super) fn replay(
 }
 
 /// When each segment ends now, after the request's start.
-pub(super) fn ends(waiting: &Waiting, trace: &SegmentedTrace, lengths: &impl Lengths) -> Vec<u64> {
+pub(super) fn ends(waiting: &Waits, trace: &SegmentedTrace, lengths: &impl Lengths) -> Vec<u64> {
     let by_end = by_end(&trace.segments);
     let predecessors = Predecessors::of(trace, &waiting.relations);
     let rivals = rivals(waiting, trace, &predecessors);
@@ -119,11 +119,7 @@ pub(super) fn ends(waiting: &Waiting, trace: &SegmentedTrace, lengths: &impl Len
 }
 
 /// All pairs of segments of a trace that exclude each other.
-fn rivals(
-    waiting: &Waiting,
-    trace: &SegmentedTrace,
-    predecessors: &Predecessors<'_>,
-) -> Vec<Rival> {
+fn rivals(waiting: &Waits, trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Rival> {
     let mut of_label: FxHashMap<SegmentId, Vec<usize>> = FxHashMap::default();
     let has_rivals = |id: SegmentId| {
         waiting

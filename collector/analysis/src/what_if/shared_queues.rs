@@ -5,7 +5,7 @@ use super::queue::{Queue, Turns, Visit, WaitPlace};
 use super::replay::{self, Lengths};
 use super::sample::{SampledTrace, WaitingSample};
 use super::visits::{AllVisits, Spans, Visits};
-use super::waiting::Waiting;
+use super::waits::Waits;
 use crate::label::{Labels, SegmentId};
 use crate::record::TraceId;
 use crate::segment::SegmentedTrace;
@@ -67,7 +67,7 @@ impl SharedQueues {
     /// Looks for queues, and for what depends on load without one.
     pub(super) fn find(
         sample: &WaitingSample,
-        waiting: &Waiting,
+        waiting: &Waits,
         labels: &Labels,
     ) -> (SharedQueues, Load) {
         let spans = Spans::of(labels);
@@ -130,7 +130,7 @@ impl SharedQueues {
     }
 
     /// Leaves out queues that do not lead to the waits that were recorded, when nothing is changed.
-    fn that_explain(mut self, waiting: &Waiting) -> SharedQueues {
+    fn that_explain(mut self, waiting: &Waits) -> SharedQueues {
         while !self.queues.is_empty() {
             let unchanged = self.changed(waiting, |_, waits| Unchanged(waits));
             let sums = |queue: &Queue| {
@@ -190,7 +190,7 @@ impl SharedQueues {
     /// Replays all requests together, until waits are settled.
     pub(super) fn changed<'a, L: Lengths>(
         &'a self,
-        waiting: &Waiting,
+        waiting: &Waits,
         lengths: impl Fn(&'a SegmentedTrace, Vec<QueueWait>) -> L,
     ) -> ChangedWaits {
         let mut waits: Vec<Vec<QueueWait>> = vec![Vec::new(); self.traces.len()];

@@ -3,7 +3,7 @@
 
 use super::queue::{Visit, WaitPlace};
 use super::sample::{SampledTrace, WaitingSample};
-use super::waiting::Waiting;
+use super::waits::Waits;
 use crate::critical_path::Predecessors;
 use crate::label::{Labels, SegmentLabel};
 use crate::task_path;
@@ -148,7 +148,7 @@ impl Spans {
             .collect()
     }
 
-    pub(super) fn visits(&self, sample: &WaitingSample, waiting: &Waiting) -> AllVisits {
+    pub(super) fn visits(&self, sample: &WaitingSample, waiting: &Waits) -> AllVisits {
         let mut all = AllVisits::default();
         for (request, sampled) in sample.sampled().enumerate() {
             self.visits_of(request, sampled, waiting, &mut all);
@@ -160,7 +160,7 @@ impl Spans {
         &self,
         request: usize,
         sampled: &SampledTrace,
-        waiting: &Waiting,
+        waiting: &Waits,
         all: &mut AllVisits,
     ) {
         let segments = &sampled.trace.segments;

@@ -1,4 +1,4 @@
-//! What OTLP's JSON writes otherwise than its protobuf.
+//! Fields that OTLP's JSON writes otherwise than its protobuf.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -8,35 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::message::{AnyKind, AnyValue, ArrayValue, KeyValueList, Resource, Scope};
-use crate::typed::nullable;
-use crate::{bytes_of, standard_bytes, whole_number};
-
-/// Spans of one resource.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ResourceSpansText<'a> {
-    pub(super) resource: Option<Resource>,
-    #[serde(borrow, alias = "scope_spans")]
-    pub(super) scope_spans: Option<Vec<ScopeSpansText<'a>>>,
-    /// As it was called until version 0.18.
-    #[serde(borrow, alias = "instrumentation_library_spans")]
-    pub(super) instrumentation_library_spans: Option<Vec<ScopeSpansText<'a>>>,
-    #[serde(deserialize_with = "nullable", alias = "schema_url")]
-    pub(super) schema_url: String,
-}
-
-/// Spans of one scope, each still a text: what is wrong with one says nothing about the next.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ScopeSpansText<'a> {
-    #[serde(alias = "instrumentationLibrary", alias = "instrumentation_library")]
-    pub(super) scope: Option<Scope>,
-    #[serde(borrow)]
-    pub(super) spans: Option<Vec<&'a RawValue>>,
-    #[serde(deserialize_with = "nullable", alias = "schema_url")]
-    pub(super) schema_url: String,
-}
+use crate::{bytes_of, whole_number};
 
 /// A number, or the same as text.
 #[derive(Deserialize)]
@@ -78,14 +50,14 @@ pub(super) fn u32_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::
     Option::<NumberOrText<'_, u32>>::deserialize(from)?.map_or(Ok(0), NumberOrText::number)
 }
 
-fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+pub(super) fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
     Option::<NumberOrText<'_, i64>>::deserialize(from)?
         .map(NumberOrText::number)
         .transpose()
 }
 
 /// Numbers that JSON has no form for, such as infinity, are text.
-fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(None);
     };
@@ -181,45 +153,4 @@ pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error
         ))
     };
     bytes_of(&text).ok_or_else(wrong)
-}
-
-/// An [`AnyValue`] as JSON has it.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct AnyValueText {
-    #[serde(alias = "string_value")]
-    string_value: Option<String>,
-    #[serde(alias = "bool_value")]
-    bool_value: Option<bool>,
-    #[serde(deserialize_with = "i64_or_text", alias = "int_value")]
-    int_value: Option<i64>,
-    #[serde(deserialize_with = "f64_or_text", alias = "double_value")]
-    double_value: Option<f64>,
-    #[serde(alias = "array_value")]
-    array_value: Option<ArrayValue>,
-    #[serde(alias = "kvlist_value")]
-    kvlist_value: Option<KeyValueList>,
-    /// Base64; what is none is kept as a text.
-    #[serde(alias = "bytes_value")]
-    bytes_value: Option<String>,
-}
-
-impl From<AnyValueText> for AnyValue {
-    fn from(text: AnyValueText) -> Self {
-        let bytes = |text: String| match standard_bytes(&text) {
-            Some(bytes) => AnyKind::Bytes(bytes),
-            None => AnyKind::Text(text),
-        };
-        let kind = text.string_value.map(AnyKind::Text);
-        let kind = kind
-            .or(text.bytes_value.map(bytes))
-            .or(text.bool_value.map(AnyKind::Bool))
-            .or(text.int_value.map(AnyKind::Int));
-        let kind = kind
-            .or(text.double_value.map(AnyKind::Double))
-            .or(text.array_value.map(AnyKind::Array));
-        Self {
-            kind: kind.or(text.kvlist_value.map(AnyKind::Map)),
-        }
-    }
 }

@@ -10,7 +10,7 @@
 use prost::{Message, Oneof};
 use serde::Deserialize;
 
-use super::json::{AnyValueText, id, kind, status_code, u32_or_text, u64_or_text};
+use super::json::{id, kind, status_code, u32_or_text, u64_or_text};
 use crate::typed::nullable;
 
 /// Spans of one resource.
@@ -191,8 +191,7 @@ pub struct KeyValue {
 }
 
 /// Its value.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(from = "AnyValueText")]
+#[derive(Clone, PartialEq, Message)]
 pub struct AnyValue {
     #[prost(oneof = "AnyKind", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub kind: Option<AnyKind>,

@@ -29,6 +29,7 @@ pub mod fields;
 mod json;
 mod logs;
 pub mod message;
+mod message_json;
 mod own_names;
 mod plain;
 mod stored;
@@ -42,8 +43,8 @@ use crate::{
 };
 pub use direct::{PlainEvent, PlainSpan, TakePlain, plain_spans_of};
 pub use exact::{any_json, pairs_json};
-use json::{ResourceSpansText, ScopeSpansText};
 pub use logs::{ForeignLog, LogRecord, ResourceLogs, ScopeLogs, logs_of, logs_of_json};
+use message_json::{ResourceSpansText, ScopeSpansText};
 pub use plain::{is_plain, plain_records};
 pub use stored::{
     SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json, resource_spans,

@@ -1,0 +1,450 @@
+//! Which stretches of a request are waiting, and for what: learned from many requests, so that a replay does not keep
+//! the length of what only waited.
+//!
+//! What works takes as long as it takes; what waits ends when something else does. So of a segment that lasts `y` from
+//! its start on, while something else ended `x` after that start, the two can be told apart where requests differ: if
+//! the segment waited, each nanosecond by which the other came later made it longer by one (slope 1 of `y` over `x`);
+//! if it worked, `y` does not depend on `x`. The same holds of the time before a segment, counted from the latest end
+//! among its predecessors. What may be waited for:
+//!
+//! * segments that in no request ended later than this one did (of several, the one that ends last);
+//! * whatever ends last before, as places in a pool are given up, if it does so far closer than chance would have it;
+//! * a timer: an instant so long after the request's start.
+//!
+//! Beside it, relations are left out that only say when a segment occurs: a span has time of its own between two children
+//! only in requests in which no third one runs meanwhile, so the third always seems to come first. Where it does
+//! not come before the child that this time leads to, it does not come before that time either, as happens-before is
+//! transitive.
+
+use super::contention::contended;
+use super::ends::{LabelSet, Orders, by_end, for_each_end, has, put};
+use super::follows::{Fit, POINTS_MIN, fit, is_close};
+use super::join::{Join, joins};
+use super::queue::WaitPlace;
+use super::sample::WaitingSample;
+use super::shown::{Shown, shown};
+use crate::critical_path::Predecessors;
+use crate::label::{Labels, SegmentId};
+use crate::model::Relations;
+use crate::segment::{SegmentedTrace, interval_ns};
+use crate::task_path;
+use rustc_hash::FxHashMap;
+
+/// Of several that are waited for, each is the last in one of so many requests.
+const OFTEN_ENOUGH: usize = 100;
+/// In so many requests, nothing always ends before another one by chance.
+const SURE_POINTS: usize = 100;
+/// Of labels that exclude more others than this, the order is kept.
+const RIVALS_MAX: usize = 16;
+
+/// What ends a stretch of waiting.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Releaser {
+    /// The last of these segments.
+    Segments(LabelSet),
+    /// Whatever ends last before.
+    Next,
+    /// A timer, counted from the request's start.
+    Timer,
+}
+
+/// How a stretch ends that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wait {
+    pub(super) releaser: Releaser,
+    /// The median time from what is waited for to the end of the stretch.
+    pub(super) usual_gap_ns: u64,
+    /// The shortest time that was waited: work before it took no longer.
+    pub(super) least_ns: u64,
+    /// How long a segment that waits inside works before it waits, on average, if requests tell.
+    pub(super) work_before_ns: Option<u64>,
+}
+
+/// What waits for what within a request, in requests of one model.
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    pub(super) relations: Relations,
+    /// Per label, how its end follows others.
+    pub(super) ends: Vec<Option<Wait>>,
+    /// Per label, how the end of the time before it follows others.
+    pub(super) starts: Vec<Option<Wait>>,
+    /// Per label of a span's first segment, the label of its parent's own time that leads to it.
+    pub(super) leads: Vec<Option<SegmentId>>,
+    /// Per label, the calls that it follows.
+    pub(super) joins: Vec<Option<Join>>,
+    /// Per label, those that exclude it, and may come first where they came second.
+    pub(super) rivals: Vec<Vec<SegmentId>>,
+    /// Per label, what requests show of its lengths.
+    pub(super) shown: Vec<Shown>,
+}
+
+impl Waits {
+    /// Nothing but the relations is known: all lengths are kept.
+    pub(super) fn unknown(relations: &Relations) -> Waits {
+        let nothing = vec![None; relations.labels()];
+        let (ends, starts, leads) = (nothing.clone(), nothing, vec![None; relations.labels()]);
+        Waits {
+            relations: relations.clone(),
+            ends,
+            starts,
+            leads,
+            joins: vec![None; relations.labels()],
+            rivals: vec![Vec::new(); relations.labels()],
+            shown: vec![Shown::default(); relations.labels()],
+        }
+    }
+
+    /// Learns from a sample of requests, which must be cut with these labels, of which the relations are.
+    pub(super) fn learn(sample: &WaitingSample, relations: &Relations, labels: &Labels) -> Waits {
+        let mut waits = Waits::unknown(relations);
+        let orders = Orders::of(sample, relations.labels());
+        let children = children(labels);
+        waits.leads = leads(labels, &children, relations.labels());
+        waits.leave_out_what_only_occurs_after(&orders, labels, &children);
+        let mut seen = vec![Seen::default(); relations.labels()];
+        for trace in sample.spread() {
+            waits.look_at(trace, &orders, &mut seen);
+        }
+        waits.take_rivals(sample);
+        for (label, seen) in seen.iter().enumerate() {
+            waits.ends[label] = seen.end(relations.labels());
+            // Where a child that ends only lets its parent's own time be seen, that is no waiting.
+            let shows = waits.leads[label].is_some_and(|lead| lead.index() == label);
+            waits.starts[label] = if shows { None } else { seen.start() };
+        }
+        waits.tell_work_before(sample);
+        waits.joins = joins(sample, labels, relations.labels());
+        waits.shown = shown(sample, relations.labels());
+        waits
+    }
+
+    /// Forgets the wait of a label at this place, and the calls that the label follows.
+    pub(super) fn forget(&mut self, id: SegmentId, place: WaitPlace) {
+        let waits = match place {
+            WaitPlace::Before => &mut self.starts,
+            WaitPlace::End | WaitPlace::Start => &mut self.ends,
+        };
+        if let Some(wait) = waits.get_mut(id.index()) {
+            *wait = None;
+        }
+        if let Some(join) = self.joins.get_mut(id.index()) {
+            *join = None;
+        }
+    }
+
+    /// Takes exclusions out of the relations: where they are a lock's, or of what follows one, who comes first is decided
+    /// anew in each replay; others are chance.
+    fn take_rivals(&mut self, sample: &WaitingSample) {
+        let pairs = self
+            .relations
+            .all_mutual_exclusion()
+            .iter()
+            .map(|pair| (pair.first, pair.second));
+        let pairs: Vec<_> = pairs.collect();
+        let mut rivals = vec![Vec::new(); self.relations.labels()];
+        for (a, b) in contended(sample, &pairs) {
+            rivals[a.index()].push(b);
+            rivals[b.index()].push(a);
+        }
+        let few: Vec<bool> = rivals
+            .iter()
+            .map(|rivals| rivals.len() <= RIVALS_MAX)
+            .collect();
+        for (a, b) in pairs {
+            if few[a.index()] && few[b.index()] {
+                self.relations.drop_exclusion(a, b);
+                self.relations.drop_exclusion(b, a);
+            }
+        }
+        for (label, rivals) in rivals.iter_mut().enumerate() {
+            rivals.retain(|rival| few[label] && few[rival.index()]);
+        }
+        self.rivals = rivals;
+    }
+
+    /// A segment that found ended what it waits for shows how long it works in all; what it does after its waiting is known
+    /// of those that waited long. The difference is what it does before.
+    fn tell_work_before(&mut self, sample: &WaitingSample) {
+        let mut never_waited = vec![(0.0, 0usize); self.ends.len()];
+        for trace in sample.spread() {
+            let by_end = by_end(&trace.segments);
+            for (index, segment) in trace.segments.iter().enumerate() {
+                let Some(Some(wait)) = self.ends.get(segment.id.index()) else {
+                    continue;
+                };
+                let ended = |stretch| wait.released_by(trace, &by_end, index, stretch).is_some();
+                if !ended((segment.start_ns, segment.end_ns)) && ended((i64::MIN, segment.start_ns))
+                {
+                    let (sum_ns, count) = &mut never_waited[segment.id.index()];
+                    *sum_ns += segment.duration_ns() as f64;
+                    *count += 1;
+                }
+            }
+        }
+        for (wait, (sum_ns, count)) in self.ends.iter_mut().zip(never_waited) {
+            if let Some(wait) = wait
+                .as_mut()
+                .filter(|wait| matches!(wait.releaser, Releaser::Segments(_)))
+                && count >= POINTS_MIN
+            {
+                let mean_ns = sum_ns / count as f64;
+                wait.work_before_ns = Some((mean_ns - wait.usual_gap_ns as f64).max(0.0) as u64);
+            }
+        }
+    }
+
+    /// See the [module](self).
+    fn leave_out_what_only_occurs_after(
+        &mut self,
+        orders: &Orders,
+        labels: &Labels,
+        children: &FxHashMap<(&str, &str), Vec<SegmentId>>,
+    ) {
+        for (id, label) in labels.iter().take(self.relations.labels()) {
+            let Some(component) = label.end.strip_prefix('→') else {
+                continue;
+            };
+            let Some(opened) = children.get(&(&*label.task, component)) else {
+                continue;
+            };
+            for child in opened {
+                if !self.relations.happens_before(id, *child) {
+                    continue;
+                }
+                if self
+                    .relations
+                    .drop_predecessors(id, &orders.ends_after_start[child.index()])
+                {
+                    // The time before it is its span's own as well, and hidden by the child that still runs.
+                    self.leads[id.index()] = Some(id);
+                }
+            }
+        }
+    }
+
+    fn look_at(&self, trace: &SegmentedTrace, orders: &Orders, seen: &mut [Seen]) {
+        let by_end = by_end(&trace.segments);
+        let predecessors = Predecessors::of(trace, &self.relations);
+        predecessors.for_each_latest(|index, latest| {
+            let segment = &trace.segments[index];
+            let label = segment.id.index();
+            let Some(seen) = seen.get_mut(label) else {
+                return;
+            };
+            let ready_ns = latest.map_or(trace.start_ns, |latest| trace.segments[latest].end_ns);
+            seen.starts_timed.push((
+                -(interval_ns(trace.start_ns, ready_ns) as f64),
+                interval_ns(ready_ns, segment.start_ns) as f64,
+            ));
+            seen.ends_timed.push((
+                -(interval_ns(trace.start_ns, segment.start_ns) as f64),
+                segment.duration_ns() as f64,
+            ));
+            let wait_ns = interval_ns(ready_ns, segment.start_ns) as f64;
+            let mut ended = 0;
+            let mut next = None;
+            for_each_end(
+                trace,
+                &by_end,
+                (ready_ns, segment.start_ns),
+                index,
+                |_, x_ns| {
+                    ended += 1;
+                    next = next.or(Some(x_ns as f64));
+                    true
+                },
+            );
+            if let Some(x_ns) = next {
+                seen.starts_next.push((x_ns, wait_ns, ended));
+            }
+            let y_ns = segment.duration_ns() as f64;
+            let later = &orders.ends_after_end[label];
+            let (mut ended, mut next, mut last) = (0, None, None);
+            for_each_end(
+                trace,
+                &by_end,
+                (segment.start_ns, segment.end_ns),
+                index,
+                |at, x_ns| {
+                    let (other, x_ns) = (trace.segments[at].id.index(), x_ns as f64);
+                    ended += 1;
+                    next = next.or(Some(x_ns));
+                    if !has(later, other) {
+                        if last.is_none() {
+                            *seen.times_last.entry(other).or_default() += 1;
+                            last = Some(x_ns);
+                        }
+                        seen.single.entry(other).or_default().push((x_ns, y_ns));
+                    }
+                    true
+                },
+            );
+            if let Some(x_ns) = next {
+                seen.ends_next.push((x_ns, y_ns, ended));
+            }
+            if let Some(x_ns) = last {
+                seen.ends_last.push((x_ns, y_ns));
+            }
+        });
+    }
+}
+
+/// The first segments of the spans below a task, by that task and the span's component.
+fn children(labels: &Labels) -> FxHashMap<(&str, &str), Vec<SegmentId>> {
+    let mut children: FxHashMap<(&str, &str), Vec<SegmentId>> = FxHashMap::default();
+    for (id, label) in labels.iter().filter(|(_, label)| &*label.start == "start") {
+        let component = task_path::last_component(&label.task);
+        if let Some(parent) = label
+            .task
+            .len()
+            .checked_sub(component.len() + task_path::JOINT.len())
+        {
+            children
+                .entry((&label.task[..parent], component))
+                .or_default()
+                .push(id);
+        }
+    }
+    children
+}
+
+fn leads(
+    labels: &Labels,
+    children: &FxHashMap<(&str, &str), Vec<SegmentId>>,
+    known: usize,
+) -> Vec<Option<SegmentId>> {
+    let mut leads = vec![None; known];
+    for (id, label) in labels.iter() {
+        let Some(component) = label.end.strip_prefix('→') else {
+            continue;
+        };
+        for child in children
+            .get(&(&*label.task, component))
+            .into_iter()
+            .flatten()
+        {
+            if let Some(lead) = leads.get_mut(child.index()) {
+                *lead = lead.or(Some(id));
+            }
+        }
+    }
+    // Time of the parent's own that another child always hides.
+    let mut of_task: FxHashMap<&str, SegmentId> = FxHashMap::default();
+    for (id, label) in labels.iter() {
+        of_task.entry(&*label.task).or_insert(id);
+    }
+    for ((task, _), children) in children {
+        for child in children {
+            if let Some(lead) = leads.get_mut(child.index()) {
+                *lead = lead.or(of_task.get(task).copied());
+            }
+        }
+    }
+    leads
+}
+
+/// What requests show of one label: for each instance, how long (y) it lasted after its start, or the time before it after
+/// its predecessors, and how long after the same instant (x) something else ended.
+#[derive(Clone, Default)]
+struct Seen {
+    /// How often each label was the last of those that never end after this one.
+    times_last: FxHashMap<usize, usize>,
+    single: FxHashMap<usize, Vec<(f64, f64)>>,
+    ends_last: Vec<(f64, f64)>,
+    ends_next: Vec<(f64, f64, u32)>,
+    ends_timed: Vec<(f64, f64)>,
+    starts_next: Vec<(f64, f64, u32)>,
+    starts_timed: Vec<(f64, f64)>,
+}
+
+impl Seen {
+    fn end(&self, labels: usize) -> Option<Wait> {
+        let mut best: Option<(Fit, Releaser)> = None;
+        let mut take = |found: Option<Fit>, releaser: &dyn Fn() -> Releaser| {
+            if let Some(found) = found
+                && best
+                    .as_ref()
+                    .is_none_or(|(best, _)| found.spread_ns < best.spread_ns)
+            {
+                best = Some((found, releaser()));
+            }
+        };
+        // In order of label, so that of equals always the same is taken.
+        let mut single: Vec<_> = self.single.iter().collect();
+        single.sort_unstable_by_key(|(label, _)| **label);
+        let sure = |points: &[(f64, f64)]| {
+            fit(points).filter(|fit| fit.is_regular() || points.len() >= SURE_POINTS)
+        };
+        for (label, points) in single {
+            take(sure(points), &|| {
+                let mut one = vec![0; labels.div_ceil(64)];
+                put(&mut one, *label);
+                Releaser::Segments(one)
+            });
+        }
+        take(sure(&self.ends_last), &|| {
+            let mut all = vec![0; labels.div_ceil(64)];
+            let least = self.ends_last.len().div_ceil(OFTEN_ENOUGH);
+            let often = self.times_last.iter().filter(|(_, times)| **times >= least);
+            often.for_each(|(label, _)| put(&mut all, *label));
+            Releaser::Segments(all)
+        });
+        take(timed(&self.ends_timed), &|| Releaser::Timer);
+        take(next(&self.ends_next), &|| Releaser::Next);
+        best.map(Wait::of)
+    }
+
+    fn start(&self) -> Option<Wait> {
+        if let Some(found) = timed(&self.starts_timed) {
+            return Some(Wait::of((found, Releaser::Timer)));
+        }
+        next(&self.starts_next).map(|found| Wait::of((found, Releaser::Next)))
+    }
+}
+
+impl Wait {
+    /// Which segment ended last, of those that are waited for, in a stretch from the first instant to the second.
+    pub(super) fn released_by(
+        &self,
+        trace: &SegmentedTrace,
+        by_end: &[u32],
+        index: usize,
+        stretch: (i64, i64),
+    ) -> Option<usize> {
+        let mut found = None;
+        for_each_end(trace, by_end, stretch, index, |at, _| {
+            let is_one = match &self.releaser {
+                Releaser::Segments(labels) => has(labels, trace.segments[at].id.index()),
+                Releaser::Next | Releaser::Timer => true,
+            };
+            found = is_one.then_some(at);
+            !is_one
+        });
+        found
+    }
+
+    fn of((fit, releaser): (Fit, Releaser)) -> Wait {
+        Wait {
+            releaser,
+            usual_gap_ns: fit.usual_gap_ns,
+            least_ns: fit.least_ns,
+            work_before_ns: None,
+        }
+    }
+}
+
+/// A timer is exact, or it is not told from other ways to be in time.
+fn timed(points: &[(f64, f64)]) -> Option<Fit> {
+    fit(points).filter(|fit| fit.is_exact())
+}
+
+fn next(points: &[(f64, f64, u32)]) -> Option<Fit> {
+    if !is_close(points) {
+        return None;
+    }
+    let points: Vec<(f64, f64)> = points
+        .iter()
+        .map(|(x_ns, y_ns, _)| (*x_ns, *y_ns))
+        .collect();
+    fit(&points)
+}
