@@ -7,57 +7,42 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{Formula, Unit};
 use stroboscope_store::tables::AttributeKeys;
 
-use super::clocks::alignment;
 use super::kernel_events::KernelEvents;
-use super::query_error::QueryError;
-use super::source::{Selection, Source};
 
-/// Only requests of which a formula certainly holds.
+/// Keeps requests of which a formula certainly holds.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// As it was written: what was found out before is kept by it.
+    /// The formula as it was written, by which results are kept.
     text: String,
     formula: Formula,
     keys: AttributeKeys,
     clocks: Option<Alignment>,
-    /// If it is about that.
+    /// Events of the kernel, if the formula is about them.
     kernel: Option<Arc<KernelEvents>>,
 }
 
 impl Filter {
-    /// By a formula and its text; if there are several hosts, their clocks are compared in a reading of the store.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn new(
-        source: &Source,
-        selection: Selection,
+    /// Keeps requests of which `formula` certainly holds, on clocks that are corrected by `clocks`.
+    pub(super) fn of(
         text: &str,
         formula: Formula,
-    ) -> Result<Self, QueryError> {
-        let clocks = alignment(source, selection)?;
-        let kernel = match formula.names_kernel() {
-            true => Some(KernelEvents::read(
-                source,
-                selection.range,
-                clocks.as_ref(),
-            )?),
-            false => None,
-        };
-        Ok(Self {
+        clocks: Option<Alignment>,
+        kernel: Option<KernelEvents>,
+    ) -> Self {
+        Self {
             text: text.to_owned(),
             keys: AttributeKeys::of(formula.keys()),
             formula,
             clocks,
             kernel: kernel.map(Arc::new),
-        })
+        }
     }
 
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The attributes that it asks for.
+    /// The attributes that the formula asks for.
     pub(super) fn keys(&self) -> &AttributeKeys {
         &self.keys
     }

@@ -13,7 +13,7 @@ pub struct InferSettings {
     /// Take the trailing token of an event-log event's name for its data element, see
     /// [`from_events`](stroboscope_analysis::segment::from_events).
     pub trailing_elements: bool,
-    /// When to take points of the convergence series, if there is to be one.
+    /// The pace at which the convergence series takes points; without one, there is no series.
     pub convergence: Option<Pace>,
 }
 

@@ -1,9 +1,9 @@
 //! The batch driver: streams whole traces out of the store through the analysis.
 //!
-//! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
-//! side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
+//! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `filter`, `kernel_events` and `parts` (its ranges,
+//! read side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`, `kernel_events`) and `burst_search`, `slowest` (a list of requests), `circumstances` (what makes figures mislead), `bottleneck`, `time_columns` with `heatmap` and `step` (since when latency is another), `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` (what makes figures mislead), `bottleneck`, `time_columns` with `heatmap` and `step` (since when latency is another), `operations`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -25,6 +25,7 @@ mod compare;
 mod experiment;
 mod explain;
 mod filter;
+mod filter_reading;
 mod first_look;
 mod heatmap;
 mod infer;
@@ -33,11 +34,13 @@ mod kept_inference;
 mod kernel;
 mod kernel_clocks;
 mod kernel_events;
+mod kernel_reading;
 mod losses;
 mod notes;
 mod operations;
 mod overview;
 mod parts;
+mod parts_wanted;
 mod paths;
 mod perfetto_trace;
 mod pool;
@@ -95,7 +98,8 @@ pub use losses::losses;
 pub use notes::Notes;
 pub use operations::{OperationTimes, Operations, OperationsQuestion};
 pub use overview::{Example, Overview, OverviewQuestion};
-pub use parts::{Parts, PartsWanted};
+pub use parts::Parts;
+pub use parts_wanted::PartsWanted;
 pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
 pub use perfetto_trace::{PerfettoHostError, perfetto_trace};
 pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use stroboscope_analysis::record::TraceRecords;
 
 use super::notes::Notes;
+use super::parts_wanted::PartsWanted;
 use super::query_error::QueryError;
 use super::reading_memory::ReadingMemory;
 use super::source::{Selection, Source};
@@ -44,26 +45,6 @@ impl Parts {
     #[must_use]
     pub fn count(&self) -> usize {
         self.ranges.len()
-    }
-}
-
-/// How many parts there are at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PartsWanted {
-    /// As many as there are cores, and fewer of a small store.
-    #[default]
-    Cores,
-    /// So many, however small the store.
-    Exactly(usize),
-}
-
-impl PartsWanted {
-    /// How many threads to read with.
-    pub(super) fn threads(self) -> usize {
-        match self {
-            Self::Cores => std::thread::available_parallelism().map_or(1, usize::from),
-            Self::Exactly(parts) => parts.max(1),
-        }
     }
 }
 

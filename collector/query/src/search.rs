@@ -92,10 +92,10 @@ pub struct SearchReport {
 /// A burst that is larger than the bound, and was not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeBurst {
-    /// When it opened and closed, ns since the Unix epoch.
+    /// The instants of its opening and closing, ns since the Unix epoch.
     pub open_ns: i64,
     pub close_ns: i64,
-    /// What holding it would take.
+    /// Memory that the burst would take.
     pub bytes: u64,
 }
 

@@ -14,7 +14,7 @@ use super::circumstances::ProcessorUse;
 use super::filter::Filter;
 use super::losses::is_unseen;
 use super::notes::Notes;
-use super::parts::PartsWanted;
+use super::parts_wanted::PartsWanted;
 use super::query_error::QueryError;
 use super::reading_memory::{ReadingMemory, Room, SourceMemory};
 use super::time_range::TimeRange;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use arrow_array::{Array, RecordBatch, StringArray};
 
 use super::attributes::{AttributeKeys, AttributeValues, parse_attributes};
+use super::batch_column::optional_column;
 use super::columns::{DeclaredTable, cell_columns};
 use super::kinds::{id, ids};
-use super::reader::{Damage, TableReader, optional_column};
-use super::schema::{ATTRIBUTES, TRACE_ID, TRACE_NAME};
+use super::names::{ATTRIBUTES, TRACE_ID, TRACE_NAME};
+use super::reader::{Damage, TableReader};
 use super::shredding::ShreddedColumns;
 use super::texts::{StringInterner, TextIndexer, TextReader};
 

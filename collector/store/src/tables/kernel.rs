@@ -2,10 +2,9 @@
 //!
 //! A chunk is one file, `kernel/date=…/hour=…/rec-RECORDING-FROM-TO.parquet`: the recording's id (32 hex digits), and
 //! the wall time it covers, `[FROM, TO)`, in ns. A recording's chunks follow each other without gaps and each can be
-//! understood by itself: threads are introduced again in each. `kernel/schema.rs` documents the columns.
+//! understood by itself: threads are introduced again in each. `kernel_schema.rs` documents the columns.
 
 mod rows;
-mod schema;
 
 use object_store::path::Path;
 use stroboscope_analysis::kernel::call::Architecture;
@@ -13,12 +12,13 @@ use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
 use stroboscope_kernel_model::ClockLog;
 
 use super::columns::{DeclaredTable, cell_columns};
+use super::kernel_schema::Kernel;
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, StoreTable};
-use super::reader::{Damage, ReadBudget, TableReader};
+use super::read_budget::ReadBudget;
+use super::reader::{Damage, TableReader};
 use super::texts::{StringInterner, TextColumns, TextIndexer, TextReader};
 use super::write::{WrittenObjects, put_rows};
-pub(super) use schema::Kernel;
 
 /// Some seconds of a recording.
 #[derive(Clone, Debug, Default)]

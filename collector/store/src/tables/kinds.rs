@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType};
 
-use super::reader::{column, optional_column};
+use super::batch_column::{column, optional_column};
 use super::texts::{TextColumns, TextIndex, TextReader};
 use crate::record::StringId;
 

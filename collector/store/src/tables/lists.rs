@@ -7,9 +7,9 @@ use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
+use super::batch_column::{column, optional_column};
 use super::columns::{DeclaredTable, fields, write_columns};
 use super::kinds::{ColumnKind, Nullable, ReadKind};
-use super::reader::{column, optional_column};
 use super::texts::{TextColumns, TextReader};
 
 /// Lists whose items are rows of `T`.

@@ -7,10 +7,12 @@ use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray, UInt64Array}
 use rustc_hash::FxHashSet;
 use stroboscope_analysis::inner_operations::InnerOperations;
 
+use super::batch_column::column;
 use super::kinds::{id, ids};
 use super::objects::{Store, StoreError};
 use super::partition::StoreTable;
-use super::reader::{ReadBudget, TableReader, column};
+use super::read_budget::ReadBudget;
+use super::reader::TableReader;
 
 const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "process"];
 

@@ -11,7 +11,7 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::objects::Store;
-use super::reader::ReadBudget;
+use super::read_budget::ReadBudget;
 
 /// Read-ahead: sequential reads of objects that are not kept whole fetch so much at a time.
 const READ_AHEAD_BYTES: u64 = 64 << 10;

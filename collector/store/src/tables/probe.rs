@@ -12,10 +12,12 @@ use super::columns::DeclaredTable;
 use super::cursor::{ReadContext, RowLayout};
 use super::kinds::{id, ids};
 use super::left_out::LeftOut;
+use super::names::TRACE_ID;
 use super::partition::StoreTable;
-use super::reader::{Damage, ReadBudget, TableFile, TableReader};
+use super::read_budget::ReadBudget;
+use super::reader::{Damage, TableFile, TableReader};
 use super::row_group_facts::RowGroupFacts;
-use super::schema::{Events, Spans, TRACE_ID};
+use super::schema::{Events, Spans};
 use super::trace_files::TraceFiles;
 
 /// What is looked for: up to 64 kinds of rows, a bit each.

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::{FieldRef, Fields, Schema};
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
@@ -17,24 +17,14 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use super::attributes::AttributeKeys;
 use super::id_range::{IdRange, RowGroupIds, row_groups, selection, times_ns};
+use super::names::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY};
 use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
-use super::schema::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY, schema};
+use super::read_budget::ReadBudget;
+use super::schema::schema;
 use super::shredding::AttributeColumn;
 use super::values::values;
-
-/// Objects up to this size are fetched at once,
-const WHOLE_BYTES_MAX: u64 = 256 << 10;
-/// as long as all files that are open at a time keep no more than this together.
-const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
-/// Files that are kept open at most, of the 1,024 that Linux allows a process unless told otherwise.
-const OPEN_FILES_MAX: usize = 512;
-/// Rows that all readers together decode ahead, of 64 bytes each, and the bounds of one file's budget: few rows
-/// at a time cost more each, and more than a page of them costs nothing less.
-const AHEAD_ROWS: usize = 1 << 20;
-const BUDGET_ROWS_MIN: usize = 64;
-const BUDGET_ROWS_MAX: usize = 2_048;
 
 /// A file that could not be read, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,30 +47,6 @@ impl std::fmt::Display for Damage {
             "{file} is damaged ({reason}); {rows_read} of its rows were read, all other files too; move it away to \
              go on without it"
         )
-    }
-}
-
-/// The read budget of one of several files that are open at a time: memory and descriptors are divided among them.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadBudget {
-    /// Rows decoded at a time.
-    pub batch_rows: usize,
-    /// Largest object that is kept whole in memory, in bytes.
-    pub whole_bytes_max: u64,
-    /// Whether the file is kept open; otherwise it is opened for each read, as a process may have only so many.
-    pub keeps_open: bool,
-}
-
-impl ReadBudget {
-    /// The budget of each of `files` files.
-    #[must_use]
-    pub fn of(files: usize) -> Self {
-        let files = files.max(1);
-        Self {
-            batch_rows: (AHEAD_ROWS / files).clamp(BUDGET_ROWS_MIN, BUDGET_ROWS_MAX),
-            whole_bytes_max: WHOLE_BYTES_MAX.min(WHOLE_BYTES_TOGETHER / files as u64),
-            keeps_open: files <= OPEN_FILES_MAX,
-        }
     }
 }
 
@@ -454,26 +420,4 @@ fn open(
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(decode))
         .unwrap_or_else(|_| Err("its decoder gave up".to_owned()))
-}
-
-/// Column `name` of a batch as `A`.
-pub(super) fn column<A: Array + Clone + 'static>(
-    batch: &RecordBatch,
-    name: &str,
-) -> Result<A, String> {
-    optional_column(batch, name)?.ok_or_else(|| format!("it has no column {name}"))
-}
-
-/// The same; none where there is no such column.
-pub(super) fn optional_column<A: Array + Clone + 'static>(
-    batch: &RecordBatch,
-    name: &str,
-) -> Result<Option<A>, String> {
-    let Some(column) = batch.column_by_name(name) else {
-        return Ok(None);
-    };
-    let typed = column.as_any().downcast_ref::<A>().cloned();
-    typed
-        .map(Some)
-        .ok_or_else(|| format!("column {name} is of type {}", column.data_type()))
 }

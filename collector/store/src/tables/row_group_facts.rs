@@ -15,10 +15,10 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::file::statistics::Statistics;
 
+use super::names::ATTRIBUTES;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
 use super::reader::guarded;
-use super::schema::ATTRIBUTES;
 use super::shredding::AttributeColumn;
 
 /// What is known of the values of a column, or of an attribute.

@@ -7,8 +7,8 @@ use arrow_array::{Array as _, RecordBatch, UInt64Array};
 use arrow_select::interleave::interleave_record_batch;
 use rustc_hash::FxHashSet;
 
+use super::batch_column::column;
 use super::partition::StoreTable;
-use super::reader::column;
 
 /// Rows handed out at a time.
 const CHUNK_ROWS: usize = 8_192;

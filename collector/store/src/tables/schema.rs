@@ -6,29 +6,19 @@
 //! Frequent attributes have columns of their own, which are different from file to file: see `shredding`.
 //!
 //! The lines below are the other columns, in their order: name, kind, how it is written from a row, what it is read as, and
-//! what users are told of it in `docs/running.md`. Those of **kernel** are in `kernel/schema.rs`.
+//! what users are told of it in `docs/running.md`. Those of **kernel** are in `kernel_schema.rs`.
 
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
 
-use super::StoreTable;
 use super::columns::{ColumnInfo, fields, infos, table};
-use super::kernel::Kernel;
+use super::kernel_schema::Kernel;
 use super::kinds::{Distinct, Flag, I64, Id, Json, Nullable, PlainText, Text, U32, U64};
 use super::lists::List;
+use super::names::ATTRIBUTES;
+use super::partition::StoreTable;
 use crate::record::{BatchRow, EventRow, LoadRow, SpanRow, StringId, WindowRow};
-
-/// Version of the tables; readers refuse a newer one. In files of an older one, columns that came later are missing.
-pub const SCHEMA_VERSION: u32 = 4;
-pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
-pub(super) const TABLE_KEY: &str = "stroboscope.table";
-
-/// Tells a trace's rows, of which its name is said once.
-pub(super) const TRACE_ID: &str = "trace_id";
-pub(super) const TRACE_NAME: &str = "trace_name";
-/// Read only where attributes are asked for. Writing puts there what has no column of its own.
-pub(super) const ATTRIBUTES: &str = "attributes";
 
 impl StoreTable {
     /// Its columns, in the order of its files.

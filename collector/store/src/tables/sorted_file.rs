@@ -12,13 +12,16 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
+use super::batch_column::column;
 use super::kinds::{id, ids};
+use super::names::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY};
 use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
-use super::reader::{ReadBudget, column, guarded};
+use super::read_budget::ReadBudget;
+use super::reader::guarded;
 use super::row_merge::{KeyedBatches, SortKey};
-use super::schema::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY, schema};
+use super::schema::schema;
 use super::shredding::{fold, folded};
 use super::values::values;
 

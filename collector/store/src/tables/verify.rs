@@ -6,7 +6,7 @@ use super::checksum;
 use super::id_range::row_groups;
 use super::objects::Store;
 use super::partition::StoreTable;
-use super::reader::ReadBudget;
+use super::read_budget::ReadBudget;
 use super::row_merge::KeyedBatches as _;
 use super::sorted_file::{NEWER, SortedFile, union};
 

@@ -13,11 +13,10 @@ use parquet::file::properties::WriterProperties;
 
 use super::checksum::{Summed, seal};
 use super::columns::{DeclaredTable, write_columns};
+use super::names::{ATTRIBUTES, SCHEMA_VERSION, TABLE_KEY, VERSION_KEY};
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, PartitionRule, StoreTable};
-use super::schema::{
-    ATTRIBUTES, Batches, Events, SCHEMA_VERSION, Spans, TABLE_KEY, VERSION_KEY, schema,
-};
+use super::schema::{Batches, Events, Spans, schema};
 use super::shredding::{AttributeColumn, HasAttributes, Shredder};
 use super::texts::TextColumns;
 use crate::record::Rows;

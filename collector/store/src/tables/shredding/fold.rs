@@ -8,7 +8,7 @@ use arrow_schema::Schema;
 
 use super::members::real_text;
 use super::name::{AttributeColumn, ValueType};
-use crate::tables::schema::ATTRIBUTES;
+use crate::tables::names::ATTRIBUTES;
 
 /// Columns of attributes that a merged file has at most. What is beyond was made up as it went.
 const MERGED_COLUMNS_MAX: usize = 512;

@@ -9,14 +9,12 @@
 //! Shredding is the word of Parquet's VARIANT. VARIANT itself, shredded, takes the same bytes, but readers do not yet
 //! see its columns: DuckDB takes 9 to 40 times as long to read one attribute, pyarrow has its bytes only.
 
-mod fields;
 mod fold;
 mod members;
 mod name;
 mod read;
 mod write;
 
-pub use fields::{attribute_field, attribute_fields};
 pub(super) use fold::{fold, folded};
 pub(super) use name::AttributeColumn;
 pub(super) use read::ShreddedColumns;

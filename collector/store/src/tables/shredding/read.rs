@@ -10,7 +10,7 @@ use arrow_array::{
 use super::members::real_text;
 use super::name::{AttributeColumn, ValueType};
 use crate::tables::attributes::{AttributeKeys, AttributeValues};
-use crate::tables::reader::column;
+use crate::tables::batch_column::column;
 use crate::tables::texts::{StringInterner, TextIndex, TextReader};
 
 /// The columns of a batch that are asked for.

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use arrow_schema::Field;
 
-use super::name::AttributeColumn;
-use crate::tables::objects::{Store, StoreError};
-use crate::tables::partition::StoreTable;
-use crate::tables::reader::{ReadBudget, TableFile};
+use super::objects::{Store, StoreError};
+use super::partition::StoreTable;
+use super::read_budget::ReadBudget;
+use super::reader::TableFile;
+use super::shredding::AttributeColumn;
 
 /// The columns of attributes that files of a table have, in the order of keys; each file has some of them. Files that
 /// cannot be opened have none.

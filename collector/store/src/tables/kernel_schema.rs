@@ -13,13 +13,13 @@
 //! | clock | wall minus monotonic time is `result`; arg0: TAI minus wall, arg1: boot minus monotonic, arg2: ± (ns) |
 //! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: all losses so far, as in `lost` |
 
-use super::rows::KernelRow;
-use crate::tables::columns::table;
-use crate::tables::kinds::{Distinct, I64, Id, Nullable, Text, U32, U64};
+use super::columns::table;
+use super::kernel_row::KernelRow;
+use super::kinds::{Distinct, I64, Id, Nullable, Text, U32, U64};
 
 table! {
     /// What kernel recorders saw.
-    pub(in crate::tables) Kernel(row: KernelRow) => struct KernelCells {
+    pub(super) Kernel(row: KernelRow) => struct KernelCells {
         recording: Id = row.recording, "which run of a recorder";
         host: Text = row.host => host, "whose kernel; `tid` and `process` are its numbers";
         time_ns: Distinct<I64> = row.time_ns, "wall time, ns since the Unix epoch";

@@ -1,0 +1,87 @@
+//! Rows of the table `kernel`.
+
+use crate::record::StringId;
+
+/// The kind of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum RowKind {
+    Enter,
+    Exit,
+    Switch,
+    Waking,
+    NewTask,
+    Named,
+    TaskExit,
+    Thread,
+    Lost,
+    Window,
+    Clock,
+    Recording,
+}
+
+impl RowKind {
+    pub(super) const ALL: [Self; 12] = [
+        Self::Enter,
+        Self::Exit,
+        Self::Switch,
+        Self::Waking,
+        Self::NewTask,
+        Self::Named,
+        Self::TaskExit,
+        Self::Thread,
+        Self::Lost,
+        Self::Window,
+        Self::Clock,
+        Self::Recording,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Enter => "enter",
+            Self::Exit => "exit",
+            Self::Switch => "switch",
+            Self::Waking => "waking",
+            Self::NewTask => "new_task",
+            Self::Named => "named",
+            Self::TaskExit => "task_exit",
+            Self::Thread => "thread",
+            Self::Lost => "lost",
+            Self::Window => "window",
+            Self::Clock => "clock",
+            Self::Recording => "recording",
+        }
+    }
+
+    /// Its name among the texts of rows, of which kinds are the first.
+    pub(super) fn text(self) -> StringId {
+        self as StringId
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// One row; what is `None` is null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KernelRow {
+    pub(super) recording: u128,
+    pub(super) host: StringId,
+    pub(super) time_ns: i64,
+    pub(super) monotonic_ns: u64,
+    pub(super) cpu: u16,
+    pub(super) tid: u32,
+    pub(super) kind: RowKind,
+    pub(super) process: Option<u32>,
+    pub(super) name: Option<StringId>,
+    pub(super) call: Option<u32>,
+    pub(super) call_name: Option<StringId>,
+    pub(super) args: [Option<u64>; 6],
+    pub(super) result: Option<i64>,
+    pub(super) state: Option<u32>,
+    pub(super) other: Option<u32>,
+    pub(super) other_process: Option<u32>,
+    pub(super) other_name: Option<StringId>,
+    pub(super) owner: Option<(u64, u64)>,
+}
