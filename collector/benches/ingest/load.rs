@@ -33,7 +33,7 @@ pub(crate) enum Load {
     OtlpHttp,
 }
 
-/// Where a collector listens, and the address that senders have.
+/// The addresses of a collector, and the source address of its senders.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) from: IpAddr,

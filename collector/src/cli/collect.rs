@@ -20,9 +20,10 @@ use super::doors::DoorArguments;
 use super::log::LogArguments;
 use super::memory::{MemoryArguments, MemorySplit};
 use super::output::print;
-use super::pages::{ReaderPorts, served_site};
+use super::pages::{ReaderPorts, StoreVerbs, served_site};
 use super::results::tradeoffs::read_policy;
 use super::settings::SettingsArguments;
+use super::verb::Page;
 use super::{Failure, Status, kernel, notify};
 use stroboscope_present::humanise::counted;
 use stroboscope_remote::address::Remote;
@@ -270,7 +271,7 @@ fn start_own_traces(
 }
 
 impl Collect {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, pages: Vec<Page>, runtime: &Runtime) -> Result<Status, Failure> {
         rustix::process::umask(self.umask);
         let burst_config = self.burst_config.as_ref().map(config_of);
         // The one thread that goes on with capabilities, until its programs are in the kernel.
@@ -302,7 +303,8 @@ impl Collect {
             let mut settings = self.settings(burst_config, memory);
             let (of, runtime) = (data.clone(), Handle::current());
             settings.site = Some(SiteMaker::new(move || {
-                let site = served_site(&of, runtime.clone(), true, readers, &queries);
+                let verbs = StoreVerbs::of(&of, pages.clone(), runtime.clone(), &queries);
+                let site = served_site(verbs, true, readers);
                 site.map_err(|failure| failure.0)
             }));
             settings.publishing = publishing.clone();

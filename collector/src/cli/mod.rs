@@ -19,6 +19,7 @@ mod demo;
 mod doors;
 mod experiment;
 mod explain;
+mod failure;
 mod flows;
 mod import;
 mod infer;
@@ -60,4 +61,5 @@ mod verbs;
 mod view;
 mod what_if;
 
-pub use run::{Failure, Status, main};
+pub use failure::{Failure, Status};
+pub use run::main;

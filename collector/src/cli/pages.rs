@@ -22,24 +22,22 @@ use super::Failure;
 use super::arguments::ReadingArguments;
 use super::notes;
 use super::study::Reader;
-use super::verbs::{Page, verbs};
+use super::verb::Page;
 
 /// Arguments that say how an answer is made and printed, and not what it says.
 const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_limit"];
 
-/// The pages of a data folder, with the doors for Jaeger's and Tempo's readers; with those pages that a collector has, where it
-/// serves them.
+/// The pages of a data folder, with the query APIs of Jaeger and Tempo; with the page of the fleet, where a collector serves them.
 ///
 /// # Errors
-/// When the folder cannot be used.
+/// Returns why the folder cannot be used.
 pub(super) fn served_site(
-    data: &Path,
-    runtime: Handle,
+    verbs: StoreVerbs,
     has_fleet: bool,
     readers: ReaderPorts,
-    memory: &QueryMemory,
 ) -> Result<ServedSite, Failure> {
-    let mut options = SiteOptions::of(data, memory);
+    let memory = verbs.memory.clone();
+    let mut options = SiteOptions::of(&verbs.data, &memory);
     if has_fleet {
         options.links.push(NavLink {
             path: "/fleet".to_owned(),
@@ -47,15 +45,15 @@ pub(super) fn served_site(
             group: "Recording",
         });
     }
-    let store = Store::local(data, runtime.clone()).map_err(Failure::of)?;
+    let store = Store::local(&verbs.data, verbs.runtime.clone()).map_err(Failure::of)?;
     let traces = Traces::of(store, memory.clone());
-    let verbs = Arc::new(StoreVerbs::of(data, runtime, memory));
+    let verbs = Arc::new(verbs);
     Ok(ServedSite {
         navigation: navigation(&*verbs, &options),
         name: options.name.clone(),
         router: site(verbs, options).merge(stroboscope_query_api::router(&traces)),
         ports: readers.served(&traces),
-        memory: memory.clone(),
+        memory,
     })
 }
 
@@ -108,20 +106,13 @@ pub(super) struct StoreVerbs {
 }
 
 impl StoreVerbs {
-    pub(super) fn of(data: &Path, runtime: Handle, memory: &QueryMemory) -> Self {
-        let paged = verbs()
-            .into_iter()
-            .filter_map(|verb| Some((verb.name, verb.page?)));
-        let paged: Vec<(&'static str, Page)> = paged.collect();
+    pub(super) fn of(data: &Path, runs: Vec<Page>, runtime: Handle, memory: &QueryMemory) -> Self {
         Self {
             data: data.to_owned(),
             runtime,
             memory: memory.clone(),
-            pages: paged
-                .iter()
-                .map(|(name, page)| page_of(name, page))
-                .collect(),
-            runs: paged.into_iter().map(|(_, page)| page).collect(),
+            pages: runs.iter().map(page_of).collect(),
+            runs,
         }
     }
 
@@ -210,8 +201,8 @@ fn what_is_wrong(error: &str) -> String {
         .to_owned()
 }
 
-fn page_of(name: &'static str, page: &Page) -> VerbPage {
-    let command = (page.command)(Command::new(name));
+fn page_of(page: &Page) -> VerbPage {
+    let command = (page.command)(Command::new(page.name));
     let common: BTreeSet<String> = ReadingArguments::augment_args(Command::new("reading"))
         .get_arguments()
         .map(|argument| argument.get_id().to_string())
@@ -225,7 +216,7 @@ fn page_of(name: &'static str, page: &Page) -> VerbPage {
             ..field_of(argument)
         });
     VerbPage {
-        name,
+        name: page.name,
         words: page.words,
         about: text(command.get_about()).unwrap_or_default(),
         more: text(command.get_long_about()).unwrap_or_default(),
@@ -297,6 +288,7 @@ mod tests {
         let memory = QueryMemory::unbounded();
         StoreVerbs::of(
             Path::new("no/such/folder"),
+            super::super::verbs::pages(),
             runtime.handle().clone(),
             &memory,
         )

@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::arguments::{DataArguments, parse_duration};
 use super::size::parse_size;
+use super::verb::Tables;
 use super::{Failure, Status};
 #[cfg(not(feature = "sql"))]
 use crate::suggest::{command_on, quoted};
@@ -45,7 +46,7 @@ pub(super) struct Sql {
 impl Sql {
     #[cfg(not(feature = "sql"))]
     #[allow(clippy::unused_self, clippy::needless_pass_by_value)] // as the other verbs
-    pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, _: Vec<Tables>, _: &Runtime) -> Result<Status, Failure> {
         let Self {
             data, json, query, ..
         } = self;
@@ -61,10 +62,10 @@ impl Sql {
     }
 
     #[cfg(feature = "sql")]
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, of: Vec<Tables>, runtime: &Runtime) -> Result<Status, Failure> {
         let folder = self.data.to_read(runtime.handle())?;
         let data = folder.folder();
-        let tables = tables::of_verbs(data, runtime.handle());
+        let tables = tables::of_verbs(of, data, runtime.handle());
         let limits = stroboscope_sql::SqlLimits {
             memory_bytes: usize::try_from(self.memory_limit).unwrap_or(usize::MAX),
             time: self.timeout,

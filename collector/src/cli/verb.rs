@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use clap::{ArgMatches, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -62,6 +63,29 @@ pub(super) type PageSays = Result<(Doc, Notes), Failure>;
 pub(super) trait PageVerb {
     /// Reads, and says. Nothing is printed or written.
     fn document(&self, reader: &Reader) -> PageSays;
+}
+
+/// A verb as a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    /// Its name on the command line,
+    pub name: &'static str,
+    /// with what it is below.
+    pub words: &'static str,
+    /// Arguments that a page does not have.
+    pub without: &'static [&'static str],
+    pub command: fn(Command) -> Command,
+    pub document: fn(&ArgMatches, &Reader) -> PageSays,
+}
+
+/// The tables of a verb without arguments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    /// The tables of its document.
+    pub specs: &'static [TableSpec],
+    /// Makes its document of a study of this data folder.
+    #[cfg_attr(not(feature = "sql"), allow(dead_code))]
+    pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
 }
 
 /// Each that gives a report of a study is one.

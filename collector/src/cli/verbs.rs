@@ -6,14 +6,14 @@ use clap::{ArgMatches, Args, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use tokio::runtime::{Builder, Runtime};
 
-use super::study::{NamedStudy, Reader};
-use super::verb::{PageSays, PageVerb, ReadingVerb, document};
+use super::study::NamedStudy;
+use super::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
     critical_path, experiment, explain, flows, import, infer, kernel, model, pool, predict, ready,
     report, search, slack, sql, timeline, top, tradeoffs, view, what_if,
 };
-use stroboscope_present::show::{Doc, TableSpec};
+use stroboscope_present::show::Doc;
 use stroboscope_server::capabilities;
 
 type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
@@ -23,12 +23,11 @@ pub(super) struct Entry {
     pub name: &'static str,
     command: fn(Command) -> Command,
     run: Run,
-    #[cfg_attr(not(feature = "sql"), allow(dead_code))]
     tables: Option<Tables>,
     /// True if the threads of the subcommand drop capabilities that no collector needs.
     pub is_confined: bool,
     /// Its page, if it is one.
-    pub page: Option<Page>,
+    page: Option<Page>,
     /// Of what it says in JSON.
     #[cfg_attr(not(test), allow(dead_code, reason = "the documents are made of it"))]
     pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
@@ -64,6 +63,7 @@ impl Entry {
         without: &'static [&'static str],
     ) -> Self {
         let page = Page {
+            name: self.name,
             words,
             without,
             command: V::augment_args,
@@ -76,38 +76,22 @@ impl Entry {
     }
 }
 
-/// A verb as a page.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
-    /// What it is called on the command line, with what it is below.
-    pub words: &'static str,
-    /// Arguments that a page does not have.
-    pub without: &'static [&'static str],
-    pub command: fn(Command) -> Command,
-    pub document: fn(&ArgMatches, &Reader) -> PageSays,
-}
-
-/// What a verb says without arguments, as tables.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
-    /// The tables of its document.
-    pub specs: &'static [TableSpec],
-    /// Its document, of a study of this data folder.
-    #[cfg_attr(not(feature = "sql"), allow(dead_code))]
-    pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
-}
-
 /// All of them, in the order of the help.
 pub(super) fn verbs() -> Vec<Entry> {
     vec![
         #[cfg(feature = "demo")]
         other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
-        other("collect", collect::Collect::run).confined(),
+        other("collect", |verb: collect::Collect, runtime| {
+            verb.run(pages(), runtime)
+        })
+        .confined(),
         other("check", check::CheckVerb::run).saying::<check::CheckedFolder>(),
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),
-        other("view", view::View::run),
+        other("view", |verb: view::View, runtime| {
+            verb.run(pages(), runtime)
+        }),
         other("top", top::TopVerb::run),
         other("import", import::Import::run),
         other("infer", infer::Infer::run)
@@ -137,7 +121,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
             .saying::<super::results::tradeoffs::TradeoffsSay>()
             .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
-        other("sql", sql::Sql::run),
+        other("sql", |verb: sql::Sql, runtime| verb.run(tables(), runtime)),
     ]
 }
 
@@ -232,9 +216,13 @@ pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failu
     (verb.run)(of_verb, &runtime)
 }
 
+/// The pages of all verbs that have one.
+pub(super) fn pages() -> Vec<Page> {
+    verbs().into_iter().filter_map(|verb| verb.page).collect()
+}
+
 /// The tables of all verbs that have any.
-#[cfg_attr(not(feature = "sql"), allow(dead_code))]
-pub(super) fn tables() -> Vec<Tables> {
+fn tables() -> Vec<Tables> {
     verbs().into_iter().filter_map(|verb| verb.tables).collect()
 }
 
@@ -249,7 +237,7 @@ mod tests {
     use super::super::arguments::{ReadingArguments, ShowArguments};
     use super::super::verb::Report;
     use super::*;
-    use stroboscope_present::show::{Cell, Column, Kind, Row};
+    use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
     use stroboscope_query::Notes;
 
     /// Counts segments: the first place, which says what the result is.

@@ -13,7 +13,8 @@ use super::arguments::DataArguments;
 use super::doors::DoorArguments;
 use super::memory::MemoryArguments;
 use super::output::print;
-use super::pages::{ReaderPorts, served_site};
+use super::pages::{ReaderPorts, StoreVerbs, served_site};
+use super::verb::Page;
 use super::{Failure, Status};
 
 /// Show a store as pages in a browser, until interrupted
@@ -37,7 +38,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, pages: Vec<Page>, runtime: &Runtime) -> Result<Status, Failure> {
         let addresses = std::iter::once(("--http", self.http)).chain(self.readers.addresses());
         self.doors.check(&addresses.collect::<Vec<_>>())?;
         let folder = self.data.to_read(runtime.handle())?;
@@ -52,13 +53,8 @@ impl View {
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             memory.keep_within()?;
             let doors = Doors::open(settings).await.map_err(Failure::of)?;
-            let site = served_site(
-                data,
-                Handle::current(),
-                false,
-                self.readers,
-                &memory.queries(),
-            )?;
+            let verbs = StoreVerbs::of(data, pages, Handle::current(), &memory.queries());
+            let site = served_site(verbs, false, self.readers)?;
             let started = HttpServer::start_site(self.http, doors.clone(), site.router).await;
             let server = started.map_err(Failure::of)?;
             print(&format!("pages on {scheme}://{}/", server.address()))?;

@@ -7,9 +7,9 @@ use crate::show::{Cell, Column, Kind, Table, real};
 /// The reader of a page: one who has a site can follow links to its other pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// Of a page of a site.
+    /// The reader of a page of a site.
     OfSite,
-    /// Of a file.
+    /// The reader of a file.
     OfFile,
 }
 

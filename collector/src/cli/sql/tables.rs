@@ -8,12 +8,16 @@ use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 
 use super::super::study::NamedStudy;
-use super::super::verbs::{Tables, tables};
+use super::super::verb::Tables;
 use stroboscope_present::show::{TableSpec, batch, schema};
 use stroboscope_sql::GivenTable;
 
-/// The tables of all verbs. They share one study, made when the first of them is read.
-pub(super) fn of_verbs(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {
+/// The tables of these verbs. They share one study, made when the first of them is read.
+pub(super) fn of_verbs(
+    verbs: Vec<Tables>,
+    data: &Path,
+    runtime: &Handle,
+) -> Vec<Arc<dyn GivenTable>> {
     let studied = Arc::new(Studied {
         data: data.to_owned(),
         runtime: runtime.clone(),
@@ -30,7 +34,7 @@ pub(super) fn of_verbs(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>
             Arc::new(table) as Arc<dyn GivenTable>
         })
     };
-    tables().into_iter().flat_map(of_verb).collect()
+    verbs.into_iter().flat_map(of_verb).collect()
 }
 
 #[derive(Debug)]
