@@ -1,7 +1,5 @@
 //! `check`
 
-use std::borrow::Cow;
-
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,7 +9,8 @@ use super::arguments::DataArguments;
 use super::output::{has_colour, print_as_is, print_json, width};
 use super::{Failure, Status};
 use stroboscope_present::humanise::{are, counted};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec, TextView};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, TextView};
 use stroboscope_store::check::{Check, CheckReport, Finding, TableSize};
 use stroboscope_store::data_dir::{DataDir, DataDirError};
 use stroboscope_store::tables::Store;
@@ -159,46 +158,18 @@ impl CheckedFolder {
     }
 }
 
-impl Row for CheckedTable {
-    const TABLE: TableSpec = TableSpec {
-        name: "checked_tables",
-        about: "The tables of a store, as far as they can be read.",
-        columns: Cow::Borrowed(&[
-            Column::new("table", "table", Kind::Text),
-            Column::new("files", "files", Kind::Count),
-            Column::new("rows", "rows", Kind::Count),
-            Column::new("bytes", "bytes", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            Cell::Text(self.table.to_owned()),
-            Cell::Count(self.files),
-            Cell::Count(self.rows),
-            Cell::Count(self.bytes),
-        ]
-    }
+rows! {
+    CheckedTable as row, "checked_tables": "The tables of a store, as far as they can be read.";
+    table: Text, "table" = Cell::Text(row.table.to_owned());
+    files: Count, "files" = Cell::Count(row.files);
+    rows: Count, "rows" = Cell::Count(row.rows);
+    bytes: Count, "bytes" = Cell::Count(row.bytes);
 }
 
-impl Row for Found {
-    const TABLE: TableSpec = TableSpec {
-        name: "findings",
-        about: "What is wrong with a data folder.",
-        columns: Cow::Borrowed(&[
-            Column::new("kind", "kind", Kind::Text),
-            Column::new("at", "at", Kind::Text),
-            Column::new("detail", "detail", Kind::Text),
-            Column::new("repair", "repair", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            Cell::Text(self.kind.to_owned()),
-            Cell::Text(self.at.clone()),
-            Cell::Text(self.detail.clone()),
-            self.repair.clone().map_or(Cell::None, Cell::Text),
-        ]
-    }
+rows! {
+    Found as row, "findings": "What is wrong with a data folder.";
+    kind: Text, "kind" = Cell::Text(row.kind.to_owned());
+    at: Text, "at" = Cell::Text(row.at.clone());
+    detail: Text, "detail" = Cell::Text(row.detail.clone());
+    repair: Text, "repair" = row.repair.clone().map_or(Cell::None, Cell::Text);
 }

@@ -1,7 +1,5 @@
 //! `clocks`
 
-use std::borrow::Cow;
-
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +12,8 @@ use super::results::clock_pairs::{ClockPair, show_pairs};
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Row, TableSpec};
 use stroboscope_query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
 
 /// Say how the clocks of the hosts are related
@@ -213,62 +212,37 @@ impl Host {
     }
 }
 
-impl Row for Host {
-    const TABLE: TableSpec = TableSpec {
-        name: "clock_hosts",
-        about: "A host: by how much its clock was ahead of that of the reference host when it was last heard of.",
-        columns: Cow::Borrowed(&[
-            Column::new("host", "host", Kind::Text),
-            Column::new("ahead_ns", "ahead by", Kind::DifferenceNs),
-            Column::new("error_ns", "±", Kind::DurationNs),
-            Column::new("unit", "in whole", Kind::Text),
-            Column::new("kernel", "kernel says", Kind::Text),
-            Column::new("island", "", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let kernel = self.kernel.as_ref().map(|said| match said.synchronised {
+rows! {
+    Host as row, "clock_hosts":
+        "A host: by how much its clock was ahead of that of the reference host when it was last heard of.";
+    {
+        let kernel = row.kernel.as_ref().map(|said| match said.synchronised {
             true => format!("± {}", duration(said.max_error_ns as f64)),
             false => "not synchronised".to_owned(),
         });
-        vec![
-            name(&self.host).into(),
-            self.ahead_ns.map(|ns| ns as f64).into(),
-            self.error_ns.map(|ns| ns as f64).into(),
-            (&*self.unit).into(),
-            kernel.as_deref().into(),
-            (self.island as u64).into(),
-        ]
     }
+    host: Text, "host" = name(&row.host);
+    ahead_ns: DifferenceNs, "ahead by" = row.ahead_ns.map(|ns| ns as f64);
+    error_ns: DurationNs, "±" = row.error_ns.map(|ns| ns as f64);
+    unit: Text, "in whole" = &*row.unit;
+    kernel: Text, "kernel says" = kernel.as_deref();
+    island: Count, "" = row.island as u64;
 }
 
-impl Row for KernelSays {
-    const TABLE: TableSpec = TableSpec {
-        name: "clock_kernels",
-        about: "A host: what its kernel says of its clock.",
-        columns: Cow::Borrowed(&[
-            Column::new("host", "host", Kind::Text),
-            Column::new("synchronised", "kept right", Kind::Text),
-            Column::new("max_error_ns", "off UTC by at most", Kind::DurationNs),
-            Column::new("estimated_error_ns", "estimated", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let kept = match &self.said {
+rows! {
+    KernelSays as row, "clock_kernels": "A host: what its kernel says of its clock.";
+    {
+        let kept = match &row.said {
             Some(said) if said.synchronised => "yes",
             Some(_) => "no",
             None => "unknown",
         };
-        let ns = |of: fn(&KernelClock) -> u64| self.said.as_ref().map(|said| of(said) as f64);
-        vec![
-            name(&self.host).into(),
-            kept.into(),
-            ns(|said| said.max_error_ns).into(),
-            ns(|said| said.estimated_error_ns).into(),
-        ]
+        let ns = |of: fn(&KernelClock) -> u64| row.said.as_ref().map(|said| of(said) as f64);
     }
+    host: Text, "host" = name(&row.host);
+    synchronised: Text, "kept right" = kept;
+    max_error_ns: DurationNs, "off UTC by at most" = ns(|said| said.max_error_ns);
+    estimated_error_ns: DurationNs, "estimated" = ns(|said| said.estimated_error_ns);
 }
 
 impl Report for ClocksReport {

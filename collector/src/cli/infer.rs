@@ -1,6 +1,5 @@
 //! `infer`
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +23,8 @@ use super::verb::{PageVerb, Report, give, said};
 use super::{Failure, Status};
 use crate::suggest::command_on;
 use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::{Inference, Notes, Recorded, save_model};
 
 /// Infer the causal model and say what it holds
@@ -87,33 +87,21 @@ struct ConvergenceRow<'a> {
     traces: u64,
 }
 
-impl Row for ConvergenceRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "convergence",
-        about: "What the model held after so many traces, and what came and went since the row before.",
-        columns: Cow::Borrowed(&[
-            Column::new("traces", "traces", Kind::Count),
-            Column::new("happens_before", "happens before", Kind::Count),
-            Column::new("mutual_exclusion", "exclusions", Kind::Count),
-            Column::new("new_per_thousand", "new per 1000", Kind::Number),
-            Column::new("gone_per_thousand", "gone per 1000", Kind::Number),
-            Column::new("segments", "segments", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let (point, changes) = (self.point, self.point.changes);
+rows! {
+    ConvergenceRow<'_> as row, "convergence":
+        "What the model held after so many traces, and what came and went since the row before.";
+    {
+        let (point, changes) = (row.point, row.point.changes);
         let per_thousand =
-            |count: usize| Cell::from(count as f64 * 1e3 / self.traces.max(1) as f64);
-        vec![
-            point.traces.into(),
-            (point.happens_before as u64).into(),
-            (point.mutual_exclusion as u64).into(),
-            per_thousand(changes.happens_before_added + changes.mutual_exclusion_added),
-            per_thousand(changes.happens_before_removed + changes.mutual_exclusion_removed),
-            (point.segments as u64).into(),
-        ]
+            |count: usize| Cell::from(count as f64 * 1e3 / row.traces.max(1) as f64);
     }
+    traces: Count, "traces" = point.traces;
+    happens_before: Count, "happens before" = point.happens_before as u64;
+    mutual_exclusion: Count, "exclusions" = point.mutual_exclusion as u64;
+    new_per_thousand: Number, "new per 1000" = per_thousand(changes.happens_before_added + changes.mutual_exclusion_added);
+    gone_per_thousand: Number, "gone per 1000" =
+        per_thousand(changes.happens_before_removed + changes.mutual_exclusion_removed);
+    segments: Count, "segments" = point.segments as u64;
 }
 
 fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {

@@ -2,10 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::borrow::Cow;
 use stroboscope_analysis::distribution::Distribution;
 
-use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
+use stroboscope_present::rows;
 
 /// Mean, quantiles and maximum.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -69,17 +68,8 @@ pub(super) struct CdfRow {
     most_ns: u64,
 }
 
-impl Row for CdfRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "slack_cdf",
-        about: "So many of the requests have at most so much slack.",
-        columns: Cow::Borrowed(&[
-            Column::new("share", "of requests at most", Kind::Share),
-            Column::new("slack_ns", "slack", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![self.share.into(), (self.most_ns as f64).into()]
-    }
+rows! {
+    CdfRow as row, "slack_cdf": "So many of the requests have at most so much slack.";
+    share: Share, "of requests at most" = row.share;
+    slack_ns: DurationNs, "slack" = row.most_ns as f64;
 }

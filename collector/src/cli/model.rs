@@ -1,6 +1,5 @@
 //! `model`
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +27,8 @@ use super::study::{NamedStudy, Reader};
 use super::verb::{PageVerb, Report, give, said};
 use super::{Failure, Status, notes};
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Names, SegmentName};
 use stroboscope_query::{CausalGraph, Notes, load_model, save_model};
 use stroboscope_store::memory::QueryShare;
 
@@ -348,46 +348,19 @@ struct InOrder(Pair);
 /// They exclude each other.
 struct Apart(Pair);
 
-impl Pair {
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&self.first).into(),
-            (&self.second).into(),
-            self.traces.into(),
-        ]
-    }
+rows! {
+    InOrder as row, "happens_before":
+        "Two segments of which the first always ended before the second began, and that follows from no others.";
+    first: Segment, "first" = &row.0.first;
+    then: Segment, "then" = &row.0.second;
+    traces: Count, "in so many traces" = row.0.traces;
 }
 
-impl Row for InOrder {
-    const TABLE: TableSpec = TableSpec {
-        name: "happens_before",
-        about: "Two segments of which the first always ended before the second began, and that follows from no others.",
-        columns: Cow::Borrowed(&[
-            Column::new("first", "first", Kind::Segment),
-            Column::new("then", "then", Kind::Segment),
-            Column::new("traces", "in so many traces", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        self.0.cells()
-    }
-}
-
-impl Row for Apart {
-    const TABLE: TableSpec = TableSpec {
-        name: "mutual_exclusion",
-        about: "Two segments that never overlapped, in either order.",
-        columns: Cow::Borrowed(&[
-            Column::new("one", "one", Kind::Segment),
-            Column::new("other", "other", Kind::Segment),
-            Column::new("traces", "in so many traces", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        self.0.cells()
-    }
+rows! {
+    Apart as row, "mutual_exclusion": "Two segments that never overlapped, in either order.";
+    one: Segment, "one" = &row.0.first;
+    other: Segment, "other" = &row.0.second;
+    traces: Count, "in so many traces" = row.0.traces;
 }
 
 impl Report for Believed<'_> {

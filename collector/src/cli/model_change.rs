@@ -1,7 +1,5 @@
 //! What `model --compare` shows.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::SegmentLabel;
@@ -13,7 +11,8 @@ use stroboscope_analysis::structural_change::{
 
 use super::verb::{Report, schema_is_of};
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::Notes;
 
 fn seen_segments(model: &Model) -> usize {
@@ -235,35 +234,18 @@ struct ChangedRow {
     evidence: ChangeEvidence,
 }
 
-impl Row for ChangedRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "model_changes",
-        about: "A relation or a segment that one model has and the other has not: how many of how many requests contradict \
-                the relation, or have the segment.",
-        columns: Cow::Borrowed(&[
-            Column::new("what", "what", Kind::Text),
-            Column::new("kind", "", Kind::Text),
-            Column::new("requests_before", "before", Kind::Count),
-            Column::new("all_before", "of", Kind::Count),
-            Column::new("requests_after", "after", Kind::Count),
-            Column::new("all_after", "of", Kind::Count),
-            Column::new("changed_by_at_least", "changed by", Kind::Share),
-            Column::new("q_value", "chance", Kind::Probability),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.what).into(),
-            self.kind.into(),
-            self.before.0.into(),
-            self.before.1.into(),
-            self.after.0.into(),
-            self.after.1.into(),
-            self.evidence.at_least.into(),
-            self.evidence.q_value.into(),
-        ]
-    }
+rows! {
+    ChangedRow as row, "model_changes":
+        "A relation or a segment that one model has and the other has not: how many of how many requests contradict \
+                the relation, or have the segment.";
+    what: Text, "what" = &*row.what;
+    kind: Text, "" = row.kind;
+    requests_before: Count, "before" = row.before.0;
+    all_before: Count, "of" = row.before.1;
+    requests_after: Count, "after" = row.after.0;
+    all_after: Count, "of" = row.after.1;
+    changed_by_at_least: Share, "changed by" = row.evidence.at_least;
+    q_value: Probability, "chance" = row.evidence.q_value;
 }
 
 fn relation_rows(kind: &'static str, changed: &[ChangedRelation]) -> Vec<ChangedRow> {

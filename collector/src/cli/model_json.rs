@@ -1,13 +1,12 @@
 //! Parts of a model, as several verbs show them.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
 
-use stroboscope_present::show::{Cell, Column, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::SegmentName;
 
 /// A segment.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -92,30 +91,13 @@ pub(super) struct SegmentRow<'a> {
     pub traces: u64,
 }
 
-impl Row for SegmentRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "model_segments",
-        about: "A segment of the model.",
-        columns: Cow::Borrowed(&[
-            Column::new("segment", "segment", Kind::Segment),
-            Column::new("id", "", Kind::Count),
-            Column::new("task", "", Kind::Text),
-            Column::new("start", "", Kind::Text),
-            Column::new("end", "", Kind::Text),
-            Column::new("occurrences", "occurs", Kind::Count),
-            Column::new("traces", "in traces", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&self.name).into(),
-            u64::from(self.name.id().0).into(),
-            (&*self.label.task).into(),
-            (&*self.label.start).into(),
-            (&*self.label.end).into(),
-            self.occurrences.into(),
-            self.traces.into(),
-        ]
-    }
+rows! {
+    SegmentRow<'_> as row, "model_segments": "A segment of the model.";
+    segment: Segment, "segment" = &row.name;
+    id: Count, "" = u64::from(row.name.id().0);
+    task: Text, "" = &*row.label.task;
+    start: Text, "" = &*row.label.start;
+    end: Text, "" = &*row.label.end;
+    occurrences: Count, "occurs" = row.occurrences;
+    traces: Count, "in traces" = row.traces;
 }

@@ -2,7 +2,6 @@
 
 mod samples;
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -17,7 +16,8 @@ use super::verb::{Form, Report, give_as};
 use super::{Failure, Status};
 use samples::read_samples;
 use stroboscope_present::humanise::{are, counted, duration, percent};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::{
     Notes, PoolReport, PoolSettings, PooledUse, Source, TimeRange, UsesByService,
 };
@@ -379,50 +379,26 @@ impl PoolSays {
     }
 }
 
-impl Row for PercentileRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "pool_percentiles",
-        about: "A percentile of what a larger process would use, by three ways to find it.",
-        columns: Cow::Borrowed(&[
-            Column::new("percentile", "percentile", Kind::Text),
-            Column::new("normal", "sum of normal ones", Kind::Text),
-            Column::new("independent", "of independent ones", Kind::Text),
-            Column::new("foretold_error", "foretold error", Kind::Share),
-            Column::new("together", "at the same time", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let show = |value: f64| self.unit.unwrap_or(Unit::Any).show(value);
-        vec![
-            (&*self.percentile).into(),
-            (&*show(self.normal)).into(),
-            (&*show(self.independent)).into(),
-            self.foretold_error.into(),
-            (&*self.together.map_or_else(String::new, show)).into(),
-        ]
+rows! {
+    PercentileRow as row, "pool_percentiles": "A percentile of what a larger process would use, by three ways to find it.";
+    {
+        let show = |value: f64| row.unit.unwrap_or(Unit::Any).show(value);
     }
+    percentile: Text, "percentile" = &*row.percentile;
+    normal: Text, "sum of normal ones" = &*show(row.normal);
+    independent: Text, "of independent ones" = &*show(row.independent);
+    foretold_error: Share, "foretold error" = row.foretold_error;
+    together: Text, "at the same time" = &*row.together.map_or_else(String::new, show);
 }
 
-impl Row for OneRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "pool_one",
-        about: "A percentile of what one process uses, beside a normal distribution's.",
-        columns: Cow::Borrowed(&[
-            Column::new("percentile", "percentile", Kind::Text),
-            Column::new("found", "found", Kind::Text),
-            Column::new("normal", "normal", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let show = |value: f64| self.unit.unwrap_or(Unit::Any).show(value);
-        vec![
-            (&*self.percentile).into(),
-            (&*show(self.found)).into(),
-            (&*show(self.normal)).into(),
-        ]
+rows! {
+    OneRow as row, "pool_one": "A percentile of what one process uses, beside a normal distribution's.";
+    {
+        let show = |value: f64| row.unit.unwrap_or(Unit::Any).show(value);
     }
+    percentile: Text, "percentile" = &*row.percentile;
+    found: Text, "found" = &*show(row.found);
+    normal: Text, "normal" = &*show(row.normal);
 }
 
 impl Report for PoolSays {

@@ -1,6 +1,5 @@
 //! `predict`
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,7 +14,8 @@ use super::results::no_slack;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, Row, TableSpec};
 use stroboscope_query::{ATTRIBUTES_MAX, Notes, PredictSettings};
 
 /// Say which attribute of a request foretells whether its server has slack
@@ -126,33 +126,18 @@ impl Foretold {
     }
 }
 
-impl Row for Foretold {
-    const TABLE: TableSpec = TableSpec {
-        name: "predictions",
-        about: "An attribute, and how well the last request with the same value foretells slack.",
-        columns: Cow::Borrowed(&[
-            Column::new("attribute", "attribute", Kind::Text),
-            Column::new("informedness", "tells", Kind::Number),
-            Column::new("accuracy", "right", Kind::Share),
-            Column::new("type_i", "type I", Kind::Share),
-            Column::new("type_ii", "type II", Kind::Share),
-            Column::new("correlation", "correlation", Kind::Number),
-            Column::new("predicted", "foretold", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let part = |part: f64| Cell::from((self.predicted > 0).then_some(part));
-        vec![
-            (&*self.attribute).into(),
-            self.informedness.into(),
-            part(self.accuracy),
-            part(self.type_i),
-            part(self.type_ii),
-            self.correlation.into(),
-            self.predicted.into(),
-        ]
+rows! {
+    Foretold as row, "predictions": "An attribute, and how well the last request with the same value foretells slack.";
+    {
+        let part = |part: f64| Cell::from((row.predicted > 0).then_some(part));
     }
+    attribute: Text, "attribute" = &*row.attribute;
+    informedness: Number, "tells" = row.informedness;
+    accuracy: Share, "right" = part(row.accuracy);
+    type_i: Share, "type I" = part(row.type_i);
+    type_ii: Share, "type II" = part(row.type_ii);
+    correlation: Number, "correlation" = row.correlation;
+    predicted: Count, "foretold" = row.predicted;
 }
 
 impl Report for Prediction {

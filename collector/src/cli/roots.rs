@@ -1,7 +1,5 @@
 //! Requests by root operation.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::by_root::ByRoot;
@@ -12,7 +10,8 @@ use super::output::Table;
 use stroboscope_present::humanise::{duration, percent};
 use stroboscope_present::page::path_segment;
 use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc};
 
 /// Root operations shown.
 const ROOTS_SHOWN: usize = 20;
@@ -133,43 +132,22 @@ pub(super) fn show_roots(rows: &[RootRow], doc: &mut Doc) {
     doc.table("Requests by root operation", rows, ROOTS_SHOWN);
 }
 
-impl Row for RootRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "roots",
-        about: "Requests of one root operation.",
-        columns: Cow::Borrowed(&[
-            Column::new("root", "root operation", Kind::Text),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("complete", "complete", Kind::Count),
-            Column::new("incomplete", "incomplete", Kind::Count),
-            Column::new("latency_p50_ns", "p50", Kind::DurationNs),
-            Column::new("latency_p95_ns", "p95", Kind::DurationNs),
-            Column::new("latency_p99_ns", "p99", Kind::DurationNs),
-            Column::new("share_of_time", "of all time", Kind::Share),
-            Column::new("after_answer_mean_ns", "after the answer", Kind::DurationNs),
-            Column::new("after_answer_requests", "in so many", Kind::Count),
-            Column::new("has_caller", "somebody waits", Kind::Flag),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let ns = |ns: u64| Cell::from((self.latency.max_ns > 0).then_some(ns as f64));
-        let after = (self.after_answer_requests > 0).then_some(self.after_answer_requests);
-        vec![
-            Cell::Linked(
-                self.root.clone(),
-                format!("/critical-path?root={}", path_segment(&self.root)),
-            ),
-            self.requests.into(),
-            self.complete.into(),
-            (self.incomplete > 0).then_some(self.incomplete).into(),
-            ns(self.latency.p50_ns),
-            ns(self.latency.p95_ns),
-            ns(self.latency.p99_ns),
-            self.share_of_time.into(),
-            after.map(|_| self.after_answer.mean_ns).into(),
-            after.into(),
-            (self.with_caller > 0).into(),
-        ]
+rows! {
+    RootRow as row, "roots": "Requests of one root operation.";
+    {
+        let ns = |ns: u64| Cell::from((row.latency.max_ns > 0).then_some(ns as f64));
+        let after = (row.after_answer_requests > 0).then_some(row.after_answer_requests);
     }
+    root: Text, "root operation" =
+        Cell::Linked(row.root.clone(), format!("/critical-path?root={}", path_segment(&row.root)));
+    requests: Count, "requests" = row.requests;
+    complete: Count, "complete" = row.complete;
+    incomplete: Count, "incomplete" = (row.incomplete > 0).then_some(row.incomplete);
+    latency_p50_ns: DurationNs, "p50" = ns(row.latency.p50_ns);
+    latency_p95_ns: DurationNs, "p95" = ns(row.latency.p95_ns);
+    latency_p99_ns: DurationNs, "p99" = ns(row.latency.p99_ns);
+    share_of_time: Share, "of all time" = row.share_of_time;
+    after_answer_mean_ns: DurationNs, "after the answer" = after.map(|_| row.after_answer.mean_ns);
+    after_answer_requests: Count, "in so many" = after;
+    has_caller: Flag, "somebody waits" = row.with_caller > 0;
 }

@@ -1,7 +1,5 @@
 //! `search`
 
-use std::borrow::Cow;
-
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +11,8 @@ use super::search_plan::SearchPlanSays;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, TableSpec};
 use stroboscope_query::{
     HELD_BYTES_MAX, Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts,
     search_requests,
@@ -241,52 +240,22 @@ impl FoundBurst {
     }
 }
 
-impl Row for FoundRequest {
-    const TABLE: TableSpec = TableSpec {
-        name: "found_requests",
-        about: "A request of which a formula holds, or may, and the spans by which.",
-        columns: Cow::Borrowed(&[
-            Column::new("trace", "request", Kind::Request),
-            Column::new("latency_ns", "latency", Kind::DurationNs),
-            Column::new("because", "because of", Kind::Text),
-            Column::new("sure", "sure", Kind::Flag),
-            Column::new("root", "root", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.trace).into(),
-            (self.latency_ns as f64).into(),
-            (&*self.because).into(),
-            self.sure.into(),
-            (&*self.root).into(),
-        ]
-    }
+rows! {
+    FoundRequest as row, "found_requests": "A request of which a formula holds, or may, and the spans by which.";
+    trace: Request, "request" = &*row.trace;
+    latency_ns: DurationNs, "latency" = row.latency_ns as f64;
+    because: Text, "because of" = &*row.because;
+    sure: Flag, "sure" = row.sure;
+    root: Text, "root" = &*row.root;
 }
 
-impl Row for FoundBurst {
-    const TABLE: TableSpec = TableSpec {
-        name: "found_bursts",
-        about: "A burst of which a formula holds, or may, and the spans by which.",
-        columns: Cow::Borrowed(&[
-            Column::new("open_ns", "since the first", Kind::DurationNs),
-            Column::new("length_ns", "length", Kind::DurationNs),
-            Column::new("requests", "has", Kind::Text),
-            Column::new("because", "because of", Kind::Text),
-            Column::new("sure", "sure", Kind::Flag),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (self.open_ns as f64).into(),
-            ((self.close_ns - self.open_ns) as f64).into(),
-            (&*self.requests).into(),
-            (&*self.because).into(),
-            self.sure.into(),
-        ]
-    }
+rows! {
+    FoundBurst as row, "found_bursts": "A burst of which a formula holds, or may, and the spans by which.";
+    open_ns: DurationNs, "since the first" = row.open_ns as f64;
+    length_ns: DurationNs, "length" = (row.close_ns - row.open_ns) as f64;
+    requests: Text, "has" = &*row.requests;
+    because: Text, "because of" = &*row.because;
+    sure: Flag, "sure" = row.sure;
 }
 
 impl Report for SearchSays {

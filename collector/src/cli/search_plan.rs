@@ -1,11 +1,10 @@
 //! What `search --explain` says.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::{ProbedFile, SearchReport};
 
 /// Files that are named to people.
@@ -108,26 +107,11 @@ impl SearchPlanSays {
     }
 }
 
-impl Row for FileSays {
-    const TABLE: TableSpec = TableSpec {
-        name: "searched_files",
-        about: "A file, and how many of its row groups could not have what a formula needs.",
-        columns: Cow::Borrowed(&[
-            Column::new("file", "file", Kind::Text),
-            Column::new("row_groups", "row groups", Kind::Count),
-            Column::new("skipped_row_groups", "skipped", Kind::Count),
-            Column::new("rows", "rows", Kind::Count),
-            Column::new("skipped_rows", "rows skipped", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.file).into(),
-            self.row_groups.into(),
-            self.skipped_row_groups.into(),
-            self.rows.into(),
-            self.skipped_rows.into(),
-        ]
-    }
+rows! {
+    FileSays as row, "searched_files": "A file, and how many of its row groups could not have what a formula needs.";
+    file: Text, "file" = &*row.file;
+    row_groups: Count, "row groups" = row.row_groups;
+    skipped_row_groups: Count, "skipped" = row.skipped_row_groups;
+    rows: Count, "rows" = row.rows;
+    skipped_rows: Count, "rows skipped" = row.skipped_rows;
 }

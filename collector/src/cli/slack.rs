@@ -1,7 +1,5 @@
 //! `slack`
 
-use std::borrow::Cow;
-
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +14,8 @@ use super::results::slack::{SegmentSlack, SlackList};
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Cell, Column, Doc, Figure, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Figure, Row, TableSpec};
 use stroboscope_query::{Notes, PathsQuestion, SlackCheck, check_slack};
 
 /// Say which segments could take longer at no cost
@@ -145,24 +144,11 @@ impl Bucket {
     }
 }
 
-impl Row for Bucket {
-    const TABLE: TableSpec = TableSpec {
-        name: "slack_validation",
-        about: "Requests of about the same slack, and whether a slower server makes them slower.",
-        columns: Cow::Borrowed(&[
-            Column::new("slack_max_ns", "slack up to", Kind::DurationNs),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("correlation", "correlation", Kind::Number),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (self.slack_max_ns as f64).into(),
-            self.requests.into(),
-            self.correlation.into(),
-        ]
-    }
+rows! {
+    Bucket as row, "slack_validation": "Requests of about the same slack, and whether a slower server makes them slower.";
+    slack_max_ns: DurationNs, "slack up to" = row.slack_max_ns as f64;
+    requests: Count, "requests" = row.requests;
+    correlation: Number, "correlation" = row.correlation;
 }
 
 impl Report for SlackReport {

@@ -228,8 +228,6 @@ fn tables() -> Vec<Tables> {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use clap::Args;
     use schemars::JsonSchema;
     use serde::Serialize;
@@ -237,7 +235,8 @@ mod tests {
     use super::super::arguments::{ReadingArguments, ShowArguments};
     use super::super::verb::Report;
     use super::*;
-    use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
+    use stroboscope_present::rows;
+    use stroboscope_present::show::{Row as _, TableSpec};
     use stroboscope_query::Notes;
 
     /// Counts segments: the first place, which says what the result is.
@@ -256,16 +255,9 @@ mod tests {
         segments: u64,
     }
 
-    impl Row for Segments {
-        const TABLE: TableSpec = TableSpec {
-            name: "dummy",
-            about: "A count.",
-            columns: Cow::Borrowed(&[Column::new("segments", "segments", Kind::Count)]),
-        };
-
-        fn cells(&self) -> Vec<Cell> {
-            vec![self.segments.into()]
-        }
+    rows! {
+        Segments as row, "dummy": "A count.";
+        segments: Count, "segments" = row.segments;
     }
 
     impl Report for Segments {

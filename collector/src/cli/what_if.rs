@@ -4,7 +4,6 @@ use clap::Args;
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
@@ -17,7 +16,8 @@ use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use crate::suggest::command_on;
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, SegmentName, TableSpec};
 use stroboscope_query::{CategoriesQuestion, Notes, nearest, what_if};
 
 /// Kinds of requests shown.
@@ -291,32 +291,18 @@ struct KindChange {
     slower: u64,
 }
 
-impl Row for KindChange {
-    const TABLE: TableSpec = TableSpec {
-        name: "what_if_by_root",
-        about: "Latency of the requests of one root operation, before and after a change.",
-        columns: Cow::Borrowed(&[
-            Column::new("root", "root operation", Kind::Text),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("before_p50_ns", "p50 before", Kind::DurationNs),
-            Column::new("after_p50_ns", "after", Kind::DurationNs),
-            Column::new("before_p99_ns", "p99 before", Kind::DurationNs),
-            Column::new("after_p99_ns", "after", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
+rows! {
+    KindChange as row, "what_if_by_root": "Latency of the requests of one root operation, before and after a change.";
+    {
         let ns = |ns: u64| Cell::from(ns as f64);
-        let (before, after) = (&self.before, &self.after);
-        vec![
-            (&*self.root).into(),
-            self.requests.into(),
-            ns(before.p50_ns),
-            ns(after.p50_ns),
-            ns(before.p99_ns),
-            ns(after.p99_ns),
-        ]
+        let (before, after) = (&row.before, &row.after);
     }
+    root: Text, "root operation" = &*row.root;
+    requests: Count, "requests" = row.requests;
+    before_p50_ns: DurationNs, "p50 before" = ns(before.p50_ns);
+    after_p50_ns: DurationNs, "after" = ns(after.p50_ns);
+    before_p99_ns: DurationNs, "p99 before" = ns(before.p99_ns);
+    after_p99_ns: DurationNs, "after" = ns(after.p99_ns);
 }
 
 /// The mean or a quantile, before and after.
@@ -329,52 +315,30 @@ struct QuantileChange {
     change_high_ns: f64,
 }
 
-impl Row for QuantileChange {
-    const TABLE: TableSpec = TableSpec {
-        name: "what_if",
-        about: "The mean or a quantile of the latency, before and after a change.",
-        columns: Cow::Borrowed(&[
-            Column::new("quantile", "latency", Kind::Text),
-            Column::new("before_ns", "before", Kind::DurationNs),
-            Column::new("after_ns", "after", Kind::DurationNs),
-            Column::new("change_ns", "change", Kind::DurationNs),
-            Column::new("change_share", "by", Kind::Share),
-            Column::new("change_low_ns", "from", Kind::DurationNs),
-            Column::new("change_high_ns", "to", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let change = if self.before_ns == 0.0 {
+rows! {
+    QuantileChange as row, "what_if": "The mean or a quantile of the latency, before and after a change.";
+    {
+        let change = if row.before_ns == 0.0 {
             0.0
         } else {
-            self.change_ns / self.before_ns
+            row.change_ns / row.before_ns
         };
-        vec![
-            self.name.into(),
-            self.before_ns.into(),
-            self.after_ns.into(),
-            self.change_ns.into(),
-            change.into(),
-            self.change_low_ns.into(),
-            self.change_high_ns.into(),
-        ]
     }
+    quantile: Text, "latency" = row.name;
+    before_ns: DurationNs, "before" = row.before_ns;
+    after_ns: DurationNs, "after" = row.after_ns;
+    change_ns: DurationNs, "change" = row.change_ns;
+    change_share: Share, "by" = change;
+    change_low_ns: DurationNs, "from" = row.change_low_ns;
+    change_high_ns: DurationNs, "to" = row.change_high_ns;
 }
 
 /// A segment that is changed.
 struct Changed<'a>(&'a SegmentName);
 
-impl Row for Changed<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "what_if_segments",
-        about: "A segment that is changed.",
-        columns: Cow::Borrowed(&[Column::new("segment", "segment", Kind::Segment)]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![self.0.into()]
-    }
+rows! {
+    Changed<'_> as row, "what_if_segments": "A segment that is changed.";
+    segment: Segment, "segment" = row.0;
 }
 
 impl WhatIf {

@@ -1,10 +1,9 @@
 //! Operations, kinds of requests, and what was lost, as rows of tables.
 
-use std::borrow::Cow;
-
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_present::page::path_segment;
-use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Cell;
 use stroboscope_query::OperationTimes;
 
 /// An operation: how often, how long, and what requests wait for it.
@@ -16,44 +15,22 @@ pub(crate) struct OperationRow<'a> {
     pub(crate) share: f64,
 }
 
-impl Row for OperationRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "operations",
-        about: "An operation: how often it is done, how long it takes, and its part in what requests wait for.",
-        columns: Cow::Borrowed(&[
-            Column::new("operation", "operation", Kind::Text),
-            Column::new("critical_share", "of what requests wait for", Kind::Share),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("spans", "times", Kind::Count),
-            Column::new("p50_ns", "p50", Kind::DurationNs),
-            Column::new("p95_ns", "p95", Kind::DurationNs),
-            Column::new("p99_ns", "p99", Kind::DurationNs),
-            Column::new("longest_ns", "longest", Kind::DurationNs),
-            Column::new("example", "in", Kind::Request),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let of = self.times.duration.percentiles();
-        vec![
-            Cell::Linked(
-                self.name.to_owned(),
-                format!("/what-if?operation={}&scale=0.5", path_segment(self.name)),
-            ),
-            self.share.into(),
-            self.times.requests.rounded().into(),
-            self.times.duration.weighted_count().rounded().into(),
-            (of.p50_ns as f64).into(),
-            (of.p95_ns as f64).into(),
-            (of.p99_ns as f64).into(),
-            self.times.longest.map(|(took_ns, _)| took_ns as f64).into(),
-            self.times
-                .longest
-                .map(|(_, id)| id.to_string())
-                .as_deref()
-                .into(),
-        ]
+rows! {
+    OperationRow<'_> as row, "operations":
+        "An operation: how often it is done, how long it takes, and its part in what requests wait for.";
+    {
+        let of = row.times.duration.percentiles();
     }
+    operation: Text, "operation" =
+        Cell::Linked(row.name.to_owned(), format!("/what-if?operation={}&scale=0.5", path_segment(row.name)));
+    critical_share: Share, "of what requests wait for" = row.share;
+    requests: Count, "requests" = row.times.requests.rounded();
+    spans: Count, "times" = row.times.duration.weighted_count().rounded();
+    p50_ns: DurationNs, "p50" = of.p50_ns as f64;
+    p95_ns: DurationNs, "p95" = of.p95_ns as f64;
+    p99_ns: DurationNs, "p99" = of.p99_ns as f64;
+    longest_ns: DurationNs, "longest" = row.times.longest.map(|(took_ns, _)| took_ns as f64);
+    example: Request, "in" = row.times.longest.map(|(_, id)| id.to_string()).as_deref();
 }
 
 /// Requests of one kind.
@@ -78,38 +55,21 @@ impl<'a> KindRow<'a> {
     }
 }
 
-impl Row for KindRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "kinds",
-        about: "Requests of one root operation.",
-        columns: Cow::Borrowed(&[
-            Column::new("root", "requests by root operation", Kind::Text),
-            Column::new("requests", "recorded", Kind::Count),
-            Column::new("complete", "complete", Kind::Count),
-            Column::new("p50_ns", "p50", Kind::DurationNs),
-            Column::new("p95_ns", "p95", Kind::DurationNs),
-            Column::new("p99_ns", "p99", Kind::DurationNs),
-            Column::new("share_of_time", "of all time", Kind::Share),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let latency = self.of.latency.percentiles();
-        let has_any = self.of.latency.count() > 0;
+rows! {
+    KindRow<'_> as row, "kinds": "Requests of one root operation.";
+    {
+        let latency = row.of.latency.percentiles();
+        let has_any = row.of.latency.count() > 0;
         let ns = |ns: u64| Cell::from(has_any.then_some(ns as f64));
-        vec![
-            Cell::Linked(
-                self.root.to_owned(),
-                format!("/critical-path?root={}", path_segment(self.root)),
-            ),
-            self.of.requests().rounded().into(),
-            self.of.complete.rounded().into(),
-            ns(latency.p50_ns),
-            ns(latency.p95_ns),
-            ns(latency.p99_ns),
-            self.share_of_time.into(),
-        ]
     }
+    root: Text, "requests by root operation" =
+        Cell::Linked(row.root.to_owned(), format!("/critical-path?root={}", path_segment(row.root)));
+    requests: Count, "recorded" = row.of.requests().rounded();
+    complete: Count, "complete" = row.of.complete.rounded();
+    p50_ns: DurationNs, "p50" = ns(latency.p50_ns);
+    p95_ns: DurationNs, "p95" = ns(latency.p95_ns);
+    p99_ns: DurationNs, "p99" = ns(latency.p99_ns);
+    share_of_time: Share, "of all time" = row.share_of_time;
 }
 
 /// Records that a service lost, by cause.
@@ -120,18 +80,9 @@ pub(crate) struct LossRow<'a> {
     pub(crate) records: u64,
 }
 
-impl Row for LossRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "losses",
-        about: "Records that processes lost, as they counted them.",
-        columns: Cow::Borrowed(&[
-            Column::new("service", "lost by", Kind::Text),
-            Column::new("cause", "cause", Kind::Text),
-            Column::new("records", "records", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![self.service.into(), self.cause.into(), self.records.into()]
-    }
+rows! {
+    LossRow<'_> as row, "losses": "Records that processes lost, as they counted them.";
+    service: Text, "lost by" = row.service;
+    cause: Text, "cause" = row.cause;
+    records: Count, "records" = row.records;
 }

@@ -141,6 +141,49 @@ pub trait Row {
     fn cells(&self) -> Vec<Cell>;
 }
 
+/// Declares the table of a type of rows, a line for each column: its name for machines, its kind, its head for people, and its
+/// cell. Statements in braces before the columns are for several of them.
+///
+/// ```
+/// use stroboscope_present::rows;
+/// use stroboscope_present::show::Row as _;
+///
+/// struct Visit<'a>(&'a str, u64);
+///
+/// rows! {
+///     Visit<'_> as row, "visits": "Visits of a place.";
+///     place: Text, "place" = row.0;
+///     visits: Count, "visits" = row.1;
+/// }
+///
+/// assert_eq!(Visit::TABLE.columns[1].name, "visits");
+/// assert_eq!(Visit("here", 7).cells()[1], 7_u64.into());
+/// ```
+#[macro_export]
+macro_rules! rows {
+    (
+        $Row:ty as $row:ident, $name:literal: $about:literal;
+        $({ $($setup:tt)* })?
+        $($column:ident: $kind:ident, $head:literal = $cell:expr;)*
+    ) => {
+        impl $crate::show::Row for $Row {
+            const TABLE: $crate::show::TableSpec = $crate::show::TableSpec {
+                name: $name,
+                about: $about,
+                columns: ::std::borrow::Cow::Borrowed(&[$(
+                    $crate::show::Column::new(stringify!($column), $head, $crate::show::Kind::$kind),
+                )*]),
+            };
+
+            fn cells(&self) -> ::std::vec::Vec<$crate::show::Cell> {
+                let $row = self;
+                $($($setup)*)?
+                vec![$($crate::show::Cell::from($cell)),*]
+            }
+        }
+    };
+}
+
 /// A table with its rows.
 #[derive(Clone, Debug)]
 pub struct Table {

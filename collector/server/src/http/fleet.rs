@@ -1,6 +1,5 @@
 //! `/fleet`: the collector itself, and the processes that ship to it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,7 +7,8 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use stroboscope_present::humanise::{are, counted, duration};
 use stroboscope_present::page::{Html, NavLink, POLICY, PageHead, body};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 
 use super::now::{self, PathShare, Process, Processes, RecentPath};
 use super::pages::Pages;
@@ -119,28 +119,13 @@ struct Service {
     lost: BTreeMap<String, u64>,
 }
 
-impl Row for Service {
-    const TABLE: TableSpec = TableSpec {
-        name: "services",
-        about: "A service, and what of it arrived.",
-        columns: Cow::Borrowed(&[
-            Column::new("service", "service", Kind::Text),
-            Column::new("processes", "processes", Kind::Count),
-            Column::new("records", "records", Kind::Count),
-            Column::new("missing_batches", "missing batches", Kind::Count),
-            Column::new("lost", "records lost, by cause", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.name).into(),
-            self.processes.into(),
-            self.records.into(),
-            self.missing_batches.into(),
-            (&*causes(self.lost.iter().map(|(cause, n)| (&**cause, *n)))).into(),
-        ]
-    }
+rows! {
+    Service as row, "services": "A service, and what of it arrived.";
+    service: Text, "service" = &*row.name;
+    processes: Count, "processes" = row.processes;
+    records: Count, "records" = row.records;
+    missing_batches: Count, "missing batches" = row.missing_batches;
+    lost: Text, "records lost, by cause" = &*causes(row.lost.iter().map(|(cause, n)| (&**cause, *n)));
 }
 
 fn services(pages: &Pages, doc: &mut Doc) {
@@ -178,19 +163,10 @@ fn services(pages: &Pages, doc: &mut Doc) {
 /// Something, and how many or which.
 struct Counted(String, String);
 
-impl Row for Counted {
-    const TABLE: TableSpec = TableSpec {
-        name: "counts",
-        about: "What was turned away, and why.",
-        columns: Cow::Borrowed(&[
-            Column::new("what", "what", Kind::Text),
-            Column::new("count", "how many, by cause", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![(&*self.0).into(), (&*self.1).into()]
-    }
+rows! {
+    Counted as row, "counts": "What was turned away, and why.";
+    what: Text, "what" = &*row.0;
+    count: Text, "how many, by cause" = &*row.1;
 }
 
 /// What the last minutes' requests waited for, and how long they took.
@@ -241,56 +217,28 @@ fn live(pages: &Pages, doc: &mut Doc) {
     }
 }
 
-impl Row for PathShare {
-    const TABLE: TableSpec = TableSpec {
-        name: "recent_path",
-        about: "A segment, and its part in the critical paths of the last minutes.",
-        columns: Cow::Borrowed(&[
-            Column::new("segment", "segment", Kind::Segment),
-            Column::new("mean_share", "share", Kind::Share),
-            Column::new("mean_wait_share", "of it waiting", Kind::Share),
-            Column::new("mean_ns", "mean", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&self.segment).into(),
-            self.mean_share.into(),
-            self.mean_wait_share.into(),
-            self.mean_ns.into(),
-        ]
-    }
+rows! {
+    PathShare as row, "recent_path": "A segment, and its part in the critical paths of the last minutes.";
+    segment: Segment, "segment" = &row.segment;
+    mean_share: Share, "share" = row.mean_share;
+    mean_wait_share: Share, "of it waiting" = row.mean_wait_share;
+    mean_ns: DurationNs, "mean" = row.mean_ns;
 }
 
 /// A root operation, and its requests so far.
 struct Root<'a>(&'a str, &'a RootStatistics);
 
-impl Row for Root<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "live_roots",
-        about: "A root operation, and its requests that are whole by now.",
-        columns: Cow::Borrowed(&[
-            Column::new("root", "root operation", Kind::Text),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("complete", "complete", Kind::Count),
-            Column::new("latency_p50_ns", "p50", Kind::DurationNs),
-            Column::new("latency_p95_ns", "p95", Kind::DurationNs),
-            Column::new("latency_p99_ns", "p99", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let latency = self.1.latency.percentiles();
-        vec![
-            self.0.into(),
-            self.1.requests().rounded().into(),
-            self.1.complete.rounded().into(),
-            (latency.p50_ns as f64).into(),
-            (latency.p95_ns as f64).into(),
-            (latency.p99_ns as f64).into(),
-        ]
+rows! {
+    Root<'_> as row, "live_roots": "A root operation, and its requests that are whole by now.";
+    {
+        let latency = row.1.latency.percentiles();
     }
+    root: Text, "root operation" = row.0;
+    requests: Count, "requests" = row.1.requests().rounded();
+    complete: Count, "complete" = row.1.complete.rounded();
+    latency_p50_ns: DurationNs, "p50" = latency.p50_ns as f64;
+    latency_p95_ns: DurationNs, "p95" = latency.p95_ns as f64;
+    latency_p99_ns: DurationNs, "p99" = latency.p99_ns as f64;
 }
 
 fn roots(roots: &ByRoot, doc: &mut Doc) {
@@ -299,41 +247,24 @@ fn roots(roots: &ByRoot, doc: &mut Doc) {
     doc.table("", &rows, ROOTS_SHOWN);
 }
 
-impl Row for Process {
-    const TABLE: TableSpec = TableSpec {
-        name: "processes",
-        about: "A process that ships here, or did.",
-        columns: Cow::Borrowed(&[
-            Column::new("service", "service", Kind::Text),
-            Column::new("host", "host", Kind::Text),
-            Column::new("pid", "process", Kind::Count),
-            Column::new("quiet_ns", "last seen, ago", Kind::DurationNs),
-            Column::new("records", "records", Kind::Count),
-            Column::new("windows", "windows", Kind::Text),
-            Column::new("missing_batches", "missing batches", Kind::Count),
-            Column::new("lost", "records lost, by cause", Kind::Text),
-            Column::new("clock_unit_ns", "clock in steps of", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let windows = self.windows.map(|windows| {
+rows! {
+    Process as row, "processes": "A process that ships here, or did.";
+    {
+        let windows = row.windows.map(|windows| {
             let config = BurstConfig::from_bits(windows.burst_config);
             format!("{} by {config}", windows.count)
         });
-        let clock = self.clock.filter(|clock| clock.timestamps > 0);
-        vec![
-            (&*self.service).into(),
-            (&*self.host).into(),
-            (self.pid > 0).then_some(u64::from(self.pid)).into(),
-            (self.quiet().as_nanos() as f64).into(),
-            self.records.into(),
-            windows.as_deref().into(),
-            self.missing_batches.into(),
-            (&*causes(self.lost.iter().map(|(cause, n)| (&**cause, *n)))).into(),
-            clock.map(|clock| clock.unit_ns as f64).into(),
-        ]
+        let clock = row.clock.filter(|clock| clock.timestamps > 0);
     }
+    service: Text, "service" = &*row.service;
+    host: Text, "host" = &*row.host;
+    pid: Count, "process" = (row.pid > 0).then_some(u64::from(row.pid));
+    quiet_ns: DurationNs, "last seen, ago" = row.quiet().as_nanos() as f64;
+    records: Count, "records" = row.records;
+    windows: Text, "windows" = windows.as_deref();
+    missing_batches: Count, "missing batches" = row.missing_batches;
+    lost: Text, "records lost, by cause" = &*causes(row.lost.iter().map(|(cause, n)| (&**cause, *n)));
+    clock_unit_ns: DurationNs, "clock in steps of" = clock.map(|clock| clock.unit_ns as f64);
 }
 
 fn processes(processes: &Processes, doc: &mut Doc) {

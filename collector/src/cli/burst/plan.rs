@@ -2,7 +2,6 @@
 
 mod goal;
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use clap::Args;
@@ -22,7 +21,8 @@ use super::super::study::NamedStudy;
 use super::super::verb::{Report, give};
 use super::super::{Failure, Status};
 use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::{BurstBasis, BusiestProcess, Notes, burst_basis};
 
 /// Plan bursts by what the store knows of its requests: how often they come, and how long they take
@@ -302,34 +302,16 @@ fn gives_way(giving: &GivingWay, goal: &BurstGoal, cost: Option<f64>) -> Vec<Giv
     ]
 }
 
-impl Row for PlanRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "burst_plans",
-        about: "Bursts, and what they bring of requests of interest.",
-        columns: Cow::Borrowed(&[
-            Column::new("config_binary", "mask", Kind::Text),
-            Column::new("burst_ns", "burst", Kind::DurationNs),
-            Column::new("period_ns", "every", Kind::DurationNs),
-            Column::new("duty", "duty", Kind::Text),
-            Column::new("overhead", "overhead", Kind::Text),
-            Column::new("whole_per_hour", "whole an hour", Kind::Number),
-            Column::new("cut_share", "cut", Kind::Share),
-            Column::new("followed_per_hour", "followed", Kind::Number),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.config_binary).into(),
-            (self.burst_ms as f64 * 1e6).into(),
-            (self.period_ms as f64 * 1e6).into(),
-            (&*percent_of(self.duty)).into(),
-            (&*self.overhead.map_or_else(String::new, percent_of)).into(),
-            self.whole_per_hour.round().into(),
-            self.cut_share.into(),
-            self.followed_per_hour.round().into(),
-        ]
-    }
+rows! {
+    PlanRow as row, "burst_plans": "Bursts, and what they bring of requests of interest.";
+    config_binary: Text, "mask" = &*row.config_binary;
+    burst_ns: DurationNs, "burst" = row.burst_ms as f64 * 1e6;
+    period_ns: DurationNs, "every" = row.period_ms as f64 * 1e6;
+    duty: Text, "duty" = &*percent_of(row.duty);
+    overhead: Text, "overhead" = &*row.overhead.map_or_else(String::new, percent_of);
+    whole_per_hour: Number, "whole an hour" = row.whole_per_hour.round();
+    cut_share: Share, "cut" = row.cut_share;
+    followed_per_hour: Number, "followed" = row.followed_per_hour.round();
 }
 
 impl Report for BurstPlanSays {

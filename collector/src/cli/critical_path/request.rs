@@ -1,7 +1,5 @@
 //! One request.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
@@ -10,7 +8,8 @@ use super::super::results::figures::request_figure;
 use super::super::study::Known;
 use super::super::verb::Report;
 use stroboscope_present::humanise::duration;
-use stroboscope_present::show::{Cell, Column, Doc, Figure, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Figure, SegmentName};
 use stroboscope_query::{Notes, TraceAnswer};
 
 /// What stands above the picture.
@@ -127,30 +126,14 @@ impl Request {
     }
 }
 
-impl Row for Timing {
-    const TABLE: TableSpec = TableSpec {
-        name: "request",
-        about: "A segment of one request.",
-        columns: Cow::Borrowed(&[
-            Column::new("segment", "segment", Kind::Segment),
-            Column::new("from_ns", "from", Kind::DurationNs),
-            Column::new("duration_ns", "takes", Kind::DurationNs),
-            Column::new("wait_ns", "after waiting", Kind::DurationNs),
-            Column::new("slack_ns", "slack", Kind::DurationNs),
-            Column::new("critical", "critical", Kind::Flag),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&self.segment).into(),
-            (self.from_ns as f64).into(),
-            (self.duration_ns as f64).into(),
-            (self.wait_ns as f64).into(),
-            (self.slack_ns as f64).into(),
-            self.is_on_path.into(),
-        ]
-    }
+rows! {
+    Timing as row, "request": "A segment of one request.";
+    segment: Segment, "segment" = &row.segment;
+    from_ns: DurationNs, "from" = row.from_ns as f64;
+    duration_ns: DurationNs, "takes" = row.duration_ns as f64;
+    wait_ns: DurationNs, "after waiting" = row.wait_ns as f64;
+    slack_ns: DurationNs, "slack" = row.slack_ns as f64;
+    critical: Flag, "critical" = row.is_on_path;
 }
 
 impl Report for Request {

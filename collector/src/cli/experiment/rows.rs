@@ -1,11 +1,10 @@
 //! The rows of what an experiment says.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, Noise, OneOff, Unanswered};
-use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Cell;
 use stroboscope_query::{ComparedMetric, ComparedPart, LoadBalance, MixOf, UserBalance};
 
 /// What is less likely than this between sides that are alike is not chance.
@@ -275,129 +274,55 @@ impl LeftOutRow {
     }
 }
 
-impl Row for MetricRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_metrics",
-        about: "How a metric differs between test and control, and between which limits that is sure.",
-        columns: Cow::Borrowed(&[
-            Column::new("metric", "latency", Kind::Text),
-            Column::new("difference", "differs by", Kind::Text),
-            Column::new("interval", "between", Kind::Text),
-            Column::new("q_value", "q", Kind::Number),
-            Column::new("control_ns", "control", Kind::DurationNs),
-            Column::new("test_ns", "test", Kind::DurationNs),
-            Column::new("times_for_5_percent", "times for 5 %", Kind::Number),
-            Column::new("why_not", "why not", Kind::Text),
-            Column::new("root", "of", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
+rows! {
+    MetricRow as row, "experiment_metrics":
+        "How a metric differs between test and control, and between which limits that is sure.";
+    {
         let text = |text: &Option<String>| Cell::from(text.as_deref().unwrap_or_default());
-        let is_said = self.why_not.is_none();
+        let is_said = row.why_not.is_none();
         let said = |text: String| if is_said { text } else { String::new() };
-        vec![
-            (&*self.metric).into(),
-            (&*said(percent(self.difference))).into(),
-            (&*said(format!("{} … {}", percent(self.low), percent(self.high)))).into(),
-            self.q_value.into(),
-            self.control_ns.into(),
-            self.test_ns.into(),
-            self.times_for_5_percent.into(),
-            text(&self.why_not),
-            (&*self.part()).into(),
-        ]
     }
+    metric: Text, "latency" = &*row.metric;
+    difference: Text, "differs by" = &*said(percent(row.difference));
+    interval: Text, "between" = &*said(format!("{} … {}", percent(row.low), percent(row.high)));
+    q_value: Number, "q" = row.q_value;
+    control_ns: DurationNs, "control" = row.control_ns;
+    test_ns: DurationNs, "test" = row.test_ns;
+    times_for_5_percent: Number, "times for 5 %" = row.times_for_5_percent;
+    why_not: Text, "why not" = text(&row.why_not);
+    root: Text, "of" = &*row.part();
 }
 
-impl Row for SideMixRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_mix",
-        about: "A root operation's part of the requests of control and test.",
-        columns: Cow::Borrowed(&[
-            Column::new("root", "operation", Kind::Text),
-            Column::new("control", "control", Kind::Share),
-            Column::new("test", "test", Kind::Share),
-            Column::new("q_value", "q", Kind::Number),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.root).into(),
-            self.control.into(),
-            self.test.into(),
-            self.q_value.into(),
-        ]
-    }
+rows! {
+    SideMixRow as row, "experiment_mix": "A root operation's part of the requests of control and test.";
+    root: Text, "operation" = &*row.root;
+    control: Share, "control" = row.control;
+    test: Share, "test" = row.test;
+    q_value: Number, "q" = row.q_value;
 }
 
-impl Row for LeftOutRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_left_out",
-        about: "A time that was left out of an experiment, and why.",
-        columns: Cow::Borrowed(&[
-            Column::new("length_ns", "for", Kind::DurationNs),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("why", "why", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            ((self.to_ns - self.from_ns) as f64).into(),
-            (self.requests as u64).into(),
-            self.why.into(),
-        ]
-    }
+rows! {
+    LeftOutRow as row, "experiment_left_out": "A time that was left out of an experiment, and why.";
+    length_ns: DurationNs, "for" = (row.to_ns - row.from_ns) as f64;
+    requests: Count, "requests" = row.requests as u64;
+    why: Text, "why" = row.why;
 }
 
-impl Row for NoiseRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_noise",
-        about: "How far apart sides are by chance that are treated alike.",
-        columns: Cow::Borrowed(&[
-            Column::new("metric", "latency", Kind::Text),
-            Column::new("units", "units a side", Kind::Count),
-            Column::new("half", "half differ by", Kind::Share),
-            Column::new("twentieth", "one in twenty by", Kind::Share),
-            Column::new("here", "at this size by", Kind::Share),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.metric).into(),
-            (self.units as u64).into(),
-            self.half.into(),
-            self.twentieth.into(),
-            self.here.into(),
-        ]
-    }
+rows! {
+    NoiseRow as row, "experiment_noise": "How far apart sides are by chance that are treated alike.";
+    metric: Text, "latency" = &*row.metric;
+    units: Count, "units a side" = row.units as u64;
+    half: Share, "half differ by" = row.half;
+    twentieth: Share, "one in twenty by" = row.twentieth;
+    here: Share, "at this size by" = row.here;
 }
 
-impl Row for NeededRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_needed",
-        about: "What an experiment needs that shows a difference in four of five cases.",
-        columns: Cow::Borrowed(&[
-            Column::new("metric", "latency", Kind::Text),
-            Column::new("difference", "to see", Kind::Share),
-            Column::new("times", "times as much", Kind::Mean),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("units", "units", Kind::Count),
-            Column::new("duration_ns", "as they come, in", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.metric).into(),
-            self.difference.into(),
-            self.times.into(),
-            (self.requests.round() as u64).into(),
-            (self.units.round() as u64).into(),
-            self.duration_ns.into(),
-        ]
-    }
+rows! {
+    NeededRow as row, "experiment_needed": "What an experiment needs that shows a difference in four of five cases.";
+    metric: Text, "latency" = &*row.metric;
+    difference: Share, "to see" = row.difference;
+    times: Mean, "times as much" = row.times;
+    requests: Count, "requests" = row.requests.round() as u64;
+    units: Count, "units" = row.units.round() as u64;
+    duration_ns: DurationNs, "as they come, in" = row.duration_ns;
 }

@@ -1,7 +1,5 @@
 //! The page: the documents of other verbs, and pictures.
 
-use std::borrow::Cow;
-
 use stroboscope_analysis::clock::Verdict;
 
 use super::super::clock_words::{name, resolutions, warnings};
@@ -22,7 +20,8 @@ use super::super::verb::Report as _;
 use stroboscope_present::humanise::duration;
 use stroboscope_present::page::Section;
 use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::{Example, Overview, Recorded};
 
 /// Root operations in the table.
@@ -282,57 +281,31 @@ impl PageInput<'_> {
 /// All in one row.
 struct Summary<'a>(&'a PageInput<'a>);
 
-impl Row for Summary<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "summary",
-        about: "All requests, and the model of them.",
-        columns: Cow::Borrowed(&[
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("latency_p50_ns", "latency p50", Kind::DurationNs),
-            Column::new("latency_p95_ns", "p95", Kind::DurationNs),
-            Column::new("latency_p99_ns", "p99", Kind::DurationNs),
-            Column::new("segments", "segments", Kind::Count),
-            Column::new("happens_before", "happens-before relations", Kind::Count),
-            Column::new("mutual_exclusions", "mutual exclusions", Kind::Count),
-            Column::new("pipelines", "pipelines", Kind::Count),
-            Column::new("lost_records", "records lost", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let inference = self.0.known.inference;
+rows! {
+    Summary<'_> as row, "summary": "All requests, and the model of them.";
+    {
+        let inference = row.0.known.inference;
         let (latency, relations) = (
             inference.roots.headline().percentiles(),
             &inference.relations,
         );
-        vec![
-            self.0.overview.aggregate.traces().rounded().into(),
-            (latency.p50_ns as f64).into(),
-            (latency.p95_ns as f64).into(),
-            (latency.p99_ns as f64).into(),
-            (inference.segments().count() as u64).into(),
-            (relations.all_happens_before().len() as u64).into(),
-            (relations.all_mutual_exclusion().len() as u64).into(),
-            (relations.all_pipelines().len() as u64).into(),
-            self.0.recorded.lost_records().into(),
-        ]
     }
+    requests: Count, "requests" = row.0.overview.aggregate.traces().rounded();
+    latency_p50_ns: DurationNs, "latency p50" = latency.p50_ns as f64;
+    latency_p95_ns: DurationNs, "p95" = latency.p95_ns as f64;
+    latency_p99_ns: DurationNs, "p99" = latency.p99_ns as f64;
+    segments: Count, "segments" = inference.segments().count() as u64;
+    happens_before: Count, "happens-before relations" = relations.all_happens_before().len() as u64;
+    mutual_exclusions: Count, "mutual exclusions" = relations.all_mutual_exclusion().len() as u64;
+    pipelines: Count, "pipelines" = relations.all_pipelines().len() as u64;
+    lost_records: Count, "records lost" = row.0.recorded.lost_records();
 }
 
 /// So many of something.
 struct Counted(u64, String);
 
-impl Row for Counted {
-    const TABLE: TableSpec = TableSpec {
-        name: "quality",
-        about: "How much was read, lost, left out and doubtful.",
-        columns: Cow::Borrowed(&[
-            Column::new("what", "what", Kind::Text),
-            Column::new("count", "count", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![(&*self.1).into(), self.0.into()]
-    }
+rows! {
+    Counted as row, "quality": "How much was read, lost, left out and doubtful.";
+    what: Text, "what" = &*row.1;
+    count: Count, "count" = row.0;
 }

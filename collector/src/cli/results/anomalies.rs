@@ -1,6 +1,5 @@
 //! What is different about slow requests, as `anomalies` and `report` say it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -11,7 +10,8 @@ use stroboscope_analysis::statistics::Difference;
 use super::super::study::Known;
 use super::super::verb::{Report, Top};
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, SegmentName};
 use stroboscope_query::{AnomalyReport, Notes};
 
 /// Root operations whose thresholds a text shows.
@@ -101,30 +101,14 @@ impl AnomalyRow {
     }
 }
 
-impl Row for AnomalyRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "anomalies",
-        about: "A segment in slow requests and in the others, by its share of the critical path.",
-        columns: Cow::Borrowed(&[
-            Column::new("segment", "segment", Kind::Segment),
-            Column::new("slow_share", "in slow", Kind::Share),
-            Column::new("other_share", "in others", Kind::Share),
-            Column::new("effect_size", "effect", Kind::Number),
-            Column::new("q_value", "q", Kind::Probability),
-            Column::new("example", "for example", Kind::Request),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&self.segment).into(),
-            self.outliers.mean_share.into(),
-            self.others.mean_share.into(),
-            self.critical_share.effect_size.into(),
-            self.critical_share.q_value.into(),
-            self.examples.first().map(|example| &**example).into(),
-        ]
-    }
+rows! {
+    AnomalyRow as row, "anomalies": "A segment in slow requests and in the others, by its share of the critical path.";
+    segment: Segment, "segment" = &row.segment;
+    slow_share: Share, "in slow" = row.outliers.mean_share;
+    other_share: Share, "in others" = row.others.mean_share;
+    effect_size: Number, "effect" = row.critical_share.effect_size;
+    q_value: Probability, "q" = row.critical_share.q_value;
+    example: Request, "for example" = row.examples.first().map(|example| &**example);
 }
 
 impl Anomalies {

@@ -1,13 +1,12 @@
 //! How the clocks of two hosts are related, as `clocks` and `report` say it.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::clock::PairReport;
 
 use super::super::clock_words::{name, verdict};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 
 /// Two hosts between which requests go.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -41,36 +40,18 @@ impl ClockPair {
     }
 }
 
-impl Row for ClockPair {
-    const TABLE: TableSpec = TableSpec {
-        name: "clock_pairs",
-        about: "Two hosts: by how much the clock of the server is ahead of that of its client, by their round trips.",
-        columns: Cow::Borrowed(&[
-            Column::new("client", "client", Kind::Text),
-            Column::new("server", "server", Kind::Text),
-            Column::new("offset_ns", "ahead by", Kind::DifferenceNs),
-            Column::new("error_ns", "±", Kind::DurationNs),
-            Column::new("verdict", "verdict", Kind::Text),
-            Column::new("drift_ppm", "drift (ppm)", Kind::Number),
-            Column::new("rtt_ns", "lowest RTT", Kind::DurationNs),
-            Column::new("round_trips", "round trips", Kind::Count),
-            Column::new("steps", "times set", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            name(&self.client).into(),
-            name(&self.server).into(),
-            self.offset_ns.map(|ns| ns as f64).into(),
-            (self.error_ns as f64).into(),
-            self.verdict.into(),
-            self.drift_ppm.into(),
-            (self.rtt_ns as f64).into(),
-            self.round_trips.into(),
-            (self.steps as u64).into(),
-        ]
-    }
+rows! {
+    ClockPair as row, "clock_pairs":
+        "Two hosts: by how much the clock of the server is ahead of that of its client, by their round trips.";
+    client: Text, "client" = name(&row.client);
+    server: Text, "server" = name(&row.server);
+    offset_ns: DifferenceNs, "ahead by" = row.offset_ns.map(|ns| ns as f64);
+    error_ns: DurationNs, "±" = row.error_ns as f64;
+    verdict: Text, "verdict" = row.verdict;
+    drift_ppm: Number, "drift (ppm)" = row.drift_ppm;
+    rtt_ns: DurationNs, "lowest RTT" = row.rtt_ns as f64;
+    round_trips: Count, "round trips" = row.round_trips;
+    steps: Count, "times set" = row.steps as u64;
 }
 
 pub(in super::super) fn show_pairs(pairs: &[ClockPair], doc: &mut Doc) {

@@ -1,7 +1,5 @@
 //! Critical paths of all requests together, as `critical-path` and `report` say them.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::aggregate::{PathAggregate, PathStatistics};
@@ -16,9 +14,9 @@ use super::super::verb::Report;
 use stroboscope_present::humanise::{duration, percent};
 use stroboscope_present::page::path_segment;
 use stroboscope_present::roots::{headline_is_of, requests_text};
+use stroboscope_present::rows;
 use stroboscope_present::show::{
-    Axis, Bar, Cell, Chart, Column, Doc, Figure, Kind, Row, SegmentName, Stack, StackPart,
-    TableSpec,
+    Axis, Bar, Cell, Chart, Doc, Figure, Kind, SegmentName, Stack, StackPart,
 };
 use stroboscope_query::{Bottleneck, CategoryTotals, Notes, Paths, bottleneck_text, bottlenecks};
 
@@ -227,90 +225,45 @@ fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
     operations
 }
 
-impl Row for SegmentShare {
-    const TABLE: TableSpec = TableSpec {
-        name: "critical_path",
-        about: "A segment, and its part in the critical paths of all requests.",
-        columns: Cow::Borrowed(&[
-            Column::new("segment", "segment", Kind::Segment),
-            Column::new("mean_share", "share", Kind::Share),
-            Column::new("mean_wait_share", "of it waiting", Kind::Share),
-            Column::new("critical_share", "critical in", Kind::Share),
-            Column::new("duration_p50_ns", "p50", Kind::DurationNs),
-            Column::new("duration_p99_ns", "p99", Kind::DurationNs),
-            Column::new("slack_p50_ns", "", Kind::DurationNs),
-            Column::new("example", "longest in", Kind::Request),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
+rows! {
+    SegmentShare as row, "critical_path": "A segment, and its part in the critical paths of all requests.";
+    {
         // What only goes on after the answer has none.
-        let has_slack = self.occurrences > self.after_answer_occurrences;
-        vec![
-            (&self.segment).into(),
-            self.mean_share.into(),
-            self.mean_wait_share.into(),
-            self.critical_share.into(),
-            (self.duration.p50_ns as f64).into(),
-            (self.duration.p99_ns as f64).into(),
-            has_slack.then_some(self.slack.p50_ns as f64).into(),
-            self.example.as_deref().into(),
-        ]
+        let has_slack = row.occurrences > row.after_answer_occurrences;
     }
+    segment: Segment, "segment" = &row.segment;
+    mean_share: Share, "share" = row.mean_share;
+    mean_wait_share: Share, "of it waiting" = row.mean_wait_share;
+    critical_share: Share, "critical in" = row.critical_share;
+    duration_p50_ns: DurationNs, "p50" = row.duration.p50_ns as f64;
+    duration_p99_ns: DurationNs, "p99" = row.duration.p99_ns as f64;
+    slack_p50_ns: DurationNs, "" = has_slack.then_some(row.slack.p50_ns as f64);
+    example: Request, "longest in" = row.example.as_deref();
 }
 
-impl Row for CategoryShare {
-    const TABLE: TableSpec = TableSpec {
-        name: "categories",
-        about: "A category of segments: its part of a mean request's critical path, and what its segments sum up to.",
-        columns: Cow::Borrowed(&[
-            Column::new("category", "category", Kind::Text),
-            Column::new("mean_share", "share", Kind::Share),
-            Column::new("critical_ns", "critical", Kind::DurationNs),
-            Column::new("critical_wait_ns", "of it waiting", Kind::DurationNs),
-            Column::new("summed_delay_ns", "summed delay", Kind::DurationNs),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let per_request = |sum_ns: u64| Cell::from(self.requests.mean(sum_ns as f64));
-        vec![
-            (&*self.category).into(),
-            self.mean_share.into(),
-            per_request(self.critical_ns),
-            per_request(self.critical_wait_ns),
-            per_request(self.summed_delay_ns),
-        ]
+rows! {
+    CategoryShare as row, "categories":
+        "A category of segments: its part of a mean request's critical path, and what its segments sum up to.";
+    {
+        let per_request = |sum_ns: u64| Cell::from(row.requests.mean(sum_ns as f64));
     }
+    category: Text, "category" = &*row.category;
+    mean_share: Share, "share" = row.mean_share;
+    critical_ns: DurationNs, "critical" = per_request(row.critical_ns);
+    critical_wait_ns: DurationNs, "of it waiting" = per_request(row.critical_wait_ns);
+    summed_delay_ns: DurationNs, "summed delay" = per_request(row.summed_delay_ns);
 }
 
 /// An operation in requests of one kind.
 struct OperationOf<'a>(&'a str, &'a OperationShare);
 
-impl Row for OperationOf<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "critical_operations",
-        about: "An operation's part in the critical paths of the requests of one root operation.",
-        columns: Cow::Borrowed(&[
-            Column::new("operation", "operation", Kind::Text),
-            Column::new("mean_share", "share", Kind::Share),
-            Column::new("root", "", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            Cell::Linked(
-                self.1.operation.clone(),
-                format!(
-                    "/what-if?operation={}&scale=0.5",
-                    path_segment(&self.1.operation)
-                ),
-            ),
-            self.1.mean_share.into(),
-            self.0.into(),
-        ]
-    }
+rows! {
+    OperationOf<'_> as row, "critical_operations":
+        "An operation's part in the critical paths of the requests of one root operation.";
+    operation: Text, "operation" =
+        Cell::Linked(row.1.operation.clone(), format!("/what-if?operation={}&scale=0.5", path_segment(&row.1.operation)));
+    mean_share: Share, "share" = row.1.mean_share;
+    root: Text, "" = row.0;
 }
 
 impl Report for Aggregate {

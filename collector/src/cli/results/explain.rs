@@ -1,7 +1,5 @@
 //! What tells requests apart, as `explain` says it.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::PartialChange;
@@ -10,7 +8,8 @@ use stroboscope_analysis::explain::{ExplainSettings, ExplainedLeaf, LeftOut};
 use super::super::Failure;
 use super::super::verb::Report;
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::{AmongLater, ExplainedChange, Notes, Telling};
 
 /// What tells requests with a change from those without.
@@ -251,55 +250,23 @@ impl ExplainedSays {
 /// Most parameters that an error lists.
 const LISTED_MAX: usize = 20;
 
-impl Row for LeafRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "leaves",
-        about: "Requests that one side of a change is told by.",
-        columns: Cow::Borrowed(&[
-            Column::new("conditions", "requests with", Kind::Text),
-            Column::new("changed", "are", Kind::Text),
-            Column::new("among_later", "told from", Kind::Text),
-            Column::new("precision", "precision", Kind::Share),
-            Column::new("recall", "recall", Kind::Share),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("held_out", "held out", Kind::Count),
-            Column::new("p_value", "p", Kind::Probability),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.conditions.join(" and ")).into(),
-            if self.changed { "changed" } else { "others" }.into(),
-            match (self.among_later, self.changed) {
-                (true, true) => "later ones that did not change",
-                (true, false) => "later ones that changed",
-                (false, true) => "all others",
-                (false, false) => "all changed",
-            }
-            .into(),
-            self.precision.into(),
-            self.recall.into(),
-            self.requests.into(),
-            self.held_out.into(),
-            self.p_value.into(),
-        ]
-    }
+rows! {
+    LeafRow as row, "leaves": "Requests that one side of a change is told by.";
+    conditions: Text, "requests with" = &*row.conditions.join(" and ");
+    changed: Text, "are" = if row.changed { "changed" } else { "others" };
+    among_later: Text, "told from" =
+        match (row.among_later, row.changed) { (true, true) => "later ones that did not change", (true, false) => "later ones that changed", (false, true) => "all others", (false, false) => "all changed", };
+    precision: Share, "precision" = row.precision;
+    recall: Share, "recall" = row.recall;
+    requests: Count, "requests" = row.requests;
+    held_out: Count, "held out" = row.held_out;
+    p_value: Probability, "p" = row.p_value;
 }
 
-impl Row for LeftOutRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "left_out",
-        about: "A parameter that was not asked about.",
-        columns: Cow::Borrowed(&[
-            Column::new("parameter", "parameter", Kind::Text),
-            Column::new("why", "why", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![(&*self.parameter).into(), (&*self.why).into()]
-    }
+rows! {
+    LeftOutRow as row, "left_out": "A parameter that was not asked about.";
+    parameter: Text, "parameter" = &*row.parameter;
+    why: Text, "why" = &*row.why;
 }
 
 impl Report for ExplainedSays {

@@ -3,7 +3,6 @@
 pub(in super::super) mod category;
 mod density;
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use schemars::JsonSchema;
@@ -16,7 +15,8 @@ use category::CategorySays;
 use density::LatencyDensity;
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::roots::requests_text;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::{Flows, Notes};
 
 /// All categories, or one.
@@ -221,40 +221,18 @@ impl CategoryRow {
     }
 }
 
-impl Row for CategoryRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "flows",
-        about: "Requests of one structure.",
-        columns: Cow::Borrowed(&[
-            Column::new("rank", "#", Kind::Count),
-            Column::new("category", "category", Kind::Text),
-            Column::new("root", "root operation", Kind::Text),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("share", "of all", Kind::Share),
-            Column::new("total_share", "of time", Kind::Share),
-            Column::new("mean_ns", "mean", Kind::DurationNs),
-            Column::new("deviation_ns", "deviation", Kind::DurationNs),
-            Column::new("squared_variation", "C²", Kind::Mean),
-            Column::new("operations", "operations", Kind::Count),
-            Column::new("fails", "fails", Kind::Flag),
-            Column::new("example", "for example", Kind::Request),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.rank.into(),
-            (&*self.category).into(),
-            (&*self.root).into(),
-            self.requests.into(),
-            self.share.into(),
-            self.total_share.into(),
-            self.mean_ns.into(),
-            self.deviation_ns.into(),
-            self.squared_variation.into(),
-            self.operations.into(),
-            self.fails.into(),
-            self.example.as_deref().into(),
-        ]
-    }
+rows! {
+    CategoryRow as row, "flows": "Requests of one structure.";
+    rank: Count, "#" = row.rank;
+    category: Text, "category" = &*row.category;
+    root: Text, "root operation" = &*row.root;
+    requests: Count, "requests" = row.requests;
+    share: Share, "of all" = row.share;
+    total_share: Share, "of time" = row.total_share;
+    mean_ns: DurationNs, "mean" = row.mean_ns;
+    deviation_ns: DurationNs, "deviation" = row.deviation_ns;
+    squared_variation: Mean, "C²" = row.squared_variation;
+    operations: Count, "operations" = row.operations;
+    fails: Flag, "fails" = row.fails;
+    example: Request, "for example" = row.example.as_deref();
 }

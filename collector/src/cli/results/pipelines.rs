@@ -1,10 +1,8 @@
 //! Pipelines that a model believes.
 
-use std::borrow::Cow;
-
 use stroboscope_analysis::model::{Pipeline, Relations};
 
-use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
+use stroboscope_present::rows;
 
 pub(in super::super) struct PipelineRow<'a>(&'a Pipeline);
 
@@ -13,24 +11,10 @@ pub(in super::super) fn pipeline_rows(relations: &Relations) -> Vec<PipelineRow<
     relations.all_pipelines().iter().map(PipelineRow).collect()
 }
 
-impl Row for PipelineRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "believed_pipelines",
-        about: "Two tasks of which the second works on an element after the first did.",
-        columns: Cow::Borrowed(&[
-            Column::new("first", "one task", Kind::Text),
-            Column::new("then", "the next", Kind::Text),
-            Column::new("traces", "traces", Kind::Count),
-            Column::new("elements", "elements", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.0.first).into(),
-            (&*self.0.second).into(),
-            self.0.support.cooccurrences.into(),
-            self.0.elements.into(),
-        ]
-    }
+rows! {
+    PipelineRow<'_> as row, "believed_pipelines": "Two tasks of which the second works on an element after the first did.";
+    first: Text, "one task" = &*row.0.first;
+    then: Text, "the next" = &*row.0.second;
+    traces: Count, "traces" = row.0.support.cooccurrences;
+    elements: Count, "elements" = row.0.elements;
 }

@@ -1,6 +1,5 @@
 //! Segments by their slack, as `slack` and `report` list them.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use schemars::JsonSchema;
@@ -9,7 +8,8 @@ use serde::Serialize;
 use super::super::latency::Latency;
 use super::super::study::Known;
 use stroboscope_present::roots::requests_text;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, SegmentName};
 use stroboscope_query::{Notes, Paths};
 
 /// Segments by their median slack, the largest first.
@@ -38,30 +38,14 @@ pub(in super::super) struct SegmentSlack {
     example: Option<String>,
 }
 
-impl Row for SegmentSlack {
-    const TABLE: TableSpec = TableSpec {
-        name: "slack",
-        about: "A segment, and by how much it may grow before its request takes longer.",
-        columns: Cow::Borrowed(&[
-            Column::new("segment", "segment", Kind::Segment),
-            Column::new("slack_p50_ns", "slack p50", Kind::DurationNs),
-            Column::new("slack_p95_ns", "p95", Kind::DurationNs),
-            Column::new("duration_p50_ns", "takes p50", Kind::DurationNs),
-            Column::new("critical_share", "critical in", Kind::Share),
-            Column::new("example", "most in", Kind::Request),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&self.segment).into(),
-            (self.slack.p50_ns as f64).into(),
-            (self.slack.p95_ns as f64).into(),
-            (self.duration.p50_ns as f64).into(),
-            self.critical_share.into(),
-            self.example.as_deref().into(),
-        ]
-    }
+rows! {
+    SegmentSlack as row, "slack": "A segment, and by how much it may grow before its request takes longer.";
+    segment: Segment, "segment" = &row.segment;
+    slack_p50_ns: DurationNs, "slack p50" = row.slack.p50_ns as f64;
+    slack_p95_ns: DurationNs, "p95" = row.slack.p95_ns as f64;
+    duration_p50_ns: DurationNs, "takes p50" = row.duration.p50_ns as f64;
+    critical_share: Share, "critical in" = row.critical_share;
+    example: Request, "most in" = row.example.as_deref();
 }
 
 impl SlackList {

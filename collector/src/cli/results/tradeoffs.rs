@@ -4,7 +4,6 @@ mod log;
 mod plan;
 mod slack;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -18,9 +17,8 @@ pub(in super::super) use log::LogSays;
 pub(in super::super) use plan::PlanSays;
 use slack::SlackSays;
 use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::show::{
-    Axis, Cell, Chart, Column, Doc, Figure, Kind, LegendPlace, Line, Row, TableSpec,
-};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 use stroboscope_query::{Notes, SlackModelReport};
 
 /// Reads a policy, and checks it.
@@ -128,84 +126,35 @@ struct DropRow {
     requests: u64,
 }
 
-impl Row for CurveRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "tradeoff_curves",
-        about: "Latency of a component by load and tradeoff rate.",
-        columns: Cow::Borrowed(&[
-            Column::new("point", "point", Kind::Text),
-            Column::new("tradeoff_rate", "left out", Kind::Share),
-            Column::new("requests_per_second", "requests/s", Kind::Mean),
-            Column::new("latency_ns", "latency", Kind::DurationNs),
-            Column::new("error_ns", "±", Kind::DurationNs),
-            Column::new("requests", "requests", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.point).into(),
-            self.tradeoff_rate.into(),
-            self.requests_per_second.into(),
-            self.latency_ns.into(),
-            self.error_ns.into(),
-            self.requests.into(),
-        ]
-    }
+rows! {
+    CurveRow as row, "tradeoff_curves": "Latency of a component by load and tradeoff rate.";
+    point: Text, "point" = &*row.point;
+    tradeoff_rate: Share, "left out" = row.tradeoff_rate;
+    requests_per_second: Mean, "requests/s" = row.requests_per_second;
+    latency_ns: DurationNs, "latency" = row.latency_ns;
+    error_ns: DurationNs, "±" = row.error_ns;
+    requests: Count, "requests" = row.requests;
 }
 
-impl Row for WeightRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "tradeoff_weights",
-        about: "What the absence of an item costs, by its provenance.",
-        columns: Cow::Borrowed(&[
-            Column::new("point", "point", Kind::Text),
-            Column::new("feature", "feature", Kind::Text),
-            Column::new("value", "value", Kind::Text),
-            Column::new("weight", "costs", Kind::Number),
-            Column::new("low", "from", Kind::Number),
-            Column::new("high", "to", Kind::Number),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.point).into(),
-            (&*self.feature).into(),
-            self.value.as_deref().into(),
-            self.weight.into(),
-            self.low.into(),
-            self.high.into(),
-        ]
-    }
+rows! {
+    WeightRow as row, "tradeoff_weights": "What the absence of an item costs, by its provenance.";
+    point: Text, "point" = &*row.point;
+    feature: Text, "feature" = &*row.feature;
+    value: Text, "value" = row.value.as_deref();
+    weight: Number, "costs" = row.weight;
+    low: Number, "from" = row.low;
+    high: Number, "to" = row.high;
 }
 
-impl Row for DropRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "tradeoff_drops",
-        about: "What a tradeoff rate costs answers, as judged by those that were held out.",
-        columns: Cow::Borrowed(&[
-            Column::new("point", "point", Kind::Text),
-            Column::new("tradeoff_rate", "left out", Kind::Share),
-            Column::new("share_with_drop", "worse answers", Kind::Share),
-            Column::new("mean_drop", "mean drop", Kind::Number),
-            Column::new("random_share_with_drop", "worse at random", Kind::Share),
-            Column::new("random_mean_drop", "mean at random", Kind::Number),
-            Column::new("requests", "answers", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.point).into(),
-            self.tradeoff_rate.into(),
-            self.share_with_drop.into(),
-            self.mean_drop.into(),
-            self.random_share_with_drop.into(),
-            self.random_mean_drop.into(),
-            self.requests.into(),
-        ]
-    }
+rows! {
+    DropRow as row, "tradeoff_drops": "What a tradeoff rate costs answers, as judged by those that were held out.";
+    point: Text, "point" = &*row.point;
+    tradeoff_rate: Share, "left out" = row.tradeoff_rate;
+    share_with_drop: Share, "worse answers" = row.share_with_drop;
+    mean_drop: Number, "mean drop" = row.mean_drop;
+    random_share_with_drop: Share, "worse at random" = row.random_share_with_drop;
+    random_mean_drop: Number, "mean at random" = row.random_mean_drop;
+    requests: Count, "answers" = row.requests;
 }
 
 impl PolicySays {

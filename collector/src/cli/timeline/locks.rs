@@ -1,6 +1,5 @@
 //! Locks and futexes that requests waited at: a row for each, and one of them from near.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use schemars::JsonSchema;
@@ -13,7 +12,8 @@ use super::items::{lock_kind, took, whole_id};
 use super::lock_json::LockJson;
 use stroboscope_present::humanise::{counted, percent};
 use stroboscope_present::page::path_segment;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
 
@@ -42,33 +42,12 @@ fn named<'a>(all: impl Iterator<Item = (&'a str, WaitSum)>, total_ns: u64) -> Ce
     named.as_deref().into()
 }
 
-impl Row for LockRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "kernel_locks",
-        about: "A lock or futex, over all requests that waited there; who held a marked lock, or woke those who waited at a \
-                futex.",
-        columns: Cow::Borrowed(&[
-            Column::new("lock", "lock", Kind::Text),
-            Column::new("what", "what", Kind::Text),
-            Column::new("total_ns", "waited", Kind::DurationNs),
-            Column::new("waiting", "who waits", Kind::Text),
-            Column::new("holding", "held by / woken by", Kind::Text),
-            Column::new("example", "for example", Kind::Request),
-            Column::new("example_holder", "waited for", Kind::Request),
-            Column::new("waits", "waits", Kind::Count),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("p50_ns", "p50", Kind::DurationNs),
-            Column::new("p99_ns", "p99", Kind::DurationNs),
-            Column::new("max_ns", "longest", Kind::DurationNs),
-            Column::new("kind", "", Kind::Text),
-            Column::new("host", "", Kind::Text),
-            Column::new("service", "", Kind::Text),
-            Column::new("cut", "", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let Self(row, ids) = *self;
+rows! {
+    LockRow<'_> as row, "kernel_locks":
+        "A lock or futex, over all requests that waited there; who held a marked lock, or woke those who waited at a \
+                futex.";
+    {
+        let Self(row, ids) = *row;
         let key = &row.key;
         let total_ns = row.sum.total_ns;
         let example = row.longest.first();
@@ -80,28 +59,23 @@ impl Row for LockRow<'_> {
             None => lock_kind(key).to_owned(),
         };
         let address = format!("/timeline?lock={}", path_segment(&key.to_string()));
-        vec![
-            Cell::Linked(key.to_string(), address),
-            what.as_str().into(),
-            (total_ns as f64).into(),
-            named(waiting, total_ns),
-            named(holding, total_ns),
-            example
-                .map(|example| whole_id(ids, example.span.trace))
-                .as_deref()
-                .into(),
-            by.map(|low| whole_id(ids, low)).as_deref().into(),
-            row.sum.waits.into(),
-            row.requests.into(),
-            (row.p50_ns as f64).into(),
-            (row.p99_ns as f64).into(),
-            (row.max_ns as f64).into(),
-            lock_kind(key).into(),
-            (&*key.host).into(),
-            row.service.as_deref().into(),
-            row.cut.into(),
-        ]
     }
+    lock: Text, "lock" = Cell::Linked(key.to_string(), address);
+    what: Text, "what" = what.as_str();
+    total_ns: DurationNs, "waited" = total_ns as f64;
+    waiting: Text, "who waits" = named(waiting, total_ns);
+    holding: Text, "held by / woken by" = named(holding, total_ns);
+    example: Request, "for example" = example.map(|example| whole_id(ids, example.span.trace)).as_deref();
+    example_holder: Request, "waited for" = by.map(|low| whole_id(ids, low)).as_deref();
+    waits: Count, "waits" = row.sum.waits;
+    requests: Count, "requests" = row.requests;
+    p50_ns: DurationNs, "p50" = row.p50_ns as f64;
+    p99_ns: DurationNs, "p99" = row.p99_ns as f64;
+    max_ns: DurationNs, "longest" = row.max_ns as f64;
+    kind: Text, "" = lock_kind(key);
+    host: Text, "" = &*key.host;
+    service: Text, "" = row.service.as_deref();
+    cut: Count, "" = row.cut;
 }
 
 /// What a futex may be, for who reads of one.
@@ -192,58 +166,32 @@ fn summary(overview: &KernelOverview) -> String {
 /// An operation at a lock.
 struct PartRow<'a>(&'a str, WaitSum, u64);
 
-impl Row for PartRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "kernel_lock_operations",
-        about: "An operation that waits at a lock, or was in the way.",
-        columns: Cow::Borrowed(&[
-            Column::new("operation", "operation", Kind::Text),
-            Column::new("total_ns", "waited", Kind::DurationNs),
-            Column::new("share", "share", Kind::Share),
-            Column::new("waits", "waits", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let Self(operation, sum, total_ns) = *self;
-        vec![
-            operation.into(),
-            (sum.total_ns as f64).into(),
-            (sum.total_ns as f64 / total_ns.max(1) as f64).into(),
-            sum.waits.into(),
-        ]
+rows! {
+    PartRow<'_> as row, "kernel_lock_operations": "An operation that waits at a lock, or was in the way.";
+    {
+        let Self(operation, sum, total_ns) = *row;
     }
+    operation: Text, "operation" = operation;
+    total_ns: DurationNs, "waited" = sum.total_ns as f64;
+    share: Share, "share" = sum.total_ns as f64 / total_ns.max(1) as f64;
+    waits: Count, "waits" = sum.waits;
 }
 
 /// A wait at a lock.
 struct WaitRow<'a>(&'a LockExample, &'a HashMap<u64, u128>);
 
-impl Row for WaitRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "kernel_lock_waits",
-        about: "A wait at a lock, and who was in the way longest.",
-        columns: Cow::Borrowed(&[
-            Column::new("request", "request", Kind::Request),
-            Column::new("operation", "who waited", Kind::Text),
-            Column::new("took_ns", "waited", Kind::DurationNs),
-            Column::new("holder", "held by / woken by", Kind::Text),
-            Column::new("holder_request", "its request", Kind::Request),
-            Column::new("start_ns", "", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let Self(example, ids) = *self;
+rows! {
+    WaitRow<'_> as row, "kernel_lock_waits": "A wait at a lock, and who was in the way longest.";
+    {
+        let Self(example, ids) = *row;
         let by = example.holder_trace.map(|low| whole_id(ids, low));
-        vec![
-            whole_id(ids, example.span.trace).as_str().into(),
-            (&*example.operation).into(),
-            (example.took_ns as f64).into(),
-            holder(&example.holder).into(),
-            by.as_deref().into(),
-            u64::try_from(example.start_ns).ok().into(),
-        ]
     }
+    request: Request, "request" = whole_id(ids, example.span.trace).as_str();
+    operation: Text, "who waited" = &*example.operation;
+    took_ns: DurationNs, "waited" = example.took_ns as f64;
+    holder: Text, "held by / woken by" = holder(&example.holder);
+    holder_request: Request, "its request" = by.as_deref();
+    start_ns: Count, "" = u64::try_from(example.start_ns).ok();
 }
 
 /// The locks that are called so, of all hosts.

@@ -1,6 +1,5 @@
 //! Sums over everything that the kernel did.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use schemars::JsonSchema;
@@ -17,7 +16,8 @@ use super::super::verb::{Report, schema_is_of};
 use super::lock_json::LockJson;
 use super::locks::show_locks;
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
 
@@ -149,103 +149,51 @@ impl<'a> OperationJson<'a> {
 /// Where the time of one request went.
 struct RequestRow<'a>(&'a RequestSummary, Architecture);
 
-impl Row for RequestRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "kernel_requests",
-        about: "A request: where its time went, as the kernel saw it.",
-        columns: Cow::Borrowed(&[
-            Column::new("request", "request", Kind::Request),
-            Column::new("seen_ns", "seen", Kind::DurationNs),
-            Column::new("threads", "threads", Kind::Count),
-            Column::new("on_cpu_ns", "on CPU", Kind::DurationNs),
-            Column::new("runnable_ns", "runnable", Kind::DurationNs),
-            Column::new("blocked_ns", "blocked", Kind::DurationNs),
-            Column::new("lock_wait_ns", "marked locks", Kind::DurationNs),
-            Column::new("calls", "calls", Kind::Count),
-            Column::new("cut", "cut", Kind::Flag),
-            Column::new("most_blocked_in", "most blocked in", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let Self(request, architecture) = *self;
+rows! {
+    RequestRow<'_> as row, "kernel_requests": "A request: where its time went, as the kernel saw it.";
+    {
+        let Self(request, architecture) = *row;
         let waited_ns: u64 = request.lock_ns.values().sum();
         let most = request.blocked_ns.iter().max_by_key(|&(_, ns)| ns);
         let most = most.map(|(&reason, _)| reason_name(reason, architecture));
-        vec![
-            format!("{:016x}", request.trace).as_str().into(),
-            (request.last_ns.saturating_sub(request.first_ns) as f64).into(),
-            (request.threads as u64).into(),
-            (request.on_cpu_ns as f64).into(),
-            (request.runnable_ns as f64).into(),
-            (request.blocked_ns.values().sum::<u64>() as f64).into(),
-            (waited_ns > 0).then_some(waited_ns as f64).into(),
-            request
-                .calls
-                .values()
-                .map(|sum| sum.count)
-                .sum::<u64>()
-                .into(),
-            request.is_cut.into(),
-            most.as_deref().into(),
-        ]
     }
+    request: Request, "request" = format!("{:016x}", request.trace).as_str();
+    seen_ns: DurationNs, "seen" = request.last_ns.saturating_sub(request.first_ns) as f64;
+    threads: Count, "threads" = request.threads as u64;
+    on_cpu_ns: DurationNs, "on CPU" = request.on_cpu_ns as f64;
+    runnable_ns: DurationNs, "runnable" = request.runnable_ns as f64;
+    blocked_ns: DurationNs, "blocked" = request.blocked_ns.values().sum::<u64>() as f64;
+    lock_wait_ns: DurationNs, "marked locks" = (waited_ns > 0).then_some(waited_ns as f64);
+    calls: Count, "calls" = request.calls.values().map(|sum| sum.count).sum::<u64>();
+    cut: Flag, "cut" = request.is_cut;
+    most_blocked_in: Text, "most blocked in" = most.as_deref();
 }
 
 /// One system call over many requests.
 struct CallRow<'a>(&'a CallPerRequest, Architecture);
 
-impl Row for CallRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "kernel_calls",
-        about: "A system call, over the requests that make it.",
-        columns: Cow::Borrowed(&[
-            Column::new("call", "system call", Kind::Text),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("mean_count", "per request", Kind::Mean),
-            Column::new("max_count", "at most", Kind::Count),
-            Column::new("mean_ns", "time per request", Kind::DurationNs),
-            Column::new("max_ns", "longest", Kind::DurationNs),
-            Column::new("failed", "failed", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let Self(row, architecture) = *self;
-        vec![
-            call_name(row.call, architecture).as_str().into(),
-            row.requests.into(),
-            row.mean_count.into(),
-            row.max_count.into(),
-            row.mean_ns.into(),
-            (row.sum.max_ns as f64).into(),
-            row.sum.failed.into(),
-        ]
+rows! {
+    CallRow<'_> as row, "kernel_calls": "A system call, over the requests that make it.";
+    {
+        let Self(row, architecture) = *row;
     }
+    call: Text, "system call" = call_name(row.call, architecture).as_str();
+    requests: Count, "requests" = row.requests;
+    mean_count: Mean, "per request" = row.mean_count;
+    max_count: Count, "at most" = row.max_count;
+    mean_ns: DurationNs, "time per request" = row.mean_ns;
+    max_ns: DurationNs, "longest" = row.sum.max_ns as f64;
+    failed: Count, "failed" = row.sum.failed;
 }
 
 /// One operation over many requests.
 struct OperationRow<'a>(&'a OperationSum, Architecture);
 
-impl Row for OperationRow<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "kernel_operations",
-        about: "An operation: what the kernel did for it, for a mean request that has it.",
-        columns: Cow::Borrowed(&[
-            Column::new("operation", "operation", Kind::Text),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("spans_per_request", "per request", Kind::Mean),
-            Column::new("spans_max", "at most", Kind::Count),
-            Column::new("one_by_one_share", "one by one", Kind::Share),
-            Column::new("on_cpu_mean_ns", "on CPU", Kind::DurationNs),
-            Column::new("runnable_mean_ns", "runnable", Kind::DurationNs),
-            Column::new("blocked_mean_ns", "blocked", Kind::DurationNs),
-            Column::new("calls", "calls per request", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let Self(row, architecture) = *self;
+rows! {
+    OperationRow<'_> as row, "kernel_operations":
+        "An operation: what the kernel did for it, for a mean request that has it.";
+    {
+        let Self(row, architecture) = *row;
         let mut calls: Vec<(&u32, &CallSum)> = row.sum.calls.iter().collect();
         calls.sort_by_key(|(call, sum)| (Reverse(sum.count), **call));
         let calls: Vec<String> = calls
@@ -260,21 +208,16 @@ impl Row for OperationRow<'_> {
             })
             .collect();
         let mean = |ns: u64| Cell::from(ns as f64 / row.requests.max(1) as f64);
-        vec![
-            (&*row.operation).into(),
-            row.requests.into(),
-            row.spans_per_request().into(),
-            row.spans_max.into(),
-            (row.one_by_one as f64 / row.requests.max(1) as f64).into(),
-            mean(row.sum.on_cpu_ns),
-            mean(row.sum.runnable_ns),
-            mean(row.sum.blocked_ns),
-            (!calls.is_empty())
-                .then(|| calls.join(", "))
-                .as_deref()
-                .into(),
-        ]
     }
+    operation: Text, "operation" = &*row.operation;
+    requests: Count, "requests" = row.requests;
+    spans_per_request: Mean, "per request" = row.spans_per_request();
+    spans_max: Count, "at most" = row.spans_max;
+    one_by_one_share: Share, "one by one" = row.one_by_one as f64 / row.requests.max(1) as f64;
+    on_cpu_mean_ns: DurationNs, "on CPU" = mean(row.sum.on_cpu_ns);
+    runnable_mean_ns: DurationNs, "runnable" = mean(row.sum.runnable_ns);
+    blocked_mean_ns: DurationNs, "blocked" = mean(row.sum.blocked_ns);
+    calls: Text, "calls per request" = (!calls.is_empty()).then(|| calls.join(", ")).as_deref();
 }
 
 impl Report for Sums {

@@ -1,6 +1,5 @@
 //! One request or one burst: its segments, and under them what the kernel did.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::DateTime;
@@ -16,9 +15,8 @@ use super::items::{Item, items_of, summary_text, took};
 use super::part::part_text;
 use super::short::sum_up;
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{
-    Cell, Column, Doc, Figure, Interval, Kind, Row, TableSpec, Timeline, TimelineRow,
-};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, Figure, Interval, Timeline, TimelineRow};
 use stroboscope_query::request_tree::{SpanNode, tree};
 use stroboscope_query::timeline::{BurstPart, TimelineView};
 use stroboscope_query::{KernelPart, Notes};
@@ -235,36 +233,17 @@ struct Happening<'a> {
     what: String,
 }
 
-impl Row for Happening<'_> {
-    const TABLE: TableSpec = TableSpec {
-        name: "timeline",
-        about: "A span, a segment, or what the kernel did in it for a request.",
-        columns: Cow::Borrowed(&[
-            Column::new("from_ns", "from", Kind::DurationNs),
-            Column::new("takes_ns", "takes", Kind::DurationNs),
-            Column::new("thread", "thread", Kind::Text),
-            Column::new("what", "what", Kind::Text),
-            Column::new("kind", "", Kind::Text),
-            Column::new("trace", "", Kind::Text),
-            Column::new("span", "", Kind::Text),
-            Column::new("depth", "", Kind::Count),
-            Column::new("start_ns", "", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (self.from_ns as f64).into(),
-            self.takes_ns.map(|ns| ns as f64).into(),
-            self.thread.as_deref().into(),
-            Cell::Nested(self.depth, self.what.clone()),
-            self.kind.into(),
-            self.trace.into(),
-            format!("{:016x}", self.span).as_str().into(),
-            (self.depth as u64).into(),
-            u64::try_from(self.start_ns).ok().into(),
-        ]
-    }
+rows! {
+    Happening<'_> as row, "timeline": "A span, a segment, or what the kernel did in it for a request.";
+    from_ns: DurationNs, "from" = row.from_ns as f64;
+    takes_ns: DurationNs, "takes" = row.takes_ns.map(|ns| ns as f64);
+    thread: Text, "thread" = row.thread.as_deref();
+    what: Text, "what" = Cell::Nested(row.depth, row.what.clone());
+    kind: Text, "" = row.kind;
+    trace: Text, "" = row.trace;
+    span: Text, "" = format!("{:016x}", row.span).as_str();
+    depth: Count, "" = row.depth as u64;
+    start_ns: Count, "" = u64::try_from(row.start_ns).ok();
 }
 
 /// The rows of one request.

@@ -1,7 +1,5 @@
 //! Causes and mutations, as rows.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::{
@@ -11,7 +9,7 @@ use stroboscope_analysis::compare::{
 use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
 
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
+use stroboscope_present::rows;
 
 /// A cause.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -337,81 +335,33 @@ impl MutationRow {
     }
 }
 
-impl Row for CauseRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "causes",
-        about: "Something that made requests change between two periods.",
-        columns: Cow::Borrowed(&[
-            Column::new("rank", "#", Kind::Count),
-            Column::new("contribution_ns", "adds", Kind::DifferenceNs),
-            Column::new("share", "of it", Kind::Share),
-            Column::new("operation", "operation", Kind::Text),
-            Column::new("what", "what", Kind::Text),
-            Column::new("caller", "caller", Kind::Text),
-            Column::new("callee", "callee", Kind::Text),
-            Column::new("undecided", "undecided", Kind::Text),
-            Column::new("affected", "in", Kind::Share),
-            Column::new("q_value", "q", Kind::Probability),
-            Column::new("example_before", "for example, before", Kind::Request),
-            Column::new("example_after", "after", Kind::Request),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.rank.into(),
-            self.contribution_ns.into(),
-            self.share.into(),
-            (&*format!("{}:{}", self.service, self.operation)).into(),
-            (&*self.what).into(),
-            self.caller.as_deref().into(),
-            self.callee.as_deref().into(),
-            (if self.undecided {
-                "caller or callee"
-            } else {
-                ""
-            })
-            .into(),
-            self.affected.into(),
-            self.q_value.into(),
-            self.example.before.as_deref().into(),
-            self.example.after.as_deref().into(),
-        ]
-    }
+rows! {
+    CauseRow as row, "causes": "Something that made requests change between two periods.";
+    rank: Count, "#" = row.rank;
+    contribution_ns: DifferenceNs, "adds" = row.contribution_ns;
+    share: Share, "of it" = row.share;
+    operation: Text, "operation" = &*format!("{}:{}", row.service, row.operation);
+    what: Text, "what" = &*row.what;
+    caller: Text, "caller" = row.caller.as_deref();
+    callee: Text, "callee" = row.callee.as_deref();
+    undecided: Text, "undecided" = if row.undecided { "caller or callee" } else { "" };
+    affected: Share, "in" = row.affected;
+    q_value: Probability, "q" = row.q_value;
+    example_before: Request, "for example, before" = row.example.before.as_deref();
+    example_after: Request, "after" = row.example.after.as_deref();
 }
 
-impl Row for MutationRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "mutations",
-        about: "A category of requests that changed between two periods.",
-        columns: Cow::Borrowed(&[
-            Column::new("rank", "#", Kind::Count),
-            Column::new("kind", "kind", Kind::Text),
-            Column::new("contribution_ns", "adds", Kind::DifferenceNs),
-            Column::new("root", "root operation", Kind::Text),
-            Column::new("category", "category", Kind::Text),
-            Column::new("requests_before", "before", Kind::Count),
-            Column::new("requests_after", "after", Kind::Count),
-            Column::new("mean_before_ns", "mean before", Kind::DurationNs),
-            Column::new("mean_after_ns", "mean after", Kind::DurationNs),
-            Column::new("q_value", "q", Kind::Probability),
-            Column::new("cause", "cause", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.rank.into(),
-            self.kind.into(),
-            self.contribution_ns.into(),
-            (&*self.root).into(),
-            (&*self.category).into(),
-            self.requests.before.into(),
-            self.requests.after.into(),
-            self.mean_ns.before.into(),
-            self.mean_ns.after.into(),
-            self.q_value.into(),
-            self.causes.first().copied().into(),
-        ]
-    }
+rows! {
+    MutationRow as row, "mutations": "A category of requests that changed between two periods.";
+    rank: Count, "#" = row.rank;
+    kind: Text, "kind" = row.kind;
+    contribution_ns: DifferenceNs, "adds" = row.contribution_ns;
+    root: Text, "root operation" = &*row.root;
+    category: Text, "category" = &*row.category;
+    requests_before: Count, "before" = row.requests.before;
+    requests_after: Count, "after" = row.requests.after;
+    mean_before_ns: DurationNs, "mean before" = row.mean_ns.before;
+    mean_after_ns: DurationNs, "mean after" = row.mean_ns.after;
+    q_value: Probability, "q" = row.q_value;
+    cause: Count, "cause" = row.causes.first().copied();
 }

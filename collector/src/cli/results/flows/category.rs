@@ -19,9 +19,8 @@ use super::super::flow_graph::DrawnFlow;
 use super::CategoryRow;
 use super::density::LatencyDensity;
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{
-    Cell, Column, Doc, Figure, Graph, Interval, Kind, Row, TableSpec, Timeline, TimelineRow,
-};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, Figure, Graph, Interval, Timeline, TimelineRow};
 use stroboscope_query::Notes;
 
 /// A category, and what its requests do.
@@ -356,52 +355,21 @@ impl StructureRow {
     }
 }
 
-impl Row for StructureRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "structure",
-        about: "What requests of one category do, in order.",
-        columns: std::borrow::Cow::Borrowed(&[
-            Column::new("operation", "operation", Kind::Text),
-            Column::new("depth", "", Kind::Count),
-            Column::new("stage", "stage", Kind::Count),
-            Column::new("repeats", "how often", Kind::Text),
-            Column::new("mean_ns", "own time", Kind::DurationNs),
-            Column::new("fails", "fails", Kind::Flag),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            Cell::Nested(self.depth, self.operation.clone()),
-            (self.depth as u64).into(),
-            self.stage.into(),
-            (&*self.repeats()).into(),
-            self.mean_ns.into(),
-            self.fails.into(),
-        ]
-    }
+rows! {
+    StructureRow as row, "structure": "What requests of one category do, in order.";
+    operation: Text, "operation" = Cell::Nested(row.depth, row.operation.clone());
+    depth: Count, "" = row.depth as u64;
+    stage: Count, "stage" = row.stage;
+    repeats: Text, "how often" = &*row.repeats();
+    mean_ns: DurationNs, "own time" = row.mean_ns;
+    fails: Flag, "fails" = row.fails;
 }
 
-impl Row for EdgeRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "flow_edges",
-        about: "Time between two boundaries of a category's requests, on critical paths.",
-        columns: std::borrow::Cow::Borrowed(&[
-            Column::new("operation", "operation", Kind::Text),
-            Column::new("start", "from", Kind::Text),
-            Column::new("end", "to", Kind::Text),
-            Column::new("mean_ns", "mean", Kind::DurationNs),
-            Column::new("task", "", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.operation).into(),
-            (&*self.start).into(),
-            (&*self.end).into(),
-            self.mean_ns.into(),
-            (&*self.task).into(),
-        ]
-    }
+rows! {
+    EdgeRow as row, "flow_edges": "Time between two boundaries of a category's requests, on critical paths.";
+    operation: Text, "operation" = &*row.operation;
+    start: Text, "from" = &*row.start;
+    end: Text, "to" = &*row.end;
+    mean_ns: DurationNs, "mean" = row.mean_ns;
+    task: Text, "" = &*row.task;
 }

@@ -1,6 +1,5 @@
 //! What was given up, when, and by which policy.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -8,9 +7,8 @@ use serde::Serialize;
 use stroboscope_analysis::tradeoff::{Made, Observed};
 
 use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::show::{
-    Axis, Cell, Chart, Column, Doc, Figure, Kind, LegendPlace, Line, Row, TableSpec,
-};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 use stroboscope_query::Notes;
 
 /// What was given up.
@@ -52,42 +50,20 @@ struct LogRow {
     cause: String,
 }
 
-impl Row for LogRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "tradeoffs",
-        about: "What a point gave up in a stretch of time, by policy.",
-        columns: Cow::Borrowed(&[
-            Column::new("from_ns", "since the first", Kind::DurationNs),
-            Column::new("point", "point", Kind::Text),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("mean_rate", "left out", Kind::Share),
-            Column::new("requests_per_second", "requests/s", Kind::Mean),
-            Column::new("mean_latency_ns", "latency", Kind::DurationNs),
-            Column::new("proactive", "proactive", Kind::Flag),
-            Column::new("policy", "policy", Kind::Count),
-            Column::new("left_out", "most of it", Kind::Text),
-            Column::new("cause", "forced by", Kind::Text),
-            Column::new("service", "service", Kind::Text),
-            Column::new("kind", "kind", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (self.from_ns as f64).into(),
-            (&*self.point).into(),
-            self.requests.into(),
-            self.mean_rate.into(),
-            self.requests_per_second.into(),
-            self.mean_latency_ns.into(),
-            self.proactive.into(),
-            self.policy.into(),
-            (&*self.left_out).into(),
-            (&*self.cause).into(),
-            (&*self.service).into(),
-            (&*self.kind).into(),
-        ]
-    }
+rows! {
+    LogRow as row, "tradeoffs": "What a point gave up in a stretch of time, by policy.";
+    from_ns: DurationNs, "since the first" = row.from_ns as f64;
+    point: Text, "point" = &*row.point;
+    requests: Count, "requests" = row.requests;
+    mean_rate: Share, "left out" = row.mean_rate;
+    requests_per_second: Mean, "requests/s" = row.requests_per_second;
+    mean_latency_ns: DurationNs, "latency" = row.mean_latency_ns;
+    proactive: Flag, "proactive" = row.proactive;
+    policy: Count, "policy" = row.policy;
+    left_out: Text, "most of it" = &*row.left_out;
+    cause: Text, "forced by" = &*row.cause;
+    service: Text, "service" = &*row.service;
+    kind: Text, "kind" = &*row.kind;
 }
 
 /// Stretches of time that a log is cut into.

@@ -1,13 +1,12 @@
 //! What would be decided, load by load.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_tradeoff::{Capacity, Goal, PointPolicy, Policy};
 
 use stroboscope_present::humanise::{duration, percent};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
 use stroboscope_query::Notes;
 
 /// What would be decided at stated loads.
@@ -37,36 +36,17 @@ struct PlanRow {
     instances: Option<String>,
 }
 
-impl Row for PlanRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "tradeoff_plan",
-        about: "What would be decided at a load.",
-        columns: Cow::Borrowed(&[
-            Column::new("point", "point", Kind::Text),
-            Column::new("requests_per_second", "requests/s", Kind::Mean),
-            Column::new("tradeoff_rate", "left out", Kind::Share),
-            Column::new("predicted_ns", "latency", Kind::DurationNs),
-            Column::new("met", "goal met", Kind::Flag),
-            Column::new("expected_drop", "drop", Kind::Number),
-            Column::new("utility_per_second", "utility/s", Kind::Number),
-            Column::new("instances", "instances", Kind::Text),
-            Column::new("goal", "goal", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.point).into(),
-            self.requests_per_second.into(),
-            self.tradeoff_rate.into(),
-            self.predicted_ns.into(),
-            self.met.into(),
-            self.expected_drop.into(),
-            self.utility_per_second.into(),
-            self.instances.as_deref().into(),
-            (&*self.goal).into(),
-        ]
-    }
+rows! {
+    PlanRow as row, "tradeoff_plan": "What would be decided at a load.";
+    point: Text, "point" = &*row.point;
+    requests_per_second: Mean, "requests/s" = row.requests_per_second;
+    tradeoff_rate: Share, "left out" = row.tradeoff_rate;
+    predicted_ns: DurationNs, "latency" = row.predicted_ns;
+    met: Flag, "goal met" = row.met;
+    expected_drop: Number, "drop" = row.expected_drop;
+    utility_per_second: Number, "utility/s" = row.utility_per_second;
+    instances: Text, "instances" = row.instances.as_deref();
+    goal: Text, "goal" = &*row.goal;
 }
 
 impl PlanSays {

@@ -1,14 +1,13 @@
 //! Slack by a request's key, and how well it is foretold.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::slack_by_key::ComponentSlack;
 use stroboscope_tradeoff::SlackModel;
 
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::SlackModelReport;
 
 /// A model of slack.
@@ -48,39 +47,21 @@ struct SlackRow {
     informedness: f64,
 }
 
-impl Row for SlackRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "slack_by_key",
-        about: "A component's slack, and how well the last request of the same key foretells it.",
-        columns: Cow::Borrowed(&[
-            Column::new("component", "component", Kind::Text),
-            Column::new("slack_p50_ns", "slack p50", Kind::DurationNs),
-            Column::new("slack_p95_ns", "p95", Kind::DurationNs),
-            Column::new("threshold_ns", "more than", Kind::DurationNs),
-            Column::new("accuracy", "right", Kind::Share),
-            Column::new("type_i", "type I", Kind::Share),
-            Column::new("type_ii", "type II", Kind::Share),
-            Column::new("informedness", "tells", Kind::Number),
-            Column::new("predicted", "foretold", Kind::Count),
-            Column::new("requests", "requests", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let told = |value: f64| Cell::from((self.predicted > 0).then_some(value));
-        vec![
-            (&*self.component).into(),
-            self.slack_p50_ns.into(),
-            self.slack_p95_ns.into(),
-            self.threshold_ns.into(),
-            told(self.accuracy),
-            told(self.type_i),
-            told(self.type_ii),
-            told(self.informedness),
-            self.predicted.into(),
-            self.requests.into(),
-        ]
+rows! {
+    SlackRow as row, "slack_by_key": "A component's slack, and how well the last request of the same key foretells it.";
+    {
+        let told = |value: f64| Cell::from((row.predicted > 0).then_some(value));
     }
+    component: Text, "component" = &*row.component;
+    slack_p50_ns: DurationNs, "slack p50" = row.slack_p50_ns;
+    slack_p95_ns: DurationNs, "p95" = row.slack_p95_ns;
+    threshold_ns: DurationNs, "more than" = row.threshold_ns;
+    accuracy: Share, "right" = told(row.accuracy);
+    type_i: Share, "type I" = told(row.type_i);
+    type_ii: Share, "type II" = told(row.type_ii);
+    informedness: Number, "tells" = told(row.informedness);
+    predicted: Count, "foretold" = row.predicted;
+    requests: Count, "requests" = row.requests;
 }
 
 impl SlackRow {
