@@ -2,13 +2,10 @@
 //!
 //! What it is made of are crates of their own, beside this one: `stroboscope-store` keeps, `stroboscope-server` collects,
 //! `stroboscope-import` reads what others recorded, `stroboscope-query` answers, `stroboscope-analysis` infers,
-//! `stroboscope-present` shows.
+//! `stroboscope-reports` says what an answer is, `stroboscope-present` shows it.
 
 #[cfg(target_os = "linux")]
 mod allocator;
 pub mod cli;
 #[cfg(feature = "demo")]
 pub mod demo;
-mod progress;
-mod stderr;
-mod suggest;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::arguments::parse_duration;
-use super::size::parse_size;
+use stroboscope_reports::arguments::parse_duration;
+use stroboscope_reports::size::parse_size;
 use stroboscope_server::intake::CareOptions;
 use stroboscope_store::care::CareSettings;
 

@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use super::arguments::DataArguments;
-use super::output::{has_colour, print_as_is, print_json, width};
-use super::{Failure, Status};
 use stroboscope_present::humanise::{are, counted};
 use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc, TextView};
+use stroboscope_reports::arguments::DataArguments;
+use stroboscope_reports::output::{has_colour, print_as_is, print_json, width};
+use stroboscope_reports::{Failure, Status};
 use stroboscope_store::check::{Check, CheckReport, Finding, TableSize};
 use stroboscope_store::data_dir::{DataDir, DataDirError};
 use stroboscope_store::tables::Store;

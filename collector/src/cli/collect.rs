@@ -1,11 +1,11 @@
 //! `collect`
 
-use crate::cli::output::say;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use stroboscope_reports::output::say;
 
 use clap::Args;
 use rustix::fs::Mode;
@@ -14,20 +14,21 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 
-use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::care::CareArguments;
 use super::doors::DoorArguments;
 use super::log::LogArguments;
 use super::memory::{MemoryArguments, MemorySplit};
-use super::output::print;
 use super::pages::{ReaderPorts, StoreVerbs, served_site};
-use super::results::tradeoffs::read_policy;
 use super::settings::SettingsArguments;
-use super::verb::Page;
-use super::{Failure, Status, kernel, notify};
+use super::{kernel, notify};
 use stroboscope_present::humanise::counted;
 use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
+use stroboscope_reports::arguments::{DataArguments, config_of, parse_config, parse_duration};
+use stroboscope_reports::output::print;
+use stroboscope_reports::results::tradeoffs::read_policy;
+use stroboscope_reports::verb::Page;
+use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
 use stroboscope_server::collect::{Collector, CollectorSettings, SiteMaker};
 use stroboscope_server::ingest::{BurstControl, ListenAddresses};

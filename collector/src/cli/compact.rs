@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use super::arguments::DataArguments;
 use super::care::RetentionArguments;
-use super::output::print;
-use super::{Failure, Status};
 use stroboscope_present::humanise::counted;
+use stroboscope_reports::arguments::DataArguments;
+use stroboscope_reports::output::print;
+use stroboscope_reports::{Failure, Status};
 use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher, now_ns};

@@ -5,9 +5,9 @@ use tokio::runtime::Runtime;
 use toml::Value;
 
 use super::collect::Collect;
-use super::output::print;
 use super::settings::{Origin, Setting, resolved};
-use super::{Failure, Status};
+use stroboscope_reports::output::print;
+use stroboscope_reports::{Failure, Status};
 
 /// Its options are those of `collect`.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `demo`
 
-use crate::cli::output::say;
 use std::process::ExitCode;
+use stroboscope_reports::output::say;
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -10,12 +10,12 @@ use stroboscope_newsfeed::{Fault, FaultError};
 use stroboscope_query::Bottleneck;
 use tokio::runtime::Runtime;
 
-use super::arguments::{DataArguments, parse_share};
-use super::output::{print, print_json};
-use super::{Failure, Status};
 use crate::demo::{
     self, DemoOptions, Outcome, Part, ROLE_VERB, Report, Scenario, ScenarioOutcome, Told, Verdict,
 };
+use stroboscope_reports::arguments::{DataArguments, parse_share};
+use stroboscope_reports::output::{print, print_json};
+use stroboscope_reports::{Failure, Status};
 
 /// Run a newsfeed of five processes under load, record it in bursts, and explain it
 ///
@@ -69,6 +69,14 @@ fn parse_fault(text: &str) -> Result<String, FaultError> {
     text.parse::<Fault>().map(|_| text.trim().to_owned())
 }
 
+/// A failure of a demo, with advice on what a query found wrong.
+fn failure(error: demo::DemoError) -> Failure {
+    match error {
+        demo::DemoError::Query(error) => Failure::of(error),
+        other => Failure::of(other),
+    }
+}
+
 impl Demo {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         if let Some(scenario) = self.scenario {
@@ -83,7 +91,7 @@ impl Demo {
             kernel: self.kernel,
             duplicate: self.duplicate,
         };
-        match demo::run(&options, runtime).map_err(Failure::of)? {
+        match demo::run(&options, runtime).map_err(failure)? {
             Outcome::Report(report) if self.json => print_json(&DemoReport::of(&report))?,
             Outcome::Report(report) => print(&report.to_string())?,
             Outcome::Interrupted(signal) => {
@@ -98,7 +106,7 @@ impl Demo {
 impl Demo {
     fn tell(&self, scenario: Scenario, runtime: &Runtime) -> Result<Status, Failure> {
         let told = demo::run_scenario(scenario, self.data.local()?, runtime);
-        match told.map_err(Failure::of)? {
+        match told.map_err(failure)? {
             ScenarioOutcome::Told(told) if self.json => print_json(&ScenarioSays::of(&told))?,
             ScenarioOutcome::Told(told) => print(&told.to_string())?,
             ScenarioOutcome::Interrupted(signal) => {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use stroboscope_server::doors::{DoorSettings, TlsFiles};
 
-use super::Failure;
-use super::arguments::parse_duration;
 use super::memory::MemorySplit;
+use stroboscope_reports::Failure;
+use stroboscope_reports::arguments::parse_duration;
 
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Who may come in")]

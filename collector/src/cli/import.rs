@@ -1,19 +1,19 @@
 //! `import`
 
-use crate::cli::output::say;
 use std::path::{Path, PathBuf};
+use stroboscope_reports::output::say;
 
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::arguments::DataArguments;
-use super::output::print;
-use super::{Failure, Status};
-use crate::progress::on_stderr;
 use stroboscope_import::{
     BadLine, Format, ImportError, ImportSummary, Imported, Importer, Mapping, NotTaken, TimeUnit,
 };
 use stroboscope_present::humanise::counted;
+use stroboscope_reports::arguments::DataArguments;
+use stroboscope_reports::output::print;
+use stroboscope_reports::progress::on_stderr;
+use stroboscope_reports::{Failure, Status};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 use stroboscope_store::tables::Store;

@@ -10,10 +10,10 @@ use stroboscope_kernel_model::{Facility, Processes};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::arguments::{DataArguments, config_of, parse_config};
-use super::output::print;
-use super::{Failure, Status};
 use stroboscope_present::humanise::counted;
+use stroboscope_reports::arguments::{DataArguments, config_of, parse_config};
+use stroboscope_reports::output::print;
+use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
 use stroboscope_server::kernel_recording::{
     KernelRecording, PreparedRecording, RecordingSettings, RecordingSummary,

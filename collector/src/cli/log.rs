@@ -17,7 +17,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::output::say;
+use stroboscope_reports::output::say;
 
 /// The verbs that have options for it.
 const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];

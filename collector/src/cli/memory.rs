@@ -1,7 +1,5 @@
 //! `--memory-limit` and `--query-memory`, and the bounds that follow from them.
 
-use std::sync::OnceLock;
-
 use clap::Args;
 use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::intake::Options;
@@ -11,9 +9,10 @@ use stroboscope_store::memory::QueryMemory;
 #[cfg(target_os = "linux")]
 use crate::allocator;
 
-use super::Failure;
-use super::machine_memory::{MemorySource, memory_there_is};
-use super::size::parse_size;
+use stroboscope_reports::Failure;
+use stroboscope_reports::machine_memory::{MemorySource, memory_there_is};
+use stroboscope_reports::reading_memory::default_limit;
+use stroboscope_reports::size::parse_size;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -21,10 +20,6 @@ const MIB: u64 = 1 << 20;
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
 /// With less, not even one request of each kind would find room.
 const LEAST: u64 = 256 * MIB;
-/// With less, not even the buffers of a few files would find room.
-const LEAST_TO_READ: u64 = 32 * MIB;
-/// Memory of a machine that does not say.
-const UNKNOWN: u64 = 4_096 * MIB;
 
 /// A size that a collector can work with.
 pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
@@ -35,26 +30,6 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
         ));
     }
     Ok(size)
-}
-
-/// A size that a verb can read within.
-pub(super) fn parse_reading_limit(text: &str) -> Result<u64, String> {
-    let size = parse_size(text)?;
-    if size < LEAST_TO_READ {
-        return Err(format!(
-            "{text} is too little: reading takes 32MiB at least"
-        ));
-    }
-    Ok(size)
-}
-
-/// The memory of the one verb that this process runs, whatever number of stores it opens.
-pub(super) fn of_verb(limit: Option<u64>) -> QueryMemory {
-    static OF_PROCESS: OnceLock<QueryMemory> = OnceLock::new();
-    let limit = || bytes(limit.unwrap_or_else(default_limit));
-    OF_PROCESS
-        .get_or_init(|| QueryMemory::of_one_query(limit()))
-        .clone()
 }
 
 /// Memory of a collector, or of one that only shows pages.
@@ -87,12 +62,6 @@ impl MemoryArguments {
             default_of: self.memory_limit.is_none().then(memory_there_is).flatten(),
         })
     }
-}
-
-/// Most of what there is: the rest is for the system, and for what is beside it.
-fn default_limit() -> u64 {
-    let there_is = memory_there_is().map_or(UNKNOWN, |(bytes, _)| bytes);
-    (there_is / 10 * 6).max(LEAST)
 }
 
 /// The split of a collector's memory.

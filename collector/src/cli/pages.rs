@@ -18,11 +18,11 @@ use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbError, VerbPage, 
 use stroboscope_web::{SiteOptions, navigation, site};
 use tokio::runtime::Handle;
 
-use super::Failure;
-use super::arguments::ReadingArguments;
-use super::notes;
-use super::study::Reader;
-use super::verb::Page;
+use stroboscope_reports::Failure;
+use stroboscope_reports::arguments::ReadingArguments;
+use stroboscope_reports::notes;
+use stroboscope_reports::study::Reader;
+use stroboscope_reports::verb::Page;
 
 /// Arguments that say how an answer is made and printed, and not what it says.
 const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_limit"];

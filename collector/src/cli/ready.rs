@@ -7,8 +7,8 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::ask::ask;
-use super::output::print;
-use super::{Failure, Status};
+use stroboscope_reports::output::print;
+use stroboscope_reports::{Failure, Status};
 
 /// How long a collector may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

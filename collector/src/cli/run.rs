@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use super::failure::Status;
 use super::log::Log;
-use super::output::say;
 use super::settings;
 use super::verbs::{self, verbs};
+use stroboscope_reports::failure::Status;
+use stroboscope_reports::output::say;
 
 /// Exit status without a result.
 const FAILED: u8 = 2;

@@ -13,8 +13,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use stroboscope_query::nearest;
 use toml::{Table, Value};
 
-use super::Failure;
-use super::output::say;
+use stroboscope_reports::Failure;
+use stroboscope_reports::output::say;
 
 /// What the variables of the environment begin with.
 const PREFIX: &str = "STROBOSCOPE_COLLECT_";

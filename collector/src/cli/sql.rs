@@ -8,12 +8,12 @@ use std::time::Duration;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::arguments::{DataArguments, parse_duration};
-use super::size::parse_size;
-use super::verb::Tables;
-use super::{Failure, Status};
+use stroboscope_reports::arguments::{DataArguments, parse_duration};
+use stroboscope_reports::size::parse_size;
 #[cfg(not(feature = "sql"))]
-use crate::suggest::{command_on, quoted};
+use stroboscope_reports::suggest::{command_on, quoted};
+use stroboscope_reports::verb::Tables;
+use stroboscope_reports::{Failure, Status};
 
 /// Ask the store in SQL
 ///
@@ -72,13 +72,16 @@ impl Sql {
         };
         let query = &self.query;
         let rows = stroboscope_sql::sql_with(data, query, limits, tables, runtime.handle());
-        let rows = rows.map_err(Failure::of)?;
+        let rows = rows.map_err(|error| match error {
+            stroboscope_sql::SqlError::Query(error) => Failure::of(error),
+            other => Failure::of(other),
+        })?;
         let text = rows.render(self.json).map_err(Failure::of)?;
         // JSON has escapes of its own.
         let print = if self.json {
-            super::output::print_as_is
+            stroboscope_reports::output::print_as_is
         } else {
-            super::output::print
+            stroboscope_reports::output::print
         };
         print(text.trim_end())?;
         Ok(Status::Done)

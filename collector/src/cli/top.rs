@@ -23,9 +23,9 @@ use self::snapshot::Snapshot;
 use self::source::Watched;
 use self::state::{KeyAsks, TopState};
 use self::terminal::Screen;
-use super::arguments::{DataArguments, parse_duration};
-use super::output::{has_colour, print, width};
-use super::{Failure, Status};
+use stroboscope_reports::arguments::{DataArguments, parse_duration};
+use stroboscope_reports::output::{has_colour, print, width};
+use stroboscope_reports::{Failure, Status};
 
 /// How long a key may wait at most for what came meanwhile.
 const KEY_PATIENCE: Duration = Duration::from_millis(50);

@@ -6,14 +6,14 @@ use clap::{ArgMatches, Args, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use tokio::runtime::{Builder, Runtime};
 
-use super::study::NamedStudy;
-use super::verb::{Page, PageVerb, ReadingVerb, Tables, document};
-use super::{
-    Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
-    critical_path, experiment, explain, flows, import, infer, kernel, model, pool, predict, ready,
-    report, search, slack, sql, timeline, top, tradeoffs, view, what_if,
-};
+use super::{check, collect, compact, config, import, kernel, ready, sql, top, view};
 use stroboscope_present::show::Doc;
+use stroboscope_reports::study::NamedStudy;
+use stroboscope_reports::verb::{Page, PageVerb, ReadingVerb, Tables, document};
+use stroboscope_reports::{
+    Failure, Status, anomalies, burst, clocks, compare, critical_path, experiment, explain, flows,
+    infer, model, pool, predict, report, search, slack, timeline, tradeoffs, what_if,
+};
 use stroboscope_server::capabilities;
 
 type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
@@ -119,7 +119,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run).saying::<burst::BurstSays>(),
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
-            .saying::<super::results::tradeoffs::TradeoffsSay>()
+            .saying::<stroboscope_reports::results::tradeoffs::TradeoffsSay>()
             .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
         other("sql", |verb: sql::Sql, runtime| verb.run(tables(), runtime)),
     ]
@@ -232,12 +232,12 @@ mod tests {
     use schemars::JsonSchema;
     use serde::Serialize;
 
-    use super::super::arguments::{ReadingArguments, ShowArguments};
-    use super::super::verb::Report;
     use super::*;
     use stroboscope_present::rows;
     use stroboscope_present::show::{Row as _, TableSpec};
     use stroboscope_query::Notes;
+    use stroboscope_reports::arguments::{ReadingArguments, ShowArguments};
+    use stroboscope_reports::verb::Report;
 
     /// Counts segments: the first place, which says what the result is.
     #[derive(Debug, Args)]

@@ -9,13 +9,13 @@ use stroboscope_store::data_dir::DataDir;
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::arguments::DataArguments;
 use super::doors::DoorArguments;
 use super::memory::MemoryArguments;
-use super::output::print;
 use super::pages::{ReaderPorts, StoreVerbs, served_site};
-use super::verb::Page;
-use super::{Failure, Status};
+use stroboscope_reports::arguments::DataArguments;
+use stroboscope_reports::output::print;
+use stroboscope_reports::verb::Page;
+use stroboscope_reports::{Failure, Status};
 
 /// Show a store as pages in a browser, until interrupted
 ///

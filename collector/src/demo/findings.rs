@@ -50,7 +50,8 @@ pub struct Findings {
 /// # Errors
 /// The folder cannot be read, or has no complete trace.
 pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Findings, QueryError> {
-    let source = Source::open(data, runtime)?.with_observer(crate::progress::on_stderr());
+    let source =
+        Source::open(data, runtime)?.with_observer(stroboscope_reports::progress::on_stderr());
     let study = Study::new(source, Selection::default(), InferSettings::default());
     let paths = study.ask(&PathsQuestion::default())?;
     let source = study.source();

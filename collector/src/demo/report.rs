@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use stroboscope_kernel_model::export::operations_table;
 
 use super::findings::Findings;
-use crate::suggest::command_on;
 use stroboscope_present::humanise::duration;
 use stroboscope_query::{Bottleneck, bottleneck_text, circumstances};
+use stroboscope_reports::suggest::command_on;
 
 /// Rows of each table.
 const ROWS: usize = 8;

@@ -66,6 +66,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "collector/query",
         "collector/query-api",
         "collector/remote",
+        "collector/reports",
         "collector/search",
         "collector/server",
         "collector/sql",

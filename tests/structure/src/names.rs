@@ -6,8 +6,7 @@ use crate::{code, published, root, sources, test_files};
 
 /// Names of one crate that still have several meanings; the list only gets shorter. Of the SDK, `Words` and `PlacePointer`
 /// are one meaning built twice, as is `KernelRecording` of the server; `Span` is the word of foreign formats.
-const DOUBLED: [(&str, &[&str]); 3] = [
-    ("collector", &["Report"]),
+const DOUBLED: [(&str, &[&str]); 2] = [
     (
         "collector/server",
         &["KernelRecording", "PreparedRecording"],

@@ -7,9 +7,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 
-use super::super::study::NamedStudy;
-use super::super::verb::Tables;
 use stroboscope_present::show::{TableSpec, batch, schema};
+use stroboscope_reports::study::NamedStudy;
+use stroboscope_reports::verb::Tables;
 use stroboscope_sql::GivenTable;
 
 /// The tables of these verbs. They share one study, made when the first of them is read.

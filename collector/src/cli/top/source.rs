@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::super::Failure;
-use super::super::arguments::{DataArguments, ReadingArguments, SelectionArguments};
 use super::super::ask::{Answered, ask};
-use super::super::study::{NamedStudy, Reader};
 use super::snapshot::{LatestPath, Operation, Senders, Snapshot, Spread, Totals};
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_query::{CategoryRule, PathsQuestion};
+use stroboscope_reports::Failure;
+use stroboscope_reports::arguments::{DataArguments, ReadingArguments, SelectionArguments};
+use stroboscope_reports::study::{NamedStudy, Reader};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::progress::silent;
 

@@ -7,7 +7,7 @@ use stroboscope_tradeoff::{Goal, PointPolicy, Policy};
 
 use super::super::run::DemoError;
 use super::stage::{Asked, POINT, Stage, latencies_ms, now_ns, quantile};
-use crate::stderr::say;
+use stroboscope_reports::stderr::say;
 
 /// Tradeoff rates that are explored.
 const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];

@@ -1,0 +1,71 @@
+//! What to do about errors of the libraries: they say what is wrong, and know no command line.
+
+use std::error::Error;
+use std::path::Path;
+
+use stroboscope_query::QueryError;
+use stroboscope_store::data_dir::DataDirError;
+
+use crate::suggest::command_on;
+
+/// What to do about an error, where there is more to say than it says by itself.
+pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref() {
+        return of_query(error);
+    }
+    if let Some(error) = error.downcast_ref() {
+        return of_folder(error);
+    }
+    None
+}
+
+fn of_query(error: &QueryError) -> Option<String> {
+    match error {
+        QueryError::Data(error) => of_folder(error),
+        QueryError::Empty {
+            data,
+            unflushed_bytes,
+        } => {
+            let fill = to_fill(Path::new(data), *unflushed_bytes);
+            Some(format!(
+                "{fill}; each demo has a folder of its own, {data}/demo-…"
+            ))
+        }
+        QueryError::NoSuchTrace { data, .. } => {
+            let listed = command_on("critical-path --each --json", Path::new(data));
+            Some(format!("ids are those that `{listed}` lists"))
+        }
+        QueryError::NoSuchSegment { data, .. } => Some(format!(
+            "`{}` lists them",
+            command_on("model", Path::new(data))
+        )),
+        _ => None,
+    }
+}
+
+fn of_folder(error: &DataDirError) -> Option<String> {
+    match error {
+        DataDirError::Missing(data) | DataDirError::NotOurs(data) => Some(format!(
+            "`{}` or `{}` makes a data folder, --data names another",
+            command_on("collect", data),
+            command_on("import FILE", data)
+        )),
+        _ => None,
+    }
+}
+
+/// What to do about an empty folder.
+fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
+    if unflushed_bytes > 0 {
+        return format!(
+            "the collector that runs has taken {unflushed_bytes} bytes, which will be in the store within its \
+             --flush-interval (10 s by default): ask again then"
+        );
+    }
+    format!(
+        "run `{}` and let services send to it (what it has taken is in the store within its --flush-interval, 10 s by \
+         default), or `{}`",
+        command_on("collect", data),
+        command_on("import FILE", data)
+    )
+}

@@ -1,0 +1,45 @@
+//! `anomalies`
+
+use clap::Args;
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ShowArguments, parse_share};
+use crate::results::anomalies::{Anomalies, AnomalyRow};
+use crate::study::NamedStudy;
+use crate::verb::ReadingVerb;
+use stroboscope_present::show::{Row as _, TableSpec};
+use stroboscope_query::AnomalyQuestion;
+
+/// Say what is different about slow requests
+///
+/// Compares each segment's share of the critical path in the slowest requests with that in the others. The effect is
+/// Cohen's d; q is the p-value of Welch's t-test, corrected for the number of segments by Benjamini and Hochberg's
+/// rule. Segments with more of the critical path in slow requests come first, and of these the ones that surely differ
+/// (q up to 0.05).
+#[derive(Debug, Args)]
+pub struct AnomaliesVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// So many of the requests are slow
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
+    slowest: f64,
+    /// Show so many segments, of those that surely differ, by half a percent of the critical path or more; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    top: usize,
+}
+
+impl ReadingVerb for AnomaliesVerb {
+    type Report = Anomalies;
+    const TABLES: &'static [TableSpec] = &[AnomalyRow::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<Anomalies, Failure> {
+        let found = study.ask(&AnomalyQuestion(self.slowest))?;
+        Ok(Anomalies::of(found, study.known()?, self.top))
+    }
+}

@@ -1,0 +1,289 @@
+//! `burst`
+
+mod plan;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_burst::BurstConfig;
+
+use tokio::runtime::Runtime;
+
+use crate::arguments::{parse_duration, parse_share};
+use crate::output::{print, print_json};
+use crate::{Failure, Status};
+use stroboscope_present::humanise::{duration, percent};
+
+/// Windows shown.
+const WINDOWS_SHOWN: usize = 5;
+/// Paper 004, §3.3.1, picks a burst period at least ten times the request's length. Read as the time from burst to burst
+/// it says that requests are seen at all; read as the burst's own length, that most of them are seen whole: of requests
+/// a tenth as long as the burst, about a tenth of those in it are cut by its edges. Both are shown; plans obey the
+/// stricter one.
+const TIMES_REQUEST: u32 = 10;
+
+/// Explain a burst-config, or plan one
+///
+/// Recording is on at wall time t, in ms since the Unix epoch, when config & t == config. `--config` explains one;
+/// `--request` and `--duty` plan one: bursts at least ten times as long as a request, for at most that share of time. `plan`
+/// plans by what the store knows of its requests.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["config", "request"]))]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Burst {
+    #[command(subcommand)]
+    verb: Option<BurstVerb>,
+    /// The config: 0b11100, 0x1c, 28, 4ms/32ms, always or off
+    #[arg(long, value_name = "CONFIG")]
+    config: Option<String>,
+    /// Plan for requests of this length, such as 3ms
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    request: Option<Duration>,
+    /// Share of time to record, such as 5%
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
+    duty: f64,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum BurstVerb {
+    Plan(Box<plan::PlanVerb>),
+}
+
+/// What the verb says in JSON: of `burst plan` the second.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "the document's schema is made of it")]
+pub enum BurstSays {
+    Explained(BurstPlan),
+    Planned(Box<plan::BurstPlanSays>),
+}
+
+struct Explained {
+    config: BurstConfig,
+    /// Windows from now on, ms since the Unix epoch; the end is none when it never closes.
+    windows: Vec<(u64, Option<u64>)>,
+    now_ms: u64,
+    /// A tenth of the period; none for masks that have no single one.
+    request_max: Option<Duration>,
+    /// A tenth of the burst.
+    request_whole_max: Option<Duration>,
+}
+
+/// A burst-config, explained or planned.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BurstPlan {
+    /// The mask.
+    config: u64,
+    config_binary: String,
+    /// Null for masks with gaps.
+    burst_ms: Option<u64>,
+    period_ms: Option<u64>,
+    /// The share of time that is recorded.
+    duty: f64,
+    open_now: bool,
+    /// Since the Unix epoch, as all times here.
+    now_ms: u64,
+    /// The next ones.
+    windows: Vec<PlannedWindow>,
+    /// The longest requests that the period is right for; null for masks that have no single one.
+    request_max_ns: Option<u64>,
+    /// The longest that are mostly recorded whole.
+    request_whole_max_ns: Option<u64>,
+    /// What was made of what was asked for.
+    remark: Option<String>,
+}
+
+/// Its end is null when it never closes.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlannedWindow {
+    open_ms: u64,
+    close_ms: Option<u64>,
+}
+
+impl Burst {
+    pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        if let Some(BurstVerb::Plan(verb)) = self.verb {
+            return verb.run(runtime);
+        }
+        let (config, mut remark) = match (&self.config, self.request) {
+            (Some(text), _) => {
+                let parsed = BurstConfig::parse(text).map_err(Failure::of)?;
+                let remark = parsed
+                    .rounded_from
+                    .map(|from| format!("{from} was rounded to the nearest mask"));
+                (parsed.config, remark)
+            }
+            (None, Some(request)) => (plan(request, self.duty).map_err(Failure)?, None),
+            (None, None) => return Err(Failure("give --config or --request".to_owned())),
+        };
+        if let Some(request) = self.request {
+            remark = Some(format!(
+                "planned for requests of {} at a duty cycle of {}",
+                duration(request.as_nanos() as f64),
+                percent(self.duty)
+            ));
+        }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let explained = Explained::of(config, u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        if self.json {
+            print_json(&explained.plan(remark.as_deref()))?;
+        } else {
+            print(&explained.to_text(remark.as_deref()))?;
+        }
+        Ok(Status::Done)
+    }
+}
+
+/// The config whose bursts are the shortest power of two of ms that is ten requests long, and whose period gives at
+/// most the duty cycle asked for.
+fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
+    let burst_ms = (request * TIMES_REQUEST).as_secs_f64() * 1e3;
+    let zeros = burst_ms.max(1.0).log2().ceil() as u32;
+    let ones = (1.0 / duty).log2().ceil() as u32;
+    if ones == 0 {
+        return Ok(BurstConfig::ALWAYS_ON);
+    }
+    if zeros + ones > 40 {
+        return Err(
+            "such bursts would come less than once in thirty years; use shorter requests or more duty"
+                .to_owned(),
+        );
+    }
+    Ok(BurstConfig::from_bits(((1 << ones) - 1) << zeros))
+}
+
+impl Explained {
+    fn of(config: BurstConfig, now_ms: u64) -> Self {
+        let mut windows = Vec::new();
+        let mut from_ms = Some(now_ms);
+        while let (Some(at_ms), true) = (from_ms, windows.len() < WINDOWS_SHOWN) {
+            let open_ms = config.next_open_ms(at_ms);
+            let close_ms = config.close_after_ms(open_ms);
+            windows.push((open_ms, close_ms));
+            from_ms = close_ms;
+        }
+        let burst_ms =
+            (config != BurstConfig::ALWAYS_ON).then(|| 1u64 << config.bits().trailing_zeros());
+        let tenth = |ms| Duration::from_millis(ms) / TIMES_REQUEST;
+        let request_max = config.pattern_ms().map(|(_, period_ms)| tenth(period_ms));
+        Self {
+            config,
+            windows,
+            now_ms,
+            request_max,
+            request_whole_max: burst_ms.map(tenth),
+        }
+    }
+
+    fn plan(&self, remark: Option<&str>) -> BurstPlan {
+        let window =
+            |&(open_ms, close_ms): &(u64, Option<u64>)| PlannedWindow { open_ms, close_ms };
+        let pattern = self.config.pattern_ms();
+        let ns = |of: Option<Duration>| of.map(|of| of.as_nanos() as u64);
+        BurstPlan {
+            config: self.config.bits(),
+            config_binary: format!("{:#b}", self.config.bits()),
+            burst_ms: pattern.map(|pattern| pattern.0),
+            period_ms: pattern.map(|pattern| pattern.1),
+            duty: self.config.duty(),
+            open_now: self.config.contains_ms(self.now_ms),
+            now_ms: self.now_ms,
+            windows: self.windows.iter().map(window).collect(),
+            request_max_ns: ns(self.request_max),
+            request_whole_max_ns: ns(self.request_whole_max),
+            remark: remark.map(str::to_owned),
+        }
+    }
+
+    fn to_text(&self, remark: Option<&str>) -> String {
+        let mut lines = Vec::new();
+        lines.extend(remark.map(ToOwned::to_owned));
+        let bits = format!("{:#b}", self.config.bits());
+        lines.push(match self.config.pattern_ms() {
+            _ if self.config == BurstConfig::ALWAYS_ON => "0: recording is always on".to_owned(),
+            Some((burst_ms, period_ms)) => format!("{bits}: {burst_ms} ms every {period_ms} ms"),
+            None if self.config == BurstConfig::NEVER => "recording is off".to_owned(),
+            None => format!("{bits}: a mask with gaps; its windows come in several periods"),
+        });
+        lines.push(format!(
+            "duty cycle: {} of the time",
+            percent(self.config.duty())
+        ));
+        if let Some(request) = self.request_max {
+            let request = duration(request.as_nanos() as f64);
+            lines.push(format!(
+                "fits requests up to {request}: the period should be at least ten times as long"
+            ));
+        }
+        if let Some(request) = self.request_whole_max {
+            let request = duration(request.as_nanos() as f64);
+            lines.push(format!(
+                "requests up to {request} are mostly recorded whole; longer ones are often cut by an edge"
+            ));
+        }
+        if self.config != BurstConfig::ALWAYS_ON && self.config != BurstConfig::NEVER {
+            lines.push("next windows, ms since the Unix epoch:".to_owned());
+            for (open_ms, close_ms) in &self.windows {
+                let close = close_ms.map_or_else(|| "never".to_owned(), |ms| ms.to_string());
+                let wait_ns = open_ms.saturating_sub(self.now_ms) as f64 * 1e6;
+                lines.push(format!("  [{open_ms}, {close})  in {}", duration(wait_ns)));
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_example() {
+        let explained = Explained::of(BurstConfig::from_bits(0b11100), 1_000);
+        assert_eq!(explained.windows[0], (1_020, Some(1_024)));
+        assert_eq!(explained.windows[1], (1_052, Some(1_056)));
+        let text = explained.to_text(None);
+        assert!(
+            text.contains("4 ms every 32 ms") && text.contains("12.5%") && text.contains("400µs"),
+            "{text}"
+        );
+        let plan = explained.plan(None);
+        assert_eq!((plan.burst_ms, plan.period_ms), (Some(4), Some(32)));
+    }
+
+    #[test]
+    fn edges() {
+        let always = Explained::of(BurstConfig::ALWAYS_ON, 5);
+        assert_eq!(always.windows, [(5, None)]);
+        assert!(always.to_text(None).contains("always on"));
+        assert!(
+            Explained::of(BurstConfig::NEVER, 5)
+                .to_text(None)
+                .contains("off")
+        );
+    }
+
+    #[test]
+    fn plans() {
+        let check = |request_us: u64, duty: f64, bits: u64| {
+            assert_eq!(
+                plan(Duration::from_micros(request_us), duty)
+                    .unwrap()
+                    .bits(),
+                bits
+            );
+        };
+        check(400, 0.125, 0b11100);
+        check(3_000, 0.05, 0b11_1110_0000);
+        check(1, 1.0, 0);
+        check(1, 0.5, 1);
+        assert!(plan(Duration::from_secs(10_000_000), 0.0001).is_err());
+    }
+}

@@ -1,0 +1,369 @@
+//! `burst plan`
+
+mod goal;
+
+use std::time::Duration;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::burst_plan::{
+    BurstGoal, BurstPlans, GivingWay, PlannedBursts, plan_bursts, planned,
+};
+use stroboscope_burst::BurstConfig;
+use tokio::runtime::Runtime;
+
+use self::goal::{Wanted, parse_goal};
+use crate::arguments::{
+    ReadingArguments, SelectionArguments, ShowArguments, parse_duration, parse_share, to_ns,
+};
+use crate::study::NamedStudy;
+use crate::verb::{Report, give};
+use crate::{Failure, Status};
+use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
+use stroboscope_query::{BurstBasis, BusiestProcess, Notes, burst_basis};
+
+/// Plan bursts by what the store knows of its requests: how often they come, and how long they take
+///
+/// A goal says up to which length requests are of interest, how much recording may cost, and how many whole requests are wanted:
+///
+///   stroboscope burst plan --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'
+///
+/// Overhead is what recording takes of the CPU time of the process that it costs most, over all time; `duty 1 %` bounds the
+/// share of time that is recorded. Of masks that reach the goal those are shown whose bursts and periods are at least ten times
+/// as long as a request, then others. Where none does, it is said what each part of the goal would have to be, if the others
+/// stay.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct PlanVerb {
+    #[command(flatten)]
+    from: SelectionArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// What is wanted: parts such as `requests up to 30 ms`, `overhead 1 %`, `duty 1 %`, `200 whole requests an hour` (a minute, a
+    /// day), with commas between them
+    #[arg(long, value_name = "GOAL", value_parser = parse_goal)]
+    goal: Option<Wanted>,
+    /// Requests of interest are up to this long; otherwise as long as 95 of a hundred are
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    request: Option<Duration>,
+    /// Recording may take at most this share of a process's CPU time
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    overhead: Option<f64>,
+    /// At most this share of time may be recorded
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    duty: Option<f64>,
+    /// So many whole requests are wanted in an hour
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    whole: Option<u64>,
+    /// What a record costs the process
+    #[arg(long, value_name = "DURATION", default_value = "64ns", value_parser = parse_duration)]
+    record_cost: Duration,
+}
+
+impl PlanVerb {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let own = Wanted {
+            longest: self.request,
+            overhead: self.overhead,
+            duty: self.duty,
+            whole_per_hour: self.whole.map(|whole| whole as f64),
+        };
+        let wanted = self.goal.unwrap_or_default().and(own);
+        if wanted == Wanted::default() {
+            return Err(Failure(
+                "say what is wanted: --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'".to_owned(),
+            ));
+        }
+        let reading = ReadingArguments::of(self.from);
+        let study = NamedStudy::of(&reading, runtime.handle())?;
+        let basis = burst_basis(study.source(), study.selection()).map_err(Failure::of)?;
+        let record_ns = to_ns(self.record_cost) as f64;
+        let said = BurstPlanSays::of(basis, &wanted, record_ns).map_err(Failure)?;
+        give(&said, &reading.from, &self.show)
+    }
+}
+
+/// Bursts that reach a goal.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BurstPlanSays {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Requests up to this length are of interest.
+    longest_ns: f64,
+    /// At most this share of time may be recorded: of the duty, and of the overhead, what bounds it more.
+    duty_max: f64,
+    /// Whole requests that are wanted in an hour.
+    whole_per_hour_wanted: f64,
+    /// Whole requests that this was learned of, and the time in which they were recorded.
+    requests: u64,
+    recorded_ns: u64,
+    /// Whether that is the time of bursts; otherwise from the first request to the last.
+    is_of_bursts: bool,
+    /// Requests that begin in an hour, and those of them that are of interest.
+    begin_per_hour: f64,
+    of_interest_per_hour: f64,
+    busiest: Option<Busiest>,
+    is_reached: bool,
+    /// Those that reach the goal, the best one first.
+    plans: Vec<PlanRow>,
+    /// Where none does: what would have to give way.
+    gives_way: Vec<GivesWay>,
+}
+
+/// The process that recording costs most.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Busiest {
+    service: String,
+    /// Spans and events in a second of a burst.
+    records_per_second: f64,
+    /// Null, where it is not known; then a core's is taken.
+    cpu_cores: Option<f64>,
+    /// What a record is taken to cost.
+    record_ns: f64,
+    /// Part of its CPU time that recording takes in a burst.
+    cost_in_burst: f64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct PlanRow {
+    /// The mask.
+    config: u64,
+    config_binary: String,
+    burst_ms: u64,
+    period_ms: u64,
+    duty: f64,
+    /// Of the CPU time of the process that it costs most; null, where that is not known.
+    overhead: Option<f64>,
+    /// Whole requests of interest in an hour, if records begin and end with bursts.
+    whole_per_hour: f64,
+    /// The same, if who enters during a burst is followed to its end, as is the default of the SDK.
+    followed_per_hour: f64,
+    /// Of requests of interest that meet a burst, the part that is cut.
+    cut_share: f64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct GivesWay {
+    /// `whole_requests`, `duty`, `longest`.
+    part: &'static str,
+    said: String,
+    plan: Option<PlanRow>,
+}
+
+impl BurstPlanSays {
+    /// # Errors
+    /// When an overhead is asked for, and nothing is known of it.
+    fn of(basis: BurstBasis, wanted: &Wanted, record_ns: f64) -> Result<Self, String> {
+        let cost = basis
+            .busiest
+            .as_ref()
+            .map(|busiest| busiest.cost(record_ns));
+        let by_overhead = match (wanted.overhead, cost) {
+            (None, _) => 1.0,
+            (Some(overhead), Some(cost)) if cost > 0.0 => (overhead / cost).min(1.0),
+            (Some(_), Some(_)) => 1.0,
+            (Some(_), None) => {
+                return Err(
+                    "no process with the SDK recorded this, so what recording costs is not known: bound the share of time \
+                     instead, by `duty 1 %`"
+                        .to_owned(),
+                );
+            }
+        };
+        let usual_ns = || basis.arrivals.percentile_ns(0.95).unwrap_or(0.0);
+        let goal = BurstGoal {
+            longest_ns: wanted
+                .longest
+                .map_or_else(usual_ns, |longest| to_ns(longest) as f64),
+            duty_max: wanted.duty.unwrap_or(1.0).min(by_overhead),
+            whole_per_hour: wanted.whole_per_hour.unwrap_or(1.0),
+        };
+        let BurstPlans {
+            reaching,
+            giving_way,
+        } = plan_bursts(&basis.arrivals, &goal);
+        let row = |bursts: &PlannedBursts| PlanRow::of(bursts, cost);
+        Ok(Self {
+            notes: basis.notes,
+            longest_ns: goal.longest_ns,
+            duty_max: goal.duty_max,
+            whole_per_hour_wanted: goal.whole_per_hour,
+            requests: basis.requests,
+            recorded_ns: basis.recorded_ns,
+            is_of_bursts: basis.is_of_bursts,
+            begin_per_hour: basis.arrivals.per_hour(),
+            of_interest_per_hour: planned(&basis.arrivals, goal.longest_ns, 1, 1).whole_per_hour,
+            busiest: basis.busiest.map(|of| Busiest::of(of, record_ns)),
+            is_reached: !reaching.is_empty(),
+            plans: reaching.iter().map(row).collect(),
+            gives_way: giving_way.map_or_else(Vec::new, |giving| gives_way(&giving, &goal, cost)),
+        })
+    }
+}
+
+impl Busiest {
+    fn of(of: BusiestProcess, record_ns: f64) -> Self {
+        Self {
+            cost_in_burst: of.cost(record_ns),
+            service: of.service,
+            records_per_second: of.records_per_second,
+            cpu_cores: of.cpu_cores,
+            record_ns,
+        }
+    }
+}
+
+impl PlanRow {
+    fn of(bursts: &PlannedBursts, cost: Option<f64>) -> Self {
+        let config = BurstConfig::from_bits(bursts.mask());
+        Self {
+            config: config.bits(),
+            config_binary: format!("{:#b}", config.bits()),
+            burst_ms: bursts.burst_ms,
+            period_ms: bursts.period_ms,
+            duty: bursts.duty(),
+            overhead: cost.map(|cost| cost * bursts.duty()),
+            whole_per_hour: bursts.whole_per_hour,
+            followed_per_hour: bursts.followed_per_hour,
+            cut_share: bursts.cut_share,
+        }
+    }
+
+    fn says(&self) -> String {
+        if self.config == 0 {
+            return format!(
+                "recording everything brings {:.0} whole requests an hour",
+                self.whole_per_hour
+            );
+        }
+        format!(
+            "{} ms every {} ({}) bring {:.0} whole requests an hour in {} of the time, and cut {} of those they meet",
+            self.burst_ms,
+            duration(self.period_ms as f64 * 1e6),
+            self.config_binary,
+            self.whole_per_hour,
+            percent_of(self.duty),
+            percent(self.cut_share),
+        )
+    }
+}
+
+/// Small shares keep their digits.
+fn percent_of(share: f64) -> String {
+    match share < 0.01 {
+        true => format!("{:.3}%", share * 100.0),
+        false => percent(share),
+    }
+}
+
+fn gives_way(giving: &GivingWay, goal: &BurstGoal, cost: Option<f64>) -> Vec<GivesWay> {
+    let row = |bursts: PlannedBursts| PlanRow::of(&bursts, cost);
+    let longest = duration(goal.longest_ns);
+    let way =
+        |part, plan: Option<PlanRow>, helps: &dyn Fn(&PlanRow) -> String, not: String| GivesWay {
+            part,
+            said: plan.as_ref().map_or(not, helps),
+            plan,
+        };
+    vec![
+        way(
+            "whole_requests",
+            giving.whole_per_hour.map(row),
+            &|plan| format!("Fewer whole requests: {}.", plan.says()),
+            format!(
+                "Fewer whole requests do not help: none up to {longest} is whole in bursts of so little of the time."
+            ),
+        ),
+        way(
+            "duty",
+            giving.duty.map(row),
+            &|plan| {
+                let overhead = plan.overhead.map_or_else(String::new, |part| {
+                    format!(", an overhead of {}", percent_of(part))
+                });
+                format!("More of the time{overhead}: {}.", plan.says())
+            },
+            format!(
+                "More of the time does not help: so many requests up to {longest} do not begin in an hour."
+            ),
+        ),
+        way(
+            "longest",
+            giving.longest.map(|(_, bursts)| row(bursts)),
+            &|plan| {
+                let to = giving.longest.map_or(0.0, |(longest_ns, _)| longest_ns);
+                format!("Requests up to {}: {}.", duration(to), plan.says())
+            },
+            "Requests up to another length do not help.".to_owned(),
+        ),
+    ]
+}
+
+rows! {
+    PlanRow as row, "burst_plans": "Bursts, and what they bring of requests of interest.";
+    config_binary: Text, "mask" = &*row.config_binary;
+    burst_ns: DurationNs, "burst" = row.burst_ms as f64 * 1e6;
+    period_ns: DurationNs, "every" = row.period_ms as f64 * 1e6;
+    duty: Text, "duty" = &*percent_of(row.duty);
+    overhead: Text, "overhead" = &*row.overhead.map_or_else(String::new, percent_of);
+    whole_per_hour: Number, "whole an hour" = row.whole_per_hour.round();
+    cut_share: Share, "cut" = row.cut_share;
+    followed_per_hour: Number, "followed" = row.followed_per_hour.round();
+}
+
+impl Report for BurstPlanSays {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Bursts by a goal");
+        doc.sentence(match self.plans.first() {
+            Some(best) => {
+                let mut says = best.says();
+                says[..1].make_ascii_uppercase();
+                format!("{says}.")
+            }
+            None => "No mask reaches the goal; one part of it must give way:".to_owned(),
+        });
+        for way in &self.gives_way {
+            doc.sentence(way.said.clone());
+        }
+        let recorded = match self.is_of_bursts {
+            true => "of bursts",
+            false => "from the first to the last",
+        };
+        doc.sentence(format!(
+            "Wanted: {:.0} whole requests up to {} an hour, in at most {} of the time. Learned of {} in {} {recorded}: {:.0} begin \
+             in an hour, {:.0} of them so short.",
+            self.whole_per_hour_wanted,
+            duration(self.longest_ns),
+            percent_of(self.duty_max),
+            counted(self.requests, "whole request"),
+            duration(self.recorded_ns as f64),
+            self.begin_per_hour,
+            self.of_interest_per_hour,
+        ));
+        if let Some(busiest) = &self.busiest {
+            let of = match busiest.cpu_cores {
+                Some(cores) => format!("of {cores:.3} cores that it uses"),
+                None => "of a core, as what it uses is not known".to_owned(),
+            };
+            doc.sentence(format!(
+                "In a burst {} records {:.0} spans and events a second: at {} each, {} {of}.",
+                busiest.service,
+                busiest.records_per_second,
+                duration(busiest.record_ns),
+                percent_of(busiest.cost_in_burst),
+            ));
+        }
+        doc.sentence(
+            "Whole and cut are of what is recorded in bursts only (STROBOSCOPE_SAMPLE=burst); by default who enters during a \
+             burst is followed to its end, and none of those is cut.",
+        );
+        doc.table("Masks that reach it", &self.plans, usize::MAX);
+    }
+}

@@ -1,0 +1,147 @@
+//! Goals as people write them.
+
+use std::time::Duration;
+
+use crate::arguments::{parse_duration, parse_share};
+
+/// What is wanted of bursts, as far as it is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Wanted {
+    pub longest: Option<Duration>,
+    /// Of a process's CPU time.
+    pub overhead: Option<f64>,
+    /// Of all time.
+    pub duty: Option<f64>,
+    pub whole_per_hour: Option<f64>,
+}
+
+impl Wanted {
+    /// What the other one says, and what only this one does.
+    pub(super) fn and(self, other: Wanted) -> Wanted {
+        Wanted {
+            longest: other.longest.or(self.longest),
+            overhead: other.overhead.or(self.overhead),
+            duty: other.duty.or(self.duty),
+            whole_per_hour: other.whole_per_hour.or(self.whole_per_hour),
+        }
+    }
+}
+
+const FORMS: &str =
+    "`requests up to 30 ms`, `overhead 1 %`, `duty 1 %`, `200 whole requests an hour`";
+
+/// `requests up to 30 ms, overhead 1 %, 200 whole requests an hour`, or some of it, in any order.
+pub(super) fn parse_goal(text: &str) -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
+    for part in text.split(',').map(str::trim) {
+        let words = part.to_lowercase();
+        let wrong = |error: String| format!("{part:?}: {error}");
+        let no_spaces = |text: &str| text.split_whitespace().collect::<String>();
+        let one = if let Some(length) = after(&words, &["requests up to", "request up to"]) {
+            Wanted {
+                longest: Some(parse_duration(&no_spaces(length)).map_err(wrong)?),
+                ..Wanted::default()
+            }
+        } else if let Some(share) = after(&words, &["overhead up to", "overhead"]) {
+            Wanted {
+                overhead: Some(parse_share(&no_spaces(share)).map_err(wrong)?),
+                ..Wanted::default()
+            }
+        } else if let Some(share) = after(&words, &["duty up to", "duty"]) {
+            Wanted {
+                duty: Some(parse_share(&no_spaces(share)).map_err(wrong)?),
+                ..Wanted::default()
+            }
+        } else {
+            Wanted {
+                whole_per_hour: Some(
+                    rate(&words).ok_or_else(|| wrong(format!("not one of {FORMS}")))?,
+                ),
+                ..Wanted::default()
+            }
+        };
+        let twice = [
+            wanted.longest.is_some() && one.longest.is_some(),
+            wanted.overhead.is_some() && one.overhead.is_some(),
+            wanted.duty.is_some() && one.duty.is_some(),
+            wanted.whole_per_hour.is_some() && one.whole_per_hour.is_some(),
+        ];
+        if twice.contains(&true) {
+            return Err(wrong("said twice".to_owned()));
+        }
+        wanted = wanted.and(one);
+    }
+    Ok(wanted)
+}
+
+fn after<'a>(words: &'a str, heads: &[&str]) -> Option<&'a str> {
+    heads.iter().find_map(|head| words.strip_prefix(head))
+}
+
+/// `200 whole requests an hour`, by hour.
+fn rate(words: &str) -> Option<f64> {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let (count, rest) = words.split_first()?;
+    let count: f64 = count.parse().ok()?;
+    let rest = rest.strip_prefix(&["whole"]).unwrap_or(rest);
+    let rest = rest
+        .strip_prefix(&["requests"])
+        .or(rest.strip_prefix(&["request"]))?;
+    let [every, unit] = rest else { return None };
+    let per_hour = match *unit {
+        "minute" => 60.0,
+        "hour" => 1.0,
+        "day" => 1.0 / 24.0,
+        _ => return None,
+    };
+    let is_rate = ["a", "an", "per", "every"].contains(every);
+    (is_rate && count.is_finite() && count > 0.0).then_some(count * per_hour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_read() {
+        let wanted = parse_goal("requests up to 30 ms, overhead 1 %, 200 whole requests an hour");
+        let expected = Wanted {
+            longest: Some(Duration::from_millis(30)),
+            overhead: Some(0.01),
+            duty: None,
+            whole_per_hour: Some(200.0),
+        };
+        assert_eq!(wanted, Ok(expected));
+        let other = parse_goal("5 requests a minute, duty 0.5%").unwrap();
+        assert_eq!(
+            (other.whole_per_hour, other.duty),
+            (Some(300.0), Some(0.005))
+        );
+        let both = expected.and(other);
+        assert_eq!(
+            (both.longest, both.overhead, both.duty, both.whole_per_hour),
+            (expected.longest, Some(0.01), Some(0.005), Some(300.0))
+        );
+        assert_eq!(
+            parse_goal("48 whole requests per day")
+                .unwrap()
+                .whole_per_hour,
+            Some(2.0)
+        );
+    }
+
+    #[test]
+    fn what_is_no_goal_is_said() {
+        let check = |text: &str, says: &str| {
+            let error = parse_goal(text).expect_err(text);
+            assert!(error.contains(says), "{error} lacks {says}");
+        };
+        check("fast", "not one of `requests up to");
+        check("requests up to 30", "500us, 3ms, 10s");
+        check("overhead 200 %", "a share above 0");
+        check("0 whole requests an hour", "not one of");
+        check("200 whole requests an eternity", "not one of");
+        check("duty 1 %, duty 2 %", "said twice");
+        check("", "not one of");
+    }
+}

@@ -1,0 +1,170 @@
+//! What is known about hosts' clocks, in words and as JSON.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::clock::{Alignment, Verdict};
+
+use stroboscope_present::humanise::{counted, duration};
+
+/// Most hosts named one by one.
+const NAMES_SHOWN: usize = 8;
+
+/// A host as people read it.
+pub(crate) fn name(host: &str) -> &str {
+    if host.is_empty() { "(no name)" } else { host }
+}
+
+/// Hosts one after the other, the first of many.
+pub(crate) fn names<'a>(hosts: impl IntoIterator<Item = &'a Arc<str>>) -> String {
+    let all: Vec<&str> = hosts.into_iter().map(|host| name(host)).collect();
+    let shown = all
+        .iter()
+        .take(NAMES_SHOWN)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match all.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// A difference, with its sign.
+pub(crate) fn signed(ns: i128) -> String {
+    let sign = match ns {
+        0 => "",
+        1.. => "+",
+        _ => "-",
+    };
+    format!("{sign}{}", duration(ns.unsigned_abs() as f64))
+}
+
+/// What a host's timestamps are whole multiples of.
+pub(crate) fn unit(unit_ns: u64) -> String {
+    match unit_ns {
+        1 => "ns".to_owned(),
+        1_000 => "µs".to_owned(),
+        1_000_000 => "ms".to_owned(),
+        1_000_000_000 => "s".to_owned(),
+        other => duration(other as f64),
+    }
+}
+
+/// What is to be said before any result, a line each.
+pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
+    let mut lines = Vec::new();
+    let islands = alignment.islands();
+    if islands.len() > 1 {
+        let sets: Vec<String> = islands.iter().take(NAMES_SHOWN).map(names).collect();
+        let more = match islands.len().saturating_sub(NAMES_SHOWN) {
+            0 => String::new(),
+            more => format!(" | and {more} more"),
+        };
+        lines.push(format!(
+            "nothing ties the clocks of these hosts together, so orders between them are unknown: {}{more}",
+            sets.join(" | ")
+        ));
+    }
+    for (a, b) in alignment.contradictory().take(NAMES_SHOWN) {
+        lines.push(format!(
+            "the round trips between {} and {} agree with no offset of their clocks: nothing is made of them",
+            name(a),
+            name(b)
+        ));
+    }
+    if alignment.disbelieved_lines() > 0 {
+        lines.push(format!(
+            "lines are not in the order of control in {}: timestamps are believed as recorded",
+            counted(alignment.disbelieved_lines(), "task")
+        ));
+    }
+    lines
+}
+
+/// Which hosts tell time in which whole units, where those are coarser than nanoseconds; a line each.
+pub(crate) fn resolutions(alignment: &Alignment) -> Vec<String> {
+    let mut hosts_of: BTreeMap<u64, (Vec<&Arc<str>>, u64)> = BTreeMap::new();
+    for host in alignment.islands().iter().flatten() {
+        let resolution = alignment.resolution(host);
+        if resolution.tick_ns > 0 {
+            let (hosts, timestamps) = hosts_of.entry(resolution.unit_ns).or_default();
+            hosts.push(host);
+            *timestamps += resolution.timestamps;
+        }
+    }
+    let line = |(unit_ns, (hosts, timestamps)): (u64, (Vec<&Arc<str>>, u64))| {
+        format!(
+            "timestamps in whole {} (of {timestamps}), so that orders within that are unknown: {}",
+            unit(unit_ns),
+            names(hosts)
+        )
+    };
+    hosts_of.into_iter().map(line).collect()
+}
+
+/// How sure the orders of timestamps are.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Timestamps {
+    /// Groups of hosts that nothing ties together.
+    islands: usize,
+    hosts: Vec<HostTimestamps>,
+    contradictory_pairs: Vec<(String, String)>,
+    /// Tasks whose order of lines is not that of control.
+    disbelieved_tasks: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct HostTimestamps {
+    host: String,
+    /// The number of its group.
+    island: usize,
+    /// All of its timestamps are whole multiples of this.
+    resolution_ns: u64,
+    tick_ns: u64,
+    timestamps: u64,
+    /// Whether the kernel says that something keeps the clock right; null where it was not asked.
+    synchronised: Option<bool>,
+    max_error_ns: Option<u64>,
+}
+
+impl Timestamps {
+    pub(crate) fn of(alignment: &Alignment) -> Self {
+        let of_host = |(island, host): (usize, &Arc<str>)| {
+            let resolution = alignment.resolution(host);
+            let kernel = alignment.kernel_clock(host);
+            HostTimestamps {
+                host: host.to_string(),
+                island,
+                resolution_ns: resolution.unit_ns,
+                tick_ns: resolution.tick_ns,
+                timestamps: resolution.timestamps,
+                synchronised: kernel.map(|said| said.synchronised),
+                max_error_ns: kernel.map(|said| said.max_error_ns),
+            }
+        };
+        let islands = alignment.islands().iter().enumerate();
+        let hosts =
+            islands.flat_map(|(island, hosts)| hosts.iter().map(move |host| (island, host)));
+        Self {
+            islands: alignment.islands().len(),
+            hosts: hosts.map(of_host).collect(),
+            contradictory_pairs: alignment
+                .contradictory()
+                .map(|(one, other)| (one.to_string(), other.to_string()))
+                .collect(),
+            disbelieved_tasks: alignment.disbelieved_lines(),
+        }
+    }
+}
+
+/// A verdict in a word.
+pub(crate) fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Agree => "agree",
+        Verdict::Differ => "differ",
+        Verdict::Contradictory => "contradictory",
+    }
+}

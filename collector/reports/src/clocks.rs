@@ -1,0 +1,332 @@
+//! `clocks`
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::clock::{Alignment, KernelClock};
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
+use crate::clock_words::{Timestamps, name, names, resolutions, unit, warnings};
+use crate::results::clock_pairs::{ClockPair, show_pairs};
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Row, TableSpec};
+use stroboscope_query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
+
+/// Say how the clocks of the hosts are related
+///
+/// Where a request goes from one host to another and comes back, the time between on the first host's clock minus that
+/// on the other's is the round trip's time on the network (RTT), and the offset between the two clocks is known to
+/// half of that. For each pair of hosts the round trips of lowest RTT are kept over time, so that drift is
+/// followed. Clocks that agree with nearly all round trips are believed as recorded; they are corrected where nearly all
+/// round trips agree with one offset, or one drift, that is not zero. Between hosts that nothing ties together orders are unknown,
+/// and such hosts are named. So is what timestamps are whole multiples of, since an order within that is unknown too.
+#[derive(Debug, Args)]
+pub struct Clocks {
+    #[command(flatten)]
+    from: SelectionArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Relate the others to this host; by default to the one with the most round trips
+    #[arg(long, value_name = "HOST")]
+    reference: Option<String>,
+}
+
+impl ReadingVerb for Clocks {
+    type Report = ClocksReport;
+    const TABLES: &'static [TableSpec] = &[ClockPair::TABLE, Host::TABLE, KernelSays::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (ReadingArguments::of(self.from.clone()), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<ClocksReport, Failure> {
+        let found = clocks(study.source(), study.selection(), self.reference.as_deref());
+        let found = found.map_err(Failure::of)?;
+        if let Some(reference) = &self.reference
+            && !found.hosts.iter().any(|host| *host.host == **reference)
+        {
+            let known: Vec<&str> = found
+                .hosts
+                .iter()
+                .map(|host| &*host.host)
+                .take(20)
+                .collect();
+            return Err(Failure(format!(
+                "no host is called {reference}; there are: {}",
+                known.join(", ")
+            )));
+        }
+        Ok(ClocksReport::of(found, study.source().kernel_clocks()))
+    }
+}
+
+/// How the clocks of all hosts are related.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ClocksReport {
+    #[serde(flatten)]
+    notes: Notes,
+    reference: Option<String>,
+    differ: bool,
+    hosts: Vec<Host>,
+    unaligned: Vec<String>,
+    pairs: Vec<ClockPair>,
+    round_trips: u64,
+    impossible_round_trips: u64,
+    contradicting_round_trips: u64,
+    over_host_limit: u64,
+    timestamps: Timestamps,
+    #[serde(skip)]
+    kernels: Vec<KernelSays>,
+    #[serde(skip)]
+    alignment: Alignment,
+}
+
+/// One host beside the reference host.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Host {
+    host: String,
+    last_ns: i64,
+    island: usize,
+    ahead_ns: Option<i64>,
+    error_ns: Option<u64>,
+    kernel: Option<OwnWord>,
+    #[serde(skip)]
+    unit: String,
+}
+
+/// What a kernel knows of its clock.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OwnWord {
+    synchronised: bool,
+    max_error_ns: u64,
+    estimated_error_ns: u64,
+}
+
+/// What a host's kernel said last, if it did.
+#[derive(Debug)]
+struct KernelSays {
+    host: String,
+    said: Option<KernelClock>,
+}
+
+impl ClocksReport {
+    fn of(found: ClockReport, kernels: &KernelClocks) -> Self {
+        let ClockReport {
+            alignment,
+            hosts,
+            round_trips,
+            impossible,
+            contradictions,
+            refused,
+            notes,
+        } = found;
+        let says = |(host, said): (&str, Option<KernelClock>)| KernelSays {
+            host: host.to_owned(),
+            said,
+        };
+        Self {
+            notes,
+            reference: alignment.reference().map(str::to_owned),
+            differ: alignment.is_needed(),
+            hosts: hosts
+                .iter()
+                .map(|host| Host::of(host, &alignment))
+                .collect(),
+            unaligned: alignment
+                .unaligned()
+                .iter()
+                .map(|host| host.to_string())
+                .collect(),
+            pairs: alignment.pairs().iter().map(ClockPair::of).collect(),
+            round_trips,
+            impossible_round_trips: impossible,
+            contradicting_round_trips: contradictions,
+            over_host_limit: refused,
+            timestamps: Timestamps::of(&alignment),
+            kernels: kernels.iter().map(says).collect(),
+            alignment,
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.hosts.len(), self.round_trips, self.differ) {
+            (0 | 1, ..) => "one host: nothing to compare",
+            (_, 0, _) if self.alignment.islands().len() > 1 => {
+                "no round trips: nothing is known about the clocks"
+            }
+            (_, 0, _) => "no round trips, and nothing that contradicts the clocks as recorded",
+            (_, _, true) => "clocks differ: other verbs correct timestamps, and respect the bounds",
+            (_, _, false) => {
+                "no round trips prove that clocks differ: other verbs take timestamps as they are"
+            }
+        }
+    }
+}
+
+/// A kernel's bound grows while nothing sets its clock, and Linux stops counting here (`NTP_PHASE_LIMIT`).
+const BOUND_MAX_NS: u64 = 16_000_000_000;
+
+/// What kernels' words are of, what is made of them, and when they matter.
+fn what_bounds_mean(kernels: &[KernelSays]) -> String {
+    let mut said = "That is how far each clock may be from UTC, by its host's own kernel. No timestamp is changed for it: \
+                    timestamps are corrected by how much hosts differ from each other, which round trips show; the word of \
+                    a clock that is kept right bounds that where there are none. Durations on one host do not depend on it. It \
+                    matters where times are held against those of other systems, and for bursts: hosts open them by their own clocks."
+        .to_owned();
+    let is_unknown = |host: &KernelSays| {
+        let of = host.said.as_ref();
+        of.is_some_and(|said| !said.synchronised && said.max_error_ns >= BOUND_MAX_NS)
+    };
+    if kernels.iter().any(is_unknown) {
+        said += &format!(
+            " {} is as far as Linux counts when nothing sets a clock: it is off by an unknown time, perhaps by none. Run an NTP or \
+             PTP client there.",
+            duration(BOUND_MAX_NS as f64)
+        );
+    }
+    said
+}
+
+impl Host {
+    fn of(host: &HostReport, alignment: &Alignment) -> Self {
+        let own_word = |said: KernelClock| OwnWord {
+            synchronised: said.synchronised,
+            max_error_ns: said.max_error_ns,
+            estimated_error_ns: said.estimated_error_ns,
+        };
+        Self {
+            host: host.host.to_string(),
+            last_ns: host.last_ns,
+            island: host.island,
+            ahead_ns: host
+                .ahead_ns
+                .and_then(|(ahead_ns, _)| i64::try_from(ahead_ns).ok()),
+            error_ns: host.ahead_ns.map(|(_, error_ns)| error_ns),
+            kernel: alignment.kernel_clock(&host.host).map(own_word),
+            unit: unit(alignment.resolution(&host.host).unit_ns),
+        }
+    }
+}
+
+rows! {
+    Host as row, "clock_hosts":
+        "A host: by how much its clock was ahead of that of the reference host when it was last heard of.";
+    {
+        let kernel = row.kernel.as_ref().map(|said| match said.synchronised {
+            true => format!("± {}", duration(said.max_error_ns as f64)),
+            false => "not synchronised".to_owned(),
+        });
+    }
+    host: Text, "host" = name(&row.host);
+    ahead_ns: DifferenceNs, "ahead by" = row.ahead_ns.map(|ns| ns as f64);
+    error_ns: DurationNs, "±" = row.error_ns.map(|ns| ns as f64);
+    unit: Text, "in whole" = &*row.unit;
+    kernel: Text, "kernel says" = kernel.as_deref();
+    island: Count, "" = row.island as u64;
+}
+
+rows! {
+    KernelSays as row, "clock_kernels": "A host: what its kernel says of its clock.";
+    {
+        let kept = match &row.said {
+            Some(said) if said.synchronised => "yes",
+            Some(_) => "no",
+            None => "unknown",
+        };
+        let ns = |of: fn(&KernelClock) -> u64| row.said.as_ref().map(|said| of(said) as f64);
+    }
+    host: Text, "host" = name(&row.host);
+    synchronised: Text, "kept right" = kept;
+    max_error_ns: DurationNs, "off UTC by at most" = ns(|said| said.max_error_ns);
+    estimated_error_ns: DurationNs, "estimated" = ns(|said| said.estimated_error_ns);
+}
+
+impl Report for ClocksReport {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let verdict = self.verdict();
+        let hosts = counted(self.hosts.len() as u64, "host");
+        doc.heading(format!(
+            "{hosts}, {}; {verdict}",
+            counted(self.round_trips, "round trip")
+        ));
+        let lines = warnings(&self.alignment)
+            .into_iter()
+            .chain(resolutions(&self.alignment));
+        doc.sentence(lines.collect::<Vec<_>>().join("\n"));
+        show_pairs(&self.pairs, doc);
+        let several = if self.hosts.len() > 1 { usize::MAX } else { 0 };
+        let reference = name(self.reference.as_deref().unwrap_or_default());
+        let title = format!(
+            "By how much each clock was ahead of that of {reference}, when the host was last heard of"
+        );
+        doc.table(title, &self.hosts, several);
+        if several > 0 && !self.unaligned.is_empty() {
+            doc.sentence(format!(
+                "not aligned, for want of round trips that agree (orders between these and others are unknown): {}",
+                names(self.alignment.unaligned())
+            ));
+        }
+        let counts = [
+            (
+                self.impossible_round_trips,
+                "round trips are impossible: the server's part is longer than the whole",
+            ),
+            (
+                self.contradicting_round_trips,
+                "round trips contradict the clocks beyond all bounds: one was set, or an answer is none",
+            ),
+            (
+                self.over_host_limit,
+                "times a host or a pair of hosts was beyond the limit and left alone",
+            ),
+        ];
+        let counted = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"));
+        doc.sentence(counted.collect::<Vec<_>>().join("\n"));
+        let is_known = self.kernels.iter().any(|host| host.said.is_some());
+        let shown = if is_known { usize::MAX } else { 0 };
+        doc.table(
+            "What the hosts' kernels say of their clocks",
+            &self.kernels,
+            shown,
+        );
+        if is_known {
+            doc.sentence(what_bounds_mean(&self.kernels));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_that_is_no_bound_is_said_to_be_none() {
+        let host = |synchronised: bool, max_error_ns: u64| KernelSays {
+            host: "a".to_owned(),
+            said: Some(KernelClock {
+                synchronised,
+                max_error_ns,
+                estimated_error_ns: 0,
+            }),
+        };
+        let unknown = "16.0s is as far as Linux counts";
+        let bounded = what_bounds_mean(&[host(true, 20_000_000), host(false, 3_000_000_000)]);
+        assert!(
+            bounded.contains("from UTC") && !bounded.contains(unknown),
+            "{bounded}"
+        );
+        let both = what_bounds_mean(&[host(true, 20_000_000), host(false, BOUND_MAX_NS)]);
+        assert!(both.contains(unknown) && both.contains("NTP"), "{both}");
+    }
+}

@@ -1,0 +1,75 @@
+//! `compare`
+
+use clap::Args;
+use stroboscope_analysis::compare::Comparison;
+use tokio::runtime::Runtime;
+
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::periods::PeriodArguments;
+use crate::results::compare::{Compared, cause_in_words};
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, give};
+use crate::{Failure, Status};
+use stroboscope_present::show::TableSpec;
+use stroboscope_query::{HowCompared, compare, explain_first_cause};
+
+/// Say what changed between two periods, and why
+///
+/// Requests are put into categories of equal structure. Of each, its times are compared (Kolmogorov and Smirnov), edge by
+/// edge of the critical path, and its share of the requests; what one operation or one difference of structure is
+/// responsible for is one cause, and causes are set against the whole change.
+#[derive(Debug, Args)]
+pub struct CompareVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    #[command(flatten)]
+    periods: PeriodArguments,
+    /// Show so many mutations; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    top: usize,
+}
+
+impl CompareVerb {
+    fn compared(&self, study: &NamedStudy, runtime: Option<&Runtime>) -> Result<Compared, Failure> {
+        let periods = self
+            .periods
+            .open("compare", study, &self.reading, runtime)?;
+        let infer = study.inner().settings();
+        let settings = self.periods.settings();
+        let how = HowCompared {
+            infer,
+            flow: self.periods.flow.settings(),
+            compare: &settings,
+        };
+        let both = periods.both();
+        let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
+        let first = |comparison: &Comparison| cause_in_words(comparison, 1);
+        let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
+        Ok(Compared::of(found, self.top).explained_by(telling.as_ref()))
+    }
+}
+
+impl ReadingVerb for CompareVerb {
+    type Report = Compared;
+    /// Without two periods there is nothing to compare.
+    const TABLES: &'static [TableSpec] = &[];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<Compared, Failure> {
+        self.compared(study, None)
+    }
+
+    fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        let study = NamedStudy::of(&self.reading, runtime.handle())?;
+        give(
+            &self.compared(&study, Some(runtime))?,
+            &self.reading.from,
+            &self.show,
+        )
+    }
+}

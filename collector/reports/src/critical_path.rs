@@ -1,0 +1,175 @@
+//! `critical-path`
+
+mod request;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use self::request::Request;
+use crate::arguments::{CategoryArguments, ReadingArguments, ShowArguments};
+use crate::output::print_json;
+use crate::results::critical_path::{Aggregate, CategoryShare, SegmentShare};
+use crate::results::strata::BrokenDown;
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report, give};
+use crate::{Failure, Status, notes};
+use stroboscope_foreign::trace_id;
+use stroboscope_present::show::{Doc, Row as _, TableSpec};
+use stroboscope_query::{
+    BreakdownQuestion, Notes, PathsQuestion, QueryError, Selection, StrataRule, each_path, path_of,
+};
+
+/// Say what requests' latency is made of
+///
+/// Without --trace: for each segment, in how many requests it is critical, its mean share of the critical path, and
+/// how long it takes; and the same by category: a client span's own time is network, what is below a server's span is
+/// server, all else client. Summed delay adds up all segments, whatever ran at once.
+///
+/// With --by: requests are put into strata by the value of an attribute, or by quantiles of one that is a number.
+///
+/// With --trace: one request, segment by segment.
+///
+/// A request ends when its caller has its answer: when its root span ends. What goes on after that is on no critical path
+/// and in no latency; it is shown apart, with a path of its own. An event log has no root; its requests end with their
+/// last event.
+#[derive(Debug, Args)]
+pub struct CriticalPath {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// One trace, by its id or the name its source gave it
+    #[arg(long, value_name = "ID", conflicts_with = "each")]
+    trace: Option<String>,
+    /// Every trace: one JSON document a line, with or without --json
+    #[arg(long)]
+    each: bool,
+    /// Show latency and categories for each value of this attribute of requests; of one that is a number and has many
+    /// values, for each fifth of them. `service`, `host`, `operation` and `kind` are those of the request's root span;
+    /// `recorded:service` is an attribute that is called so
+    #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each"])]
+    by: Option<String>,
+    /// With --by, show so many quantiles of the attribute
+    #[arg(long, value_name = "COUNT", requires = "by", value_parser = clap::value_parser!(u8).range(2..=50))]
+    quantiles: Option<u8>,
+    /// Show the distributions of latency and of each category's share of the critical path
+    #[arg(long, conflicts_with_all = ["trace", "each"])]
+    cdf: bool,
+    #[command(flatten)]
+    categories: CategoryArguments,
+    /// Show so many segments; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    top: usize,
+}
+
+impl ReadingVerb for CriticalPath {
+    type Report = CriticalPathReport;
+    const TABLES: &'static [TableSpec] = &[SegmentShare::TABLE, CategoryShare::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
+        if let Some(trace) = &self.trace {
+            return self.one(trace, study);
+        }
+        let rule = self.categories.rule();
+        if self.by.is_some() || self.cdf {
+            let by = self.by.clone().map(|attribute| StrataRule {
+                attribute,
+                quantiles: self.quantiles.map(usize::from),
+            });
+            let found = study.ask(&BreakdownQuestion { rule, by })?;
+            let found = BrokenDown::of(found, study.known()?, self.by.as_deref(), self.cdf);
+            return Ok(CriticalPathReport::BrokenDown(Box::new(found)));
+        }
+        let found = study.ask(&PathsQuestion(rule))?;
+        Ok(CriticalPathReport::Aggregate(Box::new(Aggregate::of(
+            found,
+            study.known()?,
+            self.top,
+        ))))
+    }
+
+    fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        let study = NamedStudy::of(&self.reading, runtime.handle())?;
+        if self.each {
+            each(&study)
+        } else {
+            give(&self.answer(&study)?, &self.reading.from, &self.show)
+        }
+    }
+}
+
+impl CriticalPath {
+    fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
+        // Asked for by name, an incomplete trace is shown too, and said to be incomplete.
+        let selection = Selection {
+            include_incomplete: true,
+            ..Selection::default()
+        };
+        let known = study.known()?;
+        let found = path_of(study.source(), selection, known.inference, trace_id(trace))
+            .map_err(Failure::of)?;
+        let (Some(answer), noted) = found else {
+            return Err(Failure::of(QueryError::NoSuchTrace {
+                trace: trace.to_owned(),
+                data: study.source().name(),
+            }));
+        };
+        // Other than that files could not be read, there is nothing to say of one.
+        let notes = Notes {
+            damage: noted.damage,
+            ..Notes::default()
+        };
+        let request = Request::of(&answer, known, notes).with_timeline(&answer, known);
+        Ok(CriticalPathReport::Request(Box::new(request)))
+    }
+}
+
+fn each(study: &NamedStudy) -> Result<Status, Failure> {
+    let mut failure = None;
+    let known = study.known()?;
+    let noted = each_path(
+        study.source(),
+        study.selection(),
+        known.inference,
+        |answer| {
+            let request = Request::of(&answer, known, Notes::default());
+            failure = print_json(&request).err();
+            failure.is_none()
+        },
+    );
+    let noted = noted.map_err(Failure::of)?;
+    failure.map_or_else(|| Ok(notes::tell(&noted)), Err)
+}
+
+/// Critical paths of all requests, of strata, or of one.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum CriticalPathReport {
+    Aggregate(Box<Aggregate>),
+    BrokenDown(Box<BrokenDown>),
+    Request(Box<Request>),
+}
+
+impl Report for CriticalPathReport {
+    fn notes(&self) -> &Notes {
+        match self {
+            Self::Aggregate(report) => report.notes(),
+            Self::BrokenDown(report) => report.notes(),
+            Self::Request(report) => report.notes(),
+        }
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        match self {
+            Self::Aggregate(report) => report.show(doc),
+            Self::BrokenDown(report) => report.show(doc),
+            Self::Request(report) => report.show(doc),
+        }
+    }
+}

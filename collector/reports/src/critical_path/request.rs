@@ -1,0 +1,175 @@
+//! One request.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
+
+use crate::results::figures::request_figure;
+use crate::study::Known;
+use crate::verb::Report;
+use stroboscope_present::humanise::duration;
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Figure, SegmentName};
+use stroboscope_query::{Notes, TraceAnswer};
+
+/// What stands above the picture.
+const TIMELINE: &str = "What ran when";
+
+/// One request.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Request {
+    #[serde(skip)]
+    notes: Notes,
+    trace: String,
+    trace_id: String,
+    root: Option<String>,
+    start_ns: i64,
+    latency_ns: u64,
+    critical_path_ns: u64,
+    tail_wait_ns: u64,
+    after_answer_ns: u64,
+    after_answer: Option<After>,
+    segments: Vec<Timing>,
+    #[serde(skip)]
+    timeline: Option<Figure>,
+}
+
+/// What went on after the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct After {
+    duration_ns: u64,
+    path: Vec<Step>,
+    tail_wait_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Step {
+    segment: u32,
+    index: usize,
+    wait_ns: u64,
+    duration_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Timing {
+    #[serde(flatten)]
+    segment: SegmentName,
+    start_ns: i64,
+    end_ns: i64,
+    wait_ns: u64,
+    critical: bool,
+    slack_ns: u64,
+    after_answer: bool,
+    #[serde(skip)]
+    from_ns: u64,
+    #[serde(skip)]
+    duration_ns: u64,
+    /// Of the path of what it belongs to: the request, or what went on after it.
+    #[serde(skip)]
+    is_on_path: bool,
+}
+
+impl Request {
+    pub fn of(answer: &TraceAnswer, known: Known<'_>, notes: Notes) -> Self {
+        let path = &answer.path;
+        let step = |step: &LateStep| Step {
+            segment: path.segments[step.index].segment.0,
+            index: step.index,
+            wait_ns: step.wait_ns,
+            duration_ns: step.duration_ns,
+        };
+        let after_answer = path.after_answer.as_ref().map(|after| After {
+            duration_ns: after.duration_ns,
+            path: after.path.iter().map(step).collect(),
+            tail_wait_ns: after.tail_wait_ns,
+        });
+        let is_late = |index| {
+            path.after_answer
+                .iter()
+                .any(|after| after.path.iter().any(|step| step.index == index))
+        };
+        let timing = |(index, timing): (usize, &SegmentTiming)| Timing {
+            segment: known.name(timing.segment),
+            start_ns: timing.start_ns,
+            end_ns: timing.end_ns,
+            wait_ns: timing.wait_ns,
+            critical: timing.critical,
+            slack_ns: timing.slack_ns,
+            after_answer: timing.after_answer,
+            from_ns: u64::try_from(timing.start_ns.saturating_sub(answer.start_ns)).unwrap_or(0),
+            duration_ns: timing.duration_ns(),
+            is_on_path: timing.critical || is_late(index),
+        };
+        Self {
+            notes,
+            trace: answer.label(),
+            trace_id: answer.id.to_string(),
+            root: answer.root.clone(),
+            start_ns: answer.start_ns,
+            latency_ns: path.latency_ns,
+            critical_path_ns: path.critical_path_ns,
+            tail_wait_ns: path.tail_wait_ns,
+            after_answer_ns: after_answer.as_ref().map_or(0, |after| after.duration_ns),
+            after_answer,
+            segments: path.segments.iter().enumerate().map(timing).collect(),
+            timeline: None,
+        }
+    }
+
+    /// The same, with a picture.
+    pub fn with_timeline(self, answer: &TraceAnswer, known: Known<'_>) -> Self {
+        let labels = known.inference.model.labels();
+        Self {
+            timeline: Some(request_figure(TIMELINE, &answer.path, labels)),
+            ..self
+        }
+    }
+}
+
+rows! {
+    Timing as row, "request": "A segment of one request.";
+    segment: Segment, "segment" = &row.segment;
+    from_ns: DurationNs, "from" = row.from_ns as f64;
+    duration_ns: DurationNs, "takes" = row.duration_ns as f64;
+    wait_ns: DurationNs, "after waiting" = row.wait_ns as f64;
+    slack_ns: DurationNs, "slack" = row.slack_ns as f64;
+    critical: Flag, "critical" = row.is_on_path;
+}
+
+impl Report for Request {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let root = self
+            .root
+            .as_ref()
+            .map_or_else(String::new, |root| format!(" of {root}"));
+        doc.heading(format!(
+            "Trace {}{root}: {}",
+            self.trace,
+            duration(self.latency_ns as f64)
+        ));
+        let of = |late: bool| {
+            self.segments
+                .iter()
+                .filter(move |timing| timing.after_answer == late)
+        };
+        doc.table("", of(false), usize::MAX);
+        if self.tail_wait_ns > 0 {
+            let tail = duration(self.tail_wait_ns as f64);
+            doc.sentence(format!(
+                "After the last segment, the request went on for {tail}."
+            ));
+        }
+        if let Some(after) = &self.after_answer {
+            let title = format!(
+                "After the answer, which waited for none of this: {} more, with slack up to its own end",
+                duration(after.duration_ns as f64)
+            );
+            doc.table(title, of(true), usize::MAX);
+        }
+        doc.figures(self.timeline.clone());
+    }
+}

@@ -1,0 +1,387 @@
+//! `experiment`
+
+mod rows;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::experiment::{Effect, Metric, alpha_of_look};
+
+use self::rows::{
+    BalanceRow, LeftOutRow, MetricRow, NeededRow, NoiseRow, SideMixRow, SideOf, name_of, percent,
+};
+use crate::Failure;
+use crate::arguments::{
+    ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
+};
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::show::{Doc, TableSpec};
+use stroboscope_query::{
+    ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, Notes, TimeRange,
+    experiment,
+};
+
+/// Say whether the test of an experiment differs from its control, by how much, and how sure that is
+///
+/// Both sides are recorded at the same time; an attribute says of which one a request is:
+///
+///   stroboscope experiment --by build --control 41 --test 42 --unit user
+///
+/// Requests of one user are alike, and so are those of one burst: an interval holds the truth with the certainty asked for
+/// where that is so, too. Name by --unit what was assigned to a side (users, processes, hosts): with few of them, little can be
+/// known, however many requests they make. Whether both sides are asked for the same, as often and by as many is looked at first,
+/// and times at which something happened that is not the change are left out.
+///
+/// Where each side has processes of its own, name those: `--by process --of web --control 1a2b3c4d --test 5e6f7a8b`.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct ExperimentVerb {
+    #[command(flatten)]
+    from: SelectionArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// The attribute that says which side a request is of. `service`, `host`, `process`, `operation` and `kind` are those of the
+    /// request's root span
+    #[arg(long, value_name = "ATTRIBUTE")]
+    by: String,
+    /// With --by process or host: that of this service's spans. A request that several of them served is left out
+    #[arg(long, value_name = "SERVICE")]
+    of: Option<String>,
+    /// Its value for the control; repeatable
+    #[arg(long, value_name = "VALUE", required = true)]
+    control: Vec<String>,
+    /// Its value for the test; repeatable
+    #[arg(long, value_name = "VALUE", required = true)]
+    test: Vec<String>,
+    /// The part of the units that was assigned to the test, such as 50%: whether so many came is looked at
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "unit")]
+    share: Option<f64>,
+    /// When both sides were treated alike, such as before the change: 3d..2d, or two times with .. between them. What differs then
+    /// is not the change, and how much does by chance is learned from it
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range, allow_hyphen_values = true)]
+    equal: Option<TimeRange>,
+    /// The attribute whose values were assigned to a side, such as the user. Otherwise each request counts by itself
+    #[arg(long, value_name = "ATTRIBUTE")]
+    unit: Option<String>,
+    /// How probable it is that an interval holds the truth: 0.5 to 0.9999
+    #[arg(long, value_name = "PART", default_value_t = 0.95, value_parser = parse_certainty)]
+    certainty: f64,
+    /// How often the data was looked at, with this time, while it grew: who looks often sees differences by chance, so each
+    /// look must be surer than the one before
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    look: u32,
+}
+
+fn parse_certainty(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(part) if (0.5..=0.9999).contains(&part) => Ok(part),
+        _ => Err("not a part from 0.5 to 0.9999".to_owned()),
+    }
+}
+
+impl ReadingVerb for ExperimentVerb {
+    type Report = ExperimentSays;
+    /// Nobody can guess what is compared.
+    const TABLES: &'static [TableSpec] = &[];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (ReadingArguments::of(self.from.clone()), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<ExperimentSays, Failure> {
+        if let Some(both) = self.control.iter().find(|of| self.test.contains(of)) {
+            return Err(Failure(format!(
+                "--control and --test are both {both}: name two values of {}",
+                self.by
+            )));
+        }
+        if self.of.is_some() && !["process", "host", "host.name"].contains(&&*self.by) {
+            return Err(Failure(format!(
+                "--of says whose process or host counts; {} is said by the request: leave --of out",
+                self.by
+            )));
+        }
+        if self.share == Some(1.0) {
+            return Err(Failure(
+                "--share 100% leaves no unit for the control".to_owned(),
+            ));
+        }
+        let settings = ExperimentSettings {
+            by: self.by.clone(),
+            of: self.of.clone(),
+            share: self.share,
+            equal: self.equal,
+            control: self.control.clone(),
+            test: self.test.clone(),
+            unit: self.unit.clone(),
+            alpha: alpha_of_look(1.0 - self.certainty, self.look),
+        };
+        let found =
+            experiment(study.source(), study.selection(), &settings).map_err(Failure::of)?;
+        Ok(ExperimentSays::of(found, settings))
+    }
+}
+
+/// What an experiment says.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ExperimentSays {
+    #[serde(flatten)]
+    notes: Notes,
+    by: String,
+    unit: Option<String>,
+    /// The certainty of each interval, after the correction for looks.
+    certainty: f64,
+    control: SideOf,
+    test: SideOf,
+    /// Bursts, or equal times where nothing was recorded in bursts, whose requests were taken to be alike.
+    blocks: usize,
+    are_bursts: bool,
+    /// From the first request's begin to the last one's.
+    covered_ns: u64,
+    /// Of the week's 168 hours, those in which both sides have requests.
+    hours_of_week: usize,
+    /// Whether the sides are alike in users, load and mix, as far as can be told.
+    is_balanced: bool,
+    balance: Vec<BalanceRow>,
+    /// Whether the sides differed while they were treated alike; null, if no such time was named, or too little is in it.
+    differed_before: Option<bool>,
+    metrics: Vec<MetricRow>,
+    /// By hour of the day, where there are several.
+    hours: Vec<MetricRow>,
+    /// While both sides were treated alike, if such a time was named.
+    equal: Vec<MetricRow>,
+    noise: Vec<NoiseRow>,
+    needed: Vec<NeededRow>,
+    mix: Vec<SideMixRow>,
+    left_out: Vec<LeftOutRow>,
+    /// Requests of another value of the attribute, or without it.
+    of_no_side: u64,
+    /// Requests that several processes or hosts of the service served.
+    of_several: u64,
+    /// Requests without a unit.
+    without_unit: u64,
+}
+
+/// What an experiment like this one would need, for all requests.
+fn needed(found: &ExperimentReport, alpha: f64) -> Vec<NeededRow> {
+    let (requests, units) = (found.requests, found.units);
+    let all = found.metrics.iter();
+    let all = all.filter(|of| of.of == ComparedPart::All && of.metric != Metric::Quantile(0.99));
+    let each = all.flat_map(|of| {
+        let effect: Option<&Effect> = of.effect.as_ref().ok();
+        let row = move |difference: f64| {
+            let times = effect?.times_needed(difference, alpha);
+            times.is_finite().then(|| NeededRow {
+                metric: name_of(of.metric),
+                difference,
+                times,
+                requests: times * (requests.0 + requests.1) as f64,
+                units: times * (units.0 + units.1) as f64,
+                duration_ns: times * found.covered_ns as f64,
+            })
+        };
+        [0.01, 0.05, 0.2].into_iter().filter_map(row)
+    });
+    each.collect()
+}
+
+impl ExperimentSays {
+    fn of(found: ExperimentReport, settings: ExperimentSettings) -> Self {
+        let alpha = settings.alpha;
+        let side = |values: &[String], requests, units| SideOf {
+            value: values.join(", "),
+            requests,
+            units,
+        };
+        let rows = |of: &[ComparedMetric]| -> Vec<MetricRow> {
+            of.iter().map(|of| MetricRow::of(of, alpha)).collect()
+        };
+        let of_all = |metric: Metric| {
+            let is_it = |of: &&ComparedMetric| of.of == ComparedPart::All && of.metric == metric;
+            let found = found.metrics.iter().find(is_it);
+            found.and_then(|of| of.effect.as_ref().ok())
+        };
+        let noise = found.noise.iter();
+        let noise = noise.map(|noise| NoiseRow::of(noise, of_all(noise.metric), found.units));
+        let balance: Vec<BalanceRow> = [
+            found.users.as_ref().map(BalanceRow::users),
+            found.load.as_ref().map(BalanceRow::load),
+            (!found.mix.is_empty()).then(|| BalanceRow::mix(&found.mix)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let equal = rows(&found.equal);
+        let is_known = equal.iter().any(|of| of.why_not.is_none());
+        Self {
+            by: match &settings.of {
+                Some(of) => format!("{} of {of}", settings.by),
+                None => settings.by,
+            },
+            unit: settings.unit,
+            certainty: 1.0 - alpha,
+            control: side(&settings.control, found.requests.0, found.units.0),
+            test: side(&settings.test, found.requests.1, found.units.1),
+            blocks: found.bursts,
+            are_bursts: found.is_of_bursts,
+            covered_ns: found.covered_ns,
+            hours_of_week: found.hours_of_week,
+            is_balanced: balance.iter().all(|of| of.is_balanced),
+            balance,
+            differed_before: is_known.then(|| equal.iter().any(|of| of.differs)),
+            metrics: rows(&found.metrics),
+            hours: rows(&found.hours),
+            equal,
+            noise: noise.collect(),
+            needed: needed(&found, alpha),
+            mix: found.mix.into_iter().map(SideMixRow::of).collect(),
+            left_out: found.left_out.iter().map(LeftOutRow::of).collect(),
+            of_no_side: found.of_no_side,
+            of_several: found.of_several,
+            without_unit: found.without_unit,
+            notes: found.notes,
+        }
+    }
+
+    /// What matters, in one sentence.
+    fn headline(&self) -> String {
+        let all: Vec<&MetricRow> = self.metrics.iter().filter(|of| of.root.is_none()).collect();
+        if let Some(unlike) = self.balance.iter().find(|of| !of.is_balanced) {
+            return match unlike.what {
+                "users" => "Other parts of the units came than were assigned, so who is missing may make the difference, and not the \
+                            change: find out where they are lost.",
+                "load" => "Units of one side ask more often than those of the other, so what differs between the sides may be the \
+                           load, and not the change: see whether they were assigned at random.",
+                _ => "The sides are asked for different things, so what differs between them may not be the change: compare \
+                      operation by operation.",
+            }
+            .to_owned();
+        }
+        if self.differed_before == Some(true) {
+            return "The sides differed already while they were treated alike, so what differs now may not be the change."
+                .to_owned();
+        }
+        let differing: Vec<String> = all
+            .iter()
+            .filter(|of| of.differs)
+            .map(|of| {
+                let how = if of.difference.unwrap_or(0.0) > 0.0 {
+                    "slower"
+                } else {
+                    "faster"
+                };
+                let by = percent(of.difference.map(f64::abs));
+                let between = format!("{} to {}", percent(of.low), percent(of.high));
+                format!("{} is {by} {how} ({between})", of.metric)
+            })
+            .collect();
+        if !differing.is_empty() {
+            return format!("The test differs: {}.", differing.join(", "));
+        }
+        if self.metrics.iter().any(|of| of.differs) {
+            return "All requests together do not differ; those of an operation do.".to_owned();
+        }
+        let Some(median) = all
+            .iter()
+            .find(|of| of.metric == "p50" && of.why_not.is_none())
+        else {
+            return "This data cannot say whether the test differs.".to_owned();
+        };
+        let between = format!("{} and {}", percent(median.low), percent(median.high));
+        if median.low > Some(0.0) || median.high.is_some_and(|high| high < 0.0) {
+            return format!(
+                "No difference is sure. By itself the median's lies between {between}, but of several metrics that are looked \
+                 at one does so by chance."
+            );
+        }
+        format!("No difference is seen. At the median it lies between {between}.")
+    }
+}
+
+impl Report for ExperimentSays {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Test against control");
+        doc.sentence(self.headline());
+        let side = |side: &SideOf| {
+            let units = match self.unit {
+                Some(_) => format!(" of {}", counted(side.units as u64, "unit")),
+                None => String::new(),
+            };
+            format!(
+                "{} = {}: {}{units}",
+                self.by,
+                side.value,
+                counted(side.requests as u64, "request")
+            )
+        };
+        let blocks = if self.are_bursts { "burst" } else { "time" };
+        doc.sentence(format!(
+            "Control {}; test {}; in {} over {}. Intervals hold the truth with probability {}.",
+            side(&self.control),
+            side(&self.test),
+            counted(self.blocks as u64, blocks),
+            duration(self.covered_ns as f64),
+            percent(Some(self.certainty)),
+        ));
+        if self.unit.is_none() {
+            doc.sentence(
+                "Requests were taken to be assigned to a side one by one. If users or processes were, name them by --unit: \
+                 the intervals are too narrow otherwise.",
+            );
+        }
+        if self.of_no_side > 0 {
+            doc.sentence(format!(
+                "{} of neither side.",
+                counted(self.of_no_side, "request")
+            ));
+        }
+        if self.of_several > 0 {
+            doc.sentence(format!(
+                "{} left out, as several instances served them.",
+                counted(self.of_several, "request")
+            ));
+        }
+        if self.without_unit > 0 {
+            doc.sentence(format!(
+                "{} left out, as no unit is said.",
+                counted(self.without_unit, "request")
+            ));
+        }
+        // A week has all that a service does in the course of one.
+        if self.covered_ns < 7 * 86_400_000_000_000 {
+            doc.sentence(
+                "Less than a week was recorded: what differs at other hours or on other days is not in it.",
+            );
+        } else if self.hours_of_week < 168 {
+            doc.sentence(format!(
+                "Of the week's 168 hours, both sides have requests in {}: what differs in the others is not in it.",
+                self.hours_of_week
+            ));
+        }
+        let hours = self.hours.iter().filter(|of| of.differs).count();
+        if hours > 0 {
+            doc.sentence(format!(
+                "{} of {} figures by hour of the day differ.",
+                hours,
+                self.hours.len()
+            ));
+        }
+        doc.table("How they differ", &self.metrics, usize::MAX);
+        doc.table("By hour of the day", &self.hours, usize::MAX);
+        doc.table("While they were treated alike", &self.equal, usize::MAX);
+        doc.table("How equal sides differ by chance", &self.noise, usize::MAX);
+        doc.table(
+            "What would show a difference, four times of five",
+            &self.needed,
+            usize::MAX,
+        );
+        doc.table("What they are asked for", &self.mix, usize::MAX);
+        doc.table("Left out", &self.left_out, usize::MAX);
+    }
+}

@@ -1,0 +1,328 @@
+//! The rows of what an experiment says.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, Noise, OneOff, Unanswered};
+use stroboscope_present::rows;
+use stroboscope_present::show::Cell;
+use stroboscope_query::{ComparedMetric, ComparedPart, LoadBalance, MixOf, UserBalance};
+
+/// What is less likely than this between sides that are alike is not chance.
+const BALANCE_P: f64 = 0.01;
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SideOf {
+    pub value: String,
+    pub requests: usize,
+    pub units: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct MetricRow {
+    /// Of one root operation; none: of all requests, or of those of the hour.
+    pub root: Option<String>,
+    /// Of requests that began in this hour of the day, UTC; none: at any.
+    pub hour: Option<u8>,
+    /// `mean`, `p50`, `p95`, `p99`.
+    pub metric: String,
+    pub control_ns: Option<f64>,
+    pub test_ns: Option<f64>,
+    /// Test to control, less 1.
+    pub difference: Option<f64>,
+    /// Between these it is; null is not bounded.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    /// Corrected for the number of metrics: of what has at most q, a part of q is chance.
+    pub q_value: Option<f64>,
+    /// Whether it differs, with the certainty asked for.
+    pub differs: bool,
+    /// As many equal units or bursts would vary as these do.
+    pub effective_clusters: Option<f64>,
+    /// Times as long an experiment, with as many more users, that shows 1, 5 and 20 % in four of five cases.
+    pub times_for_1_percent: Option<f64>,
+    pub times_for_5_percent: Option<f64>,
+    pub times_for_20_percent: Option<f64>,
+    /// Why nothing can be said.
+    pub why_not: Option<String>,
+}
+
+/// How far apart equal sides are by chance.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct NoiseRow {
+    /// `mean`, `p50`, `p95`, `p99`.
+    pub metric: String,
+    /// Of each side: as many as there are of half of the requests that were treated alike.
+    pub units: usize,
+    pub requests: usize,
+    /// Of such sides half differ by more than this part, and one in twenty by more than that.
+    pub half: f64,
+    pub twentieth: f64,
+    /// What that comes to at as many units as this experiment has: between ± this lie nineteen of twenty.
+    pub here: f64,
+    /// The experiment's own interval to that, which should be about 1; null, where it has none.
+    pub interval_to_noise: Option<f64>,
+}
+
+/// What an experiment needs that shows a difference in four of five cases.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct NeededRow {
+    pub metric: String,
+    /// 0.05 is 5 %.
+    pub difference: f64,
+    /// So many times as much as there was.
+    pub times: f64,
+    /// On both sides together.
+    pub requests: f64,
+    pub units: f64,
+    /// If they come as they did.
+    pub duration_ns: f64,
+}
+
+/// Whether the sides are alike in one way.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct BalanceRow {
+    /// `users`, `load`, `mix`.
+    pub what: &'static str,
+    /// Of users, the part of the test that was assigned; of load, the control's requests by unit.
+    pub expected: Option<f64>,
+    pub found: Option<f64>,
+    /// The probability of such a difference by chance; of the mix, the least of its operations, corrected for their number.
+    pub p_value: f64,
+    pub is_balanced: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SideMixRow {
+    pub root: String,
+    /// Parts of either side's requests.
+    pub control: f64,
+    pub test: f64,
+    pub q_value: f64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct LeftOutRow {
+    /// Ns since the Unix epoch.
+    pub from_ns: i64,
+    pub to_ns: i64,
+    pub requests: usize,
+    pub why: &'static str,
+}
+
+pub(super) fn name_of(metric: Metric) -> String {
+    match metric {
+        Metric::Mean => "mean".to_owned(),
+        Metric::Quantile(part) => format!("p{:.0}", part * 100.0),
+    }
+}
+
+pub(super) fn reason(why: Unanswered) -> String {
+    match why {
+        Unanswered::OneSided { control, test } => {
+            format!("too few units on a side: {control} of the control, {test} of the test")
+        }
+        Unanswered::FewClusters {
+            effective,
+            of_units,
+        } => {
+            let of = if of_units {
+                "units make the difference"
+            } else {
+                "bursts make the difference"
+            };
+            format!("as few as {effective:.1} {of}")
+        }
+        Unanswered::FewAbove { requests, needed } => {
+            format!("a side has {requests} requests; {needed} are needed")
+        }
+    }
+}
+
+impl MetricRow {
+    pub(super) fn of(of: &ComparedMetric, alpha: f64) -> Self {
+        let effect = of.effect.ok();
+        let finite = |value: f64| value.is_finite().then_some(value);
+        let get = |value: fn(&Effect) -> f64| effect.as_ref().map(value).and_then(finite);
+        let times = |difference: f64| {
+            let effect = effect.as_ref()?;
+            finite(effect.times_needed(difference, alpha))
+        };
+        Self {
+            root: match &of.of {
+                ComparedPart::Root(root) => Some(root.clone()),
+                _ => None,
+            },
+            hour: match of.of {
+                ComparedPart::Hour(hour) => Some(hour),
+                _ => None,
+            },
+            metric: name_of(of.metric),
+            control_ns: get(|effect| effect.control_ns),
+            test_ns: get(|effect| effect.test_ns),
+            difference: get(Effect::difference),
+            low: get(|effect| effect.interval.0),
+            high: get(|effect| effect.interval.1),
+            q_value: of.q_value,
+            differs: of.q_value.is_some_and(|q| q < alpha),
+            effective_clusters: get(|effect| effect.effective_clusters),
+            times_for_1_percent: times(0.01),
+            times_for_5_percent: times(0.05),
+            times_for_20_percent: times(0.2),
+            why_not: of.effect.err().map(reason),
+        }
+    }
+}
+
+pub(super) fn percent(part: Option<f64>) -> String {
+    match part {
+        None => "no bound".to_owned(),
+        Some(part) => format!("{:.1} %", part * 100.0),
+    }
+}
+
+impl MetricRow {
+    /// Of which requests.
+    fn part(&self) -> String {
+        match (&self.root, self.hour) {
+            (Some(root), _) => root.clone(),
+            (None, Some(hour)) => format!("{hour:02}:00 to {:02}:00 UTC", (hour + 1) % 24),
+            (None, None) => "all requests".to_owned(),
+        }
+    }
+}
+
+impl SideMixRow {
+    pub(super) fn of(of: MixOf) -> Self {
+        let MixOf {
+            root,
+            control,
+            test,
+            q_value,
+        } = of;
+        Self {
+            root,
+            control,
+            test,
+            q_value,
+        }
+    }
+}
+
+impl NoiseRow {
+    pub(super) fn of(noise: &Noise, effect: Option<&Effect>, units: (usize, usize)) -> Self {
+        const NINETEEN_OF_TWENTY: f64 = 1.96;
+        let here = noise.at(units.0, units.1);
+        Self {
+            metric: name_of(noise.metric),
+            units: noise.units,
+            requests: noise.requests,
+            half: noise.half,
+            twentieth: noise.twentieth,
+            here: (NINETEEN_OF_TWENTY * here).exp_m1(),
+            interval_to_noise: effect
+                .map(|effect| effect.standard_error / here)
+                .filter(|ratio| ratio.is_finite()),
+        }
+    }
+}
+
+impl BalanceRow {
+    pub(super) fn users(users: &UserBalance) -> Self {
+        Self {
+            what: "users",
+            expected: Some(users.assigned),
+            found: Some(users.found),
+            p_value: users.p_value,
+            is_balanced: users.p_value >= BALANCE_P,
+        }
+    }
+
+    pub(super) fn load(load: &LoadBalance) -> Self {
+        Self {
+            what: "load",
+            expected: Some(load.control),
+            found: Some(load.test),
+            p_value: load.p_value,
+            is_balanced: load.p_value >= BALANCE_P,
+        }
+    }
+
+    pub(super) fn mix(mix: &[MixOf]) -> Self {
+        let least = mix.iter().map(|of| of.q_value).fold(1.0, f64::min);
+        Self {
+            what: "mix",
+            expected: None,
+            found: None,
+            p_value: least,
+            is_balanced: least >= BALANCE_P,
+        }
+    }
+}
+
+impl LeftOutRow {
+    pub(super) fn of(time: &LeftOutTime) -> Self {
+        Self {
+            from_ns: time.from_ns,
+            to_ns: time.to_ns,
+            requests: time.requests,
+            why: match time.why {
+                OneOff::Both => "both sides took as long as at no other time: not the change",
+                OneOff::MixOfTest => "one side was asked for other things than at any other time",
+                OneOff::ShareOfTest => "one side had more or fewer requests than its share",
+            },
+        }
+    }
+}
+
+rows! {
+    MetricRow as row, "experiment_metrics":
+        "How a metric differs between test and control, and between which limits that is sure.";
+    {
+        let text = |text: &Option<String>| Cell::from(text.as_deref().unwrap_or_default());
+        let is_said = row.why_not.is_none();
+        let said = |text: String| if is_said { text } else { String::new() };
+    }
+    metric: Text, "latency" = &*row.metric;
+    difference: Text, "differs by" = &*said(percent(row.difference));
+    interval: Text, "between" = &*said(format!("{} … {}", percent(row.low), percent(row.high)));
+    q_value: Number, "q" = row.q_value;
+    control_ns: DurationNs, "control" = row.control_ns;
+    test_ns: DurationNs, "test" = row.test_ns;
+    times_for_5_percent: Number, "times for 5 %" = row.times_for_5_percent;
+    why_not: Text, "why not" = text(&row.why_not);
+    root: Text, "of" = &*row.part();
+}
+
+rows! {
+    SideMixRow as row, "experiment_mix": "A root operation's part of the requests of control and test.";
+    root: Text, "operation" = &*row.root;
+    control: Share, "control" = row.control;
+    test: Share, "test" = row.test;
+    q_value: Number, "q" = row.q_value;
+}
+
+rows! {
+    LeftOutRow as row, "experiment_left_out": "A time that was left out of an experiment, and why.";
+    length_ns: DurationNs, "for" = (row.to_ns - row.from_ns) as f64;
+    requests: Count, "requests" = row.requests as u64;
+    why: Text, "why" = row.why;
+}
+
+rows! {
+    NoiseRow as row, "experiment_noise": "How far apart sides are by chance that are treated alike.";
+    metric: Text, "latency" = &*row.metric;
+    units: Count, "units a side" = row.units as u64;
+    half: Share, "half differ by" = row.half;
+    twentieth: Share, "one in twenty by" = row.twentieth;
+    here: Share, "at this size by" = row.here;
+}
+
+rows! {
+    NeededRow as row, "experiment_needed": "What an experiment needs that shows a difference in four of five cases.";
+    metric: Text, "latency" = &*row.metric;
+    difference: Share, "to see" = row.difference;
+    times: Mean, "times as much" = row.times;
+    requests: Count, "requests" = row.requests.round() as u64;
+    units: Count, "units" = row.units.round() as u64;
+    duration_ns: DurationNs, "as they come, in" = row.duration_ns;
+}

@@ -1,0 +1,195 @@
+//! `flows`
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use stroboscope_analysis::flow::{CategoryId, FlowCategory};
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::periods::FlowArguments;
+use crate::results::flows::category::CategorySays;
+use crate::results::flows::{By, FlowList, FlowsSay};
+use crate::study::NamedStudy;
+use crate::time::parse_duration;
+use crate::verb::{ReadingVerb, write_file};
+use stroboscope_present::picture::draw;
+use stroboscope_present::show::{Row, TableSpec};
+use stroboscope_query::{Flows, flows, path_of};
+
+/// Browse the requests of a period by their structure
+///
+/// Requests are put into categories of equal structure, see `compare`. Categories are ranked; how long requests take is shown
+/// as a density over the logarithm of latency, with its modes. With --category, one of them: its structure, a request of it as a
+/// train schedule with a lane for each service, and its graph.
+#[derive(Debug, Args)]
+pub struct FlowsVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Rank categories by this
+    #[arg(long, value_enum, default_value_t = ByArgument::Total)]
+    by: ByArgument,
+    /// Show so many categories; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    top: usize,
+    /// Only requests that take so long, such as 80ms..200ms, or 200ms..
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_latency)]
+    latency: Option<RangeInclusive<u64>>,
+    #[command(flatten)]
+    flow: FlowArguments,
+    /// Show one category, by its name or as much of it as is unique
+    #[arg(long, value_name = "ID")]
+    category: Option<String>,
+    /// With --category, also write its graph for Graphviz to this file
+    #[arg(long, value_name = "FILE", requires = "category")]
+    dot: Option<PathBuf>,
+    /// With --category, also write its graph as a picture to this file
+    #[arg(long, value_name = "FILE", requires = "category")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ByArgument {
+    /// How many requests there are
+    Count,
+    /// Their mean latency
+    Mean,
+    /// The variance of their latencies
+    Variance,
+    /// That as a part of the squared mean: how much requests of one structure differ
+    C2,
+    /// Their latencies, summed
+    Total,
+}
+
+impl From<ByArgument> for By {
+    fn from(by: ByArgument) -> Self {
+        match by {
+            ByArgument::Count => Self::Count,
+            ByArgument::Mean => Self::Mean,
+            ByArgument::Variance => Self::Variance,
+            ByArgument::C2 => Self::SquaredVariation,
+            ByArgument::Total => Self::Total,
+        }
+    }
+}
+
+fn parse_latency(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (from, to) = text
+        .split_once("..")
+        .ok_or("a range such as 80ms..200ms, 80ms.. or ..200ms")?;
+    let side = |text: &str, none: u64| {
+        if text.is_empty() {
+            return Ok(none);
+        }
+        let duration = parse_duration(text)?;
+        u64::try_from(duration.as_nanos()).map_err(|_| "a shorter time".to_owned())
+    };
+    let (from_ns, to_ns) = (side(from, 0)?, side(to, u64::MAX)?);
+    if from_ns > to_ns {
+        return Err("the shorter time first, such as 80ms..200ms".to_owned());
+    }
+    Ok(from_ns..=to_ns)
+}
+
+impl FlowsVerb {
+    fn one(&self, asked: &str, found: &Flows, study: &NamedStudy) -> Result<FlowsSay, Failure> {
+        let (root, id, category) = find(asked, found)?;
+        let example = CategorySays::example(category)
+            .map(|id| {
+                let inference = study.known()?.inference;
+                let source = study.source();
+                let answer = path_of(source, study.selection(), inference, id.0);
+                answer.map_err(Failure::of).map(|(answer, _)| answer)
+            })
+            .transpose()?
+            .flatten();
+        let labels = study.known()?.inference.model.labels();
+        let says = CategorySays::of(
+            (root, id, category),
+            &found.flows.edges,
+            example.as_ref().map(|answer| &answer.path),
+            labels,
+            found.notes.clone(),
+        );
+        if let Some(path) = &self.dot {
+            write_file(path, says.dot().as_bytes())?;
+        }
+        if let Some(path) = &self.svg {
+            let picture = draw(&says.picture()).map_err(Failure::of)?;
+            write_file(path, picture.svg().as_bytes())?;
+        }
+        Ok(FlowsSay::Category(Box::new(says)))
+    }
+}
+
+/// The category of which this is the beginning of the name.
+fn find<'a>(
+    asked: &str,
+    found: &'a Flows,
+) -> Result<(&'a str, CategoryId, &'a FlowCategory), Failure> {
+    let all = found.flows.roots.iter().flat_map(|(root, of_root)| {
+        of_root
+            .categories
+            .iter()
+            .map(move |(id, category)| (&**root, *id, category))
+    });
+    let mut fitting: Vec<_> = all
+        .clone()
+        .filter(|(_, id, _)| format!("{:032x}", id.0).starts_with(&asked.to_lowercase()))
+        .collect();
+    match (fitting.pop(), fitting.len()) {
+        (Some(one), 0) => Ok(one),
+        (Some(_), more) => Err(Failure(format!(
+            "--category {asked}: {} categories begin with that; give more of the name",
+            more + 1
+        ))),
+        (None, _) => {
+            let mut largest: Vec<_> = all.collect();
+            largest.sort_by_key(|(_, _, category)| std::cmp::Reverse(category.requests));
+            let names: Vec<String> = largest
+                .iter()
+                .take(LISTED_MAX)
+                .map(|(_, id, _)| id.to_string())
+                .collect();
+            Err(Failure(format!(
+                "there is no category {asked}; the largest are {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// Most categories that an error lists.
+const LISTED_MAX: usize = 5;
+
+impl ReadingVerb for FlowsVerb {
+    type Report = FlowsSay;
+    const TABLES: &'static [TableSpec] = &[crate::results::flows::CategoryRow::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<FlowsSay, Failure> {
+        let latency_ns = self.latency.clone().unwrap_or(0..=u64::MAX);
+        let found = flows(study.inner(), self.flow.settings(), latency_ns).map_err(Failure::of)?;
+        if found.flows.requests() == 0 {
+            return Err(Failure(format!(
+                "none of the {} requests takes a time such as --latency asks for",
+                found.others.recorded()
+            )));
+        }
+        match &self.category {
+            Some(asked) => self.one(asked, &found, study),
+            None => Ok(FlowsSay::List(Box::new(FlowList::of(
+                found,
+                self.by.into(),
+                self.top,
+            )))),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! `infer`
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::clock::{PairReport, Verdict};
+use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
+use tokio::runtime::Runtime;
+
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::clock_words::{Timestamps, name, resolutions, signed, warnings};
+use crate::model_json::{
+    Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
+};
+use crate::results::clock_pairs::ClockPair;
+use crate::results::figures::convergence_figures;
+use crate::roots::{RootRow, root_rows, show_roots};
+use crate::study::{Known, NamedStudy, Reader};
+use crate::suggest::command_on;
+use crate::verb::{PageVerb, Report, give, said};
+use crate::{Failure, Status};
+use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc};
+use stroboscope_query::{Inference, Notes, Recorded, save_model};
+
+/// Infer the causal model and say what it holds
+///
+/// Starts from every hypothesis about every two segments (one happens before the other; they exclude each other) and
+/// about every two tasks that work on the same data elements (a pipeline), and drops what a trace contradicts. What a
+/// span or an event works on is named by its attribute `element`.
+#[derive(Debug, Args)]
+pub struct Infer {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Show what the model held after each so many traces, at most 512 times; 0 does not. With --json, 10000 unless
+    /// said otherwise
+    #[arg(long, value_name = "COUNT")]
+    convergence_every: Option<u64>,
+    /// Also save the model, for `model --load`; packed by zstd if the name ends in .zst
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+/// Traces between two points of the convergence that `--json` shows.
+const CONVERGENCE_EVERY: u64 = 10_000;
+
+/// What the model held after so many traces, and what came and went since the point before.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ConvergenceEntry {
+    traces: u64,
+    segments: usize,
+    happens_before: usize,
+    mutual_exclusion: usize,
+    pipelines: usize,
+    happens_before_added: usize,
+    happens_before_removed: usize,
+    mutual_exclusion_added: usize,
+    mutual_exclusion_removed: usize,
+}
+
+impl From<&ConvergencePoint> for ConvergenceEntry {
+    fn from(point: &ConvergencePoint) -> Self {
+        Self {
+            traces: point.traces,
+            segments: point.segments,
+            happens_before: point.happens_before,
+            mutual_exclusion: point.mutual_exclusion,
+            pipelines: point.pipelines,
+            happens_before_added: point.changes.happens_before_added,
+            happens_before_removed: point.changes.happens_before_removed,
+            mutual_exclusion_added: point.changes.mutual_exclusion_added,
+            mutual_exclusion_removed: point.changes.mutual_exclusion_removed,
+        }
+    }
+}
+
+/// What the model held after so many traces.
+struct ConvergenceRow<'a> {
+    point: &'a ConvergencePoint,
+    /// Since the point before.
+    traces: u64,
+}
+
+rows! {
+    ConvergenceRow<'_> as row, "convergence":
+        "What the model held after so many traces, and what came and went since the row before.";
+    {
+        let (point, changes) = (row.point, row.point.changes);
+        let per_thousand =
+            |count: usize| Cell::from(count as f64 * 1e3 / row.traces.max(1) as f64);
+    }
+    traces: Count, "traces" = point.traces;
+    happens_before: Count, "happens before" = point.happens_before as u64;
+    mutual_exclusion: Count, "exclusions" = point.mutual_exclusion as u64;
+    new_per_thousand: Number, "new per 1000" = per_thousand(changes.happens_before_added + changes.mutual_exclusion_added);
+    gone_per_thousand: Number, "gone per 1000" =
+        per_thousand(changes.happens_before_removed + changes.mutual_exclusion_removed);
+    segments: Count, "segments" = point.segments as u64;
+}
+
+fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
+    let before = std::iter::once(0).chain(inference.convergence.iter().map(|point| point.traces));
+    let points = inference.convergence.iter().zip(before);
+    points
+        .map(|(point, before)| ConvergenceRow {
+            point,
+            traces: point.traces - before,
+        })
+        .collect()
+}
+
+/// How clocks were corrected.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CorrectedClocks {
+    /// The host whose clock the others were corrected to.
+    reference: Option<String>,
+    /// Hosts that nothing ties to it.
+    unaligned: Vec<String>,
+    pairs: Vec<ClockPair>,
+}
+
+impl CorrectedClocks {
+    /// None where clocks agree.
+    fn of(inference: &Inference) -> Option<Self> {
+        let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
+        Some(Self {
+            reference: alignment.reference().map(str::to_owned),
+            unaligned: alignment
+                .unaligned()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            pairs: alignment.pairs().iter().map(ClockPair::of).collect(),
+        })
+    }
+}
+
+/// How clocks were corrected, and how coarse they are.
+fn clocks_text(inference: &Inference) -> String {
+    let alignment = &inference.clocks;
+    let mut text = String::new();
+    if alignment.is_needed() {
+        text.push_str(&format!(
+            "clocks differ; corrected to that of {}:\n",
+            name(alignment.reference().unwrap_or_default())
+        ));
+    }
+    let differ = |pair: &&PairReport| alignment.is_needed() && pair.verdict == Verdict::Differ;
+    for pair in alignment.pairs().iter().filter(differ) {
+        text.push_str(&format!(
+            "  {} to {}: {} ± {}, drifting by {:+.1} ppm\n",
+            name(&pair.client),
+            name(&pair.server),
+            signed(pair.offset_ns),
+            duration(pair.error_ns as f64),
+            pair.drift_ppm
+        ));
+    }
+    resolutions(alignment)
+        .iter()
+        .for_each(|line| text.push_str(&format!("{line}\n")));
+    text
+}
+
+/// What was recorded, and what of it was lost.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RecordedEntry {
+    processes: u64,
+    /// Processes of each service.
+    services: BTreeMap<String, u64>,
+    batches: u64,
+    records: u64,
+    bursts: u64,
+    /// Of the time that processes ran side by side, how much of what either recorded both did; null of one process.
+    window_overlap: Option<f64>,
+    lost_records: u64,
+    /// The same by service and cause.
+    lost: Vec<LostRecords>,
+    missing_batches: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct LostRecords {
+    service: String,
+    cause: String,
+    records: u64,
+}
+
+impl From<&Recorded> for RecordedEntry {
+    fn from(recorded: &Recorded) -> Self {
+        let lost = |((service, cause), records): (&(String, String), &u64)| LostRecords {
+            service: service.clone(),
+            cause: cause.clone(),
+            records: *records,
+        };
+        Self {
+            processes: recorded.processes,
+            services: recorded.services.clone(),
+            batches: recorded.batches,
+            records: recorded.records,
+            bursts: recorded.bursts,
+            window_overlap: recorded.window_overlap,
+            lost_records: recorded.lost_records(),
+            lost: recorded.lost.iter().map(lost).collect(),
+            missing_batches: recorded.missing_batches,
+        }
+    }
+}
+
+fn recorded_text(recorded: &Recorded) -> String {
+    if recorded.batches == 0 {
+        return String::new();
+    }
+    let Recorded {
+        processes,
+        records,
+        bursts,
+        missing_batches,
+        ..
+    } = recorded;
+    let overlap = recorded.window_overlap.map_or_else(String::new, |overlap| {
+        format!("; the processes' windows overlap by {}", percent(overlap))
+    });
+    let lost = recorded.lost_records();
+    format!(
+        "{} of {} in {}{overlap}; {} lost, {} missing\n",
+        counted(*records, "record"),
+        counted(*processes, "process"),
+        counted(*bursts, "burst"),
+        counted(lost, "record"),
+        counted(*missing_batches, "batch")
+    )
+}
+
+impl Infer {
+    pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        // Each point costs a look at all relations.
+        let convergence_every = self.convergence_every.unwrap_or(if self.reading.from.json {
+            CONVERGENCE_EVERY
+        } else {
+            0
+        });
+        let pace = (convergence_every > 0).then_some(Pace::Traces(convergence_every));
+        let study = NamedStudy::with_convergence(&self.reading, pace, runtime.handle())?;
+        if let Some(path) = &self.save {
+            save_model(&study.known()?.inference.model, path).map_err(Failure::of)?;
+        }
+        give(&self.found(&study)?, &self.reading.from, &self.show)
+    }
+
+    fn found<'a>(&'a self, study: &'a NamedStudy) -> Result<Inferred<'a>, Failure> {
+        let known = study.known()?;
+        let recorded = study.source().recorded().map_err(Failure::of)?;
+        let inference = known.inference;
+        Ok(Inferred {
+            notes: &inference.notes,
+            recorded: (&recorded).into(),
+            roots: root_rows(&inference.roots),
+            segments: segment_entries(&inference.model),
+            happens_before: Pairs(inference.relations.all_happens_before()),
+            mutual_exclusion: Pairs(inference.relations.all_mutual_exclusion()),
+            pipelines: pipeline_entries(&inference.relations),
+            convergence: inference.convergence.iter().map(Into::into).collect(),
+            clocks: CorrectedClocks::of(inference),
+            timestamps: Timestamps::of(&inference.clocks),
+            known,
+            recorded_text: recorded_text(&recorded),
+            saved: self.save.as_deref(),
+            data: &self.reading.from.data.data,
+        })
+    }
+}
+
+impl PageVerb for Infer {
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+        let pace = self.convergence_every.filter(|every| *every > 0);
+        let study = NamedStudy::with(&self.reading, pace.map(Pace::Traces), reader)?;
+        Ok(said(&self.found(&study)?))
+    }
+}
+
+/// The model, and what it was made of.
+#[derive(Serialize, JsonSchema)]
+pub struct Inferred<'a> {
+    #[serde(flatten)]
+    notes: &'a Notes,
+    recorded: RecordedEntry,
+    roots: Vec<RootRow>,
+    segments: Vec<SegmentEntry<'a>>,
+    /// Pairs of segments of which the first ends before the second begins, in all requests that have both.
+    #[schemars(with = "Vec<[u32; 2]>")]
+    happens_before: Pairs<'a>,
+    /// Pairs of segments that never overlapped, in either order.
+    #[schemars(with = "Vec<[u32; 2]>")]
+    mutual_exclusion: Pairs<'a>,
+    pipelines: Vec<PipelineEntry<'a>>,
+    convergence: Vec<ConvergenceEntry>,
+    /// Null where clocks agree.
+    clocks: Option<CorrectedClocks>,
+    timestamps: Timestamps,
+    #[serde(skip)]
+    known: Known<'a>,
+    #[serde(skip)]
+    recorded_text: String,
+    #[serde(skip)]
+    saved: Option<&'a Path>,
+    #[serde(skip)]
+    data: &'a Path,
+}
+
+impl Report for Inferred<'_> {
+    fn notes(&self) -> &Notes {
+        self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let Known { inference, .. } = self.known;
+        // What makes orders between hosts uncertain stands before all that rests on them.
+        doc.sentence(warnings(&inference.clocks).join("\n"));
+        show_roots(&self.roots, doc);
+        doc.sentence(self.recorded_text.trim_end());
+        doc.sentence(clocks_text(inference).trim_end());
+        doc.sentence(format!(
+            "{}, {} complete, {} in the model\n{}\n{} in which one happens before the other\n{} of which each excludes the other\n{} of \
+             two tasks",
+            counted(inference.notes.traces, "trace"),
+            inference.notes.complete_traces,
+            inference.model.traces(),
+            counted(inference.segments().count() as u64, "segment"),
+            counted(inference.relations.all_happens_before().len() as u64, "pair"),
+            counted(inference.relations.all_mutual_exclusion().len() as u64, "pair"),
+            counted(inference.relations.all_pipelines().len() as u64, "pipeline"),
+        ));
+        let segment = |(id, label)| {
+            let counts = inference.model.segment_counts(id);
+            SegmentRow {
+                name: self.known.name(id),
+                label,
+                occurrences: counts.occurrences,
+                traces: counts.traces,
+            }
+        };
+        // There may be thousands; `model` shows them.
+        doc.table(
+            "",
+            &inference.segments().map(segment).collect::<Vec<_>>(),
+            0,
+        );
+        doc.figures(convergence_figures(&inference.convergence));
+        doc.table(
+            "How the model converged",
+            &convergence_rows(inference),
+            usize::MAX,
+        );
+        let saved = self.saved.map_or_else(String::new, |path| {
+            format!("Saved to {}.\n", path.display())
+        });
+        doc.sentence(format!(
+            "{saved}Next: `{}` shows them, `{}` says which of them matter.",
+            command_on("model", self.data),
+            command_on("critical-path", self.data),
+        ));
+    }
+}

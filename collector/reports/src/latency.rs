@@ -1,0 +1,75 @@
+//! A distribution of durations, as reports have it.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::distribution::Distribution;
+
+use stroboscope_present::rows;
+
+/// Mean, quantiles and maximum.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Latency {
+    pub mean_ns: f64,
+    pub p50_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+}
+
+impl Latency {
+    pub(crate) fn of(distribution: &Distribution) -> Self {
+        let percentiles = distribution.percentiles();
+        Self {
+            mean_ns: distribution.mean_ns(),
+            p50_ns: percentiles.p50_ns,
+            p95_ns: percentiles.p95_ns,
+            p99_ns: percentiles.p99_ns,
+            max_ns: distribution.max_ns(),
+        }
+    }
+}
+
+/// Points of a cumulative distribution in JSON.
+const JSON_STEPS: usize = 200;
+/// Rows of one in a table: 5 % apart.
+pub(crate) const TABLE_STEPS: usize = 20;
+
+/// A part of all, and what that part does not exceed, in ns.
+pub(crate) type CdfPoint = (f64, u64);
+
+/// A cumulative distribution, in steps of 0.5 %.
+pub(crate) fn cdf(distribution: &Distribution) -> Vec<CdfPoint> {
+    if distribution.count() == 0 {
+        return Vec::new();
+    }
+    let point = |step: usize| {
+        let part = step as f64 / JSON_STEPS as f64;
+        (part, distribution.quantile_ns(part))
+    };
+    (0..=JSON_STEPS).map(point).collect()
+}
+
+/// The same in steps of 5 %.
+pub(crate) fn cdf_rows(distribution: &Distribution) -> Vec<CdfRow> {
+    let row = |step: usize| {
+        let share = step as f64 / TABLE_STEPS as f64;
+        CdfRow {
+            share,
+            most_ns: distribution.quantile_ns(share),
+        }
+    };
+    (1..=TABLE_STEPS).map(row).collect()
+}
+
+/// One point of a cumulative distribution.
+#[derive(Clone, Debug)]
+pub(crate) struct CdfRow {
+    share: f64,
+    most_ns: u64,
+}
+
+rows! {
+    CdfRow as row, "slack_cdf": "So many of the requests have at most so much slack.";
+    share: Share, "of requests at most" = row.share;
+    slack_ns: DurationNs, "slack" = row.most_ns as f64;
+}

@@ -1,0 +1,53 @@
+//! Reports on a store of traces.
+//!
+//! A report is its arguments, the question that they ask of a store, and the rows that show the answer: a type that the command
+//! line prints, pages show, and SQL reads. From the bottom up: `failure` with `advice` and `suggest`; the console (`output`,
+//! `stderr`, `progress`); `time`, `size`, `arguments`, `reading_memory`; `study` (an opened store, and the names of its segments);
+//! `verb` (what a report is made of); `results` (what several reports show); then a module for each report.
+#![allow(
+    missing_docs,
+    reason = "the users are the program's crates beside this one, and help texts document arguments"
+)]
+
+mod advice;
+pub mod anomalies;
+pub mod arguments;
+pub mod burst;
+mod clock_words;
+pub mod clocks;
+pub mod compare;
+pub mod critical_path;
+pub mod experiment;
+pub mod explain;
+pub mod failure;
+pub mod flows;
+pub mod infer;
+mod latency;
+pub mod machine_memory;
+pub mod model;
+mod model_change;
+mod model_json;
+pub mod notes;
+pub mod output;
+mod periods;
+pub mod pool;
+pub mod predict;
+pub mod progress;
+pub mod reading_memory;
+pub mod report;
+pub mod results;
+mod roots;
+pub mod search;
+mod search_plan;
+pub mod size;
+pub mod slack;
+pub mod stderr;
+pub mod study;
+pub mod suggest;
+mod time;
+pub mod timeline;
+pub mod tradeoffs;
+pub mod verb;
+pub mod what_if;
+
+pub use failure::{Failure, Status};

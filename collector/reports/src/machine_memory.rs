@@ -1,0 +1,110 @@
+//! Memory that this process may have: of its control groups, or of the machine.
+
+use std::fs::read_to_string;
+use std::path::Path;
+
+/// Where the memory that there is was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemorySource {
+    Cgroup,
+    Machine,
+}
+
+/// The least of the limits of the process's control groups, of either version, and of the machine's memory; `None` where the
+/// system does not say.
+pub fn memory_there_is() -> Option<(u64, MemorySource)> {
+    memory_below(Path::new("/"))
+}
+
+fn memory_below(root: &Path) -> Option<(u64, MemorySource)> {
+    let machine = machine_bytes(root).map(|bytes| (bytes, MemorySource::Machine));
+    let cgroup = cgroup_bytes(root).map(|bytes| (bytes, MemorySource::Cgroup));
+    // A group without a limit says a number that is larger than any machine.
+    cgroup
+        .into_iter()
+        .chain(machine)
+        .min_by_key(|(bytes, _)| *bytes)
+}
+
+fn machine_bytes(root: &Path) -> Option<u64> {
+    let text = read_to_string(root.join("proc/meminfo")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1 << 10)
+}
+
+fn cgroup_bytes(root: &Path) -> Option<u64> {
+    let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let limits = groups.lines().flat_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (controllers, path) = (parts.nth(1), parts.next().unwrap_or_default());
+        let (folder, file) = match controllers {
+            Some("") => ("sys/fs/cgroup", "memory.max"),
+            Some(names) if names.split(',').any(|name| name == "memory") => {
+                ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return Vec::new(),
+        };
+        // The limits of all groups above hold as well. In a container, those that are seen begin at its own.
+        let above = Path::new(path).ancestors().map(|group| {
+            let group = group.strip_prefix("/").unwrap_or(group);
+            let text = read_to_string(root.join(folder).join(group).join(file)).ok()?;
+            text.trim().parse().ok()
+        });
+        above.flatten().collect()
+    });
+    limits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn check(files: &[(&str, &str)], expected: Option<(u64, MemorySource)>) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        assert_eq!(memory_below(root.path()), expected, "{files:?}");
+    }
+
+    #[test]
+    fn the_least_limit_holds() {
+        let machine = (
+            "proc/meminfo",
+            "MemTotal:       1048576 kB\nMemFree: 1 kB\n",
+        );
+        let (group, of_machine) = (
+            MemorySource::Cgroup,
+            Some((1_024 * MIB, MemorySource::Machine)),
+        );
+        check(&[], None);
+        check(&[machine], of_machine);
+        // Version 2, of which a group above has the limit, and in a container.
+        let own = ("proc/self/cgroup", "0::/a/b\n");
+        let above = ("sys/fs/cgroup/a/memory.max", "536870912\n");
+        let none = ("sys/fs/cgroup/a/b/memory.max", "max\n");
+        check(&[machine, own, none], of_machine);
+        check(&[machine, own, none, above], Some((512 * MIB, group)));
+        let container = [
+            ("proc/self/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/memory.max", "1048576"),
+        ];
+        check(&container, Some((MIB, group)));
+        // Version 1, in a container that sees its path outside.
+        let own = ("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/1\n0::/\n");
+        let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
+        check(&[machine, own, limit], Some((2 * MIB, group)));
+        let none = (
+            "sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "9223372036854771712\n",
+        );
+        check(&[machine, own, none], of_machine);
+    }
+}

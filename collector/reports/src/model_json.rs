@@ -1,0 +1,103 @@
+//! Parts of a model, as several verbs show them.
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use stroboscope_analysis::label::SegmentLabel;
+use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
+
+use stroboscope_present::rows;
+use stroboscope_present::show::SegmentName;
+
+/// A segment.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SegmentEntry<'a> {
+    /// What relations call it.
+    id: u32,
+    task: &'a str,
+    start: &'a str,
+    end: &'a str,
+    /// How often it was seen.
+    count: u64,
+    /// In so many traces.
+    traces: u64,
+}
+
+/// Those that were seen.
+pub(crate) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
+    let mut entries = Vec::new();
+    for (id, SegmentLabel { task, start, end }) in model.labels().iter() {
+        let seen = model.segment_counts(id);
+        if seen.traces > 0 {
+            let (count, traces) = (seen.occurrences, seen.traces);
+            entries.push(SegmentEntry {
+                id: id.0,
+                task,
+                start,
+                end,
+                count,
+                traces,
+            });
+        }
+    }
+    entries
+}
+
+/// Two tasks of which the second works on an element after the first did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PipelineEntry<'a> {
+    first: &'a str,
+    second: &'a str,
+    elements: u64,
+}
+
+pub(crate) fn pipeline_entries(relations: &Relations) -> Vec<PipelineEntry<'_>> {
+    let mut entries = Vec::new();
+    for Pipeline {
+        first,
+        second,
+        elements,
+        ..
+    } in relations.all_pipelines()
+    {
+        entries.push(PipelineEntry {
+            first,
+            second,
+            elements: *elements,
+        });
+    }
+    entries
+}
+
+/// Relations as pairs of segments' numbers. There may be millions: they are written one by one, and not held as values
+/// before.
+#[derive(Debug)]
+pub(crate) struct Pairs<'a>(pub &'a [Relation]);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(
+            self.0
+                .iter()
+                .map(|relation| [relation.first.0, relation.second.0]),
+        )
+    }
+}
+
+/// A segment of the model.
+pub(crate) struct SegmentRow<'a> {
+    pub name: SegmentName,
+    pub label: &'a SegmentLabel,
+    pub occurrences: u64,
+    pub traces: u64,
+}
+
+rows! {
+    SegmentRow<'_> as row, "model_segments": "A segment of the model.";
+    segment: Segment, "segment" = &row.name;
+    id: Count, "" = u64::from(row.name.id().0);
+    task: Text, "" = &*row.label.task;
+    start: Text, "" = &*row.label.start;
+    end: Text, "" = &*row.label.end;
+    occurrences: Count, "occurs" = row.occurrences;
+    traces: Count, "in traces" = row.traces;
+}

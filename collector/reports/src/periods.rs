@@ -1,0 +1,284 @@
+//! Two periods, as they are asked for on the command line.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use stroboscope_analysis::attribute::Attribute;
+use stroboscope_analysis::compare::CompareSettings;
+use stroboscope_analysis::flow::{FlowSettings, Fold, Zoom};
+use tokio::runtime::Runtime;
+
+use crate::Failure;
+use crate::arguments::{DataArguments, Readable, ReadingArguments, parse_formula, parse_range};
+use crate::study::{NamedStudy, open};
+use stroboscope_query::{PeriodOf, Source, TimeRange};
+use stroboscope_search::Formula;
+
+/// Two periods, and what makes requests of both alike.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PeriodArguments {
+    /// The earlier period: a range FROM..UNTIL, such as 2h..1h or 2026-11-21T10:00..2026-11-21T10:30, or requests that say
+    /// something, such as service.version=1.4
+    #[arg(long, value_name = "PERIOD")]
+    before: Option<String>,
+    /// The later period, written in the same way
+    #[arg(long, value_name = "PERIOD")]
+    after: Option<String>,
+    /// Of the earlier period only requests of which this formula holds, as `search` takes it. A formula for one side, and
+    /// nothing for the other: that one has the requests of which it does not hold
+    #[arg(long, value_name = "FORMULA", value_parser = parse_formula)]
+    before_where: Option<(String, Formula)>,
+    /// The same of the later period
+    #[arg(long, value_name = "FORMULA", value_parser = parse_formula)]
+    after_where: Option<(String, Formula)>,
+    /// Take the earlier period from this data folder
+    #[arg(long, value_name = "DIR")]
+    before_data: Option<PathBuf>,
+    #[command(flatten)]
+    pub flow: FlowArguments,
+    /// Leave categories alone of which there are fewer requests more, scaled to the later period
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    threshold: u64,
+    /// Least change that matters, as a part of the mean latency of the requests that it is seen in, such as 5% or 0.05
+    #[arg(long, value_name = "PART", default_value = "1%", value_parser = parse_part)]
+    min_effect: f64,
+    /// Take categories for precursors, too, that lost fewer requests than the mutation gained
+    #[arg(long)]
+    any_precursor: bool,
+    /// Both periods were given the same to do: compare how many requests there are of each category as they are, and not
+    /// as parts of their kind
+    #[arg(long)]
+    same_workload: bool,
+}
+
+/// Both periods, opened.
+pub(crate) struct Periods {
+    pub before: PeriodOf,
+    pub after: PeriodOf,
+    /// A mirror is this process's own until here.
+    _folders: Vec<Readable>,
+}
+
+impl Periods {
+    /// The earlier one first.
+    pub(crate) fn both(&self) -> [&PeriodOf; 2] {
+        [&self.before, &self.after]
+    }
+}
+
+/// What makes two requests of one category.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FlowArguments {
+    /// How much of a request is looked at
+    #[arg(long, value_enum, default_value_t = ZoomArgument::Operation)]
+    zoom: ZoomArgument,
+    /// How often the same is done in a row: in buckets (1, 2, 3–4, 5–8, …), so that a loop that grows is seen and one whose
+    /// length depends on the data does not make a category of every length; exactly (none); or not at all (all)
+    #[arg(long, value_enum, default_value_t = FoldArgument::Buckets)]
+    fold: FoldArgument,
+    /// Tell the same apart on different hosts
+    #[arg(long)]
+    with_hosts: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ZoomArgument {
+    /// Where it goes from service to service
+    Service,
+    /// Every span
+    Operation,
+    /// Every span, and every event inside of them
+    Full,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FoldArgument {
+    None,
+    Buckets,
+    All,
+}
+
+impl FlowArguments {
+    pub(crate) fn settings(self) -> FlowSettings {
+        FlowSettings {
+            zoom: match self.zoom {
+                ZoomArgument::Service => Zoom::Service,
+                ZoomArgument::Operation => Zoom::Operation,
+                ZoomArgument::Full => Zoom::Full,
+            },
+            fold: match self.fold {
+                FoldArgument::None => Fold::None,
+                FoldArgument::Buckets => Fold::Buckets,
+                FoldArgument::All => Fold::All,
+            },
+            with_hosts: self.with_hosts,
+        }
+    }
+}
+
+impl PeriodArguments {
+    /// What is compared how.
+    pub(crate) fn settings(&self) -> CompareSettings {
+        CompareSettings {
+            count_min: self.threshold,
+            effect_min: self.min_effect,
+            any_precursor: self.any_precursor,
+            same_workload: self.same_workload,
+            ..CompareSettings::default()
+        }
+    }
+
+    /// Whether any is given.
+    pub(crate) fn are_asked(&self) -> bool {
+        let is_time = self.before.is_some() || self.after.is_some();
+        let is_formula = self.before_where.is_some() || self.after_where.is_some();
+        is_time || is_formula || self.before_data.is_some()
+    }
+
+    /// Opens both; without a runtime, of one store.
+    pub(crate) fn open(
+        &self,
+        verb: &str,
+        study: &NamedStudy,
+        reading: &ReadingArguments,
+        runtime: Option<&Runtime>,
+    ) -> Result<Periods, Failure> {
+        let mut folders = Vec::new();
+        let mut source_of = |data: Option<&PathBuf>, formula: Option<(String, Formula)>| {
+            let (Some(runtime), true) = (runtime, data.is_some() || formula.is_some()) else {
+                return Ok(study.inner().shared_source());
+            };
+            let mut from = reading.clone();
+            if let Some(data) = data {
+                from.from.data = DataArguments { data: data.clone() };
+            }
+            from.from.filter = both(from.from.filter, formula);
+            let (readable, source, _) = open(&from, runtime.handle())?;
+            folders.push(readable);
+            Ok::<_, Failure>(Arc::new(source))
+        };
+        let [of_before, of_after] = self.formulas();
+        let is_by_formula = of_before.is_some() || of_after.is_some();
+        let before_source = source_of(self.before_data.as_ref(), of_before)?;
+        let after_source = source_of(None, of_after)?;
+        if !self.are_asked() {
+            return Err(Failure(format!(
+                "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests that say something, \
+                 such as service.version=1.4; or --before-data, the folder that the earlier period is in; or a formula for a side, \
+                 --before-where or --after-where"
+            )));
+        }
+        let mut before = Self::period(
+            ("--before", self.before.as_deref()),
+            reading,
+            &before_source,
+        )?;
+        let mut after = Self::period(("--after", self.after.as_deref()), reading, &after_source)?;
+        let is_one_store = self.before_data.is_none() && !is_by_formula;
+        if is_one_store && before.only.is_none() && after.only.is_none() {
+            let (old, new) = (&mut before.selection.range, &mut after.selection.range);
+            // The one that is not given is what lies on the other side.
+            if self.before.is_none() {
+                old.until_ns = new.since_ns;
+            } else if self.after.is_none() {
+                new.since_ns = old.until_ns;
+            }
+            if let Some(overlap) = overlap(*old, *new) {
+                return Err(Failure(overlap));
+            }
+        }
+        Ok(Periods {
+            before,
+            after,
+            _folders: folders,
+        })
+    }
+
+    /// The formulas of both sides.
+    fn formulas(&self) -> [Option<(String, Formula)>; 2] {
+        let others = |of: &(String, Formula)| {
+            let (text, formula) = of.clone();
+            (format!("not ({text})"), Formula::Not(Box::new(formula)))
+        };
+        let has_before = self.before.is_some() || self.before_data.is_some();
+        match (&self.before_where, &self.after_where) {
+            (None, Some(after)) if !has_before => [Some(others(after)), Some(after.clone())],
+            (Some(before), None) if self.after.is_none() && !has_before => {
+                [Some(before.clone()), Some(others(before))]
+            }
+            (before, after) => [before.clone(), after.clone()],
+        }
+    }
+
+    /// A period as it was asked for, of a store.
+    fn period(
+        (name, period): (&str, Option<&str>),
+        reading: &ReadingArguments,
+        source: &Arc<Source>,
+    ) -> Result<PeriodOf, Failure> {
+        let mut selection = reading.selection()?;
+        let mut only = None;
+        match period {
+            None => {}
+            Some(text) if text.contains("..") => {
+                selection.range = parse_range(text)
+                    .map_err(|expected| Failure(format!("{name} {text}: expected {expected}")))?;
+            }
+            Some(text) => {
+                let (attribute, value) = text.split_once('=').ok_or_else(|| {
+                    Failure(format!(
+                        "{name} {text}: expected a range such as 2h..1h, or an attribute and its value, such as service.version=1.4"
+                    ))
+                })?;
+                only = Some((Attribute::named(attribute), value.to_owned()));
+            }
+        }
+        Ok(PeriodOf {
+            source: source.clone(),
+            selection,
+            only,
+        })
+    }
+}
+
+/// Of which both hold.
+fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(String, Formula)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((
+            format!("({}) and ({})", a.0, b.0),
+            Formula::And(Box::new(a.1), Box::new(b.1)),
+        )),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Requests that are in both periods differ from themselves by nothing, and hide what differs.
+fn overlap(before: TimeRange, after: TimeRange) -> Option<String> {
+    let from_ns = before.since_ns.max(after.since_ns);
+    let until = [before.until_ns, after.until_ns]
+        .into_iter()
+        .flatten()
+        .min();
+    let is_apart =
+        matches!((from_ns, until), (Some(from_ns), Some(until_ns)) if until_ns <= from_ns);
+    (!is_apart).then(|| {
+        "--before and --after overlap: give two ranges that share no time, such as --before 2h..1h --after 1h.. (UTC where no \
+         offset is given)"
+            .to_owned()
+    })
+}
+
+/// Parses a part: a number from 0 to 1, or a percentage.
+fn parse_part(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(percent) => (percent.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let part = number.parse::<f64>().map(|number| number / unit);
+    part.ok()
+        .filter(|part| (0.0..=1.0).contains(part))
+        .ok_or_else(|| {
+            "a part is a number from 0 to 1 or a percentage, such as 0.05 or 5%".to_owned()
+        })
+}

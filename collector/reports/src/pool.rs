@@ -1,0 +1,450 @@
+//! `pool`
+
+mod samples;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::pooling::{Dependence, PoolRefusal, STEPS_SHIFTED_MAX, UsePercentile};
+use tokio::runtime::Runtime;
+
+use crate::arguments::{DataArguments, ShowArguments, parse_instant};
+use crate::time::in_order;
+use crate::verb::{Form, Report, give_as};
+use crate::{Failure, Status};
+use samples::read_samples;
+use stroboscope_present::humanise::{are, counted, duration, percent};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
+use stroboscope_query::{
+    Notes, PoolReport, PoolSettings, PooledUse, Source, TimeRange, UsesByService,
+};
+
+/// Say what a process would use that serves the users of several: the percentiles of its CPU or memory
+///
+/// Processes with the SDK say about once a second what they use. The sum of normal distributions is what a larger process
+/// would use, if what one uses is normal in its bulk, and if processes do not depend on each other: both is looked at, and
+/// where it is not so, the sums of what processes used at the same time are the answer. By how much the 99th percentile will
+/// exceed the normal one is foretold.
+///
+///   stroboscope pool --service store                   one process instead of two
+///   stroboscope pool --service web --with ranker       one of either, on the same processors
+///   stroboscope pool --samples used.csv                anybody's samples: process,ts_ns,value
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct PoolVerb {
+    #[command(flatten)]
+    data: DataArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// Only what was used then or later: a time such as 2026-11-21T10:00, or how long ago, such as 1d
+    #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
+    since: Option<i64>,
+    /// Only what was used before that time
+    #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
+    until: Option<i64>,
+    /// The service whose processes are pooled; not needed if there is only one
+    #[arg(long, value_name = "SERVICE")]
+    service: Option<String>,
+    /// Pool a process of it with one of this service, and not with one of its own
+    #[arg(
+        long,
+        value_name = "SERVICE",
+        requires = "service",
+        conflicts_with = "times"
+    )]
+    with: Option<String>,
+    /// So many processes become one
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=16))]
+    times: u8,
+    /// What they use
+    #[arg(long = "of", value_enum, value_name = "WHAT", default_value_t = What::Cpu)]
+    what: What,
+    /// Read samples from this file, and not from the data folder: lines of CSV, the names of its columns in the first one, or
+    /// JSON, with process, ts_ns (ns since the Unix epoch) and value; service, too, if there are several
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "what"])]
+    samples: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Processor time by time: 1 is one core kept busy
+    Cpu,
+    /// Memory that is resident
+    Memory,
+    /// Requests that enter a process, by second
+    Requests,
+}
+
+impl PoolVerb {
+    pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let range = in_order(TimeRange {
+            since_ns: self.since,
+            until_ns: self.until,
+        })
+        .map_err(|reversed| {
+            Failure(format!(
+                "--since must be before --until, and {reversed}; swap them"
+            ))
+        })?;
+        let (uses, unit) = match &self.samples {
+            Some(file) => (read_samples(file, range).map_err(Failure)?, Unit::Any),
+            None => {
+                let folder = self.data.to_read(runtime.handle())?;
+                let source = Source::open_any(folder.folder(), runtime.handle().clone());
+                let source = source.map_err(Failure::of)?;
+                let (used, unit) = match self.what {
+                    What::Cpu => (PooledUse::CpuCores, Unit::Cores),
+                    What::Memory => (PooledUse::MemoryBytes, Unit::Bytes),
+                    What::Requests => (PooledUse::RequestsPerSecond, Unit::RequestsPerSecond),
+                };
+                let uses = UsesByService::of_store(&source, range, used);
+                (uses.map_err(Failure::of)?, unit)
+            }
+        };
+        let settings = PoolSettings {
+            service: self.service,
+            with: self.with,
+            times: usize::from(self.times),
+        };
+        let report = uses.pool(&settings).map_err(Failure::of)?;
+        let form = Form {
+            data: self.samples.as_ref().unwrap_or(&self.data.data),
+            is_json: self.json,
+            out: None,
+        };
+        give_as(
+            &PoolSays::of(report, settings.times, unit),
+            &form,
+            &self.show,
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Unit {
+    Cores,
+    Bytes,
+    RequestsPerSecond,
+    /// As the file says.
+    Any,
+}
+
+impl Unit {
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Cores => format!("{value:.3} cores"),
+            Self::Bytes => format!("{:.1} MiB", value / f64::from(1 << 20)),
+            Self::RequestsPerSecond => format!("{value:.1} /s"),
+            Self::Any => format!("{value:.6}")
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned(),
+        }
+    }
+}
+
+/// What a larger process would use.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PoolSays {
+    #[serde(flatten)]
+    notes: Notes,
+    services: Vec<PooledService>,
+    /// So many processes of the one service become one; of two services, one of either.
+    times: usize,
+    unit: Unit,
+    samples: usize,
+    /// Time between two samples of a process.
+    step_ns: i64,
+    /// Samples that are missing between others.
+    gaps: u64,
+    /// Whether the normal percentiles are to be believed, but for the tail that is foretold.
+    is_normal: bool,
+    /// Why they are not.
+    refused: Vec<RefusalOf>,
+    percentiles: Vec<PercentileRow>,
+    /// What one process of the first service uses.
+    one: Vec<OneRow>,
+    /// Sums of what processes used at the same time.
+    together: usize,
+    /// Pairs of processes that were looked at.
+    pairs: usize,
+    strongest_dependence: Option<DependenceOf>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PooledService {
+    service: String,
+    /// Those that were measured.
+    processes: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct RefusalOf {
+    /// `not_normal`, `dependent`, `untold`, `few_samples`.
+    kind: &'static str,
+    said: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct DependenceOf {
+    first: String,
+    second: String,
+    /// So much later the second one uses what the first one did.
+    shift_ns: i64,
+    /// Of ranks: 1 is together, −1 is in turn.
+    correlation: f64,
+    /// Without the shift.
+    at_once: f64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PercentileRow {
+    /// `p50`, `p95`, `p99`.
+    percentile: String,
+    /// By a sum of normal distributions.
+    normal: f64,
+    /// By a sum of what was found of each, as if they were independent.
+    independent: f64,
+    /// By how much that exceeds the normal one, as part of it.
+    foretold_error: f64,
+    /// Of sums of what was used at the same time; null, if there are too few.
+    together: Option<f64>,
+    #[serde(skip)]
+    unit: Option<Unit>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct OneRow {
+    percentile: String,
+    found: f64,
+    /// Of a normal distribution of the same mean and variance.
+    normal: f64,
+    #[serde(skip)]
+    unit: Option<Unit>,
+}
+
+fn name_of(part: f64) -> String {
+    format!("p{}", (part * 1_000.0).round() / 10.0)
+}
+
+impl RefusalOf {
+    fn of(refusal: &PoolRefusal) -> Self {
+        let (kind, said) = match refusal {
+            PoolRefusal::NotNormal { part, error } => (
+                "not_normal",
+                format!(
+                    "What one process uses is not normal in its bulk: the sum's {} would be {} {} than a normal one's.",
+                    name_of(*part),
+                    percent(error.abs()),
+                    if *error > 0.0 { "more" } else { "less" },
+                ),
+            ),
+            PoolRefusal::Dependent(on) => ("dependent", dependence(on)),
+            PoolRefusal::Untold { steps: 0, .. } => (
+                "untold",
+                "Whether processes depend on each other is unknown, as no two of them were measured at the same time: record \
+                 two or more."
+                    .to_owned(),
+            ),
+            PoolRefusal::Untold { steps, needed } => (
+                "untold",
+                format!(
+                    "Whether processes depend on each other cannot be told: they were measured at {} together{}.",
+                    counted(*steps as u64, "moment"),
+                    needed.map_or_else(String::new, |needed| format!(
+                        ", and some {needed} are needed, as what they use changes slowly or they are many"
+                    )),
+                ),
+            ),
+            PoolRefusal::FewSamples { samples, needed } => (
+                "few_samples",
+                format!("There {} {}; {needed} are needed to know what a process uses.", are(*samples as u64), counted(*samples as u64, "sample")),
+            ),
+        };
+        Self { kind, said }
+    }
+}
+
+fn dependence(on: &Dependence) -> String {
+    let how = match on.correlation > 0.0 {
+        true => "uses more when the other does",
+        false => "uses more when the other uses less",
+    };
+    let later = match on.shift_ns {
+        0 => String::new(),
+        shift_ns => format!(
+            ", {} {}",
+            duration(shift_ns.unsigned_abs() as f64),
+            if shift_ns > 0 { "before" } else { "after" },
+        ),
+    };
+    let shifted = match on.shift_ns == 0 && on.correlation > 0.0 {
+        true => "",
+        false => " Their usage is shifted in time.",
+    };
+    format!(
+        "Processes depend on each other: {} {how}{later} ({}; correlation {:.2}).{shifted}",
+        on.first, on.second, on.correlation
+    )
+}
+
+impl PoolSays {
+    fn of(report: PoolReport, times: usize, unit: Unit) -> Self {
+        let PoolReport { services, pooled } = report;
+        let times = if services.len() > 1 { 1 } else { times };
+        let service = |(service, processes)| PooledService { service, processes };
+        let one = |of: &UsePercentile| OneRow {
+            percentile: name_of(of.part),
+            found: of.found,
+            normal: of.normal,
+            unit: Some(unit),
+        };
+        let percentiles = pooled.percentiles.iter().map(|of| PercentileRow {
+            percentile: name_of(of.part),
+            normal: of.normal,
+            independent: of.independent,
+            foretold_error: of.foretold_error(),
+            together: of.together,
+            unit: Some(unit),
+        });
+        Self {
+            notes: Notes::default(),
+            services: services.into_iter().map(service).collect(),
+            times,
+            unit,
+            samples: pooled.samples,
+            step_ns: pooled.step_ns,
+            gaps: pooled.gaps,
+            is_normal: pooled.refused.is_empty(),
+            refused: pooled.refused.iter().map(RefusalOf::of).collect(),
+            percentiles: percentiles.collect(),
+            one: pooled.one.iter().map(one).collect(),
+            together: pooled.together,
+            pairs: pooled.pairs,
+            strongest_dependence: pooled.strongest.map(|on| DependenceOf {
+                first: on.first,
+                second: on.second,
+                shift_ns: on.shift_ns,
+                correlation: on.correlation,
+                at_once: on.at_once,
+            }),
+        }
+    }
+
+    /// What matters, in a sentence or two.
+    fn headline(&self) -> String {
+        let list = |of: &dyn Fn(&PercentileRow) -> Option<f64>| -> Option<String> {
+            let each = self.percentiles.iter().map(|row| {
+                let value = of(row)?;
+                Some(format!("{} {}", row.percentile, self.unit.show(value)))
+            });
+            Some(each.collect::<Option<Vec<_>>>()?.join(", "))
+        };
+        if self.is_normal {
+            let tail = self
+                .percentiles
+                .last()
+                .map_or(0.0, |row| row.foretold_error);
+            let tail = match tail.abs() > 0.005 {
+                true => format!(
+                    " The tail is not normal: the 99th percentile is foretold to be {} {} than a normal one's, and is given so.",
+                    percent(tail.abs()),
+                    if tail > 0.0 { "larger" } else { "smaller" }
+                ),
+                false => String::new(),
+            };
+            let normal = |row: &PercentileRow| {
+                Some(match row.percentile == "p99" {
+                    true => row.independent,
+                    false => row.normal,
+                })
+            };
+            let said = list(&normal).unwrap_or_default();
+            return format!("A larger process would use: {said}.{tail}");
+        }
+        match list(&|row| row.together) {
+            Some(said) => format!(
+                "A sum of normal distributions is not what a larger process would use. By what processes used at the same time: \
+                 {said}."
+            ),
+            None => "What a larger process would use cannot be said from this data.".to_owned(),
+        }
+    }
+}
+
+rows! {
+    PercentileRow as row, "pool_percentiles": "A percentile of what a larger process would use, by three ways to find it.";
+    {
+        let show = |value: f64| row.unit.unwrap_or(Unit::Any).show(value);
+    }
+    percentile: Text, "percentile" = &*row.percentile;
+    normal: Text, "sum of normal ones" = &*show(row.normal);
+    independent: Text, "of independent ones" = &*show(row.independent);
+    foretold_error: Share, "foretold error" = row.foretold_error;
+    together: Text, "at the same time" = &*row.together.map_or_else(String::new, show);
+}
+
+rows! {
+    OneRow as row, "pool_one": "A percentile of what one process uses, beside a normal distribution's.";
+    {
+        let show = |value: f64| row.unit.unwrap_or(Unit::Any).show(value);
+    }
+    percentile: Text, "percentile" = &*row.percentile;
+    found: Text, "found" = &*show(row.found);
+    normal: Text, "normal" = &*show(row.normal);
+}
+
+impl Report for PoolSays {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("A larger process");
+        doc.sentence(self.headline());
+        let services = self.services.iter().map(|of| {
+            format!(
+                "{} of {}",
+                counted(of.processes as u64, "process"),
+                of.service
+            )
+        });
+        let services: Vec<String> = services.collect();
+        let place = match self.services.len() {
+            1 => format!("one for {}", self.times),
+            _ => "one of either together".to_owned(),
+        };
+        doc.sentence(format!(
+            "{}, {place}; {}, every {}.",
+            services.join(" and "),
+            counted(self.samples as u64, "sample"),
+            duration(self.step_ns as f64),
+        ));
+        for refusal in &self.refused {
+            doc.sentence(refusal.said.clone());
+        }
+        if self.is_normal {
+            doc.sentence(format!(
+                "In {} no dependence was seen, with shifts of up to {} either way; one within a sample's time, in which one \
+                 works while the other waits, shows as turns or not at all.",
+                counted(self.pairs as u64, "pair"),
+                duration(self.step_ns as f64 * STEPS_SHIFTED_MAX as f64),
+            ));
+        }
+        if self.gaps > 0 {
+            doc.sentence(format!(
+                "{} missing between others.",
+                counted(self.gaps, "sample")
+            ));
+        }
+        doc.table("What it would use", &self.percentiles, usize::MAX);
+        doc.table("What one process uses", &self.one, usize::MAX);
+    }
+}

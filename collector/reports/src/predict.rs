@@ -1,0 +1,185 @@
+//! `predict`
+
+use std::time::Duration;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::prediction::PredictionQuality;
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ServerArguments, ShowArguments, parse_duration, to_ns};
+use crate::latency::Latency;
+use crate::results::no_slack;
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, Row, TableSpec};
+use stroboscope_query::{ATTRIBUTES_MAX, Notes, PredictSettings};
+
+/// Say which attribute of a request foretells whether its server has slack
+///
+/// For each attribute, a request is foretold to have slack if the last request with the same value had. Attributes are
+/// ranked by how much they tell: the part of slack that was foretold, less the part of no slack that was called slack
+/// (Youden's J: 0 for one that tells nothing, 1 for one that tells all). A type I error foretells slack that is not
+/// there, a type II error misses slack that is. The slack is that of a request's last server segment: by how much its
+/// answer could have come later.
+#[derive(Debug, Args)]
+pub struct PredictVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Try this attribute only; may be given several times. `service`, `host`, `operation` and `kind` are those of the
+    /// request's root span. Otherwise the 16 recorded ones that most requests have are tried
+    #[arg(long, value_name = "ATTRIBUTE")]
+    key: Vec<String>,
+    /// Slack is more than this; otherwise more than the median
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    threshold: Option<Duration>,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+impl ReadingVerb for PredictVerb {
+    type Report = Prediction;
+    const TABLES: &'static [TableSpec] = &[Foretold::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<Prediction, Failure> {
+        let settings = PredictSettings {
+            attributes: self.key.clone(),
+            threshold_ns: self.threshold.map(to_ns),
+            server: self.server.rule(),
+        };
+        let found = study.ask(&settings)?;
+        Ok(Prediction {
+            used_traces: found.slack.count(),
+            threshold_ns: found.threshold_ns,
+            is_median: self.threshold.is_none(),
+            why_no_slack: no_slack(&found.slack),
+            slack: Latency::of(&found.slack),
+            attributes: found.ranked.iter().map(Foretold::of).collect(),
+            not_tried: found.not_tried,
+            notes: found.notes,
+        })
+    }
+}
+
+/// How well attributes foretell slack.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Prediction {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    threshold_ns: u64,
+    #[serde(skip)]
+    is_median: bool,
+    slack: Latency,
+    why_no_slack: Option<String>,
+    attributes: Vec<Foretold>,
+    not_tried: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Foretold {
+    attribute: String,
+    informedness: f64,
+    accuracy: f64,
+    type_i: f64,
+    type_ii: f64,
+    correlation: Option<f64>,
+    predicted: u64,
+    true_positives: u64,
+    true_negatives: u64,
+    false_positives: u64,
+    false_negatives: u64,
+    left_out: u64,
+}
+
+impl Foretold {
+    fn of((attribute, quality, left_out): &(String, PredictionQuality, u64)) -> Self {
+        Self {
+            attribute: attribute.clone(),
+            informedness: quality.informedness(),
+            accuracy: quality.accuracy(),
+            type_i: quality.type_i(),
+            type_ii: quality.type_ii(),
+            correlation: quality.correlation,
+            predicted: quality.predicted,
+            true_positives: quality.true_positives,
+            true_negatives: quality.true_negatives,
+            false_positives: quality.false_positives,
+            false_negatives: quality.false_negatives,
+            left_out: *left_out,
+        }
+    }
+
+    /// Whether there was nothing to tell: all that was foretold had slack, or none had.
+    fn is_one_sided(&self) -> bool {
+        let with_slack = self.true_positives + self.false_negatives;
+        with_slack == 0 || with_slack >= self.predicted
+    }
+}
+
+rows! {
+    Foretold as row, "predictions": "An attribute, and how well the last request with the same value foretells slack.";
+    {
+        let part = |part: f64| Cell::from((row.predicted > 0).then_some(part));
+    }
+    attribute: Text, "attribute" = &*row.attribute;
+    informedness: Number, "tells" = row.informedness;
+    accuracy: Share, "right" = part(row.accuracy);
+    type_i: Share, "type I" = part(row.type_i);
+    type_ii: Share, "type II" = part(row.type_ii);
+    correlation: Number, "correlation" = row.correlation;
+    predicted: Count, "foretold" = row.predicted;
+}
+
+impl Report for Prediction {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Which attributes foretell slack");
+        let median = if self.is_median { ", the median" } else { "" };
+        doc.sentence(format!(
+            "Slack is more than {}{median} of {}",
+            duration(self.threshold_ns as f64),
+            counted(self.used_traces, "request")
+        ));
+        let is_untold = self.attributes.iter().all(|of| of.predicted == 0);
+        // What tells nothing is not shown as if it did.
+        let shown = if is_untold { 0 } else { usize::MAX };
+        doc.table("", &self.attributes, shown);
+        if self.not_tried > 0 {
+            doc.sentence(format!(
+                "{} more not tried: those that most requests have were, {ATTRIBUTES_MAX} at most. \
+                 Name others with --key.",
+                counted(self.not_tried as u64, "attribute")
+            ));
+        }
+        let left_out: u64 = self.attributes.iter().map(|of| of.left_out).sum();
+        if left_out > 0 {
+            doc.sentence(format!(
+                "Left out, as there was no room in a history: {}.",
+                counted(left_out, "request")
+            ));
+        }
+        doc.sentence(self.why_no_slack.clone().unwrap_or_default());
+        if is_untold {
+            doc.sentence("No value of an attribute came twice, so nothing could be foretold.");
+        } else if self.why_no_slack.is_none() && self.attributes.iter().all(Foretold::is_one_sided)
+        {
+            doc.sentence(
+                "All requests that could be foretold are on one side of the threshold, so there was nothing to tell. Choose \
+                 another one with --threshold, or another part of the time with --server.",
+            );
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `report`
+
+mod page;
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::compare::Comparison;
+use stroboscope_analysis::convergence::Pace;
+use tokio::runtime::Runtime;
+
+use self::page::PageInput;
+use crate::arguments::{CategoryArguments, ReadingArguments};
+use crate::output::{print, print_json};
+use crate::periods::PeriodArguments;
+use crate::results::anomalies::Anomalies;
+use crate::results::compare::{Compared, cause_in_words};
+use crate::results::critical_path::Aggregate;
+use crate::results::slack::SlackList;
+use crate::results::strata::BrokenDown;
+use crate::results::tradeoffs::{LogSays, PolicySays, TradeoffsSay, read_policy};
+use crate::roots::{RootRow, root_rows, roots_text};
+use crate::study::NamedStudy;
+use crate::{Failure, Status, notes};
+use stroboscope_present::page::to_page_of_sections;
+use stroboscope_present::roots::requests_text;
+use stroboscope_query::{
+    AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
+    PathsQuestion, StrataRule, compare, explain_first_cause, tradeoffs,
+};
+
+/// Write all findings as one page with pictures, for a browser
+///
+/// The page needs nothing else: no network, no script, no font. It shows latency, the critical path by operation and
+/// category beside summed delay, example requests as timelines with their critical paths, what is different about slow
+/// requests, slack, the causal model as a graph, how it converged, the hosts' clocks, and what was lost or left out. With
+/// --before or --after also what changed between two periods, as `compare` has it.
+#[derive(Debug, Args)]
+pub struct ReportVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    /// Where to write the page
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
+    /// Show what the model held after each so many traces; otherwise, each time that it has seen a thirty-second part more
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    convergence_every: Option<u64>,
+    /// Also show categories for each value, or each fifth, of this attribute of requests; may be given several times
+    #[arg(long, value_name = "ATTRIBUTE")]
+    by: Vec<String>,
+    #[command(flatten)]
+    categories: CategoryArguments,
+    #[command(flatten)]
+    periods: PeriodArguments,
+    /// Also show the models of this policy of tradeoffs, and what was given up, which reads the store once more
+    #[arg(long, value_name = "FILE")]
+    tradeoffs: Option<PathBuf>,
+}
+
+/// Points of the convergence come when so large a part of the traces before is new: some hundreds of any store, most of them
+/// where most changes. More cannot be told apart on a picture, and each costs a look at all relations.
+const CONVERGENCE_PART: u64 = 32;
+
+/// So many of the requests are slow, as `anomalies` has it without arguments.
+const SLOWEST: f64 = 0.05;
+/// Segments shown that differ in slow requests.
+const DIFFERENT_SHOWN: usize = 15;
+/// Categories shown that changed.
+const MUTATIONS_SHOWN: usize = 10;
+/// Segments in other tables.
+const SEGMENTS_SHOWN: usize = 50;
+
+impl ReportVerb {
+    pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let pace = self
+            .convergence_every
+            .map_or(Pace::OneIn(CONVERGENCE_PART), Pace::Traces);
+        let study = NamedStudy::with_convergence(&self.reading, Some(pace), runtime.handle())?;
+        let rule = self.categories.rule();
+        let by = |attribute: &String| BreakdownQuestion {
+            rule: rule.clone(),
+            by: Some(StrataRule {
+                attribute: attribute.clone(),
+                quantiles: None,
+            }),
+        };
+        let strata: Vec<BreakdownQuestion> = self.by.iter().map(by).collect();
+        let slow = AnomalyQuestion(SLOWEST);
+        let asked = (
+            (OverviewQuestion(rule.clone()), PathsQuestion(rule.clone())),
+            (slow, strata),
+        );
+        let ((overview, paths), (slow, strata)) = study.ask(&asked)?;
+        let known = study.known()?;
+        let inference = known.inference;
+        let strata = self.by.iter().zip(strata);
+        let input = PageInput {
+            known,
+            changed: self.changed(&study, runtime)?,
+            tradeoffs: self.given_up(&study)?,
+            slack: SlackList::of(&paths, known, SEGMENTS_SHOWN),
+            // Every picture of categories has the same colours.
+            aggregate: Aggregate::of(paths, known, SEGMENTS_SHOWN)
+                .with_categories(overview.categories.names()),
+            strata: strata
+                .map(|(by, found)| BrokenDown::of(found, known, Some(by), false))
+                .collect(),
+            anomalies: Anomalies::of(slow, known, DIFFERENT_SHOWN),
+            recorded: study.source().recorded().map_err(Failure::of)?,
+            overview: &overview,
+        };
+        let title = study.source().name();
+        let made_at =
+            chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
+        let about = format!(
+            "{title} · made {made_at} by stroboscope {}",
+            env!("CARGO_PKG_VERSION")
+        );
+        let page = to_page_of_sections(&title, "What requests wait for", &about, &input.sections());
+        std::fs::write(&self.html, &page).map_err(|error| {
+            Failure(format!(
+                "cannot write the page to {}: {error}",
+                self.html.display()
+            ))
+        })?;
+        let requests = overview.aggregate.traces();
+        if self.reading.from.json {
+            print_json(&WrittenPage {
+                notes: &overview.notes,
+                used_traces: requests.rounded(),
+                roots: root_rows(&inference.roots),
+                html: &self.html,
+                bytes: page.len(),
+            })?;
+        } else {
+            let roots = roots_text(&inference.roots);
+            print(&format!(
+                "{roots}\n{}; the page is {}",
+                requests_text(requests),
+                self.html.display()
+            ))?;
+        }
+        Ok(notes::tell(&overview.notes))
+    }
+}
+
+impl ReportVerb {
+    /// Models of tradeoffs, and what was given up, if that is asked for.
+    fn given_up(&self, study: &NamedStudy) -> Result<Vec<TradeoffsSay>, Failure> {
+        let Some(path) = &self.tradeoffs else {
+            return Ok(Vec::new());
+        };
+        let policy = read_policy(path)?;
+        let models = PolicySays::of(&policy, Vec::new(), Notes::default());
+        let (observed, notes) =
+            tradeoffs(study.source(), study.selection()).map_err(Failure::of)?;
+        Ok(vec![
+            TradeoffsSay::Policy(Box::new(models)),
+            TradeoffsSay::Log(Box::new(LogSays::of(&observed, notes))),
+        ])
+    }
+
+    /// What changed, if two periods are asked for.
+    fn changed(&self, study: &NamedStudy, runtime: &Runtime) -> Result<Option<Compared>, Failure> {
+        if !self.periods.are_asked() {
+            return Ok(None);
+        }
+        let periods = self
+            .periods
+            .open("report", study, &self.reading, Some(runtime))?;
+        let infer = InferSettings {
+            convergence: None,
+            ..study.inner().settings().clone()
+        };
+        let how = HowCompared {
+            infer: &infer,
+            flow: self.periods.flow.settings(),
+            compare: &self.periods.settings(),
+        };
+        let both = periods.both();
+        let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
+        let first = |comparison: &Comparison| cause_in_words(comparison, 1);
+        let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
+        Ok(Some(
+            Compared::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref()),
+        ))
+    }
+}
+
+/// The page that was written, and of what.
+#[derive(Serialize, JsonSchema)]
+pub struct WrittenPage<'a> {
+    #[serde(flatten)]
+    notes: &'a Notes,
+    used_traces: u64,
+    roots: Vec<RootRow>,
+    html: &'a Path,
+    bytes: usize,
+}

@@ -1,0 +1,311 @@
+//! The page: the documents of other verbs, and pictures.
+
+use stroboscope_analysis::clock::Verdict;
+
+use crate::clock_words::{name, resolutions, warnings};
+use crate::results::anomalies::Anomalies;
+use crate::results::clock_pairs::{ClockPair, show_pairs};
+use crate::results::compare::Compared;
+use crate::results::critical_path::Aggregate;
+use crate::results::figures::{
+    ModelGraph, convergence_figures, latency_figure, request_figure, shares_figure, slack_figure,
+};
+use crate::results::pipelines::pipeline_rows;
+use crate::results::slack::SlackList;
+use crate::results::strata::BrokenDown;
+use crate::results::tradeoffs::TradeoffsSay;
+use crate::roots::root_rows;
+use crate::study::Known;
+use crate::verb::Report as _;
+use stroboscope_present::humanise::duration;
+use stroboscope_present::page::Section;
+use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
+use stroboscope_query::{Example, Overview, Recorded};
+
+/// Root operations in the table.
+const ROOTS_SHOWN: usize = 50;
+
+/// What the page is made of.
+pub(super) struct PageInput<'a> {
+    pub known: Known<'a>,
+    pub overview: &'a Overview,
+    pub aggregate: Aggregate,
+    pub slack: SlackList,
+    pub strata: Vec<BrokenDown>,
+    pub anomalies: Anomalies,
+    /// What changed between two periods, if that is asked for.
+    pub changed: Option<Compared>,
+    /// Models of tradeoffs, and what was given up, if that is asked for.
+    pub tradeoffs: Vec<TradeoffsSay>,
+    /// What processes recorded; nothing, if all was imported.
+    pub recorded: Recorded,
+}
+
+impl PageInput<'_> {
+    pub(super) fn sections(&self) -> Vec<Section> {
+        let section = |id, show: fn(&Self, &mut Doc)| {
+            let mut doc = Doc::new();
+            show(self, &mut doc);
+            Section { id, doc }
+        };
+        let mut sections = vec![
+            section("summary", Self::summary),
+            section("roots", Self::roots),
+            section("latency", Self::latency),
+            section("critical-path", Self::critical_path),
+            section("examples", Self::examples),
+            section("anomalies", |page, doc| page.anomalies.show(doc)),
+            section("slack", Self::slack),
+            section("model", Self::model),
+            section("segments", Self::segments),
+            section("clocks", Self::clocks),
+            section("quality", Self::quality),
+        ];
+        if !self.tradeoffs.is_empty() {
+            let mut doc = Doc::new();
+            self.tradeoffs.iter().for_each(|says| says.show(&mut doc));
+            let id = "tradeoffs";
+            sections.push(Section { id, doc });
+        }
+        if let Some(changed) = &self.changed {
+            let mut doc = Doc::new();
+            changed.show(&mut doc);
+            sections.insert(1, Section { id: "changed", doc });
+        }
+        sections
+    }
+
+    fn summary(&self, doc: &mut Doc) {
+        doc.table("", &[Summary(self)], 1);
+        self.aggregate.headlines().for_each(|sentence| {
+            doc.sentence(sentence);
+        });
+        doc.sentence(warnings(&self.known.inference.clocks).join("\n"));
+    }
+
+    fn roots(&self, doc: &mut Doc) {
+        let roots = &self.known.inference.roots;
+        let rows = root_rows(roots);
+        doc.heading("Requests by root operation").sentence(format!(
+            "{} of {} root operations. Latency ends when the root span does: the caller has its answer; what goes on \
+             after that is counted apart. A root that is a server's or a client's span has a caller, who waits; of \
+             others, such as jobs and workers, that is not known. Latency on this page, where no root is named, is of {}.",
+            rows.len().min(ROOTS_SHOWN),
+            rows.len(),
+            headline_is_of(roots)
+        ));
+        doc.table("", &rows, ROOTS_SHOWN);
+    }
+
+    fn latency(&self, doc: &mut Doc) {
+        doc.heading("Latency and slack").sentence(
+            "Latency is from a request's first event to its answer. Slack is by how much the last segment of the \
+             server could have ended later without making its request slower. The highest 1 % lie beyond the right \
+             edge.",
+        );
+        doc.figure(latency_figure(&self.known.inference.roots.headline()));
+        let slack = &self.overview.server_slack;
+        doc.figures((slack.count() > 0).then(|| slack_figure(slack)));
+    }
+
+    fn critical_path(&self, doc: &mut Doc) {
+        doc.heading("Critical path").sentence(
+            "The chain of segments that a request's latency is made of. Summed delay adds up all segments, whatever \
+             ran at once, and so overstates what is done beside the critical path.",
+        );
+        self.aggregate.show_figures(doc);
+        doc.figure(shares_figure(
+            self.overview.categories.names(),
+            &self.overview.breakdown,
+        ));
+        self.aggregate.show_shares(doc);
+        self.strata
+            .iter()
+            .for_each(|strata| strata.show_strata(doc));
+    }
+
+    fn examples(&self, doc: &mut Doc) {
+        doc.heading("Example requests").sentence(
+            "A row for each task, in order of start. Orange-red with a dark edge: on the critical path; a line before \
+             it is time that was waited and nobody logged. Blue: beside it; the thin line after it is its slack.",
+        );
+        let labels = self.known.inference.model.labels();
+        let figure = |Example { quantile, answer }: &Example| {
+            let took = duration(answer.path.latency_ns as f64);
+            let title = format!(
+                "Request {} of {took}, at p{:.0} of latency",
+                answer.label(),
+                quantile * 100.0
+            );
+            request_figure(&title, &answer.path, labels)
+        };
+        doc.figures(self.overview.examples.iter().map(figure));
+    }
+
+    fn slack(&self, doc: &mut Doc) {
+        doc.heading("What could take longer unnoticed");
+        self.slack.show(doc);
+    }
+
+    fn model(&self, doc: &mut Doc) {
+        doc.heading("Causal model").sentence(
+            "An arrow: the one segment always ended before the other one started; a thick one, if both are in at least \
+             half of the requests. Relations that follow from others are not drawn. The bar at a box's lower edge is \
+             its mean share of the critical path; its edge is in the colour of its category, as above.",
+        );
+        let (inference, aggregate) = (self.known.inference, &self.overview.aggregate);
+        let graph = ModelGraph {
+            labels: inference.model.labels(),
+            relations: &inference.relations,
+            name: &|id| self.known.name(id),
+            style: &|id| self.overview.categories.of(id),
+            traces: inference.model.traces(),
+        };
+        let shares = aggregate
+            .segments()
+            .map(|(id, of)| (id, of.shares().mean(aggregate.traces())));
+        doc.figures(graph.figure(
+            shares.collect(),
+            "with the largest shares of the critical path",
+        ));
+        let pipelines = pipeline_rows(&inference.relations);
+        if !pipelines.is_empty() {
+            doc.sentence(
+                "A pipeline: two tasks that work on the same data elements in the same order, the second on each after the \
+                 first.",
+            )
+            .table("Pipelines", &pipelines, usize::MAX);
+        }
+        doc.figures(convergence_figures(&inference.convergence));
+    }
+
+    fn segments(&self, doc: &mut Doc) {
+        doc.heading("Segments")
+            .sentence("By their mean share of the critical path.");
+        self.aggregate.show_segments(doc);
+    }
+
+    /// What round trips say of them, and how coarse they are; nothing, where there is nothing to say.
+    fn clocks(&self, doc: &mut Doc) {
+        let alignment = &self.known.inference.clocks;
+        let pairs: Vec<ClockPair> = alignment.pairs().iter().map(ClockPair::of).collect();
+        let lines = resolutions(alignment);
+        if pairs.is_empty() && lines.is_empty() {
+            return;
+        }
+        doc.heading("Clocks of the hosts")
+            .sentence(lines.join("\n"));
+        if alignment.is_needed() {
+            let reference = name(alignment.reference().unwrap_or_default());
+            doc.sentence(format!(
+                "Clocks differ; timestamps are corrected to that of {reference}."
+            ));
+        }
+        show_pairs(&pairs, doc);
+    }
+
+    /// What was lost, left out and doubtful.
+    fn quality(&self, doc: &mut Doc) {
+        let (inference, recorded, notes) =
+            (self.known.inference, &self.recorded, &self.overview.notes);
+        let mut rows = vec![
+            Counted(notes.traces, "traces read".to_owned()),
+            Counted(notes.complete_traces, "complete traces".to_owned()),
+            Counted(
+                recorded.records,
+                "records of processes that shipped them".to_owned(),
+            ),
+            Counted(recorded.missing_batches, "batches missing".to_owned()),
+            Counted(notes.damage.len() as u64, "damaged files".to_owned()),
+        ];
+        let mut more = |count: u64, what: String| rows.push(Counted(count, what));
+        for ((service, cause), records) in &recorded.lost {
+            more(*records, format!("lost by {service}: {cause}"));
+        }
+        notes
+            .incomplete
+            .iter()
+            .for_each(|(cause, traces)| more(*traces, format!("traces incomplete: {cause}")));
+        let diagnostics = &inference.notes.diagnostics;
+        diagnostics
+            .iter()
+            .for_each(|(cause, count)| more(*count, format!("flaws in traces used: {cause}")));
+        let left = notes.left_out;
+        let left_out = [
+            (
+                left.large_traces,
+                "traces left out: too large for the memory that there is to read with",
+            ),
+            (
+                left.over_trace_limit,
+                "records left out: beyond the largest trace allowed",
+            ),
+            (
+                left.span_missing,
+                "events left out: their span is not in the store",
+            ),
+            (
+                left.no_span_no_task,
+                "events left out: of no span and no task",
+            ),
+            (notes.excluded_segments, "segments left out: excluded"),
+            (
+                inference.model.labels().refused(),
+                "segments left out: no room for more labels",
+            ),
+        ];
+        let some = left_out.into_iter().filter(|(count, _)| *count > 0);
+        some.for_each(|(count, what)| more(count, what.to_owned()));
+        if let Some(alignment) = &inference.alignment {
+            let differ = alignment
+                .pairs()
+                .iter()
+                .filter(|pair| pair.verdict == Verdict::Differ);
+            more(
+                differ.count() as u64,
+                "pairs of hosts whose clocks differ and were aligned".to_owned(),
+            );
+            more(
+                alignment.unaligned().len() as u64,
+                "hosts whose clocks nothing ties to the others: orders between them are unknown"
+                    .to_owned(),
+            );
+        }
+        doc.heading("Losses and diagnostics")
+            .table("", &rows, usize::MAX);
+    }
+}
+
+/// All in one row.
+struct Summary<'a>(&'a PageInput<'a>);
+
+rows! {
+    Summary<'_> as row, "summary": "All requests, and the model of them.";
+    {
+        let inference = row.0.known.inference;
+        let (latency, relations) = (
+            inference.roots.headline().percentiles(),
+            &inference.relations,
+        );
+    }
+    requests: Count, "requests" = row.0.overview.aggregate.traces().rounded();
+    latency_p50_ns: DurationNs, "latency p50" = latency.p50_ns as f64;
+    latency_p95_ns: DurationNs, "p95" = latency.p95_ns as f64;
+    latency_p99_ns: DurationNs, "p99" = latency.p99_ns as f64;
+    segments: Count, "segments" = inference.segments().count() as u64;
+    happens_before: Count, "happens-before relations" = relations.all_happens_before().len() as u64;
+    mutual_exclusions: Count, "mutual exclusions" = relations.all_mutual_exclusion().len() as u64;
+    pipelines: Count, "pipelines" = relations.all_pipelines().len() as u64;
+    lost_records: Count, "records lost" = row.0.recorded.lost_records();
+}
+
+/// So many of something.
+struct Counted(u64, String);
+
+rows! {
+    Counted as row, "quality": "How much was read, lost, left out and doubtful.";
+    what: Text, "what" = &*row.1;
+    count: Count, "count" = row.0;
+}

@@ -1,0 +1,262 @@
+//! What is different about slow requests, as `anomalies` and `report` say it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::anomaly::{Anomaly, GroupStatistics, SIGNIFICANT_Q_VALUE};
+use stroboscope_analysis::statistics::Difference;
+
+use crate::study::Known;
+use crate::verb::{Report, Top};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, SegmentName};
+use stroboscope_query::{AnomalyReport, Notes};
+
+/// Root operations whose thresholds a text shows.
+const THRESHOLDS_SHOWN: usize = 6;
+
+/// What is different about slow requests.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Anomalies {
+    #[serde(flatten)]
+    notes: Notes,
+    threshold_ns: Option<u64>,
+    thresholds_ns: BTreeMap<String, u64>,
+    outliers: u64,
+    others: u64,
+    segments: Top<AnomalyRow>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AnomalyRow {
+    rank: u64,
+    #[serde(flatten)]
+    segment: SegmentName,
+    outliers: Group,
+    others: Group,
+    critical_share: ShareDifference,
+    slack_share: ShareDifference,
+    significant: bool,
+    examples: Vec<String>,
+}
+
+/// A segment in some of the requests.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Group {
+    traces: u64,
+    critical_traces: u64,
+    mean_share: f64,
+    mean_slack_share: f64,
+}
+
+/// A difference; an effect size that is infinite, as neither group varies, is null.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ShareDifference {
+    difference: f64,
+    effect_size: Option<f64>,
+    p_value: f64,
+    q_value: f64,
+}
+
+impl From<&GroupStatistics> for Group {
+    fn from(group: &GroupStatistics) -> Self {
+        Self {
+            traces: group.traces,
+            critical_traces: group.critical_traces,
+            mean_share: group.critical_share.mean(),
+            mean_slack_share: group.slack_share.mean(),
+        }
+    }
+}
+
+impl ShareDifference {
+    fn of(difference: &Difference, q_value: f64) -> Self {
+        let effect_size = difference
+            .effect_size
+            .is_finite()
+            .then_some(difference.effect_size);
+        Self {
+            difference: difference.mean,
+            effect_size,
+            p_value: difference.p_value,
+            q_value,
+        }
+    }
+}
+
+impl AnomalyRow {
+    fn of(known: Known<'_>, report: &AnomalyReport, anomaly: &Anomaly, rank: u64) -> Self {
+        Self {
+            rank,
+            segment: known.name(anomaly.segment),
+            outliers: Group::from(&anomaly.outliers),
+            others: Group::from(&anomaly.others),
+            critical_share: ShareDifference::of(&anomaly.critical, anomaly.critical_q_value),
+            slack_share: ShareDifference::of(&anomaly.slack, anomaly.slack_q_value),
+            significant: anomaly.critical_q_value <= SIGNIFICANT_Q_VALUE,
+            examples: report.examples(anomaly),
+        }
+    }
+}
+
+rows! {
+    AnomalyRow as row, "anomalies": "A segment in slow requests and in the others, by its share of the critical path.";
+    segment: Segment, "segment" = &row.segment;
+    slow_share: Share, "in slow" = row.outliers.mean_share;
+    other_share: Share, "in others" = row.others.mean_share;
+    effect_size: Number, "effect" = row.critical_share.effect_size;
+    q_value: Probability, "q" = row.critical_share.q_value;
+    example: Request, "for example" = row.examples.first().map(|example| &**example);
+}
+
+impl Anomalies {
+    /// Of what was found; so many segments are shown, 0: all.
+    pub fn of(found: AnomalyReport, known: Known<'_>, top: usize) -> Self {
+        let rows = found
+            .ranked
+            .iter()
+            .zip(1..)
+            .map(|(anomaly, rank)| AnomalyRow::of(known, &found, anomaly, rank));
+        let segments = Top {
+            rows: rows.collect(),
+            top,
+        };
+        let AnomalyReport {
+            thresholds_ns,
+            outliers,
+            others,
+            notes,
+            ..
+        } = found;
+        // One number, where there is one kind of request.
+        let threshold_ns = thresholds_ns
+            .values()
+            .next()
+            .copied()
+            .filter(|_| thresholds_ns.len() == 1);
+        Self {
+            notes,
+            threshold_ns,
+            thresholds_ns,
+            outliers,
+            others,
+            segments,
+        }
+    }
+
+    /// What is slow, in words.
+    fn slow(&self) -> String {
+        let named = |(root, ns): (&String, &u64)| format!("{} for {root}", duration(*ns as f64));
+        match self.thresholds_ns.len() {
+            0 | 1 => self
+                .threshold_ns
+                .map_or_else(String::new, |ns| duration(ns as f64)),
+            more if more <= THRESHOLDS_SHOWN => self
+                .thresholds_ns
+                .iter()
+                .map(named)
+                .collect::<Vec<_>>()
+                .join(", "),
+            more => {
+                let some: Vec<String> = self
+                    .thresholds_ns
+                    .iter()
+                    .take(THRESHOLDS_SHOWN)
+                    .map(named)
+                    .collect();
+                format!(
+                    "is usual for their root operation ({}, and {} more)",
+                    some.join(", "),
+                    more - some.len()
+                )
+            }
+        }
+    }
+}
+
+/// Less of the critical path than this is nothing that makes a request slow, however sure it is.
+const DIFFERENCE_MIN: f64 = 0.005;
+
+impl AnomalyRow {
+    /// Whether it says something about slow requests.
+    fn tells(&self) -> bool {
+        self.significant && self.critical_share.difference.abs() >= DIFFERENCE_MIN
+    }
+}
+
+impl Anomalies {
+    /// What of the segments is not in the table, and why.
+    fn rest(&self, told: usize) -> String {
+        let (all, shown) = (self.segments.rows.len() as u64, self.shown(told) as u64);
+        let unsure = self.segments.rows.iter().filter(|row| !row.significant);
+        let (unsure, sure) = (unsure.count() as u64, told as u64);
+        let small = all - unsure - sure;
+        let of = [
+            (unsure, "may be chance (q above 0.05)"),
+            (small, "differ by less than 0.5% of the critical path"),
+            (sure.saturating_sub(shown), "come after these"),
+        ];
+        let said: Vec<String> = of
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, why)| format!("{count} {why}"))
+            .collect();
+        match said.is_empty() {
+            true => String::new(),
+            false => format!(
+                "{} looked at; not shown: {}. --top 0 shows all.",
+                counted(all, "segment"),
+                said.join(", ")
+            ),
+        }
+    }
+
+    /// How many rows a table has, of those that tell something first.
+    fn shown(&self, told: usize) -> usize {
+        match self.segments.top {
+            0 => self.segments.rows.len(),
+            top => told.min(top),
+        }
+    }
+}
+
+impl Report for Anomalies {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("What is different about slow requests");
+        doc.sentence(format!(
+            "{} took longer than {}, {} did not",
+            counted(self.outliers, "request"),
+            self.slow(),
+            self.others
+        ));
+        // What cannot be compared is not shown as if it had been.
+        let told = self.segments.rows.iter().filter(|row| row.tells()).count();
+        let shown = if self.outliers < 2 {
+            0
+        } else {
+            self.shown(told)
+        };
+        let title = if shown == 0 {
+            ""
+        } else {
+            "Mean share of the critical path"
+        };
+        // Those that tell something first, in their order; files have all of them.
+        let (first, rest): (Vec<&AnomalyRow>, Vec<&AnomalyRow>) =
+            self.segments.rows.iter().partition(|row| row.tells());
+        doc.table(title, first.into_iter().chain(rest), shown);
+        if self.outliers < 2 {
+            doc.sentence(
+                "Too few slow requests to compare; record more, or take more of them with --slowest.",
+            );
+        } else if self.segments.top > 0 {
+            doc.sentence(self.rest(told));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What changed between two periods, as `compare` says it.
+
+mod before_and_after;
+mod rows;
+mod surroundings;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::flow::PeriodFlows;
+
+use super::explain::LeafRow;
+use crate::verb::{Report, Top};
+use rows::{CauseRow, MutationRow, TooFewRow};
+pub use rows::{cause_in_words, mutation_in_words};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::show::{Doc, Figure};
+use stroboscope_query::{ComparedPeriods, EXPLAINED_MAX, Notes, Telling};
+use surroundings::{MixRow, VariationSays, surroundings};
+
+/// What changed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Compared {
+    #[serde(flatten)]
+    notes: Notes,
+    before: PeriodSummary,
+    after: PeriodSummary,
+    verdict: Verdict,
+    /// By how much the mean latency changed.
+    change_ns: f64,
+    /// Of that, what is due to other shares of root operations.
+    workload_ns: f64,
+    /// The part of the change that the causes make up; null where nothing changed.
+    explained_share: Option<f64>,
+    /// What explains the change.
+    causes: Vec<CauseRow>,
+    /// What is also different by more than chance, and explains little of the change.
+    also_different: Vec<CauseRow>,
+    /// Operations that changed a lot, in too few requests to tell.
+    too_few: Vec<TooFewRow>,
+    mutations: Top<MutationRow>,
+    /// What tells requests of the first cause from others, as `explain` says it.
+    leaves: Vec<LeafRow>,
+    /// Whether there are too many requests to ask here what tells them apart; `explain` does.
+    leaves_not_asked: bool,
+    /// Root operations, the one whose share of the requests changed most first.
+    mix: Vec<MixRow>,
+    /// How much requests of one category vary.
+    variation: VariationSays,
+    /// What changed that is not the services'.
+    surroundings: Vec<String>,
+    /// The requests of the first cause, before and after.
+    #[serde(skip)]
+    flow: Option<Figure>,
+}
+
+/// Whether something changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// Causes were found.
+    Changed,
+    /// Nothing in the services changed by more than chance.
+    NoChange,
+    /// There are too few requests to tell.
+    TooFew,
+}
+
+/// The requests of a period.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct PeriodSummary {
+    requests: u64,
+    p50_ns: u64,
+    p95_ns: u64,
+    p99_ns: u64,
+    mean_ns: f64,
+    categories: u64,
+    /// Requests whose structure is not told apart, as there are too many.
+    uncategorised: u64,
+    /// Mean and median time from one request to the next.
+    inter_arrival_mean_ns: Option<f64>,
+    inter_arrival_p50_ns: Option<u64>,
+}
+
+impl PeriodSummary {
+    fn of(flows: &PeriodFlows) -> Self {
+        let percentiles = flows.latency.percentiles();
+        let mut gaps_ns: Vec<u64> = flows
+            .arrivals_ns
+            .windows(2)
+            .map(|pair| pair[0].abs_diff(pair[1]))
+            .collect();
+        gaps_ns.sort_unstable();
+        let all_known = flows.arrivals_left_out == 0;
+        let middle = gaps_ns.get(gaps_ns.len() / 2).copied();
+        let mean = (!gaps_ns.is_empty())
+            .then(|| gaps_ns.iter().map(|gap| *gap as f64).sum::<f64>() / gaps_ns.len() as f64);
+        Self {
+            requests: flows.requests(),
+            p50_ns: percentiles.p50_ns,
+            p95_ns: percentiles.p95_ns,
+            p99_ns: percentiles.p99_ns,
+            mean_ns: flows.latency.sum_ns() as f64 / flows.requests().max(1) as f64,
+            categories: flows
+                .roots
+                .values()
+                .map(|root| root.categories.len() as u64)
+                .sum(),
+            uncategorised: flows.uncategorised(),
+            inter_arrival_mean_ns: mean.filter(|_| all_known),
+            inter_arrival_p50_ns: middle.filter(|_| all_known),
+        }
+    }
+}
+
+/// Fewer requests than this on either side cannot show that nothing changed.
+const REQUESTS_MIN: u64 = 20;
+/// So many operations of which there are too few requests are named.
+const TOO_FEW_SHOWN: usize = 3;
+
+impl Compared {
+    /// Of what was found; so many mutations are shown, 0: all.
+    pub fn of(found: ComparedPeriods, top: usize) -> Self {
+        let compared_requests = found.requests();
+        let ComparedPeriods {
+            before,
+            after,
+            comparison,
+            notes,
+            ..
+        } = found;
+        let edges = &comparison.edges;
+        let change_ns = comparison.change_ns;
+        let mut causes: Vec<CauseRow> = comparison
+            .causes
+            .iter()
+            .zip(1..)
+            .map(|(cause, rank)| CauseRow::of(cause, rank, change_ns, edges))
+            .collect();
+        let also_different = causes.split_off(comparison.principal);
+        let too_few: Vec<TooFewRow> = comparison.too_few.iter().map(TooFewRow::of).collect();
+        let mutations = comparison
+            .mutations
+            .iter()
+            .zip(1..)
+            .map(|(mutation, rank)| MutationRow::of(mutation, rank, edges));
+        let mutations = Top {
+            rows: mutations.collect(),
+            top,
+        };
+        let (old, new) = (
+            PeriodSummary::of(&before.flows),
+            PeriodSummary::of(&after.flows),
+        );
+        let verdict = if !causes.is_empty() {
+            Verdict::Changed
+        } else if !too_few.is_empty() || old.requests.min(new.requests) < REQUESTS_MIN {
+            Verdict::TooFew
+        } else {
+            Verdict::NoChange
+        };
+        let explained_ns = comparison.explained_ns();
+        let mix = MixRow::all(&comparison);
+        let surroundings = surroundings([&old, &new], &mix, comparison.environment.as_ref());
+        let periods = [&before.flows, &after.flows];
+        Self {
+            flow: before_and_after::figure(&comparison, periods),
+            leaves: Vec::new(),
+            leaves_not_asked: !causes.is_empty() && compared_requests > EXPLAINED_MAX,
+            mix,
+            surroundings,
+            variation: VariationSays::of(&comparison.variation),
+            notes,
+            before: old,
+            after: new,
+            verdict,
+            change_ns,
+            workload_ns: comparison.workload_ns,
+            explained_share: (change_ns != 0.0).then(|| explained_ns / change_ns),
+            causes,
+            also_different,
+            too_few,
+            mutations,
+        }
+    }
+
+    /// With what tells requests of the first cause apart.
+    pub fn explained_by(self, telling: Option<&Telling>) -> Self {
+        Self {
+            leaves: telling.map(LeafRow::all).unwrap_or_default(),
+            ..self
+        }
+    }
+
+    fn headline(&self) -> String {
+        let sign = if self.change_ns < 0.0 { "−" } else { "+" };
+        let change = format!(
+            "Mean latency {} → {} ({sign}{})",
+            duration(self.before.mean_ns),
+            duration(self.after.mean_ns),
+            duration(self.change_ns.abs()),
+        );
+        let why = match (self.verdict, self.explained_share) {
+            (Verdict::Changed, Some(share)) => format!(
+                "{} {} {:.0} % of it",
+                counted(self.causes.len() as u64, "cause"),
+                if self.causes.len() == 1 {
+                    "explains"
+                } else {
+                    "explain"
+                },
+                100.0 * share
+            ),
+            (Verdict::Changed, None) => counted(self.causes.len() as u64, "cause"),
+            (Verdict::NoChange, _) => {
+                "nothing in the services changed by more than chance".to_owned()
+            }
+            (Verdict::TooFew, _) => {
+                "too few requests to tell whether anything changed: compare longer periods, or record more".to_owned()
+            }
+        };
+        format!("{change}; {why}.")
+    }
+}
+
+impl Report for Compared {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("What changed");
+        doc.sentence(self.headline());
+        let period = |name: &str, of: &PeriodSummary| {
+            format!(
+                "{name}: {}, half within {}, 95 % within {}, 99 % within {}{}.",
+                counted(of.requests, "request"),
+                duration(of.p50_ns as f64),
+                duration(of.p95_ns as f64),
+                duration(of.p99_ns as f64),
+                of.inter_arrival_mean_ns
+                    .map_or_else(String::new, |gap| format!(", one each {}", duration(gap)))
+            )
+        };
+        doc.sentence(period("Before", &self.before));
+        doc.sentence(period("After", &self.after));
+        for sentence in &self.surroundings {
+            doc.sentence(sentence.clone());
+        }
+        for few in self.too_few.iter().take(TOO_FEW_SHOWN) {
+            doc.sentence(few.sentence());
+        }
+        if let Some(sentence) = self.variation.sentence() {
+            doc.sentence(sentence);
+        }
+        let title = |rows: usize, title: &'static str| if rows == 0 { "" } else { title };
+        doc.table(
+            title(self.causes.len(), "Causes"),
+            &self.causes,
+            self.causes.len(),
+        );
+        if let Some(leaf) = self.leaves.first() {
+            doc.sentence(format!(
+                "What tells those of the first cause: {}.",
+                leaf.sentence
+            ));
+        } else if self.leaves_not_asked {
+            doc.sentence(
+                "What tells those of the first cause is not asked here, of so many requests: `stroboscope explain` reads them again.",
+            );
+        }
+        doc.table(
+            title(self.also_different.len(), "Also different"),
+            &self.also_different,
+            self.also_different.len(),
+        );
+        doc.figures(self.flow.clone());
+        doc.table(
+            title(
+                self.mutations.shown(),
+                "Categories of requests that changed",
+            ),
+            &self.mutations.rows,
+            self.mutations.shown(),
+        );
+    }
+}

@@ -1,0 +1,367 @@
+//! Causes and mutations, as rows.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::compare::{
+    Cause, CauseKind, Comparison, Divergence, EdgeChange, Example, Mutation, MutationKind,
+    PathDifference, Place, TooFew,
+};
+use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
+
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::rows;
+
+/// A cause.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct CauseRow {
+    rank: u64,
+    kind: &'static str,
+    /// Who is responsible: of a late answer between two services, who gives it.
+    service: String,
+    /// Its operation, without the service.
+    operation: String,
+    /// What changed, in words.
+    what: String,
+    /// Of time on the way between two services: the operation that calls, with its service.
+    caller: Option<String>,
+    /// The one that is called.
+    callee: Option<String>,
+    /// Whether the data cannot tell which of the two is responsible; `service` then names the one that is called.
+    undecided: bool,
+    /// The edge that changed most, or the place where requests begin to go another way.
+    edge: Option<String>,
+    contribution_ns: f64,
+    /// Its part of the change; null where nothing changed.
+    share: Option<f64>,
+    /// The part of the later period's requests that it changed.
+    affected: f64,
+    q_value: f64,
+    mutations: Vec<u64>,
+    example: ExampleRow,
+}
+
+/// An operation that changed a lot, in too few requests to tell whether by chance.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct TooFewRow {
+    service: String,
+    operation: String,
+    requests: Counts,
+    /// What it adds to the mean latency of the requests of its root operation.
+    contribution_ns: f64,
+    /// So many requests of each period would tell, if all of one took longer than all of the other.
+    needed: u64,
+}
+
+impl TooFewRow {
+    pub(super) fn of(of: &TooFew) -> Self {
+        let operation = of.place.operation();
+        Self {
+            service: operation.service.to_string(),
+            operation: operation.name.to_string(),
+            requests: Counts {
+                before: of.requests[0] as u64,
+                after: of.requests[1] as u64,
+            },
+            contribution_ns: of.contribution_ns,
+            needed: of.needed as u64,
+        }
+    }
+
+    pub(super) fn sentence(&self) -> String {
+        format!(
+            "Too few to tell: {}:{} {} in {} before and {} after; {} of each would tell.",
+            self.service,
+            self.operation,
+            adds(self.contribution_ns),
+            counted(self.requests.before, "request"),
+            self.requests.after,
+            self.needed
+        )
+    }
+}
+
+/// A request before, and one after.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ExampleRow {
+    before: Option<String>,
+    after: Option<String>,
+}
+
+/// A category that changed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct MutationRow {
+    rank: u64,
+    kind: &'static str,
+    root: String,
+    category: String,
+    contribution_ns: f64,
+    p_value: f64,
+    q_value: f64,
+    requests: Counts,
+    mean_ns: Means,
+    edges: Vec<EdgeRow>,
+    precursors: Vec<PrecursorRow>,
+    causes: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Counts {
+    before: u64,
+    after: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Means {
+    before: f64,
+    after: f64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct EdgeRow {
+    service: String,
+    operation: String,
+    task: String,
+    edge: String,
+    before_ns: f64,
+    after_ns: f64,
+    change_ns: f64,
+    p_value: f64,
+    responsible: bool,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct PrecursorRow {
+    category: String,
+    distance: f64,
+    /// The part of the root operation's requests that it lost to the mutation.
+    moved: f64,
+    divergence: Option<String>,
+}
+
+fn kind(cause: &CauseKind) -> &'static str {
+    match cause {
+        CauseKind::ResponseTime => "response_time",
+        CauseKind::Structure(PathDifference::Fails) => "failure",
+        CauseKind::Structure(_) => "structure",
+    }
+}
+
+fn repeats(repeats: Repeats) -> String {
+    match (repeats.from, repeats.to) {
+        (from, to) if from == to => format!("{from}×"),
+        (_, u32::MAX) => "any number of times".to_owned(),
+        (from, to) => format!("{from}–{to}×"),
+    }
+}
+
+fn difference(of: &PathDifference) -> String {
+    match of {
+        PathDifference::Added(what) => format!("now also does {what}"),
+        PathDifference::BreaksOff(what) => format!("breaks off after {what}"),
+        PathDifference::Removed(what) => format!("no longer does {what}"),
+        PathDifference::Replaced { before, after } => format!("does {after} instead of {before}"),
+        PathDifference::Repeated {
+            what,
+            before,
+            after,
+        } => format!(
+            "does {what} {} instead of {}",
+            repeats(*after),
+            repeats(*before)
+        ),
+        PathDifference::Fails => "fails".to_owned(),
+        PathDifference::Succeeds => "fails no longer".to_owned(),
+        PathDifference::Reordered => "does the same in another order".to_owned(),
+    }
+}
+
+fn divergence(of: &Divergence) -> String {
+    let at = of
+        .operation()
+        .map_or_else(String::new, Operation::to_string);
+    format!("{at} {}", difference(&of.difference))
+}
+
+fn what(cause: &Cause) -> String {
+    let direction = if cause.contribution_ns < 0.0 {
+        "faster"
+    } else {
+        "slower"
+    };
+    match (&cause.kind, &cause.place) {
+        (CauseKind::Structure(of), _) => difference(of),
+        (CauseKind::ResponseTime, Some(Place::Link { caller, callee })) => {
+            let unsure = if cause.is_undecided {
+                " (caller or callee: undecided)"
+            } else {
+                ""
+            };
+            format!("{direction} on the way from {caller} to {callee} and back{unsure}")
+        }
+        (CauseKind::ResponseTime, _) => format!("{direction} by itself"),
+    }
+}
+
+/// A cause by its rank: what it is; empty where there is none such.
+pub fn cause_in_words(of: &Comparison, rank: usize) -> String {
+    let cause = rank.checked_sub(1).and_then(|at| of.causes.get(at));
+    cause.map_or_else(String::new, |cause| {
+        format!(
+            "Cause {rank}: {} {}, {}",
+            cause.operation,
+            what(cause),
+            adds(cause.contribution_ns)
+        )
+    })
+}
+
+/// A mutation by its rank, likewise.
+pub fn mutation_in_words(of: &Comparison, rank: usize) -> String {
+    let mutation = rank.checked_sub(1).and_then(|at| of.mutations.get(at));
+    mutation.map_or_else(String::new, |mutation| {
+        let kind = match mutation.kind {
+            MutationKind::ResponseTime => "takes another time",
+            MutationKind::Structural => "is more frequent",
+        };
+        format!(
+            "Mutation {rank}: category {} of {} {kind}, {}",
+            mutation.category,
+            mutation.root,
+            adds(mutation.contribution_ns)
+        )
+    })
+}
+
+fn adds(contribution_ns: f64) -> String {
+    let size = duration(contribution_ns.abs());
+    if contribution_ns < 0.0 {
+        format!("which takes {size} off the mean latency")
+    } else {
+        format!("which adds {size} to the mean latency")
+    }
+}
+
+fn example(of: Option<&Example>) -> Option<String> {
+    of.map(|example| {
+        example
+            .name
+            .as_ref()
+            .map_or_else(|| example.id.to_string(), ToString::to_string)
+    })
+}
+
+impl CauseRow {
+    pub(super) fn of(cause: &Cause, rank: u64, change_ns: f64, edges: &EdgeTable) -> Self {
+        let edge = match &cause.kind {
+            CauseKind::ResponseTime => cause.edge.map(|edge| edges.get(edge).to_string()),
+            CauseKind::Structure(of) => Some(format!("{} {}", cause.operation, difference(of))),
+        };
+        let way = match &cause.place {
+            Some(Place::Link { caller, callee }) => Some((caller, callee)),
+            _ => None,
+        };
+        Self {
+            rank,
+            kind: kind(&cause.kind),
+            service: cause.operation.service.to_string(),
+            operation: cause.operation.name.to_string(),
+            what: what(cause),
+            caller: way.map(|(caller, _)| caller.to_string()),
+            callee: way.map(|(_, callee)| callee.to_string()),
+            undecided: cause.is_undecided,
+            edge,
+            contribution_ns: cause.contribution_ns,
+            share: (change_ns != 0.0).then(|| cause.contribution_ns / change_ns),
+            affected: cause.affected,
+            q_value: cause.q_value,
+            mutations: cause.mutations.iter().map(|at| *at as u64 + 1).collect(),
+            example: ExampleRow {
+                before: example(cause.examples[0].as_ref()),
+                after: example(cause.examples[1].as_ref()),
+            },
+        }
+    }
+}
+
+impl MutationRow {
+    pub(super) fn of(mutation: &Mutation, rank: u64, edges: &EdgeTable) -> Self {
+        let edge = |change: &EdgeChange| {
+            let edge = edges.get(change.edge);
+            let operation = edge.operation();
+            EdgeRow {
+                service: operation.service.to_string(),
+                operation: operation.name.to_string(),
+                task: edge.task.to_string(),
+                edge: format!("{} … {}", edge.start, edge.end),
+                before_ns: change.before_ns,
+                after_ns: change.after_ns,
+                change_ns: change.change_ns(),
+                p_value: change.p_value,
+                responsible: change.is_responsible,
+            }
+        };
+        Self {
+            rank,
+            kind: match mutation.kind {
+                MutationKind::ResponseTime => "response_time",
+                MutationKind::Structural => "structural",
+            },
+            root: mutation.root.clone(),
+            category: mutation.category.to_string(),
+            contribution_ns: mutation.contribution_ns,
+            p_value: mutation.p_value,
+            q_value: mutation.q_value,
+            requests: Counts {
+                before: mutation.requests[0],
+                after: mutation.requests[1],
+            },
+            mean_ns: Means {
+                before: mutation.means_ns[0],
+                after: mutation.means_ns[1],
+            },
+            edges: mutation.edges.iter().map(edge).collect(),
+            precursors: mutation
+                .precursors
+                .iter()
+                .map(|precursor| PrecursorRow {
+                    category: precursor.category.to_string(),
+                    distance: precursor.distance,
+                    moved: precursor.moved,
+                    divergence: precursor.divergence.as_ref().map(divergence),
+                })
+                .collect(),
+            causes: mutation.causes.iter().map(|at| *at as u64 + 1).collect(),
+        }
+    }
+}
+
+rows! {
+    CauseRow as row, "causes": "Something that made requests change between two periods.";
+    rank: Count, "#" = row.rank;
+    contribution_ns: DifferenceNs, "adds" = row.contribution_ns;
+    share: Share, "of it" = row.share;
+    operation: Text, "operation" = &*format!("{}:{}", row.service, row.operation);
+    what: Text, "what" = &*row.what;
+    caller: Text, "caller" = row.caller.as_deref();
+    callee: Text, "callee" = row.callee.as_deref();
+    undecided: Text, "undecided" = if row.undecided { "caller or callee" } else { "" };
+    affected: Share, "in" = row.affected;
+    q_value: Probability, "q" = row.q_value;
+    example_before: Request, "for example, before" = row.example.before.as_deref();
+    example_after: Request, "after" = row.example.after.as_deref();
+}
+
+rows! {
+    MutationRow as row, "mutations": "A category of requests that changed between two periods.";
+    rank: Count, "#" = row.rank;
+    kind: Text, "kind" = row.kind;
+    contribution_ns: DifferenceNs, "adds" = row.contribution_ns;
+    root: Text, "root operation" = &*row.root;
+    category: Text, "category" = &*row.category;
+    requests_before: Count, "before" = row.requests.before;
+    requests_after: Count, "after" = row.requests.after;
+    mean_before_ns: DurationNs, "mean before" = row.mean_ns.before;
+    mean_after_ns: DurationNs, "mean after" = row.mean_ns.after;
+    q_value: Probability, "q" = row.q_value;
+    cause: Count, "cause" = row.causes.first().copied();
+}

@@ -1,0 +1,407 @@
+//! Critical paths of all requests together, as `critical-path` and `report` say them.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::aggregate::{PathAggregate, PathStatistics};
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::sampling::WeightedCount;
+
+use crate::latency::Latency;
+use crate::roots::{RootRow, latency_text, root_rows, show_roots};
+use crate::study::Known;
+use crate::verb::Report;
+use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::page::path_segment;
+use stroboscope_present::roots::{headline_is_of, requests_text};
+use stroboscope_present::rows;
+use stroboscope_present::show::{
+    Axis, Bar, Cell, Chart, Doc, Figure, Kind, SegmentName, Stack, StackPart,
+};
+use stroboscope_query::{Bottleneck, CategoryTotals, Notes, Paths, bottleneck_text, bottlenecks};
+
+/// Kinds of requests of which the operations are shown.
+const ROOTS_SHOWN: usize = 5;
+/// Operations in the bar chart.
+const OPERATIONS_MAX: usize = 15;
+/// Categories that a stacked bar tells apart.
+const PARTS_MAX: usize = 6;
+
+/// What all selected requests together wait for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Aggregate {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    traces_without_length: u64,
+    latency: Latency,
+    latency_of: &'static str,
+    #[serde(skip)]
+    requests_text: String,
+    #[serde(skip)]
+    latency_text: String,
+    roots: Vec<RootRow>,
+    mean_tail_share: f64,
+    segments: Vec<SegmentShare>,
+    categories: Vec<CategoryShare>,
+    operations: Vec<OperationShare>,
+    operations_by_root: Vec<RootOperations>,
+    /// What requests wait for most, by time on the critical path: of all, or by root where these differ.
+    bottlenecks: Vec<Bottleneck>,
+    /// What makes these figures mislead.
+    circumstances: Vec<String>,
+    /// Of which the colours of pictures are the numbers.
+    #[serde(skip)]
+    category_names: Vec<String>,
+    #[serde(skip)]
+    top: usize,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SegmentShare {
+    #[serde(flatten)]
+    segment: SegmentName,
+    traces: u64,
+    occurrences: u64,
+    critical_traces: u64,
+    after_answer_occurrences: u64,
+    mean_share: f64,
+    mean_duration_share: f64,
+    mean_wait_share: f64,
+    duration: Latency,
+    slack: Latency,
+    #[serde(skip)]
+    critical_share: f64,
+    /// The request that waited longest for it.
+    #[serde(skip)]
+    example: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CategoryShare {
+    category: String,
+    mean_share: f64,
+    critical_ns: u64,
+    critical_duration_ns: u64,
+    critical_wait_ns: u64,
+    summed_delay_ns: u64,
+    after_answer_ns: u64,
+    #[serde(skip)]
+    requests: WeightedCount,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct OperationShare {
+    operation: String,
+    mean_share: f64,
+    occurrences: u64,
+    /// For a request.
+    #[serde(skip)]
+    mean_ns: f64,
+}
+
+/// The operations in requests of one kind.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RootOperations {
+    root: String,
+    used_traces: u64,
+    operations: Vec<OperationShare>,
+}
+
+impl Aggregate {
+    pub fn of(paths: Paths, known: Known<'_>, top: usize) -> Self {
+        let (labels, roots) = (known.inference.model.labels(), &known.inference.roots);
+        let traces = paths.aggregate.traces();
+        let of_root = |(root, of): &(String, PathAggregate)| RootOperations {
+            root: root.clone(),
+            used_traces: of.traces().rounded(),
+            operations: operations(of, labels),
+        };
+        let segments = paths.aggregate.segments();
+        let mut category_names: Vec<String> = paths
+            .categories
+            .iter()
+            .map(|totals| totals.category.clone())
+            .collect();
+        category_names.sort_unstable();
+        Self {
+            used_traces: traces.rounded(),
+            requests_text: requests_text(traces),
+            traces_without_length: paths.aggregate.without_length().rounded(),
+            latency: Latency::of(&roots.headline()),
+            latency_of: headline_is_of(roots),
+            latency_text: latency_text(roots),
+            roots: root_rows(roots),
+            mean_tail_share: paths.aggregate.tail_wait().1.mean(traces),
+            segments: segments
+                .map(|(id, of)| {
+                    SegmentShare::of(known.name(id), of, traces, paths.examples.get(&id))
+                })
+                .collect(),
+            categories: paths
+                .categories
+                .iter()
+                .map(|totals| CategoryShare::of(totals, traces))
+                .collect(),
+            operations: operations(&paths.aggregate, labels),
+            bottlenecks: bottlenecks(&paths, labels),
+            circumstances: paths.circumstances(),
+            operations_by_root: paths.by_root.iter().map(of_root).collect(),
+            notes: paths.notes,
+            category_names,
+            top: if top == 0 { usize::MAX } else { top },
+        }
+    }
+}
+
+impl Aggregate {
+    /// The same, and its pictures have the colours of these categories, in their order.
+    pub fn with_categories(self, names: &[String]) -> Self {
+        Self {
+            category_names: names.to_vec(),
+            ..self
+        }
+    }
+}
+
+impl SegmentShare {
+    fn of(
+        segment: SegmentName,
+        of: &PathStatistics,
+        traces: WeightedCount,
+        example: Option<&TraceId>,
+    ) -> Self {
+        Self {
+            segment,
+            traces: of.traces.rounded(),
+            occurrences: of.occurrences.rounded(),
+            critical_traces: of.critical_traces.rounded(),
+            after_answer_occurrences: of.after_answer_occurrences.rounded(),
+            mean_share: of.shares().mean(traces),
+            mean_duration_share: of.duration_shares.mean(traces),
+            mean_wait_share: of.wait_shares.mean(traces),
+            duration: Latency::of(&of.duration),
+            slack: Latency::of(&of.slack),
+            critical_share: of.critical_traces.share_of(traces),
+            example: example.map(ToString::to_string),
+        }
+    }
+}
+
+/// Sums over many requests fit into JSON's integers up to 584 years.
+fn to_json_ns(sum_ns: u128) -> u64 {
+    u64::try_from(sum_ns).unwrap_or(u64::MAX)
+}
+
+impl CategoryShare {
+    fn of(totals: &CategoryTotals, traces: WeightedCount) -> Self {
+        Self {
+            category: totals.category.clone(),
+            mean_share: totals.shares.mean(traces),
+            critical_ns: to_json_ns(totals.critical_ns()),
+            critical_duration_ns: to_json_ns(totals.critical_duration_ns),
+            critical_wait_ns: to_json_ns(totals.critical_wait_ns),
+            summed_delay_ns: to_json_ns(totals.summed_delay_ns),
+            after_answer_ns: to_json_ns(totals.after_answer_ns),
+            requests: traces,
+        }
+    }
+}
+
+/// Operations with their mean share of the critical path, largest first.
+fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
+    let mean = |sum_ns: u128| paths.traces().mean(sum_ns as f64);
+    let of = paths
+        .by_operation(labels)
+        .into_iter()
+        .map(|operation| OperationShare {
+            mean_ns: mean(operation.critical_duration_ns + operation.critical_wait_ns),
+            mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
+            occurrences: operation.occurrences.rounded(),
+            operation: operation.operation,
+        });
+    let mut operations: Vec<OperationShare> = of.collect();
+    operations.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
+    operations
+}
+
+rows! {
+    SegmentShare as row, "critical_path": "A segment, and its part in the critical paths of all requests.";
+    {
+        // What only goes on after the answer has none.
+        let has_slack = row.occurrences > row.after_answer_occurrences;
+    }
+    segment: Segment, "segment" = &row.segment;
+    mean_share: Share, "share" = row.mean_share;
+    mean_wait_share: Share, "of it waiting" = row.mean_wait_share;
+    critical_share: Share, "critical in" = row.critical_share;
+    duration_p50_ns: DurationNs, "p50" = row.duration.p50_ns as f64;
+    duration_p99_ns: DurationNs, "p99" = row.duration.p99_ns as f64;
+    slack_p50_ns: DurationNs, "" = has_slack.then_some(row.slack.p50_ns as f64);
+    example: Request, "longest in" = row.example.as_deref();
+}
+
+rows! {
+    CategoryShare as row, "categories":
+        "A category of segments: its part of a mean request's critical path, and what its segments sum up to.";
+    {
+        let per_request = |sum_ns: u64| Cell::from(row.requests.mean(sum_ns as f64));
+    }
+    category: Text, "category" = &*row.category;
+    mean_share: Share, "share" = row.mean_share;
+    critical_ns: DurationNs, "critical" = per_request(row.critical_ns);
+    critical_wait_ns: DurationNs, "of it waiting" = per_request(row.critical_wait_ns);
+    summed_delay_ns: DurationNs, "summed delay" = per_request(row.summed_delay_ns);
+}
+
+/// An operation in requests of one kind.
+struct OperationOf<'a>(&'a str, &'a OperationShare);
+
+rows! {
+    OperationOf<'_> as row, "critical_operations":
+        "An operation's part in the critical paths of the requests of one root operation.";
+    operation: Text, "operation" =
+        Cell::Linked(row.1.operation.clone(), format!("/what-if?operation={}&scale=0.5", path_segment(&row.1.operation)));
+    mean_share: Share, "share" = row.1.mean_share;
+    root: Text, "" = row.0;
+}
+
+impl Report for Aggregate {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let without_length = match self.traces_without_length {
+            0 => String::new(),
+            count => format!(" ({count} more in which no time passed are left out)"),
+        };
+        doc.heading(format!(
+            "{}{without_length}; {}",
+            self.requests_text, self.latency_text
+        ));
+        self.headlines().for_each(|sentence| {
+            doc.sentence(sentence);
+        });
+        show_roots(&self.roots, doc);
+        self.show_figures(doc);
+        self.show_shares(doc);
+        self.show_segments(doc);
+    }
+}
+
+impl Aggregate {
+    fn is_mixed(&self) -> bool {
+        self.operations_by_root.len() > 1
+    }
+
+    /// What makes the figures mislead, and what requests wait for most, in a sentence each.
+    pub fn headlines(&self) -> impl Iterator<Item = String> {
+        let waits = self
+            .bottlenecks
+            .iter()
+            .map(|bottleneck| format!("Requests wait most for {}.", bottleneck_text(bottleneck)));
+        self.circumstances.iter().cloned().chain(waits)
+    }
+
+    /// What the tables of operations and categories say.
+    pub fn show_figures(&self, doc: &mut Doc) {
+        let bar = |operation: &OperationShare| Bar {
+            name: operation.operation.clone(),
+            share: operation.mean_share,
+            beside: format!("({})", duration(operation.mean_ns)),
+        };
+        let bars: Vec<Bar> = self
+            .operations
+            .iter()
+            .take(OPERATIONS_MAX)
+            .map(bar)
+            .collect();
+        if bars.is_empty() {
+            return;
+        }
+        let list: Vec<String> = bars
+            .iter()
+            .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
+            .collect();
+        let title = "Operations by their mean share of the critical path (mean time per request)";
+        doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)).on_pages_only());
+        let stacks = vec![
+            self.stack("Critical path", |category| category.critical_ns),
+            self.stack("Summed delay", |category| category.summed_delay_ns),
+        ];
+        let axis = Axis::new("mean time per request", Kind::DurationNs);
+        let title = "Critical path and summed delay by category";
+        let alternative = "Two stacked bars; the table of categories has their figures.";
+        doc.figure(Figure::new(title, alternative, Chart::Stacks { axis, stacks }).on_pages_only());
+    }
+
+    /// A part for each category; what is past [`PARTS_MAX`] is one.
+    fn stack(&self, name: &str, sum_ns: fn(&CategoryShare) -> u64) -> Stack {
+        let mut parts: Vec<StackPart> = Vec::new();
+        for (place, category) in self.categories.iter().enumerate() {
+            let length = category.requests.mean(sum_ns(category) as f64);
+            if let Some(others) = parts.last_mut().filter(|_| place >= PARTS_MAX) {
+                others.name = "others".to_owned();
+                others.length += length;
+            } else {
+                let known = self
+                    .category_names
+                    .iter()
+                    .position(|name| *name == category.category);
+                let (name, style) = (category.category.clone(), known.unwrap_or_default());
+                parts.push(StackPart {
+                    name,
+                    length,
+                    style,
+                });
+            }
+        }
+        Stack {
+            name: name.to_owned(),
+            parts,
+        }
+    }
+
+    /// By category, and by operation.
+    pub fn show_shares(&self, doc: &mut Doc) {
+        let of_all = if self.is_mixed() { " of all kinds" } else { "" };
+        doc.table(
+            format!("By category, for a mean request{of_all}"),
+            &self.categories,
+            usize::MAX,
+        );
+        // Shares of different kinds of requests in one table are those of none: each kind has its own.
+        for of in self.operations_by_root.iter().take(ROOTS_SHOWN) {
+            let of_which = if self.is_mixed() {
+                format!(", of {}", of.root)
+            } else {
+                String::new()
+            };
+            let title = format!("Share of the critical path{of_which}, by operation");
+            let rows: Vec<OperationOf<'_>> = of
+                .operations
+                .iter()
+                .map(|share| OperationOf(&of.root, share))
+                .collect();
+            doc.table(title, &rows, self.top);
+        }
+        let more = self.operations_by_root.len().saturating_sub(ROOTS_SHOWN);
+        if more > 0 {
+            doc.sentence(format!("Of {more} more kinds of requests: --root NAME"));
+        }
+    }
+
+    /// The segments with the largest shares first.
+    pub fn show_segments(&self, doc: &mut Doc) {
+        let is_mixed = self.is_mixed();
+        let alike = if is_mixed {
+            ", of all kinds of requests alike; --root NAME tells one"
+        } else {
+            ""
+        };
+        let mut segments: Vec<&SegmentShare> = self.segments.iter().collect();
+        segments.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
+        doc.table(format!("By segment{alike}"), segments, self.top);
+    }
+}

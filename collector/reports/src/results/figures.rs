@@ -1,0 +1,184 @@
+//! Pictures that more than one verb shows.
+
+use stroboscope_analysis::breakdown::Breakdown;
+use stroboscope_analysis::convergence::ConvergencePoint;
+use stroboscope_analysis::critical_path::TracePath;
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
+use stroboscope_analysis::model::Relations;
+use stroboscope_analysis::task_path::JOINT;
+
+use stroboscope_present::findings::{
+    TASKS_MAX, changes, convergence, duration_cdf, request_timeline, share_cdfs,
+};
+use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::show::{Figure, Graph, GraphEdge, GraphNode, SegmentName};
+use stroboscope_query::CausalGraph;
+
+/// Segments in a graph; more of them nobody reads.
+const SEGMENTS_MAX: usize = 32;
+
+/// Latency of requests. A table beside it has the same in numbers.
+pub fn latency_figure(latency: &Distribution) -> Figure {
+    let p50 = duration(latency.percentiles().p50_ns as f64);
+    let alternative = format!("Half of the requests take up to {p50}.");
+    Figure::new(
+        "Latency of requests, cumulative",
+        alternative,
+        duration_cdf("latency", latency),
+    )
+    .on_pages_only()
+}
+
+/// Slack of requests' servers. A table beside it has the same in numbers.
+pub fn slack_figure(slack: &Distribution) -> Figure {
+    let title = "Slack of a request's last server segment, cumulative";
+    let p50 = duration(slack.percentiles().p50_ns as f64);
+    Figure::new(
+        title,
+        format!("Half of the requests have up to {p50}."),
+        duration_cdf("slack", slack),
+    )
+    .on_pages_only()
+}
+
+/// Shares of categories, by their names in order of their numbers. A table beside it has the same in numbers.
+pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
+    let title = "Categories' shares of the critical path, cumulative";
+    Figure::new(
+        title,
+        format!("One line each for {}.", names.join(", ")),
+        share_cdfs(names, breakdown),
+    )
+    .on_pages_only()
+}
+
+/// How the model converged, where it was looked at more than once. A table has the same in numbers.
+pub fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
+    let [_, .., last] = points else {
+        return Vec::new();
+    };
+    let at_the_end = format!(
+        "{} and {} at the end.",
+        last.happens_before, last.mutual_exclusion
+    );
+    let figures = [
+        Figure::new(
+            "Relations of the model as requests came in",
+            at_the_end,
+            convergence(points),
+        ),
+        Figure::new(
+            "New and removed relations as requests came in",
+            "They become fewer.",
+            changes(points),
+        ),
+    ];
+    figures.map(Figure::on_pages_only).into()
+}
+
+/// One request as a timeline.
+pub fn request_figure(title: &str, path: &TracePath, labels: &Labels) -> Figure {
+    let (timeline, left_out) = request_timeline(path, labels);
+    let critical = path.critical().count();
+    let more = match left_out {
+        0 => String::new(),
+        more => format!("; {more} more tasks than the {TASKS_MAX} shown had less part in it"),
+    };
+    Figure::new(
+        format!("{title}{more}"),
+        format!(
+            "{} on its critical path.",
+            counted(critical as u64, "segment")
+        ),
+        timeline,
+    )
+}
+
+/// What a graph of a model is made of.
+pub struct ModelGraph<'a> {
+    pub labels: &'a Labels,
+    pub relations: &'a Relations,
+    /// What segments are called where there is a line for it.
+    pub name: &'a dyn Fn(SegmentId) -> SegmentName,
+    /// The colour of a segment: that of the series of this number.
+    pub style: &'a dyn Fn(SegmentId) -> usize,
+    /// Requests of which it was made.
+    pub traces: u64,
+}
+
+impl ModelGraph<'_> {
+    /// The segments with the largest shares, `which` says of what, with their happens-before relations that do not follow
+    /// from others among them. Nothing, if there are no segments. On terminals, a table says the same.
+    pub fn figure(&self, mut segments: Vec<(SegmentId, f64)>, which: &str) -> Option<Figure> {
+        // A stable sort: equals stay in order of their numbers.
+        segments.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let others = segments.len().saturating_sub(SEGMENTS_MAX);
+        segments.truncate(SEGMENTS_MAX);
+        let shown = segments.iter().map(|(id, _)| *id).collect();
+        let node = |(id, share): &(SegmentId, f64)| GraphNode {
+            name: (self.name)(*id).short(),
+            lines: self
+                .labels
+                .get(*id)
+                .map_or_else(Vec::new, |label| box_lines(label, *share)),
+            share: *share,
+            style: (self.style)(*id),
+        };
+        let place = |id: SegmentId| segments.iter().position(|(known, _)| *known == id);
+        let edge = |(a, b): &(SegmentId, SegmentId)| {
+            let support = self
+                .relations
+                .happens_before_support(*a, *b)
+                .unwrap_or_default();
+            let share = support.cooccurrences as f64 / self.traces.max(1) as f64;
+            Some(GraphEdge {
+                from: place(*a)?,
+                to: place(*b)?,
+                share,
+                is_marked: false,
+            })
+        };
+        let graph = Graph {
+            nodes: segments.iter().map(node).collect(),
+            edges: CausalGraph::among(self.relations, &shown)
+                .edges
+                .iter()
+                .filter_map(edge)
+                .collect(),
+        };
+        let more = match others {
+            0 => String::new(),
+            more => format!("; {more} more are not drawn"),
+        };
+        let title = format!(
+            "The {} {which}{more}",
+            counted(graph.nodes.len() as u64, "segment")
+        );
+        let alternative = format!(
+            "{} in all.",
+            counted(
+                self.relations.all_happens_before().len() as u64,
+                "happens-before relation"
+            )
+        );
+        (!graph.nodes.is_empty()).then(|| Figure::new(title, alternative, graph).on_pages_only())
+    }
+}
+
+/// What stands in a segment's box: what it is of, from where to where, and its share.
+fn box_lines(segment: &SegmentLabel, share: f64) -> Vec<String> {
+    let (outer, component) = segment
+        .task
+        .rsplit_once(JOINT)
+        .unwrap_or(("", &segment.task));
+    let place = match outer.rsplit(JOINT).next() {
+        Some(parent) if !parent.is_empty() => format!("{}, in {parent}", percent(share)),
+        _ => percent(share),
+    };
+    vec![
+        component.to_owned(),
+        format!("{} … {}", segment.start, segment.end),
+        place,
+    ]
+}

@@ -1,0 +1,88 @@
+//! Segments by their slack, as `slack` and `report` list them.
+
+use std::cmp::Reverse;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::latency::Latency;
+use crate::study::Known;
+use stroboscope_present::roots::requests_text;
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, SegmentName};
+use stroboscope_query::{Notes, Paths};
+
+/// Segments by their median slack, the largest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SlackList {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    #[serde(skip)]
+    requests_text: String,
+    segments: Vec<SegmentSlack>,
+    #[serde(skip)]
+    top: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SegmentSlack {
+    #[serde(flatten)]
+    segment: SegmentName,
+    occurrences: u64,
+    critical_share: f64,
+    slack: Latency,
+    duration: Latency,
+    /// The request in which it has most.
+    #[serde(skip)]
+    example: Option<String>,
+}
+
+rows! {
+    SegmentSlack as row, "slack": "A segment, and by how much it may grow before its request takes longer.";
+    segment: Segment, "segment" = &row.segment;
+    slack_p50_ns: DurationNs, "slack p50" = row.slack.p50_ns as f64;
+    slack_p95_ns: DurationNs, "p95" = row.slack.p95_ns as f64;
+    duration_p50_ns: DurationNs, "takes p50" = row.duration.p50_ns as f64;
+    critical_share: Share, "critical in" = row.critical_share;
+    example: Request, "most in" = row.example.as_deref();
+}
+
+impl SlackList {
+    /// Of all requests' paths; so many segments are shown, 0: all.
+    pub fn of(paths: &Paths, known: Known<'_>, top: usize) -> Self {
+        let aggregate = &paths.aggregate;
+        let traces = aggregate.traces();
+        // What only goes on after the answer has none: the request does not wait for it.
+        let with_slack = aggregate
+            .segments()
+            .filter(|(_, statistics)| statistics.slack.count() > 0);
+        let mut segments: Vec<SegmentSlack> = with_slack
+            .map(|(id, statistics)| SegmentSlack {
+                segment: known.name(id),
+                occurrences: statistics.occurrences.rounded(),
+                critical_share: statistics.critical_traces.share_of(traces),
+                slack: Latency::of(&statistics.slack),
+                duration: Latency::of(&statistics.duration),
+                example: paths.slack_examples.get(&id).map(ToString::to_string),
+            })
+            .collect();
+        segments.sort_by_key(|of| (Reverse(of.slack.p50_ns), of.segment.id()));
+        Self {
+            notes: paths.notes.clone(),
+            used_traces: traces.rounded(),
+            requests_text: requests_text(traces),
+            segments,
+            top: if top == 0 { usize::MAX } else { top },
+        }
+    }
+
+    pub fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    pub fn show(&self, doc: &mut Doc) {
+        let title = format!("Slack of segments in {}", self.requests_text);
+        doc.table(title, &self.segments, self.top);
+    }
+}

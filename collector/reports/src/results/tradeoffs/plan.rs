@@ -1,0 +1,122 @@
+//! What would be decided, load by load.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_tradeoff::{Capacity, Goal, PointPolicy, Policy};
+
+use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
+use stroboscope_query::Notes;
+
+/// What would be decided at stated loads.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PlanSays {
+    #[serde(flatten)]
+    pub notes: Notes,
+    version: u64,
+    plan: Vec<PlanRow>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlanRow {
+    point: String,
+    goal: String,
+    requests_per_second: f64,
+    /// What would be left out.
+    tradeoff_rate: f64,
+    /// Null: more load than was ever measured.
+    predicted_ns: Option<f64>,
+    /// Whether the goal is predicted to be met.
+    met: bool,
+    expected_drop: f64,
+    /// With a goal of utility: what a second is worth,
+    utility_per_second: Option<f64>,
+    /// and whether another number of instances pays: `add` or `remove`.
+    instances: Option<String>,
+}
+
+rows! {
+    PlanRow as row, "tradeoff_plan": "What would be decided at a load.";
+    point: Text, "point" = &*row.point;
+    requests_per_second: Mean, "requests/s" = row.requests_per_second;
+    tradeoff_rate: Share, "left out" = row.tradeoff_rate;
+    predicted_ns: DurationNs, "latency" = row.predicted_ns;
+    met: Flag, "goal met" = row.met;
+    expected_drop: Number, "drop" = row.expected_drop;
+    utility_per_second: Number, "utility/s" = row.utility_per_second;
+    instances: Text, "instances" = row.instances.as_deref();
+    goal: Text, "goal" = &*row.goal;
+}
+
+impl PlanSays {
+    /// At these loads; of a point, without any, at all that were measured.
+    pub fn of(policy: &Policy, loads: &[f64]) -> Self {
+        let plan = policy.points.iter().flat_map(|point| {
+            let mut of_point = loads.to_vec();
+            if of_point.is_empty() {
+                let curves = point
+                    .performance
+                    .curves
+                    .iter()
+                    .flat_map(|curve| &curve.points);
+                of_point.extend(curves.map(|measured| measured.requests_per_second));
+                of_point.sort_by(f64::total_cmp);
+                of_point.dedup_by(|a, b| *a < *b * 1.1);
+            }
+            of_point
+                .into_iter()
+                .map(|load| planned(point, load))
+                .collect::<Vec<_>>()
+        });
+        Self {
+            notes: Notes::default(),
+            version: policy.version,
+            plan: plan.collect(),
+        }
+    }
+
+    pub fn show(&self, doc: &mut Doc) {
+        doc.heading("What would be decided");
+        doc.sentence(format!("By policy {}.", self.version));
+        doc.table("Plan", &self.plan, usize::MAX);
+    }
+}
+
+fn planned(point: &PointPolicy, requests_per_second: f64) -> PlanRow {
+    let rate = point.rate(requests_per_second);
+    let decided = point.utility(requests_per_second);
+    let advised = decided.and_then(|decided| decided.advised());
+    PlanRow {
+        point: point.point.clone(),
+        goal: goal_text(&point.goal),
+        requests_per_second,
+        tradeoff_rate: rate.rate,
+        predicted_ns: Some(rate.predicted_ns).filter(|ns| ns.is_finite()),
+        met: rate.is_met,
+        expected_drop: point.quality.mean_drop(rate.rate),
+        utility_per_second: decided.map(|decided| decided.per_second),
+        instances: advised.map(|advised| match advised {
+            Capacity::Add => "add".to_owned(),
+            Capacity::Remove => "remove".to_owned(),
+        }),
+    }
+}
+
+fn goal_text(goal: &Goal) -> String {
+    match goal {
+        Goal::Full => "full fidelity".to_owned(),
+        Goal::Latency { limit_ns } => format!("latency within {}", duration(*limit_ns)),
+        Goal::Slack {
+            component,
+            default_rate,
+        } => format!(
+            "{} left out, less within the slack of {component}",
+            percent(*default_rate)
+        ),
+        Goal::Utility(utility) => format!(
+            "utility, {} instances of at most {}",
+            utility.instances, utility.instances_max
+        ),
+    }
+}

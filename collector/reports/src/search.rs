@@ -1,0 +1,312 @@
+//! `search`
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_search::Formula;
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ShowArguments, parse_formula};
+use crate::search_plan::SearchPlanSays;
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, TableSpec};
+use stroboscope_query::{
+    HELD_BYTES_MAX, Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts,
+    search_requests,
+};
+
+/// Find requests and bursts by what happened in them, and in which order
+///
+/// Spans are selected as TraceQL does it, and related in time:
+///
+///   { service = "store" && name = "read" && duration > 2ms }
+///   { name = "read" } then { name = "read" } with the same .key within 5ms
+///   always ({ name = "lock" } implies eventually within 1ms { name = "unlock" })
+///   at least 3 of { name = "retry" } within 100ms
+///
+/// Of a request that is cut by a burst's edge, and of hosts whose clocks may err by more than lies between two spans, it may
+/// not be known whether a formula holds: such are counted, and listed after those of which it does.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct SearchVerb {
+    /// What is to hold; docs/search.md has the grammar and ten examples
+    #[arg(value_parser = parse_formula)]
+    formula: (String, Formula),
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Search bursts, each with all requests that were recorded in it, and not requests one by one
+    #[arg(long)]
+    bursts: bool,
+    /// List so many, the first ones in time; 0 only counts them
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    top: usize,
+    /// Say which spans a request needs for the formula to hold, and which files and row groups were skipped as they have none
+    #[arg(long)]
+    explain: bool,
+    /// With --bursts: hold so many MiB of rows at a time; a burst that takes more by itself is not searched, which is said
+    #[arg(long, value_name = "MIB", default_value_t = HELD_BYTES_MAX >> 20,
+        value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    memory: u64,
+    /// Skip nothing: read all requests, also those of which the formula cannot hold
+    #[arg(long)]
+    read_all: bool,
+}
+
+impl ReadingVerb for SearchVerb {
+    type Report = SearchSays;
+    /// There is no formula that anybody could mean.
+    const TABLES: &'static [TableSpec] = &[];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<SearchSays, Failure> {
+        let settings = SearchSettings {
+            formula: self.formula.1.clone(),
+            kept_max: self.top,
+            held_bytes_max: self.memory << 20,
+            reads_all: self.read_all,
+        };
+        let search = match self.bursts {
+            true => search_bursts,
+            false => search_requests,
+        };
+        let found = search(study.source(), study.selection(), &settings).map_err(Failure::of)?;
+        Ok(SearchSays::of(found, self.bursts, self.explain))
+    }
+}
+
+/// What was found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SearchSays {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Requests or bursts that were looked at.
+    searched: u64,
+    /// Those of which the formula holds.
+    matched: u64,
+    /// Those cut off, or with clocks that err too much, before it could be known.
+    unknown: u64,
+    /// Attributes that the formula asks for, and no span has.
+    absent_attributes: Vec<String>,
+    /// Empty, where bursts were searched.
+    requests: Vec<FoundRequest>,
+    /// Empty, where requests were.
+    bursts: Vec<FoundBurst>,
+    /// Bursts that take more memory than may be held, and were not searched.
+    too_large_bursts: Vec<TooLargeBurst>,
+    /// What was read and what was skipped; null unless it was asked for.
+    plan: Option<SearchPlanSays>,
+    #[serde(skip)]
+    is_of_bursts: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct TooLargeBurst {
+    /// Ns since the Unix epoch.
+    open_ns: i64,
+    close_ns: i64,
+    /// What holding it takes.
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FoundRequest {
+    /// 32 hexadecimal digits.
+    trace: String,
+    /// Its root's `service:name`.
+    root: String,
+    /// Ns since the Unix epoch.
+    start_ns: i64,
+    latency_ns: i64,
+    /// Whether the formula holds; otherwise it may.
+    sure: bool,
+    /// The spans by which it does: 16 hexadecimal digits each.
+    witness: Vec<String>,
+    /// What those are, for people.
+    #[serde(skip)]
+    because: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FoundBurst {
+    /// Ns since the Unix epoch.
+    open_ns: i64,
+    close_ns: i64,
+    requests: String,
+    sure: bool,
+    witness: Vec<BurstWitness>,
+    #[serde(skip)]
+    because: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct BurstWitness {
+    trace: String,
+    span: String,
+}
+
+/// Most spans that are named to people.
+const NAMED_MAX: usize = 4;
+
+/// `store:read 2.1ms, +3.4ms store:read 1.1ms`
+fn because(witness: &[WitnessSpan]) -> String {
+    let first_ns = witness.first().map_or(0, |span| span.start_ns);
+    let name = |span: &WitnessSpan| {
+        let took = duration((span.end_ns - span.start_ns).max(0) as f64);
+        let after = match span.start_ns - first_ns {
+            0 => String::new(),
+            ns => format!("+{} ", duration(ns.max(0) as f64)),
+        };
+        format!("{after}{}:{} {took}", span.service, span.name)
+    };
+    let mut named: Vec<String> = witness.iter().take(NAMED_MAX).map(name).collect();
+    if witness.len() > NAMED_MAX {
+        named.push(format!("and {} more", witness.len() - NAMED_MAX));
+    }
+    named.join(", ")
+}
+
+impl SearchSays {
+    fn of(found: SearchReport, is_of_bursts: bool, is_explained: bool) -> Self {
+        let plan = is_explained.then(|| SearchPlanSays::of(&found));
+        let (mut requests, mut bursts) = (Vec::new(), Vec::new());
+        for one in &found.matches {
+            match one.trace {
+                Some(trace) => requests.push(FoundRequest::of(trace, one)),
+                None => bursts.push(FoundBurst::of(one)),
+            }
+        }
+        Self {
+            notes: found.notes,
+            searched: found.searched,
+            matched: found.matched,
+            unknown: found.unknown,
+            absent_attributes: found.absent,
+            requests,
+            bursts,
+            too_large_bursts: found
+                .large
+                .iter()
+                .map(|large| TooLargeBurst {
+                    open_ns: large.open_ns,
+                    close_ns: large.close_ns,
+                    bytes: large.bytes,
+                })
+                .collect(),
+            plan,
+            is_of_bursts,
+        }
+    }
+}
+
+impl FoundRequest {
+    fn of(trace: u128, found: &SearchMatch) -> Self {
+        let ids = found.witness.iter();
+        Self {
+            trace: format!("{trace:032x}"),
+            root: found.what.clone(),
+            start_ns: found.start_ns,
+            latency_ns: found.end_ns - found.start_ns,
+            sure: found.is_sure,
+            witness: ids.map(|span| format!("{:016x}", span.span_id)).collect(),
+            because: because(&found.witness),
+        }
+    }
+}
+
+impl FoundBurst {
+    fn of(found: &SearchMatch) -> Self {
+        let ids = found.witness.iter();
+        Self {
+            open_ns: found.start_ns,
+            close_ns: found.end_ns,
+            requests: found.what.clone(),
+            sure: found.is_sure,
+            witness: ids
+                .map(|span| BurstWitness {
+                    trace: format!("{:032x}", span.trace),
+                    span: format!("{:016x}", span.span_id),
+                })
+                .collect(),
+            because: because(&found.witness),
+        }
+    }
+}
+
+rows! {
+    FoundRequest as row, "found_requests": "A request of which a formula holds, or may, and the spans by which.";
+    trace: Request, "request" = &*row.trace;
+    latency_ns: DurationNs, "latency" = row.latency_ns as f64;
+    because: Text, "because of" = &*row.because;
+    sure: Flag, "sure" = row.sure;
+    root: Text, "root" = &*row.root;
+}
+
+rows! {
+    FoundBurst as row, "found_bursts": "A burst of which a formula holds, or may, and the spans by which.";
+    open_ns: DurationNs, "since the first" = row.open_ns as f64;
+    length_ns: DurationNs, "length" = (row.close_ns - row.open_ns) as f64;
+    requests: Text, "has" = &*row.requests;
+    because: Text, "because of" = &*row.because;
+    sure: Flag, "sure" = row.sure;
+}
+
+impl Report for SearchSays {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Search");
+        let what = if self.is_of_bursts {
+            "burst"
+        } else {
+            "request"
+        };
+        let unknown = match self.unknown {
+            0 => String::new(),
+            unknown => format!(
+                "; of {} it cannot be known: cut off before, or within the error of clocks",
+                counted(unknown, what)
+            ),
+        };
+        doc.sentence(format!(
+            "It holds of {} of {}{unknown}.",
+            self.matched,
+            counted(self.searched, what)
+        ));
+        if let Some(largest) = self.too_large_bursts.iter().map(|burst| burst.bytes).max() {
+            doc.sentence(format!(
+                "Not searched: {} of more rows than may be held at a time; the largest takes {} MiB (--memory MIB).",
+                counted(self.too_large_bursts.len() as u64, "burst"),
+                largest.div_ceil(1 << 20)
+            ));
+        }
+        for absent in &self.absent_attributes {
+            doc.sentence(format!(
+                "No span has the attribute .{absent}; `predict` lists those that there are."
+            ));
+        }
+        doc.table("Requests", &self.requests, usize::MAX);
+        let first_ns = self.bursts.iter().map(|burst| burst.open_ns).min();
+        let bursts = self.bursts.iter().map(|burst| FoundBurst {
+            open_ns: burst.open_ns - first_ns.unwrap_or_default(),
+            close_ns: burst.close_ns - first_ns.unwrap_or_default(),
+            requests: burst.requests.clone(),
+            sure: burst.sure,
+            witness: Vec::new(),
+            because: burst.because.clone(),
+        });
+        doc.table("Bursts", &bursts.collect::<Vec<_>>(), usize::MAX);
+        if let Some(plan) = &self.plan {
+            plan.show(doc);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Sizes on the command line.
+
+/// Bytes, with a decimal or binary unit.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || "must be a number of bytes, such as 500MB, 20GiB or 1TB".to_owned();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number
+        .checked_mul(scale)
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_decimal_and_binary_units() {
+        assert_eq!(parse_size("500MB"), Ok(500_000_000));
+        assert_eq!(parse_size("20GiB"), Ok(20 << 30));
+        assert_eq!(parse_size("17"), Ok(17));
+        assert_eq!(parse_size("2 GiB"), Ok(2 << 30));
+        for wrong in ["", "0", "GB", "-1GB", "1.5GB", "5gb", "99999999999TB"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

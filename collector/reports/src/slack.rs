@@ -1,0 +1,195 @@
+//! `slack`
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::slack_validation::{SlackBucket, heat_cell_ns};
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ServerArguments, ShowArguments};
+use crate::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
+use crate::results::figures::slack_figure;
+use crate::results::no_slack;
+use crate::results::slack::{SegmentSlack, SlackList};
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report};
+use stroboscope_present::humanise::counted;
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Figure, Row, TableSpec};
+use stroboscope_query::{Notes, PathsQuestion, SlackCheck, check_slack};
+
+/// Say which segments could take longer at no cost
+///
+/// Slack is by how much a segment may grow, all else staying the same, before its request takes longer. Segments are
+/// listed by their median slack, the largest first.
+///
+/// With --validate: whether slack means what it says. Requests are put into buckets of about equal size by the slack of
+/// their last server segment. In those with little slack a slower server should make a slower request, and in those with
+/// much it should not: the correlation of server time and latency should fall from bucket to bucket.
+#[derive(Debug, Args)]
+pub struct Slack {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Show so many segments; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    top: usize,
+    /// Check slack by the natural variation of requests
+    #[arg(long)]
+    validate: bool,
+    /// With --validate, put requests into so many buckets
+    #[arg(long, value_name = "COUNT", default_value_t = 20, requires = "validate", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    buckets: u16,
+    /// Show the distribution of the slack of requests' last server segment: by how much their answers could have come
+    /// later
+    #[arg(long)]
+    cdf: bool,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+impl ReadingVerb for Slack {
+    type Report = SlackReport;
+    const TABLES: &'static [TableSpec] = &[SegmentSlack::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<SlackReport, Failure> {
+        if self.validate || self.cdf {
+            let buckets = usize::from(self.buckets);
+            let server = self.server.rule();
+            let check = check_slack(study.inner(), &server, buckets);
+            let checked = self.checked(check.map_err(Failure::of)?);
+            return Ok(SlackReport::Check(Box::new(checked)));
+        }
+        let paths = study.ask(&PathsQuestion::default())?;
+        let list = SlackList::of(&paths, study.known()?, self.top);
+        Ok(SlackReport::Segments(Box::new(list)))
+    }
+}
+
+impl Slack {
+    fn checked(&self, check: SlackCheck) -> Checked {
+        let bucket = |bucket: &SlackBucket| Bucket::of(bucket, check.slack.max_ns());
+        Checked {
+            used_traces: check.slack.count(),
+            without_server: check.without_server,
+            why_no_slack: no_slack(&check.slack),
+            slack_cdf: self.cdf.then(|| cdf(&check.slack)),
+            cdf_rows: if self.cdf {
+                cdf_rows(&check.slack)
+            } else {
+                Vec::new()
+            },
+            figure: (self.cdf && check.slack.count() > 0).then(|| slack_figure(&check.slack)),
+            buckets: self
+                .validate
+                .then(|| check.validation.buckets().iter().map(bucket).collect()),
+            slack: Latency::of(&check.slack),
+            notes: check.notes,
+        }
+    }
+}
+
+/// Slack of segments, or a check of what slack says.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SlackReport {
+    Segments(Box<SlackList>),
+    Check(Box<Checked>),
+}
+
+/// Buckets with their correlation (figure 10), and how server time and latency lie in each (figure 9).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Checked {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    without_server: u64,
+    slack: Latency,
+    why_no_slack: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slack_cdf: Option<Vec<CdfPoint>>,
+    #[serde(skip)]
+    cdf_rows: Vec<CdfRow>,
+    #[serde(skip)]
+    figure: Option<Figure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buckets: Option<Vec<Bucket>>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Bucket {
+    slack_max_ns: u64,
+    requests: u64,
+    correlation: Option<f64>,
+    /// Server time, latency, requests.
+    server_latency_requests: Vec<(u64, u64, u64)>,
+}
+
+impl Bucket {
+    fn of(bucket: &SlackBucket, max_ns: u64) -> Self {
+        let cell = |((server, latency), requests): (&(u8, u8), &u64)| {
+            (heat_cell_ns(*server), heat_cell_ns(*latency), *requests)
+        };
+        Self {
+            slack_max_ns: bucket.slack_max_ns.min(max_ns),
+            requests: bucket.requests,
+            correlation: bucket.correlation(),
+            server_latency_requests: bucket.heat.iter().map(cell).collect(),
+        }
+    }
+}
+
+rows! {
+    Bucket as row, "slack_validation": "Requests of about the same slack, and whether a slower server makes them slower.";
+    slack_max_ns: DurationNs, "slack up to" = row.slack_max_ns as f64;
+    requests: Count, "requests" = row.requests;
+    correlation: Number, "correlation" = row.correlation;
+}
+
+impl Report for SlackReport {
+    fn notes(&self) -> &Notes {
+        match self {
+            Self::Segments(list) => list.notes(),
+            Self::Check(check) => &check.notes,
+        }
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("What could take longer unnoticed");
+        match self {
+            Self::Segments(list) => list.show(doc),
+            Self::Check(check) => check.show(doc),
+        }
+    }
+}
+
+impl Checked {
+    fn show(&self, doc: &mut Doc) {
+        if let Some(buckets) = &self.buckets {
+            doc.table(
+                "Correlation of server time and latency, by slack; it should fall",
+                buckets,
+                usize::MAX,
+            );
+            doc.sentence(counted(self.used_traces, "request"));
+        }
+        doc.figures(self.figure.clone());
+        doc.table(
+            "Slack of the last server segment",
+            &self.cdf_rows,
+            usize::MAX,
+        );
+        doc.sentence(self.why_no_slack.clone().unwrap_or_default());
+        if self.without_server > 0 {
+            doc.sentence(format!(
+                "Left out: {} without server time.",
+                counted(self.without_server, "request")
+            ));
+        }
+    }
+}

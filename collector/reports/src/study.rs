@@ -1,0 +1,185 @@
+//! How reading verbs begin: open the store, and ask.
+
+use std::sync::{Arc, OnceLock};
+
+use stroboscope_analysis::convergence::Pace;
+use stroboscope_analysis::label::SegmentId;
+use tokio::runtime::Handle;
+
+use crate::Failure;
+use crate::arguments::{Readable, ReadingArguments};
+use crate::progress::on_stderr;
+use crate::reading_memory::of_verb;
+use stroboscope_present::show::{Names, SegmentName};
+use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, Source};
+use stroboscope_store::memory::QueryMemory;
+use stroboscope_store::progress::Observer;
+
+/// What a report is made of: the store, what of it is selected, and the model of that once it is known.
+#[derive(Debug)]
+pub struct NamedStudy {
+    of: stroboscope_query::Study,
+    /// A mirror is this process's own until here.
+    _folder: Readable,
+    names: OnceLock<Names>,
+}
+
+/// A model, and what its segments are called.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    pub inference: &'a Inference,
+    names: &'a Names,
+}
+
+impl Known<'_> {
+    /// What a segment is called.
+    pub fn name(self, id: SegmentId) -> SegmentName {
+        self.names.get(id)
+    }
+}
+
+impl NamedStudy {
+    /// Of a whole data folder, as verbs without arguments read it.
+    pub fn of_folder(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
+        let command = <ReadingArguments as clap::Args>::augment_args(clap::Command::new("reading"));
+        let arguments = ["reading".as_ref(), "--data".as_ref(), data.as_os_str()];
+        let matches = command
+            .try_get_matches_from(arguments)
+            .map_err(Failure::of)?;
+        Self::of(
+            &clap::FromArgMatches::from_arg_matches(&matches).map_err(Failure::of)?,
+            runtime,
+        )
+    }
+
+    /// Opens the store for whoever reads.
+    pub fn read_by(reading: &ReadingArguments, reader: &Reader) -> Result<Self, Failure> {
+        Self::with(reading, None, reader)
+    }
+
+    /// Opens the store.
+    pub fn of(reading: &ReadingArguments, runtime: &Handle) -> Result<Self, Failure> {
+        Self::with_convergence(reading, None, runtime)
+    }
+
+    /// The same, with points of the convergence.
+    pub fn with_convergence(
+        reading: &ReadingArguments,
+        convergence: Option<Pace>,
+        runtime: &Handle,
+    ) -> Result<Self, Failure> {
+        Self::with(reading, convergence, &Reader::of_terminal(runtime))
+    }
+
+    /// The same, for whoever reads.
+    pub fn with(
+        reading: &ReadingArguments,
+        convergence: Option<Pace>,
+        reader: &Reader,
+    ) -> Result<Self, Failure> {
+        let (folder, source, selection) = open_by(reading, reader)?;
+        let settings = InferSettings {
+            tolerance: reading.tolerance,
+            exclude: reading.exclude.clone(),
+            trailing_elements: reading.trailing_elements,
+            convergence,
+        };
+        Ok(Self {
+            of: stroboscope_query::Study::new(source, selection, settings),
+            names: OnceLock::new(),
+            _folder: folder,
+        })
+    }
+
+    /// What is read.
+    pub fn source(&self) -> &Source {
+        self.of.source()
+    }
+
+    pub fn selection(&self) -> Selection {
+        self.of.selection()
+    }
+
+    /// The study itself, for what is more than one question.
+    pub fn inner(&self) -> &stroboscope_query::Study {
+        &self.of
+    }
+
+    /// The model. Reads the traces when it is first asked for.
+    pub fn known(&self) -> Result<Known<'_>, Failure> {
+        let inference = self.of.inference().map_err(Failure::of)?;
+        Ok(Known {
+            inference,
+            names: self
+                .names
+                .get_or_init(|| Names::of(inference.model.labels())),
+        })
+    }
+
+    /// The answer to a question. Better asked before the model is asked for, which then is found on the way.
+    pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, Failure> {
+        self.of.ask(question).map_err(Failure::of)
+    }
+
+    /// The model, for who wants nothing else.
+    pub fn into_inference(self) -> Result<Inference, Failure> {
+        self.of.into_inference().map_err(Failure::of)
+    }
+}
+
+/// Who reads, and is told how far it is.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub runtime: Handle,
+    pub observer: Arc<dyn Observer>,
+    /// Memory that it shares with others; none: it has that of its own process.
+    pub memory: Option<QueryMemory>,
+}
+
+impl Reader {
+    /// Somebody at a terminal.
+    pub fn of_terminal(runtime: &Handle) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            observer: on_stderr(),
+            memory: None,
+        }
+    }
+
+    /// The memory to read within.
+    pub fn memory(&self, limit: Option<u64>) -> QueryMemory {
+        let own = || of_verb(limit);
+        self.memory.clone().unwrap_or_else(own)
+    }
+}
+
+/// Opens the store.
+pub fn open(
+    reading: &ReadingArguments,
+    runtime: &Handle,
+) -> Result<(Readable, Source, Selection), Failure> {
+    open_by(reading, &Reader::of_terminal(runtime))
+}
+
+fn open_by(
+    reading: &ReadingArguments,
+    reader: &Reader,
+) -> Result<(Readable, Source, Selection), Failure> {
+    let runtime = &reader.runtime;
+    // What is wrong with the arguments is said before anything is read.
+    let selection = reading.selection()?;
+    let folder = reading.from.data.to_read(runtime)?;
+    let source = Source::open_cached(folder.folder(), runtime.clone()).map_err(Failure::of)?;
+    let source = source.with_memory(&reader.memory(reading.from.memory_limit));
+    let source = source.with_observer(reader.observer.clone());
+    let source = source.with_root(reading.from.root.clone());
+    let filter = match &reading.from.filter {
+        None => None,
+        Some((text, formula)) => {
+            let filter = Filter::new(&source, selection, text, formula.clone());
+            Some(filter.map_err(Failure::of)?)
+        }
+    };
+    let source = source.with_filter(filter);
+    Ok((folder, source, selection))
+}

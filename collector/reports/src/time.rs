@@ -1,0 +1,183 @@
+//! Times and durations as people write them on the command line.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
+
+use stroboscope_query::TimeRange;
+
+const DURATIONS: &str =
+    "a number and a unit (ns, us, ms, s, min, h, d, w), such as 500us, 3ms, 10s, 1d";
+const INSTANTS: &str = "a time such as 2026-11-21, 2026-11-21T10:00 (UTC), 2026-11-21T10:00:00+01:00, 10:00 (today, \
+                        UTC), or how long ago, such as 10min, 1d, 2w";
+/// Without an offset a time is UTC, as in everything that is printed: hosts may stand in several zones.
+const WITHOUT_OFFSET: [&str; 4] = [
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %H:%M:%S%.f",
+];
+
+/// Of today, in UTC.
+const WITHOUT_DAY: [&str; 2] = ["%H:%M", "%H:%M:%S%.f"];
+
+/// A duration such as `500us`, `3ms`, `10s` or `1d`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || DURATIONS.to_owned();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale_s = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" | "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        "w" => 7.0 * 86_400.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let duration =
+        Duration::try_from_secs_f64(number * scale_s).map_err(|error| error.to_string())?;
+    if duration.is_zero() {
+        Err("must be longer than nothing".to_owned())
+    } else {
+        Ok(duration)
+    }
+}
+
+/// An instant in ns since the Unix epoch: a day or a time of day, in UTC unless it says otherwise, or a time before now.
+pub fn parse_instant(text: &str) -> Result<i64, String> {
+    if let Ok(ago) = parse_duration(text) {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        return i64::try_from(since_epoch.saturating_sub(ago).as_nanos())
+            .map_err(|_| INSTANTS.to_owned());
+    }
+    let naive = || {
+        WITHOUT_OFFSET
+            .iter()
+            .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
+    };
+    let day = || {
+        NaiveDate::parse_from_str(text, "%Y-%m-%d")
+            .ok()
+            .and_then(|day| day.and_hms_opt(0, 0, 0))
+    };
+    let today = || {
+        let time = WITHOUT_DAY
+            .iter()
+            .find_map(|form| NaiveTime::parse_from_str(text, form).ok())?;
+        Some(Utc::now().date_naive().and_time(time))
+    };
+    let at = DateTime::parse_from_rfc3339(text)
+        .map(|at| at.naive_utc())
+        .ok()
+        .or_else(naive)
+        .or_else(day)
+        .or_else(today)
+        .ok_or(INSTANTS)?;
+    at.and_utc()
+        .timestamp_nanos_opt()
+        .ok_or_else(|| "a time from 1677 to 2262".to_owned())
+}
+
+/// A range `FROM..UNTIL` of two times, of which either may be left out.
+pub fn parse_range(text: &str) -> Result<TimeRange, String> {
+    let (since, until) = text.split_once("..").ok_or("a range such as 2h..1h")?;
+    let side = |text: &str| {
+        if text.is_empty() {
+            Ok(None)
+        } else {
+            parse_instant(text).map(Some)
+        }
+    };
+    in_order(TimeRange {
+        since_ns: side(since)?,
+        until_ns: side(until)?,
+    })
+    .map_err(|reversed| format!("FROM before UNTIL: {reversed}"))
+}
+
+/// The range, unless nothing can lie in it because it ends before it begins.
+pub(crate) fn in_order(range: TimeRange) -> Result<TimeRange, String> {
+    match (range.since_ns, range.until_ns) {
+        (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => {
+            let name =
+                |at_ns: i64| DateTime::from_timestamp_nanos(at_ns).format("%Y-%m-%dT%H:%M:%S%.fZ");
+            Err(format!(
+                "{} is not before {}",
+                name(since_ns),
+                name(until_ns)
+            ))
+        }
+        _ => Ok(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_days_times_or_how_long_ago() {
+        let check = |text: &str, expected_ns: i64| {
+            assert_eq!(parse_instant(text), Ok(expected_ns), "{text}");
+        };
+        check("1970-01-01T00:00:01.5Z", 1_500_000_000);
+        check("1970-01-01T01:00:00+01:00", 0);
+        check("1970-01-02", 86_400_000_000_000);
+        check("1970-01-01T00:02", 120_000_000_000);
+        check("1970-01-01 00:02", 120_000_000_000);
+        check("1970-01-01T00:02:03.25", 123_250_000_000);
+        let day_ns = 86_400_000_000_000;
+        let today_ns = Utc::now().timestamp_nanos_opt().unwrap() / day_ns * day_ns;
+        let of_today = parse_instant("10:30").unwrap() - today_ns;
+        // Unless it is midnight just now.
+        assert_eq!(of_today.rem_euclid(day_ns), 37_800_000_000_000);
+        let now_ns = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_nanos() as i64;
+        for (text, hours) in [("1h", 1), ("1d", 24), ("2w", 336)] {
+            let ago_ns = now_ns - parse_instant(text).unwrap();
+            let expected_ns = hours * 3_600_000_000_000;
+            assert!(
+                (ago_ns - expected_ns).abs() < 60_000_000_000,
+                "{text}: {ago_ns}"
+            );
+        }
+        for wrong in [
+            "",
+            "yesterday",
+            "25:00",
+            "17",
+            "3000-01-01T00:00:00Z",
+            "2026-13-01",
+            "2026-11-22T25:00",
+            "1y",
+        ] {
+            assert!(parse_instant(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranges_end_after_they_begin() {
+        let range = TimeRange {
+            since_ns: Some(0),
+            until_ns: None,
+        };
+        assert_eq!(parse_range("1970-01-01T00:00:00Z.."), Ok(range));
+        assert!(parse_range("2h").is_err() && parse_range("2h..1h").is_ok());
+        for reversed in ["1h..2h", "1970-01-02..1970-01-02", "1970-01-03..1970-01-02"] {
+            assert!(
+                parse_range(reversed).is_err_and(|said| said.contains("is not before")),
+                "{reversed}"
+            );
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `timeline`
+
+mod items;
+mod lock_json;
+mod locks;
+mod part;
+mod short;
+mod sums;
+mod view;
+
+use crate::output::{print_parts, say};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
+use tokio::runtime::Runtime;
+
+use self::locks::Locks;
+use self::sums::Sums;
+use self::view::Seen;
+use crate::arguments::{DataArguments, ShowArguments, parse_instant};
+use crate::study::Reader;
+use crate::verb::{Form, PageVerb, Report, give_as, said, write_file, write_forms};
+use crate::{Failure, Status, notes};
+use stroboscope_foreign::trace_id;
+use stroboscope_present::show::Doc;
+use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
+use stroboscope_query::{Notes, PerfettoHostError, Source, perfetto_trace};
+
+/// Show what the kernel did for requests: segments, and under them system calls, processors, waits and locks
+///
+/// With --trace, one request; with --burst, all requests of one burst: each segment with its system calls, the time on
+/// a processor, the time off it and why, by thread, and for each wait for a lock which request held it.
+///
+/// Without either, sums over everything recorded: where requests' time went, at which locks and futexes they wait and who
+/// held them or woke who waited, which system calls requests make, how many and for how long, and the same by operation. Work
+/// done one by one that could be done at once stands at the top. With --lock, one of the locks, with its longest waits.
+#[derive(Debug, Args)]
+pub struct TimelineVerb {
+    #[command(flatten)]
+    data: DataArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// One request, by its trace id, the name its source gave it, or the id's last 16 digits
+    #[arg(long, value_name = "ID", conflicts_with = "burst")]
+    trace: Option<String>,
+    /// The burst that holds this moment, or the next one: ns since the Unix epoch, or a time such as 2026-11-21T10:00:00.5
+    /// (UTC). Of a burst without an end a second is shown from there on
+    #[arg(long, value_name = "TIME", value_parser = moment_ns)]
+    burst: Option<i64>,
+    /// One lock or futex, as the sums call it: PROCESS:LOCK, such as 4711:0x7f0a12345678
+    #[arg(long, value_name = "LOCK", conflicts_with_all = ["trace", "burst"])]
+    lock: Option<String>,
+    /// How to show it; perfetto is for ui.perfetto.dev and wants --trace or --burst
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    format: Format,
+    /// As --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write it to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Only this host's kernel, where several were recorded
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// Show so many requests, locks and operations of the sums; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    top: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Text
+    Table,
+    /// One JSON document
+    Json,
+    /// A trace for Perfetto, in protobuf
+    Perfetto,
+}
+
+fn moment_ns(text: &str) -> Result<i64, String> {
+    text.parse().or_else(|_| parse_instant(text)).map_err(|instants| {
+        format!(
+            "a moment is a number of nanoseconds since the Unix epoch, such as 1795309397000000000 (`date +%s%N` says \
+             now), or {instants}"
+        )
+    })
+}
+
+/// What the verb says in JSON: one request or burst with `--trace` or `--burst`, one lock with `--lock`, or else sums over
+/// everything.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "the document's schema is made of it")]
+pub enum TimelineSays {
+    Seen(Seen),
+    Locks(Locks),
+    Sums(Sums),
+}
+
+impl TimelineVerb {
+    pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let format = if self.json { Format::Json } else { self.format };
+        let folder = self.data.to_read(runtime.handle())?;
+        let source =
+            Source::open_any(folder.folder(), runtime.handle().clone()).map_err(Failure::of)?;
+        let reader = Reader::of_terminal(runtime.handle());
+        let source = source.with_memory(&reader.memory(None));
+        let source = source.with_observer(reader.observer);
+        if self.trace.is_none() && self.burst.is_none() {
+            return self.sums(&source, format);
+        }
+        let seen = self.seen(&source)?;
+        let given = match format {
+            Format::Table | Format::Json => self.give(&seen, format)?,
+            Format::Perfetto => {
+                let mut doc = Doc::new();
+                seen.show(&mut doc);
+                write_forms(&doc, &self.data.data, &self.show)?;
+                self.write_bytes(&perfetto(&seen.view)?)?;
+                notes::tell(&seen.notes)
+            }
+        };
+        if seen.view.kernel.is_empty() {
+            say!(
+                "nothing of the kernel was recorded meanwhile: record it by `stroboscope kernel record` in the same bursts as \
+                 the services, or with the burst-config always"
+            );
+            return Ok(Status::Partly);
+        }
+        Ok(given)
+    }
+
+    /// The request or the burst that is asked for.
+    fn seen(&self, source: &Source) -> Result<Seen, Failure> {
+        let view = match (&self.trace, self.burst) {
+            (Some(trace), _) => of_trace(source, trace_id(trace), trace),
+            (None, at_ns) => of_burst(source, at_ns.unwrap_or_default()),
+        };
+        let mut view = view.map_err(Failure::of)?;
+        if let Some(host) = &self.host {
+            view.kernel.retain(|part| part.host == *host);
+        }
+        Ok(Seen::of(view))
+    }
+
+    fn sums(&self, source: &Source, format: Format) -> Result<Status, Failure> {
+        if format == Format::Perfetto {
+            return Err(Failure(
+                "a Perfetto trace shows one request or one burst: --trace or --burst".to_owned(),
+            ));
+        }
+        let overview = overview(source).map_err(Failure::of)?;
+        match &self.lock {
+            Some(lock) => self.give(&Locks::of(overview, lock, self.host.as_deref())?, format),
+            None => self.give(&Sums::of(overview, self.top), format),
+        }
+    }
+
+    fn give(&self, report: &impl Report, format: Format) -> Result<Status, Failure> {
+        let is_json = format == Format::Json;
+        give_as(
+            report,
+            &Form {
+                data: &self.data.data,
+                is_json,
+                out: self.out.as_deref(),
+            },
+            &self.show,
+        )
+    }
+
+    fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        match &self.out {
+            Some(out) => write_file(out, bytes),
+            None => print_parts(&[bytes]),
+        }
+    }
+}
+
+impl PageVerb for TimelineVerb {
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+        let folder = self.data.to_read(&reader.runtime)?;
+        let source = Source::open_any(folder.folder(), reader.runtime.clone());
+        let source = source.map_err(Failure::of)?;
+        let source = source.with_memory(&reader.memory(None));
+        let source = source.with_observer(reader.observer.clone());
+        if self.trace.is_none() && self.burst.is_none() {
+            let overview = overview(&source).map_err(Failure::of)?;
+            return Ok(match &self.lock {
+                Some(lock) => said(&Locks::of(overview, lock, self.host.as_deref())?),
+                None => said(&Sums::of(overview, self.top)),
+            });
+        }
+        Ok(said(&self.seen(&source)?))
+    }
+}
+
+fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
+    perfetto_trace(&view.requests, &view.kernel, None).map_err(|error| match error {
+        PerfettoHostError::OneOf(hosts) => Failure(format!(
+            "a Perfetto trace shows one host; --host one of {}",
+            hosts.join(", ")
+        )),
+        unknown @ PerfettoHostError::Unknown { .. } => Failure(unknown.to_string()),
+    })
+}

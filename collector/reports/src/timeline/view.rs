@@ -1,0 +1,458 @@
+//! One request or one burst: its segments, and under them what the kernel did.
+
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use stroboscope_analysis::kernel::summary::requests;
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_kernel_model::export;
+
+use super::items::{Item, items_of, summary_text, took};
+use super::part::part_text;
+use super::short::sum_up;
+use crate::verb::{Report, schema_is_of};
+use stroboscope_present::humanise::counted;
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, Figure, Interval, Timeline, TimelineRow};
+use stroboscope_query::request_tree::{SpanNode, tree};
+use stroboscope_query::timeline::{BurstPart, TimelineView};
+use stroboscope_query::{KernelPart, Notes};
+
+/// Spans in a picture.
+const SPANS_DRAWN: usize = 40;
+
+/// What there is of one request or of one burst. Times in JSON are ns; instants are ns since the Unix epoch.
+pub struct Seen {
+    pub view: TimelineView,
+    pub notes: Notes,
+}
+
+impl Seen {
+    pub fn of(mut view: TimelineView) -> Self {
+        let notes = Notes::of_unread(std::mem::take(&mut view.damage), view.large_traces);
+        Self { view, notes }
+    }
+}
+
+/// `burst`, of which a part is shown, if one was asked for; `requests` with their `spans` and `segments`; `kernel`, one
+/// element for each recording: what was recorded, with the owner (trace's low half) and its span for everything.
+#[derive(Serialize, JsonSchema)]
+struct SeenJson<'a> {
+    burst: Option<BurstJson>,
+    requests: Vec<RequestJson<'a>>,
+    kernel: Vec<PartJson<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct BurstJson {
+    open_ns: i64,
+    close_ns: i64,
+    shown_from_ns: i64,
+    shown_to_ns: i64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RequestJson<'a> {
+    trace: String,
+    trace_id: String,
+    spans: Vec<SpanJson<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SpanJson<'a> {
+    span: String,
+    parent: String,
+    depth: usize,
+    operation: String,
+    host: &'a str,
+    start_ns: i64,
+    end_ns: i64,
+    segments: Vec<SegmentJson>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SegmentJson {
+    start: String,
+    end: String,
+    start_ns: i64,
+    end_ns: i64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PartJson<'a> {
+    #[serde(flatten)]
+    recorded: Value,
+    host: &'a str,
+    recording: String,
+    events: usize,
+    lost: u64,
+    /// By which the kernel was recorded.
+    burst_config: u64,
+    /// Others, by which services of the host recorded meanwhile.
+    services_burst_configs: &'a [u64],
+}
+
+impl Serialize for Seen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let burst = |burst: BurstPart| BurstJson {
+            open_ns: burst.burst_ns.0,
+            close_ns: burst.burst_ns.1,
+            shown_from_ns: burst.shown_ns.0,
+            shown_to_ns: burst.shown_ns.1,
+        };
+        let view = SeenJson {
+            burst: self.view.burst.map(burst),
+            requests: self.view.requests.iter().map(RequestJson::of).collect(),
+            kernel: self.view.kernel.iter().map(PartJson::of).collect(),
+        };
+        view.serialize(serializer)
+    }
+}
+
+schema_is_of!(Seen, SeenJson<'_>);
+
+impl<'a> PartJson<'a> {
+    fn of(part: &'a KernelPart) -> Self {
+        Self {
+            recorded: export::json(&part.timeline, &part.clocks, part.architecture),
+            host: &part.host,
+            recording: format!("{:032x}", part.recording),
+            events: part.events.len(),
+            lost: part.lost.total(),
+            burst_config: part.burst_config,
+            services_burst_configs: &part.services_configs,
+        }
+    }
+}
+
+impl<'a> RequestJson<'a> {
+    fn of(records: &'a TraceRecords) -> Self {
+        let span = |node: SpanNode<'a>| SpanJson {
+            span: format!("{:016x}", node.span.span_id),
+            parent: format!("{:016x}", node.span.parent_id),
+            depth: node.depth,
+            operation: node.operation(),
+            host: &node.span.host,
+            start_ns: node.span.start_ns,
+            end_ns: node.span.end_ns,
+            segments: node
+                .segments
+                .iter()
+                .map(|segment| SegmentJson {
+                    start: segment.start.to_string(),
+                    end: segment.end.to_string(),
+                    start_ns: segment.start_ns,
+                    end_ns: segment.end_ns,
+                })
+                .collect(),
+        };
+        Self {
+            trace: name(records),
+            trace_id: records.id.to_string(),
+            spans: tree(records).into_iter().map(span).collect(),
+        }
+    }
+}
+
+/// What a request is called: as its source wrote it.
+fn name(records: &TraceRecords) -> String {
+    records
+        .name
+        .as_deref()
+        .map_or_else(|| records.id.to_string(), str::to_owned)
+}
+
+impl Report for Seen {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let view = &self.view;
+        if let Some(part) = view.burst {
+            show_burst(part, doc);
+        }
+        let recorded: Vec<String> = view.kernel.iter().map(part_text).collect();
+        doc.sentence(recorded.join("\n"));
+        view.requests
+            .iter()
+            .for_each(|records| show_request(records, &view.kernel, doc));
+        show_others(view, doc);
+    }
+}
+
+/// Which part of which burst this is.
+fn show_burst(part: BurstPart, doc: &mut Doc) {
+    let at = |at_ns: i64| {
+        format!(
+            "{} ({at_ns})",
+            DateTime::from_timestamp_nanos(at_ns).format("%Y-%m-%dT%H:%M:%S%.6fZ")
+        )
+    };
+    let length = |(from_ns, to_ns): (i64, i64)| took(from_ns.abs_diff(to_ns));
+    let (burst_ns, shown_ns) = (part.burst_ns, part.shown_ns);
+    if !part.is_a_part() {
+        doc.heading(format!(
+            "burst of {} from {}",
+            length(burst_ns),
+            at(burst_ns.0)
+        ));
+        return;
+    }
+    let next = if shown_ns.1 < burst_ns.1 {
+        format!("; --burst {} shows what comes next", shown_ns.1)
+    } else {
+        "; it ends there".to_owned()
+    };
+    let (shown, burst, open) = (length(shown_ns), length(burst_ns), at(burst_ns.0));
+    doc.heading(format!(
+        "{shown} of a burst of {burst} that opened at {open}"
+    ));
+    doc.sentence(format!(
+        "shown from {} to {}{next}",
+        at(shown_ns.0),
+        at(shown_ns.1)
+    ));
+}
+
+/// A span, a segment, or what the kernel did in it.
+struct Happening<'a> {
+    trace: &'a str,
+    span: u64,
+    kind: &'static str,
+    depth: usize,
+    start_ns: i64,
+    /// Since the request's begin.
+    from_ns: i64,
+    takes_ns: Option<u64>,
+    /// None: of the request itself.
+    thread: Option<String>,
+    what: String,
+}
+
+rows! {
+    Happening<'_> as row, "timeline": "A span, a segment, or what the kernel did in it for a request.";
+    from_ns: DurationNs, "from" = row.from_ns as f64;
+    takes_ns: DurationNs, "takes" = row.takes_ns.map(|ns| ns as f64);
+    thread: Text, "thread" = row.thread.as_deref();
+    what: Text, "what" = Cell::Nested(row.depth, row.what.clone());
+    kind: Text, "" = row.kind;
+    trace: Text, "" = row.trace;
+    span: Text, "" = format!("{:016x}", row.span).as_str();
+    depth: Count, "" = row.depth as u64;
+    start_ns: Count, "" = u64::try_from(row.start_ns).ok();
+}
+
+/// The rows of one request.
+struct Happenings<'a> {
+    trace: &'a str,
+    origin_ns: i64,
+    rows: Vec<Happening<'a>>,
+}
+
+impl<'a> Happenings<'a> {
+    fn of(trace: &'a str, origin_ns: i64) -> Self {
+        Self {
+            trace,
+            origin_ns,
+            rows: Vec::new(),
+        }
+    }
+
+    fn add(
+        &mut self,
+        span: u64,
+        kind: &'static str,
+        depth: usize,
+        start_ns: i64,
+        takes_ns: Option<u64>,
+        what: String,
+    ) {
+        let (trace, from_ns) = (self.trace, start_ns - self.origin_ns);
+        self.rows.push(Happening {
+            trace,
+            span,
+            kind,
+            depth,
+            start_ns,
+            from_ns,
+            takes_ns,
+            thread: None,
+            what,
+        });
+    }
+
+    /// What the kernel did.
+    fn items<'i>(&mut self, items: impl Iterator<Item = &'i Item>, depth: usize) {
+        for item in sum_up(items.collect()) {
+            let takes_ns = item.end_ns.map(|end_ns| end_ns.abs_diff(item.start_ns));
+            self.rows.push(Happening {
+                trace: self.trace,
+                span: item.span,
+                kind: "kernel",
+                depth,
+                start_ns: item.start_ns,
+                from_ns: item.start_ns - self.origin_ns,
+                takes_ns,
+                thread: Some(item.thread),
+                what: item.what,
+            });
+        }
+    }
+
+    /// A span, its segments, and under each what the kernel did in it.
+    fn span(&mut self, node: &SpanNode<'_>, items: &[Item]) {
+        let (depth, span) = (node.depth, node.span);
+        let takes_ns = span.end_ns.abs_diff(span.start_ns);
+        self.add(
+            span.span_id,
+            "span",
+            depth,
+            span.start_ns,
+            Some(takes_ns),
+            node.operation(),
+        );
+        let mut rest = items.iter().peekable();
+        for segment in &node.segments {
+            let mut before = Vec::new();
+            while let Some(item) = rest.next_if(|item| item.start_ns < segment.start_ns) {
+                before.push(item);
+            }
+            self.items(before.into_iter(), depth + 2);
+            let what = format!("[{} … {}]", segment.start, segment.end);
+            let takes_ns = segment.end_ns.abs_diff(segment.start_ns);
+            self.add(
+                span.span_id,
+                "segment",
+                depth + 1,
+                segment.start_ns,
+                Some(takes_ns),
+                what,
+            );
+            let mut inside = Vec::new();
+            while let Some(item) = rest.next_if(|item| item.start_ns < segment.end_ns) {
+                inside.push(item);
+            }
+            self.items(inside.into_iter(), depth + 2);
+        }
+        self.items(rest, depth + 2);
+    }
+}
+
+fn show_request(records: &TraceRecords, kernel: &[KernelPart], doc: &mut Doc) {
+    let low = records.id.0 as u64;
+    let nodes = tree(records);
+    let start_ns = records
+        .spans
+        .iter()
+        .map(|span| span.start_ns)
+        .min()
+        .unwrap_or(0);
+    let end_ns = records
+        .spans
+        .iter()
+        .map(|span| span.end_ns)
+        .max()
+        .unwrap_or(start_ns);
+    let name = name(records);
+    doc.heading(format!(
+        "request {name}: {}",
+        took(end_ns.abs_diff(start_ns))
+    ));
+    let summaries = kernel.iter().filter_map(|part| {
+        let summaries = requests(&part.timeline, part.architecture);
+        let summary = summaries.iter().find(|one| one.trace == low)?;
+        Some(format!(
+            "{}: {}",
+            part.host,
+            summary_text(summary, part.architecture)
+        ))
+    });
+    doc.sentence(summaries.collect::<Vec<_>>().join("\n"));
+    let mut items: BTreeMap<u64, Vec<Item>> = BTreeMap::new();
+    for item in kernel.iter().flat_map(|part| items_of(part, low)) {
+        items.entry(item.span).or_default().push(item);
+    }
+    let mut rows = Happenings::of(&name, start_ns);
+    nodes
+        .iter()
+        .for_each(|node| rows.span(node, &items.remove(&node.span.span_id).unwrap_or_default()));
+    for (span_id, items) in items {
+        let first_ns = items.first().map_or(start_ns, |item| item.start_ns);
+        let what = format!("span {span_id:016x}, which is not in the store");
+        rows.add(span_id, "span", 0, first_ns, None, what);
+        rows.items(items.iter(), 1);
+    }
+    doc.figures(picture(&nodes, start_ns, end_ns));
+    doc.table("", &rows.rows, usize::MAX);
+}
+
+/// The request's segments. On terminals, the rows of the table say the same.
+fn picture(nodes: &[SpanNode<'_>], start_ns: i64, end_ns: i64) -> Option<Figure> {
+    let since = |ns: i64| u64::try_from(ns.saturating_sub(start_ns)).unwrap_or(0);
+    let row = |node: &SpanNode<'_>| TimelineRow {
+        name: node.operation(),
+        depth: node.depth,
+        intervals: node
+            .segments
+            .iter()
+            .map(|segment| Interval {
+                from_ns: since(segment.start_ns),
+                to_ns: since(segment.end_ns),
+                ..Interval::default()
+            })
+            .collect(),
+    };
+    let more = match nodes.len().saturating_sub(SPANS_DRAWN) {
+        0 => String::new(),
+        more => format!("; {more} more spans are not drawn"),
+    };
+    let rows: Vec<TimelineRow> = nodes.iter().take(SPANS_DRAWN).map(row).collect();
+    let alternative = format!(
+        "{}; the table has their segments.",
+        counted(nodes.len() as u64, "span")
+    );
+    let timeline = Timeline {
+        length_ns: since(end_ns),
+        marks: Vec::new(),
+        rows,
+    };
+    (!nodes.is_empty())
+        .then(|| Figure::new(format!("What ran when{more}"), alternative, timeline).on_pages_only())
+}
+
+/// What was done for requests that the store does not know.
+fn show_others(view: &TimelineView, doc: &mut Doc) {
+    let known: Vec<u64> = view
+        .requests
+        .iter()
+        .map(|records| records.id.0 as u64)
+        .collect();
+    for part in &view.kernel {
+        let summaries = requests(&part.timeline, part.architecture);
+        for summary in summaries
+            .iter()
+            .filter(|summary| !known.contains(&summary.trace))
+        {
+            doc.heading(format!(
+                "request {:016x}, which is not in the store",
+                summary.trace
+            ));
+            doc.sentence(format!(
+                "{}: {}",
+                part.host,
+                summary_text(summary, part.architecture)
+            ));
+            // Asked for by its id: all there is.
+            if view.burst.is_none() {
+                let name = format!("{:016x}", summary.trace);
+                let mut rows = Happenings::of(&name, part.clocks.wall_ns(summary.first_ns));
+                rows.items(items_of(part, summary.trace).iter(), 0);
+                doc.table("", &rows.rows, usize::MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What every verb that reads is made of: it makes a report of a [`NamedStudy`], and a report is shown here, in any form.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use clap::{ArgMatches, Command};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use crate::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
+use crate::output::{has_colour, json, print_as_is, width};
+use crate::study::{NamedStudy, Reader};
+use crate::{Failure, Status, notes};
+use stroboscope_present::page::to_page;
+use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
+use stroboscope_query::Notes;
+
+/// A result, once for all: its JSON is its fields, and all else is its [`Doc`].
+pub trait Report: Serialize + JsonSchema {
+    /// What was noticed on the way.
+    fn notes(&self) -> &Notes;
+
+    /// What it says, to people and as tables.
+    fn show(&self, doc: &mut Doc);
+}
+
+/// A verb that reads the store and gives a report.
+pub trait ReadingVerb {
+    /// What it gives.
+    type Report: Report;
+    /// The tables of its document, for SQL.
+    const TABLES: &'static [TableSpec];
+
+    /// What it reads, and where its result goes.
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments);
+
+    /// The report.
+    fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
+
+    /// Answers, and prints.
+    fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        let (reading, show) = self.arguments();
+        give(
+            &self.answer(&NamedStudy::of(&reading, runtime.handle())?)?,
+            &reading.from,
+            show,
+        )
+    }
+}
+
+/// The document of a verb as it is without arguments, for SQL.
+pub fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Failure> {
+    let mut doc = Doc::new();
+    verb.answer(study)?.show(&mut doc);
+    Ok(doc)
+}
+
+/// What a page says, and what was noticed on the way; or why there is nothing.
+pub type PageSays = Result<(Doc, Notes), Failure>;
+
+/// A verb that is a page as well: what it says, and what was noticed on the way.
+pub trait PageVerb {
+    /// Reads, and says. Nothing is printed or written.
+    fn document(&self, reader: &Reader) -> PageSays;
+}
+
+/// A verb as a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Its name on the command line,
+    pub name: &'static str,
+    /// with what it is below.
+    pub words: &'static str,
+    /// Arguments that a page does not have.
+    pub without: &'static [&'static str],
+    pub command: fn(Command) -> Command,
+    pub document: fn(&ArgMatches, &Reader) -> PageSays,
+}
+
+/// The tables of a verb without arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    /// The tables of its document.
+    pub specs: &'static [TableSpec],
+    /// Makes its document of a study of this data folder.
+    pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
+}
+
+/// Each that gives a report of a study is one.
+impl<V: ReadingVerb> PageVerb for V {
+    fn document(&self, reader: &Reader) -> PageSays {
+        let study = NamedStudy::read_by(&self.arguments().0, reader)?;
+        Ok(said(&self.answer(&study)?))
+    }
+}
+
+/// What a report says, for a page.
+pub fn said(report: &impl Report) -> (Doc, Notes) {
+    let mut doc = Doc::new();
+    report.show(&mut doc);
+    (doc, report.notes().clone())
+}
+
+/// Prints a report, and writes it where else it is asked for.
+pub fn give(
+    report: &impl Report,
+    from: &SelectionArguments,
+    show: &ShowArguments,
+) -> Result<Status, Failure> {
+    give_as(
+        report,
+        &Form {
+            data: &from.data.data,
+            is_json: from.json,
+            out: None,
+        },
+        show,
+    )
+}
+
+/// How a result is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
+    /// What it is of.
+    pub data: &'a Path,
+    /// As JSON, or as a text for people.
+    pub is_json: bool,
+    /// To this file, or to standard output.
+    pub out: Option<&'a Path>,
+}
+
+/// The same in another form.
+pub fn give_as(
+    report: &impl Report,
+    form: &Form<'_>,
+    show: &ShowArguments,
+) -> Result<Status, Failure> {
+    let mut doc = Doc::new();
+    report.show(&mut doc);
+    write_forms(&doc, form.data, show)?;
+    let text = if form.is_json {
+        json(report)?
+    } else {
+        let (width, has_colour) = if form.out.is_some() {
+            (None, false)
+        } else {
+            (width(), has_colour())
+        };
+        TextView {
+            width,
+            full_names: show.full_names,
+            colour: has_colour,
+        }
+        .render(&doc)
+    };
+    match form.out {
+        None => print_as_is(&text)?,
+        Some(path) => write_file(path, format!("{text}\n").as_bytes())?,
+    }
+    Ok(notes::tell(report.notes()))
+}
+
+/// Writes a document as a page and as tables, if that is asked for.
+pub fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), Failure> {
+    if let Some(path) = &show.html {
+        write_file(path, to_page(doc, &data.display().to_string()).as_bytes())?;
+    }
+    show.parquet
+        .as_ref()
+        .map_or(Ok(()), |folder| write_parquet(doc, folder).map_err(Failure))
+}
+
+/// Writes a file that was asked for.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Rows of a report, of which so many are shown to people and in JSON; tables have all.
+#[derive(Clone, Debug)]
+pub struct Top<T> {
+    pub rows: Vec<T>,
+    /// 0: all.
+    pub top: usize,
+}
+
+impl<T> Top<T> {
+    pub fn shown(&self) -> usize {
+        if self.top == 0 {
+            self.rows.len()
+        } else {
+            self.top.min(self.rows.len())
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Top<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&self.rows[..self.shown()])
+    }
+}
+
+/// The JSON of `$of` is that of `$shape`, which it is turned into when it is printed.
+macro_rules! schema_is_of {
+    ($of:ty, $shape:ty) => {
+        impl schemars::JsonSchema for $of {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                <$shape as schemars::JsonSchema>::schema_name()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                <$shape as schemars::JsonSchema>::json_schema(generator)
+            }
+        }
+    };
+}
+pub(crate) use schema_is_of;
+
+/// Whoever reads the JSON sees a list.
+impl<T: JsonSchema> JsonSchema for Top<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<T>::json_schema(generator)
+    }
+}
