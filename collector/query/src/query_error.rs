@@ -161,6 +161,15 @@ fn advice(lack: QueryLack) -> &'static str {
 }
 
 impl QueryError {
+    /// The lack of memory, if it is one.
+    #[must_use]
+    pub fn lack(&self) -> Option<QueryLack> {
+        match self {
+            Self::Memory { lack, .. } | Self::LargeTrace { lack, .. } => Some(*lack),
+            _ => None,
+        }
+    }
+
     /// Error of a reading of requests that lacks memory.
     pub(super) fn lack_of_requests(lack: QueryLack) -> Self {
         Self::Memory {

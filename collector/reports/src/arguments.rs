@@ -32,7 +32,7 @@ impl DataArguments {
     /// The folder, for who writes to it.
     pub fn local(&self) -> Result<&Path, Failure> {
         if is_remote(&self.data) {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "--data {} is an object store, which this verb does not write to: give a local folder (and `collect` \
                  publishes what is in one by --publish)",
                 self.data.display()
@@ -215,7 +215,7 @@ impl ReadingArguments {
             until_ns: until,
         })
         .map_err(|reversed| {
-            Failure(format!(
+            Failure::new(format!(
                 "--since must be before --until, and {reversed}; swap them"
             ))
         })?;

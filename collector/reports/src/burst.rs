@@ -118,8 +118,8 @@ impl Burst {
                     .map(|from| format!("{from} was rounded to the nearest mask"));
                 (parsed.config, remark)
             }
-            (None, Some(request)) => (plan(request, self.duty).map_err(Failure)?, None),
-            (None, None) => return Err(Failure("give --config or --request".to_owned())),
+            (None, Some(request)) => (plan(request, self.duty).map_err(Failure::new)?, None),
+            (None, None) => return Err(Failure::new("give --config or --request".to_owned())),
         };
         if let Some(request) = self.request {
             remark = Some(format!(

@@ -55,7 +55,7 @@ impl ReadingVerb for Clocks {
                 .map(|host| &*host.host)
                 .take(20)
                 .collect();
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "no host is called {reference}; there are: {}",
                 known.join(", ")
             )));

@@ -92,19 +92,19 @@ impl ReadingVerb for ExperimentVerb {
 
     fn answer(&self, study: &NamedStudy) -> Result<ExperimentSays, Failure> {
         if let Some(both) = self.control.iter().find(|of| self.test.contains(of)) {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "--control and --test are both {both}: name two values of {}",
                 self.by
             )));
         }
         if self.of.is_some() && !["process", "host", "host.name"].contains(&&*self.by) {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "--of says whose process or host counts; {} is said by the request: leave --of out",
                 self.by
             )));
         }
         if self.share == Some(1.0) {
-            return Err(Failure(
+            return Err(Failure::new(
                 "--share 100% leaves no unit for the control".to_owned(),
             ));
         }

@@ -1,10 +1,14 @@
-//! How a verb ends: with a result, with a part of it, or with a failure.
+//! The end of a verb: a result, a part of one, or a failure.
 
 use std::error::Error;
+use std::fmt;
+
+use stroboscope_query::QueryError;
+use stroboscope_store::memory::QueryLack;
 
 use crate::advice::advice;
 
-/// How a verb that has a result ended.
+/// The end of a verb that has a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Exit status 0.
@@ -16,17 +20,71 @@ pub enum Status {
     Interrupted(i32),
 }
 
-/// What is wrong, with what to do about it, where a verb has no result. Exit status 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
+/// The kind of a failure. The command line ends with status 2 for each; pages have a status of HTTP for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureCode {
+    /// No report has the name that was asked for.
+    Unknown,
+    /// The arguments are wrong.
+    Asked,
+    /// The report needs arguments that were not given.
+    NeedsMore,
+    /// The report takes more memory than a query may have.
+    TooLarge,
+    /// Other queries hold the memory: the same may succeed later.
+    Busy,
+    /// Anything else.
+    Failed,
+}
+
+/// The reason why a verb has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: FailureCode,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it, where the cause does not say that.
+    pub remedy: Option<String>,
+}
 
 impl Failure {
+    /// A failure that says all in its cause.
+    pub fn new(cause: impl Into<String>) -> Self {
+        Self::coded(FailureCode::Failed, cause)
+    }
+
+    /// A failure of this kind.
+    pub fn coded(code: FailureCode, cause: impl Into<String>) -> Self {
+        Self {
+            code,
+            cause: cause.into(),
+            remedy: None,
+        }
+    }
+
     /// A failure by any error, with advice where there is some.
     pub fn of(error: impl Error + 'static) -> Self {
-        Self(match advice(&error) {
-            Some(advice) => format!("{error}; {advice}"),
-            None => error.to_string(),
-        })
+        let error: &(dyn Error + 'static) = &error;
+        let lack = error.downcast_ref().and_then(QueryError::lack);
+        let code = match lack {
+            Some(QueryLack::All) => FailureCode::Busy,
+            Some(QueryLack::Query(..)) => FailureCode::TooLarge,
+            None => FailureCode::Failed,
+        };
+        Self {
+            remedy: advice(error),
+            ..Self::coded(code, error.to_string())
+        }
     }
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cause)?;
+        self.remedy
+            .as_ref()
+            .map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+impl Error for Failure {}

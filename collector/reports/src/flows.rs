@@ -143,7 +143,7 @@ fn find<'a>(
         .collect();
     match (fitting.pop(), fitting.len()) {
         (Some(one), 0) => Ok(one),
-        (Some(_), more) => Err(Failure(format!(
+        (Some(_), more) => Err(Failure::new(format!(
             "--category {asked}: {} categories begin with that; give more of the name",
             more + 1
         ))),
@@ -155,7 +155,7 @@ fn find<'a>(
                 .take(LISTED_MAX)
                 .map(|(_, id, _)| id.to_string())
                 .collect();
-            Err(Failure(format!(
+            Err(Failure::new(format!(
                 "there is no category {asked}; the largest are {}",
                 names.join(", ")
             )))
@@ -178,7 +178,7 @@ impl ReadingVerb for FlowsVerb {
         let latency_ns = self.latency.clone().unwrap_or(0..=u64::MAX);
         let found = flows(study.inner(), self.flow.settings(), latency_ns).map_err(Failure::of)?;
         if found.flows.requests() == 0 {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "none of the {} requests takes a time such as --latency asks for",
                 found.others.recorded()
             )));

@@ -3,7 +3,7 @@
 //! A report is its arguments, the question that they ask of a store, and the rows that show the answer: a type that the command
 //! line prints, pages show, and SQL reads. From the bottom up: `failure` with `advice` and `suggest`; the console (`output`,
 //! `stderr`, `progress`); `time`, `size`, `arguments`, `reading_memory`; `study` (an opened store, and the names of its segments);
-//! `verb` (what a report is made of); `results` (what several reports show); then a module for each report.
+//! `verb` (what a report is made of); `results` (what several reports show); then a module for each report, and the `registry` of them.
 #![allow(
     missing_docs,
     reason = "the users are the program's crates beside this one, and help texts document arguments"
@@ -34,6 +34,7 @@ pub mod pool;
 pub mod predict;
 pub mod progress;
 pub mod reading_memory;
+pub mod registry;
 pub mod report;
 pub mod results;
 mod roots;

@@ -123,7 +123,7 @@ impl ModelVerb {
             load(Path::new(earlier))?
         } else if earlier.contains("..") {
             let range = parse_range(earlier).map_err(|expected| {
-                Failure(format!(
+                Failure::new(format!(
                     "--compare {earlier}: expected a saved model or {expected}"
                 ))
             })?;
@@ -137,8 +137,9 @@ impl ModelVerb {
                 ..self.reading.clone()
             };
             // Which of the two ranges it is about, is said.
-            inferred(&reading, runtime).map_err(|Failure(why)| {
-                Failure(format!("--compare {earlier}, the earlier range: {why}"))
+            inferred(&reading, runtime).map_err(|failure| Failure {
+                cause: format!("--compare {earlier}, the earlier range: {}", failure.cause),
+                ..failure
             })?
         } else {
             load(Path::new(earlier))?
@@ -193,7 +194,7 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
     let bytes = relations.count().saturating_mul(BYTES_PER_RELATION);
     share.take(bytes).map_err(|lack| {
         let relations = counted(relations.count() as u64, "relation");
-        Failure(format!("{relations} to show: {lack}"))
+        Failure::new(format!("{relations} to show: {lack}"))
     })
 }
 

@@ -1,4 +1,6 @@
-//! What a query noticed besides its result: as text on standard error, and as keys of the JSON.
+//! Remarks on a query beside its result.
+
+use std::fmt;
 
 use crate::output::say;
 use stroboscope_analysis::completeness::explanation;
@@ -13,7 +15,8 @@ const DAMAGE_SHOWN: usize = 20;
 
 /// Says on standard error what was left out, and whether that makes the result partial.
 pub fn tell(notes: &Notes) -> Status {
-    lines(notes).iter().for_each(|line| say!("{line}"));
+    let remarks = remarks(notes);
+    remarks.iter().for_each(|remark| say!("{remark}"));
     if notes.damage.is_empty() {
         Status::Done
     } else {
@@ -21,15 +24,42 @@ pub fn tell(notes: &Notes) -> Status {
     }
 }
 
-/// What was left out, a line each.
-pub fn lines(notes: &Notes) -> Vec<String> {
-    let mut lines = Vec::new();
-    macro_rules! line {
-        ($($said:tt)*) => { lines.push(format!($($said)*)) };
+/// A remark beside a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// Something that was left out, or makes figures mislead.
+    Note(String),
+    /// More on the remark before.
+    Detail(String),
+    /// Something that could not be read.
+    Error(String),
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Note(text) => write!(f, "note: {text}"),
+            Self::Detail(text) => write!(f, "      {text}"),
+            Self::Error(text) => write!(f, "error: {text}"),
+        }
+    }
+}
+
+/// The remarks on what was left out.
+pub fn remarks(notes: &Notes) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    macro_rules! note {
+        ($($said:tt)*) => { remarks.push(Remark::Note(format!($($said)*))) };
+    }
+    macro_rules! detail {
+        ($($said:tt)*) => { remarks.push(Remark::Detail(format!($($said)*))) };
+    }
+    macro_rules! error {
+        ($($said:tt)*) => { remarks.push(Remark::Error(format!($($said)*))) };
     }
     if !notes.incomplete.is_empty() {
-        line!(
-            "note: {} of {} {} incomplete ({})",
+        note!(
+            "{} of {} {} incomplete ({})",
             notes.traces - notes.complete_traces,
             counted(notes.traces, "trace"),
             are(notes.traces - notes.complete_traces),
@@ -38,49 +68,49 @@ pub fn lines(notes: &Notes) -> Vec<String> {
         let incomplete = notes.traces - notes.complete_traces;
         if notes.fragments == incomplete {
             // All causes are those of one thing.
-            line!("      all of them: {}", explanation("no_root"));
+            detail!("all of them: {}", explanation("no_root"));
         } else {
             for cause in notes.incomplete.keys() {
                 match explanation(cause) {
                     "" => {}
-                    meaning => line!("      {cause}: {meaning}"),
+                    meaning => detail!("{cause}: {meaning}"),
                 }
             }
         }
     }
     if notes.unflushed_bytes > 0 {
-        line!(
-            "note: not in this result: {} that the running collector has taken and will put into the store within \
+        note!(
+            "not in this result: {} that the running collector has taken and will put into the store within \
              its --flush-interval (10 s by default)",
             counted(notes.unflushed_bytes, "byte")
         );
     }
     if !notes.unsynchronised.is_empty() {
-        line!(
-            "note: by their kernels, nothing keeps the clocks of these hosts right: {}; what they recorded at the same time may \
+        note!(
+            "by their kernels, nothing keeps the clocks of these hosts right: {}; what they recorded at the same time may \
              not have been at the same time, and bursts may miss each other: run an NTP or PTP client there",
             notes.unsynchronised.join(", ")
         );
     }
     for said in notes.sampling.sentences() {
-        line!("note: {said}");
+        note!("{said}");
     }
     for (cause, count) in &notes.diagnostics {
         match Diagnostic::explanation(cause) {
-            "" => line!("note: {count} times in the traces used: {cause}"),
-            meaning => line!("note: {count} times in the traces used: {cause} ({meaning})"),
+            "" => note!("{count} times in the traces used: {cause}"),
+            meaning => note!("{count} times in the traces used: {cause} ({meaning})"),
         }
     }
     if notes.excluded_segments > 0 {
-        line!(
-            "note: left out by --exclude: {} in the traces used",
+        note!(
+            "left out by --exclude: {} in the traces used",
             counted(notes.excluded_segments, "segment")
         );
     }
     let left = notes.left_out;
     if left.large_traces > 0 {
-        line!(
-            "note: not in this result: {} too large for the memory that there is to read with (--memory-limit, or \
+        note!(
+            "not in this result: {} too large for the memory that there is to read with (--memory-limit, or \
              --query-memory of a collector)",
             counted(left.large_traces, "trace")
         );
@@ -104,16 +134,16 @@ pub fn lines(notes: &Notes) -> Vec<String> {
         ),
     ];
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
-        line!("note: {count} {what}");
+        note!("{count} {what}");
     }
     for damage in notes.damage.iter().take(DAMAGE_SHOWN) {
-        line!("error: {damage}");
+        error!("{damage}");
     }
     if notes.damage.len() > DAMAGE_SHOWN {
-        line!(
-            "error: {} damaged beside these",
+        error!(
+            "{} damaged beside these",
             counted((notes.damage.len() - DAMAGE_SHOWN) as u64, "file")
         );
     }
-    lines
+    remarks
 }

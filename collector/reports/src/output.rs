@@ -37,7 +37,7 @@ pub fn print_parts(parts: &[&[u8]]) -> Result<(), Failure> {
     let written = written.and_then(|()| out.flush());
     match written {
         Err(error) if !is_unread(&error) => {
-            Err(Failure(format!("cannot write the result: {error}")))
+            Err(Failure::new(format!("cannot write the result: {error}")))
         }
         _ => Ok(()),
     }

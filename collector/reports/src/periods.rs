@@ -9,8 +9,8 @@ use stroboscope_analysis::compare::CompareSettings;
 use stroboscope_analysis::flow::{FlowSettings, Fold, Zoom};
 use tokio::runtime::Runtime;
 
-use crate::Failure;
 use crate::arguments::{DataArguments, Readable, ReadingArguments, parse_formula, parse_range};
+use crate::failure::{Failure, FailureCode};
 use crate::study::{NamedStudy, open};
 use stroboscope_query::{PeriodOf, Source, TimeRange};
 use stroboscope_search::Formula;
@@ -163,11 +163,14 @@ impl PeriodArguments {
         let before_source = source_of(self.before_data.as_ref(), of_before)?;
         let after_source = source_of(None, of_after)?;
         if !self.are_asked() {
-            return Err(Failure(format!(
-                "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests that say something, \
+            return Err(Failure::coded(
+                FailureCode::NeedsMore,
+                format!(
+                    "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests that say something, \
                  such as service.version=1.4; or --before-data, the folder that the earlier period is in; or a formula for a side, \
                  --before-where or --after-where"
-            )));
+                ),
+            ));
         }
         let mut before = Self::period(
             ("--before", self.before.as_deref()),
@@ -185,7 +188,7 @@ impl PeriodArguments {
                 new.since_ns = old.until_ns;
             }
             if let Some(overlap) = overlap(*old, *new) {
-                return Err(Failure(overlap));
+                return Err(Failure::new(overlap));
             }
         }
         Ok(Periods {
@@ -222,12 +225,13 @@ impl PeriodArguments {
         match period {
             None => {}
             Some(text) if text.contains("..") => {
-                selection.range = parse_range(text)
-                    .map_err(|expected| Failure(format!("{name} {text}: expected {expected}")))?;
+                selection.range = parse_range(text).map_err(|expected| {
+                    Failure::new(format!("{name} {text}: expected {expected}"))
+                })?;
             }
             Some(text) => {
                 let (attribute, value) = text.split_once('=').ok_or_else(|| {
-                    Failure(format!(
+                    Failure::new(format!(
                         "{name} {text}: expected a range such as 2h..1h, or an attribute and its value, such as service.version=1.4"
                     ))
                 })?;

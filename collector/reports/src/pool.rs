@@ -88,12 +88,12 @@ impl PoolVerb {
             until_ns: self.until,
         })
         .map_err(|reversed| {
-            Failure(format!(
+            Failure::new(format!(
                 "--since must be before --until, and {reversed}; swap them"
             ))
         })?;
         let (uses, unit) = match &self.samples {
-            Some(file) => (read_samples(file, range).map_err(Failure)?, Unit::Any),
+            Some(file) => (read_samples(file, range).map_err(Failure::new)?, Unit::Any),
             None => {
                 let folder = self.data.to_read(runtime.handle())?;
                 let source = Source::open_any(folder.folder(), runtime.handle().clone());

@@ -121,7 +121,7 @@ impl ReportVerb {
         );
         let page = to_page_of_sections(&title, "What requests wait for", &about, &input.sections());
         std::fs::write(&self.html, &page).map_err(|error| {
-            Failure(format!(
+            Failure::new(format!(
                 "cannot write the page to {}: {error}",
                 self.html.display()
             ))

@@ -146,7 +146,7 @@ impl TimelineVerb {
 
     fn sums(&self, source: &Source, format: Format) -> Result<Status, Failure> {
         if format == Format::Perfetto {
-            return Err(Failure(
+            return Err(Failure::new(
                 "a Perfetto trace shows one request or one burst: --trace or --burst".to_owned(),
             ));
         }
@@ -198,10 +198,10 @@ impl PageVerb for TimelineVerb {
 
 fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
     perfetto_trace(&view.requests, &view.kernel, None).map_err(|error| match error {
-        PerfettoHostError::OneOf(hosts) => Failure(format!(
+        PerfettoHostError::OneOf(hosts) => Failure::new(format!(
             "a Perfetto trace shows one host; --host one of {}",
             hosts.join(", ")
         )),
-        unknown @ PerfettoHostError::Unknown { .. } => Failure(unknown.to_string()),
+        unknown @ PerfettoHostError::Unknown { .. } => Failure::new(unknown.to_string()),
     })
 }

@@ -171,7 +171,7 @@ impl TradeoffsVerb {
                     .iter()
                     .any(|load| !load.is_finite() || *load < 0.0)
                 {
-                    return Err(Failure(
+                    return Err(Failure::new(
                         "--load takes requests per second, such as 120".to_owned(),
                     ));
                 }
@@ -215,7 +215,7 @@ impl Learn {
             tradeoffs(study.source(), study.selection()).map_err(Failure::of)?;
         let slack = self.slack(&study)?;
         if observed.points.is_empty() && slack.is_none() {
-            return Err(Failure(
+            return Err(Failure::new(
                 "nothing is recorded of tradeoffs: name points by `stroboscope::tradeoff` in a service, and send it copies of \
                  requests that explore them (the guide, \"Tradeoffs\")"
                     .to_owned(),
@@ -227,7 +227,7 @@ impl Learn {
             .iter()
             .find(|(point, _)| !known.contains(&point.as_str()))
         {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "--goal {unknown}=…: no point of that name is recorded; there are {}",
                 known.join(", ")
             )));
@@ -263,7 +263,7 @@ impl Learn {
         };
         policy.check().map_err(Failure::of)?;
         if policy.is_empty() {
-            return Err(Failure(not_learned.join(" ")));
+            return Err(Failure::new(not_learned.join(" ")));
         }
         let json = serde_json::to_string_pretty(&policy).map_err(Failure::of)?;
         write_file(&self.out, format!("{json}\n").as_bytes())?;

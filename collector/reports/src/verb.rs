@@ -166,15 +166,15 @@ pub fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), F
     if let Some(path) = &show.html {
         write_file(path, to_page(doc, &data.display().to_string()).as_bytes())?;
     }
-    show.parquet
-        .as_ref()
-        .map_or(Ok(()), |folder| write_parquet(doc, folder).map_err(Failure))
+    show.parquet.as_ref().map_or(Ok(()), |folder| {
+        write_parquet(doc, folder).map_err(Failure::new)
+    })
 }
 
 /// Writes a file that was asked for.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
-        .map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Rows of a report, of which so many are shown to people and in JSON; tables have all.

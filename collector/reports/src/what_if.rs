@@ -82,7 +82,9 @@ impl WhatIfVerb {
             (Some(factor), None, None) => Ok(Change::Scale(factor)),
             (None, Some(cap), None) => Ok(Change::CapNs(to_ns(cap))),
             (None, None, Some(more)) => Ok(Change::AddNs(to_ns(more))),
-            _ => Err(Failure("give one of --scale, --cap and --add".to_owned())),
+            _ => Err(Failure::new(
+                "give one of --scale, --cap and --add".to_owned(),
+            )),
         }
     }
 }
@@ -132,7 +134,7 @@ impl ReadingVerb for WhatIfVerb {
             let nearest = nearest(operation, known.iter().map(String::as_str));
             let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
             let listed = command_on("critical-path", &self.reading.from.data.data);
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
             )));
         }

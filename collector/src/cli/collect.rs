@@ -18,7 +18,7 @@ use super::care::CareArguments;
 use super::doors::DoorArguments;
 use super::log::LogArguments;
 use super::memory::{MemoryArguments, MemorySplit};
-use super::pages::{ReaderPorts, StoreVerbs, served_site};
+use super::pages::{ReaderPorts, served_site};
 use super::settings::SettingsArguments;
 use super::{kernel, notify};
 use stroboscope_present::humanise::counted;
@@ -26,8 +26,8 @@ use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
 use stroboscope_reports::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use stroboscope_reports::output::print;
+use stroboscope_reports::registry::pages;
 use stroboscope_reports::results::tradeoffs::read_policy;
-use stroboscope_reports::verb::Page;
 use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
 use stroboscope_server::collect::{Collector, CollectorSettings, SiteMaker};
@@ -39,6 +39,7 @@ use stroboscope_server::redact::{RedactSettings, Rule};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::publishing::PublishCounters;
+use stroboscope_web::store_verbs::StoreVerbs;
 
 /// Take what services record, until interrupted
 ///
@@ -204,8 +205,8 @@ fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
         (Some(config), _) => Ok(config),
         (None, Some(text)) => {
             let parsed = parse_config(&text);
-            let parsed =
-                parsed.map_err(|error| Failure(format!("STROBOSCOPE_BURST_CONFIG: {error}")))?;
+            let parsed = parsed
+                .map_err(|error| Failure::new(format!("STROBOSCOPE_BURST_CONFIG: {error}")))?;
             Ok(config_of(&parsed))
         }
         (None, None) => Ok(BurstConfig::DEFAULT),
@@ -268,11 +269,11 @@ fn start_own_traces(
     tracing::info!(address, "shipping own traces");
     OwnTraces::start(&address)
         .map(Some)
-        .map_err(|error| Failure(format!("--own-traces: {error}")))
+        .map_err(|error| Failure::new(format!("--own-traces: {error}")))
 }
 
 impl Collect {
-    pub(super) fn run(self, pages: Vec<Page>, runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         rustix::process::umask(self.umask);
         let burst_config = self.burst_config.as_ref().map(config_of);
         // The one thread that goes on with capabilities, until its programs are in the kernel.
@@ -304,9 +305,9 @@ impl Collect {
             let mut settings = self.settings(burst_config, memory);
             let (of, runtime) = (data.clone(), Handle::current());
             settings.site = Some(SiteMaker::new(move || {
-                let verbs = StoreVerbs::of(&of, pages.clone(), runtime.clone(), &queries);
+                let verbs = StoreVerbs::of(&of, pages(), runtime.clone(), &queries);
                 let site = served_site(verbs, true, readers);
-                site.map_err(|failure| failure.0)
+                site.map_err(|failure| failure.to_string())
             }));
             settings.publishing = publishing.clone();
             if let Some(care) = &mut settings.intake.care {
@@ -383,7 +384,7 @@ impl Collect {
                 let published = spawn_blocking(|| publisher.stop()).await;
                 published.map_err(Failure::of)?;
             }
-            stopped.map_err(Failure)?;
+            stopped.map_err(Failure::new)?;
             let stored = totals.batches.get("stored").copied().unwrap_or(0);
             let of_otlp = match counters.otlp_requests.load(Relaxed) {
                 0 => String::new(),
@@ -420,13 +421,13 @@ impl Collect {
             },
         };
         if to_itself.is_empty() && self.doors.scheme() == "https" {
-            return Err(Failure(
+            return Err(Failure::new(
                 "--own-traces self with --tls-cert needs a unix socket, --unix PATH: own traces are shipped without TLS"
                     .to_owned(),
             ));
         }
         if self.doors.asks_for_tokens() && std::env::var_os("STROBOSCOPE_TOKEN").is_none() {
-            return Err(Failure(
+            return Err(Failure::new(
                 "--own-traces self with --token-file needs a token of the role write, in STROBOSCOPE_TOKEN".to_owned(),
             ));
         }
@@ -438,7 +439,7 @@ impl Collect {
         asked: Option<BurstConfig>,
     ) -> Result<Option<(BurstConfig, PreparedRecording)>, Failure> {
         if !self.kernel && self.what.is_anything() {
-            return Err(Failure(
+            return Err(Failure::new(
                 "--pid, --name, --cgroup and --enter-only say what --kernel records".to_owned(),
             ));
         }

@@ -57,7 +57,7 @@ impl DoorArguments {
         };
         let is_asking = self.token_file.is_some() || self.tls_client_ca.is_some();
         if !is_asking && !self.insecure_listen {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "{flag} {address} is beyond loopback, and everybody who reaches it could read and write what is recorded: \
                  ask for tokens by --token-file FILE (with --tls-cert and --tls-key), or for certificates by \
                  --tls-client-ca FILE; --insecure-listen does without, where the network lets in nobody else"
@@ -146,7 +146,7 @@ mod tests {
             ];
             let checked = doors.check(&listen);
             assert_eq!(checked.is_ok(), is_allowed, "{arguments:?} {address}");
-            if let Err(Failure(said)) = checked {
+            if let Err(Failure { cause: said, .. }) = checked {
                 assert!(
                     said.contains("--http") && said.contains("--token-file"),
                     "{said}"

@@ -126,7 +126,9 @@ impl Import {
             }
         }
         match (any_read, all_good) {
-            (false, _) => Err(Failure("nothing could be imported; see above".to_owned())),
+            (false, _) => Err(Failure::new(
+                "nothing could be imported; see above".to_owned(),
+            )),
             (true, true) => Ok(Status::Done),
             (true, false) => Ok(Status::Partly),
         }

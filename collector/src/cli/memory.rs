@@ -50,7 +50,7 @@ impl MemoryArguments {
         let limit = self.memory_limit.unwrap_or_else(default_limit);
         let queries = self.query_memory.unwrap_or(limit / 4);
         if queries > limit / 2 {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "--query-memory {} MiB is more than half of --memory-limit, {} MiB",
                 queries / MIB,
                 limit / MIB
@@ -186,7 +186,10 @@ mod tests {
     fn queries_have_half_at_most() {
         assert!(split(512 * MIB, Some(256 * MIB)).is_ok());
         let refused = split(512 * MIB, Some(257 * MIB)).unwrap_err();
-        assert!(refused.0.contains("--query-memory 257 MiB"), "{refused:?}");
+        assert!(
+            refused.cause.contains("--query-memory 257 MiB"),
+            "{refused:?}"
+        );
     }
 
     #[test]

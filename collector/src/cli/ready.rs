@@ -31,7 +31,10 @@ impl Ready {
         let answer = ask(self.http, "/readyz", PATIENCE, ANSWER_BYTES_MAX).map_err(Failure::of)?;
         match answer.status {
             200 => print(answer.body.trim_end()).map(|()| Status::Done),
-            _ => Err(Failure(format!("not ready: {}", answer.body.trim_end()))),
+            _ => Err(Failure::new(format!(
+                "not ready: {}",
+                answer.body.trim_end()
+            ))),
         }
     }
 }

@@ -188,7 +188,7 @@ fn of_environment(
             continue;
         };
         let Some(value) = value.to_str() else {
-            return Err(Failure(format!("{name} is not UTF-8")));
+            return Err(Failure::new(format!("{name} is not UTF-8")));
         };
         // Set to nothing is not set, as scripts unset variables so.
         if value.is_empty() {
@@ -227,14 +227,14 @@ fn unknown(verb: &Command, name: &str) -> String {
 
 fn read(path: &Path) -> Result<Table, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure(format!(
+        Failure::new(format!(
             "cannot read the settings in {}: {error}",
             path.display()
         ))
     })?;
     let mut sections: Table = toml::from_str(&text).map_err(|error| {
         let error = error.to_string();
-        Failure(format!(
+        Failure::new(format!(
             "{} is no TOML: {}",
             path.display(),
             error.trim_end()
@@ -273,7 +273,7 @@ fn values_of(value: Value) -> Result<Vec<String>, String> {
 }
 
 fn wrong(path: &Path, name: &str, what: impl fmt::Display) -> Failure {
-    Failure(format!("{}: {name}: {what}", path.display()))
+    Failure::new(format!("{}: {name}: {what}", path.display()))
 }
 
 /// As the command line takes it, or says what is wrong with it.
@@ -285,7 +285,7 @@ fn check(verb: &Command, setting: &Setting) -> Result<(), Failure> {
     };
     let is_bool = |value: &String| value == "true" || value == "false";
     if setting.is_flag && !setting.values.iter().all(is_bool) {
-        return Err(Failure(format!("{place}: true or false is expected")));
+        return Err(Failure::new(format!("{place}: true or false is expected")));
     }
     // By itself: what other options it needs is for the whole to say.
     let verb = verb.clone().no_binary_name(true).ignore_errors(false);
@@ -302,7 +302,7 @@ fn check(verb: &Command, setting: &Setting) -> Result<(), Failure> {
     }
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
-    Err(Failure(format!(
+    Err(Failure::new(format!(
         "{place}: {}",
         line.trim_start_matches("error: ")
     )))

@@ -12,7 +12,6 @@ use stroboscope_reports::arguments::{DataArguments, parse_duration};
 use stroboscope_reports::size::parse_size;
 #[cfg(not(feature = "sql"))]
 use stroboscope_reports::suggest::{command_on, quoted};
-use stroboscope_reports::verb::Tables;
 use stroboscope_reports::{Failure, Status};
 
 /// Ask the store in SQL
@@ -46,12 +45,12 @@ pub(super) struct Sql {
 impl Sql {
     #[cfg(not(feature = "sql"))]
     #[allow(clippy::unused_self, clippy::needless_pass_by_value)] // as the other verbs
-    pub(super) fn run(self, _: Vec<Tables>, _: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
         let Self {
             data, json, query, ..
         } = self;
         let json = if json { " --json" } else { "" };
-        Err(Failure(format!(
+        Err(Failure::new(format!(
             "this binary was built without SQL; released binaries have it, or build with `cargo build --release \
              --features sql` (DataFusion compiles for many minutes) and repeat: {}{json} {}. Any Parquet \
              engine reads the folder as well, for example DuckDB: SELECT * FROM '{}/spans/**/*.parquet'",
@@ -62,10 +61,10 @@ impl Sql {
     }
 
     #[cfg(feature = "sql")]
-    pub(super) fn run(self, of: Vec<Tables>, runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let folder = self.data.to_read(runtime.handle())?;
         let data = folder.folder();
-        let tables = tables::of_verbs(of, data, runtime.handle());
+        let tables = tables::of_reports(data, runtime.handle());
         let limits = stroboscope_sql::SqlLimits {
             memory_bytes: usize::try_from(self.memory_limit).unwrap_or(usize::MAX),
             time: self.timeout,

@@ -113,7 +113,7 @@ impl TopVerb {
 }
 
 fn of_terminal(error: &io::Error) -> Failure {
-    Failure(format!(
+    Failure::new(format!(
         "the terminal cannot be used ({error}); --once prints a picture as text"
     ))
 }

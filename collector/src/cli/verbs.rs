@@ -1,179 +1,31 @@
-//! The verbs, one line each: what is registered here is a command, and if it reads the store, tables of SQL as well.
+//! The verbs: those that are no reports, one line each, and the reports.
 
-use std::path::Path;
-
-use clap::{ArgMatches, Args, Command};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use tokio::runtime::{Builder, Runtime};
+use clap::{ArgMatches, Command};
+use stroboscope_reports::registry::{Entry, other, reports};
+use stroboscope_reports::{Failure, Status};
+use stroboscope_server::capabilities;
+use tokio::runtime::Builder;
 
 use super::{check, collect, compact, config, import, kernel, ready, sql, top, view};
-use stroboscope_present::show::Doc;
-use stroboscope_reports::study::NamedStudy;
-use stroboscope_reports::verb::{Page, PageVerb, ReadingVerb, Tables, document};
-use stroboscope_reports::{
-    Failure, Status, anomalies, burst, clocks, compare, critical_path, experiment, explain, flows,
-    infer, model, pool, predict, report, search, slack, timeline, tradeoffs, what_if,
-};
-use stroboscope_server::capabilities;
-
-type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
-
-/// A verb as it is registered.
-pub(super) struct Entry {
-    pub name: &'static str,
-    command: fn(Command) -> Command,
-    run: Run,
-    tables: Option<Tables>,
-    /// True if the threads of the subcommand drop capabilities that no collector needs.
-    pub is_confined: bool,
-    /// Its page, if it is one.
-    page: Option<Page>,
-    /// Of what it says in JSON.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the documents are made of it"))]
-    pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
-}
-
-impl Entry {
-    /// With the type of what it says in JSON.
-    fn saying<R: JsonSchema>(self) -> Self {
-        Self {
-            schema: Some(R::json_schema),
-            ..self
-        }
-    }
-
-    /// With a page of the same arguments, but those that say how the answer is printed.
-    fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
-        let words = self.name;
-        self.paged_as::<V>(words, without)
-    }
-
-    /// With threads that drop capabilities from their start; its own thread, it drops itself.
-    fn confined(self) -> Self {
-        Self {
-            is_confined: true,
-            ..self
-        }
-    }
-
-    /// With the page of a verb below it.
-    fn paged_as<V: PageVerb + Args>(
-        self,
-        words: &'static str,
-        without: &'static [&'static str],
-    ) -> Self {
-        let page = Page {
-            name: self.name,
-            words,
-            without,
-            command: V::augment_args,
-            document: |matches, reader| parsed::<V>(matches)?.document(reader),
-        };
-        Self {
-            page: Some(page),
-            ..self
-        }
-    }
-}
 
 /// All of them, in the order of the help.
 pub(super) fn verbs() -> Vec<Entry> {
-    vec![
+    let mut verbs = vec![
         #[cfg(feature = "demo")]
         other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
-        other("collect", |verb: collect::Collect, runtime| {
-            verb.run(pages(), runtime)
-        })
-        .confined(),
+        other("collect", collect::Collect::run).confined(),
         other("check", check::CheckVerb::run).saying::<check::CheckedFolder>(),
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),
-        other("view", |verb: view::View, runtime| {
-            verb.run(pages(), runtime)
-        }),
+        other("view", view::View::run),
         other("top", top::TopVerb::run),
         other("import", import::Import::run),
-        other("infer", infer::Infer::run)
-            .saying::<infer::Inferred<'_>>()
-            .paged::<infer::Infer>(&[]),
-        other("model", model::ModelVerb::run)
-            .saying::<model::ModelSays<'_>>()
-            .paged::<model::ModelVerb>(&["compare", "top", "false_discoveries", "dot"]),
-        reading::<critical_path::CriticalPath>("critical-path"),
-        reading::<slack::Slack>("slack"),
-        reading::<anomalies::AnomaliesVerb>("anomalies"),
-        reading::<what_if::WhatIfVerb>("what-if"),
-        reading::<compare::CompareVerb>("compare"),
-        reading::<experiment::ExperimentVerb>("experiment"),
-        other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
-        reading::<explain::ExplainVerb>("explain"),
-        reading::<flows::FlowsVerb>("flows"),
         other("kernel", kernel::KernelVerb::run).confined(),
-        other("timeline", timeline::TimelineVerb::run)
-            .saying::<timeline::TimelineSays>()
-            .paged::<timeline::TimelineVerb>(&["format"]),
-        reading::<predict::PredictVerb>("predict"),
-        reading::<search::SearchVerb>("search"),
-        other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
-        reading::<clocks::Clocks>("clocks"),
-        other("burst", burst::Burst::run).saying::<burst::BurstSays>(),
-        other("tradeoffs", tradeoffs::TradeoffsVerb::run)
-            .saying::<stroboscope_reports::results::tradeoffs::TradeoffsSay>()
-            .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
-        other("sql", |verb: sql::Sql, runtime| verb.run(tables(), runtime)),
-    ]
-}
-
-/// A verb that makes a report of a study.
-fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
-    let run: Run = Box::new(|matches, runtime| parsed::<V>(matches)?.run(runtime));
-    let tables = Tables {
-        specs: V::TABLES,
-        document: document_of::<V>,
-    };
-    Entry {
-        name,
-        command: V::augment_args,
-        run,
-        tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
-        is_confined: false,
-        page: None,
-        schema: None,
-    }
-    .saying::<V::Report>()
-    .paged::<V>(&[])
-}
-
-/// Any other verb.
-fn other<V: Args + 'static>(
-    name: &'static str,
-    run: impl Fn(V, &Runtime) -> Result<Status, Failure> + 'static,
-) -> Entry {
-    let run: Run = Box::new(move |matches, runtime| run(parsed::<V>(matches)?, runtime));
-    Entry {
-        name,
-        command: V::augment_args,
-        run,
-        tables: None,
-        is_confined: false,
-        page: None,
-        schema: None,
-    }
-}
-
-fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
-    // What the command took, its type takes.
-    V::from_arg_matches(matches).map_err(Failure::of)
-}
-
-fn document_of<V: ReadingVerb + Args>(data: &Path, study: &NamedStudy) -> Result<Doc, Failure> {
-    let command = V::augment_args(Command::new("verb"));
-    let arguments = ["verb".as_ref(), "--data".as_ref(), data.as_os_str()];
-    let matches = command
-        .try_get_matches_from(arguments)
-        .map_err(Failure::of)?;
-    document(&parsed::<V>(&matches)?, study)
+    ];
+    verbs.extend(reports());
+    verbs.push(other("sql", sql::Sql::run));
+    verbs
 }
 
 /// Shows what causes what in a distributed service.
@@ -206,7 +58,7 @@ pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failu
     let found = asked
         .and_then(|(name, of_verb)| Some((verbs.iter().find(|verb| verb.name == name)?, of_verb)));
     let Some((verb, of_verb)) = found else {
-        return Err(Failure("no verb was given; see --help".to_owned()));
+        return Err(Failure::new("no verb was given; see --help".to_owned()));
     };
     let mut runtime = Builder::new_multi_thread();
     if verb.is_confined {
@@ -214,16 +66,6 @@ pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failu
     }
     let runtime = runtime.enable_all().build().map_err(Failure::of)?;
     (verb.run)(of_verb, &runtime)
-}
-
-/// The pages of all verbs that have one.
-pub(super) fn pages() -> Vec<Page> {
-    verbs().into_iter().filter_map(|verb| verb.page).collect()
-}
-
-/// The tables of all verbs that have any.
-fn tables() -> Vec<Tables> {
-    verbs().into_iter().filter_map(|verb| verb.tables).collect()
 }
 
 #[cfg(test)]
@@ -234,10 +76,15 @@ mod tests {
 
     use super::*;
     use stroboscope_present::rows;
+    use stroboscope_present::show::Doc;
     use stroboscope_present::show::{Row as _, TableSpec};
     use stroboscope_query::Notes;
     use stroboscope_reports::arguments::{ReadingArguments, ShowArguments};
+    use stroboscope_reports::registry::{parsed, reading, tables};
+    use stroboscope_reports::study::NamedStudy;
+    use stroboscope_reports::verb::ReadingVerb;
     use stroboscope_reports::verb::Report;
+    use tokio::runtime::Runtime;
 
     /// Counts segments: the first place, which says what the result is.
     #[derive(Debug, Args)]

@@ -11,11 +11,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::doors::DoorArguments;
 use super::memory::MemoryArguments;
-use super::pages::{ReaderPorts, StoreVerbs, served_site};
+use super::pages::{ReaderPorts, served_site};
 use stroboscope_reports::arguments::DataArguments;
 use stroboscope_reports::output::print;
-use stroboscope_reports::verb::Page;
+use stroboscope_reports::registry::pages;
 use stroboscope_reports::{Failure, Status};
+use stroboscope_web::store_verbs::StoreVerbs;
 
 /// Show a store as pages in a browser, until interrupted
 ///
@@ -38,7 +39,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn run(self, pages: Vec<Page>, runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let addresses = std::iter::once(("--http", self.http)).chain(self.readers.addresses());
         self.doors.check(&addresses.collect::<Vec<_>>())?;
         let folder = self.data.to_read(runtime.handle())?;
@@ -53,7 +54,7 @@ impl View {
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             memory.keep_within()?;
             let doors = Doors::open(settings).await.map_err(Failure::of)?;
-            let verbs = StoreVerbs::of(data, pages, Handle::current(), &memory.queries());
+            let verbs = StoreVerbs::of(data, pages(), Handle::current(), &memory.queries());
             let site = served_site(verbs, false, self.readers)?;
             let started = HttpServer::start_site(self.http, doors.clone(), site.router).await;
             let server = started.map_err(Failure::of)?;

@@ -42,13 +42,9 @@ pub enum QueryLack {
     #[error("it takes more than the {0} MiB that one query may ({1})")]
     Query(usize, &'static str),
     /// The others hold what is left.
-    #[error("{COME_AGAIN}")]
+    #[error("other queries hold the memory that there is for queries (--query-memory): come again")]
     All,
 }
-
-/// Words of a refusal that is over when others end.
-pub const COME_AGAIN: &str =
-    "other queries hold the memory that there is for queries (--query-memory): come again";
 
 impl QueryMemory {
     /// So many bytes for all queries; one may hold half of them.

@@ -37,6 +37,7 @@ mod router;
 mod site;
 mod step;
 mod store_rows;
+pub mod store_verbs;
 mod traces;
 mod verb_form;
 mod verb_page;

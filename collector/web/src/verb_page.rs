@@ -5,13 +5,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use stroboscope_present::page::{Html, NavLink, body};
 use stroboscope_query::attribute_choices;
+use stroboscope_reports::failure::{Failure, FailureCode};
+use stroboscope_reports::notes::Remark;
 use tokio::runtime::Handle;
 
 use crate::command_line::command_line;
 use crate::respond::{Head, NoPage, page, page_now};
 use crate::site::Site;
 use crate::verb_form::{asks_for_attributes, attribute_list, form};
-use crate::verbs::{FieldKind, VerbError, VerbPage};
+use crate::verbs::{FieldKind, VerbPage};
 
 /// Pages whose names do not say what is on them, and where all of them stand in the header; what is in no group is under
 /// "More".
@@ -152,29 +154,29 @@ pub(crate) async fn verb_page(
         let answer = site.verbs().answer(name, &asked, telling.observer());
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) if asked.is_empty() && needs_more(&about, &error) => {
+            Err(failure) if asked.is_empty() && failure.code == FailureCode::NeedsMore => {
                 let mut html = introduction(&about);
                 html.html(&choices(site, runtime, &about));
                 return Ok(html);
             }
             // Nothing is wrong with what was asked: there is nothing to show.
-            Err(VerbError::Failed(message)) if asked.is_empty() => {
+            Err(failure) if asked.is_empty() && failure.code == FailureCode::Failed => {
                 return Err(NoPage {
                     status: StatusCode::OK,
-                    message,
+                    message: failure.to_string(),
                 });
             }
             Err(error) => return Err(no_page(&error)),
         };
         let mut html = Html::new();
-        let (errors, notes): (Vec<&String>, Vec<&String>) = answer
-            .notes
+        let (errors, notes): (Vec<&Remark>, Vec<&Remark>) = answer
+            .remarks
             .iter()
-            .partition(|note| note.starts_with("error:"));
+            .partition(|remark| matches!(remark, Remark::Error(_)));
         if !errors.is_empty() {
             html.markup("<div class=\"notice error\" role=\"alert\">");
             for error in errors {
-                html.markup("<p>").text(error).markup("</p>");
+                html.markup("<p>").text(&error.to_string()).markup("</p>");
             }
             html.markup("</div>\n");
         }
@@ -183,11 +185,9 @@ pub(crate) async fn verb_page(
             html.markup(
                 "<details class=\"notes\"><summary>What was noticed on the way</summary><ul>",
             );
-            for note in notes {
-                let note = note.trim_start();
-                html.markup("<li>")
-                    .text(note.strip_prefix("note: ").unwrap_or(note))
-                    .markup("</li>");
+            for remark in notes {
+                let (Remark::Note(text) | Remark::Detail(text) | Remark::Error(text)) = remark;
+                html.markup("<li>").text(text).markup("</li>");
             }
             html.markup("</ul></details>\n");
         }
@@ -211,11 +211,6 @@ fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
     }
 }
 
-/// Whether a verb cannot say anything before it is asked something.
-fn needs_more(page: &VerbPage, error: &VerbError) -> bool {
-    matches!(error, VerbError::Failed(said) if said.starts_with(&format!("{} needs", page.name)))
-}
-
 /// What a verb does, for who has asked it nothing yet.
 fn introduction(page: &VerbPage) -> Html {
     let mut html = Html::new();
@@ -235,15 +230,16 @@ fn introduction(page: &VerbPage) -> Html {
     html
 }
 
-fn no_page(error: &VerbError) -> NoPage {
-    let status = match error {
-        VerbError::Unknown(_) => StatusCode::NOT_FOUND,
-        VerbError::Asked(_) => StatusCode::BAD_REQUEST,
-        VerbError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
-        VerbError::Failed(_) => StatusCode::UNPROCESSABLE_ENTITY,
+fn no_page(failure: &Failure) -> NoPage {
+    let status = match failure.code {
+        FailureCode::Unknown => StatusCode::NOT_FOUND,
+        FailureCode::Asked => StatusCode::BAD_REQUEST,
+        FailureCode::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        FailureCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        FailureCode::NeedsMore | FailureCode::Failed => StatusCode::UNPROCESSABLE_ENTITY,
     };
     NoPage {
         status,
-        message: error.to_string(),
+        message: failure.to_string(),
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use stroboscope_present::show::Doc;
+use stroboscope_reports::Failure;
+use stroboscope_reports::notes::Remark;
 use stroboscope_store::progress::Observer;
 
 /// A verb that reads, as a page.
@@ -59,25 +61,7 @@ pub enum FieldKind {
 #[derive(Clone, Debug, Default)]
 pub struct VerbAnswer {
     pub doc: Doc,
-    /// What was noticed on the way, a sentence each.
-    pub notes: Vec<String>,
-}
-
-/// Why a verb has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VerbError {
-    /// There is no such verb, or none that is a page.
-    #[error("there is no verb {0:?} that reads")]
-    Unknown(String),
-    /// Something is wrong with what was asked.
-    #[error("{0}")]
-    Asked(String),
-    /// There is no memory for it now.
-    #[error("{0}")]
-    Busy(String),
-    /// It could not be answered, and why.
-    #[error("{0}")]
-    Failed(String),
+    pub remarks: Vec<Remark>,
 }
 
 /// The verbs.
@@ -89,7 +73,7 @@ pub trait Verbs: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// When not, and why.
-    fn check(&self, verb: &str, arguments: &[(String, String)]) -> Result<(), VerbError>;
+    fn check(&self, verb: &str, arguments: &[(String, String)]) -> Result<(), Failure>;
 
     /// Asks one; `arguments` are names and values of its fields. Takes as long as it does: not for async code.
     ///
@@ -100,5 +84,5 @@ pub trait Verbs: Debug + Send + Sync + 'static {
         verb: &str,
         arguments: &[(String, String)],
         observer: Arc<dyn Observer>,
-    ) -> Result<VerbAnswer, VerbError>;
+    ) -> Result<VerbAnswer, Failure>;
 }

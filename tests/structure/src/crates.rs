@@ -122,6 +122,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-kernel-model",
                 "stroboscope-present",
                 "stroboscope-query",
+                "stroboscope-reports",
                 "stroboscope-search",
                 "stroboscope-store",
             ],

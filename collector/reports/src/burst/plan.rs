@@ -73,7 +73,7 @@ impl PlanVerb {
         };
         let wanted = self.goal.unwrap_or_default().and(own);
         if wanted == Wanted::default() {
-            return Err(Failure(
+            return Err(Failure::new(
                 "say what is wanted: --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'".to_owned(),
             ));
         }
@@ -81,7 +81,7 @@ impl PlanVerb {
         let study = NamedStudy::of(&reading, runtime.handle())?;
         let basis = burst_basis(study.source(), study.selection()).map_err(Failure::of)?;
         let record_ns = to_ns(self.record_cost) as f64;
-        let said = BurstPlanSays::of(basis, &wanted, record_ns).map_err(Failure)?;
+        let said = BurstPlanSays::of(basis, &wanted, record_ns).map_err(Failure::new)?;
         give(&said, &reading.from, &self.show)
     }
 }

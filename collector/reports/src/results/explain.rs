@@ -220,7 +220,7 @@ impl ExplainedSays {
                 .take(LISTED_MAX)
                 .map(ToString::to_string)
                 .collect();
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "--without {unknown}: no request says that; asked about are {}",
                 known.join(", ")
             )));

@@ -23,7 +23,7 @@ use stroboscope_query::{Notes, SlackModelReport};
 
 /// Reads a policy, and checks it.
 pub fn read_policy(path: &Path) -> Result<Policy, Failure> {
-    let said = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
+    let said = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
     let json = std::fs::read(path).map_err(|error| said(&error))?;
     let policy: Policy = serde_json::from_slice(&json).map_err(|error| {
         said(&format!(

@@ -231,7 +231,7 @@ impl Locks {
         };
         let rows: Vec<LockSum> = rows.into_iter().filter(is_it).collect();
         if rows.is_empty() {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "no request waited at a lock {asked:?}: it is PROCESS:LOCK, such as 4711:0x7f0a12345678, and `stroboscope \
                  timeline` lists the {} of this store",
                 counted(all, "lock")

@@ -1,4 +1,4 @@
-//! What the verbs say, as tables.
+//! The reports as tables.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,16 +8,13 @@ use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 
 use stroboscope_present::show::{TableSpec, batch, schema};
+use stroboscope_reports::registry::tables;
 use stroboscope_reports::study::NamedStudy;
 use stroboscope_reports::verb::Tables;
 use stroboscope_sql::GivenTable;
 
-/// The tables of these verbs. They share one study, made when the first of them is read.
-pub(super) fn of_verbs(
-    verbs: Vec<Tables>,
-    data: &Path,
-    runtime: &Handle,
-) -> Vec<Arc<dyn GivenTable>> {
+/// The tables of all reports. They share one study, made when the first of them is read.
+pub(super) fn of_reports(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {
     let studied = Arc::new(Studied {
         data: data.to_owned(),
         runtime: runtime.clone(),
@@ -34,7 +31,7 @@ pub(super) fn of_verbs(
             Arc::new(table) as Arc<dyn GivenTable>
         })
     };
-    verbs.into_iter().flat_map(of_verb).collect()
+    tables().into_iter().flat_map(of_verb).collect()
 }
 
 #[derive(Debug)]

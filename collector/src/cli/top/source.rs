@@ -59,7 +59,7 @@ fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
         let answer = ask(address, path, PATIENCE, ANSWER_BYTES_MAX).map_err(Failure::of)?;
         match answer.status {
             200 | 404 => Ok(answer),
-            status => Err(Failure(format!(
+            status => Err(Failure::new(format!(
                 "the collector at {address} answers {status} for {path}: {}",
                 answer.body.trim_end()
             ))),
@@ -68,14 +68,14 @@ fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
     let found = |path: &str| -> Result<String, Failure> {
         let answer = get(path)?;
         if answer.status == 404 {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "what listens at {address} is no collector's port for pages (no {path}): give that by --http"
             )));
         }
         Ok(answer.body)
     };
     let unreadable = |path: &str, error: serde_json::Error| {
-        Failure(format!(
+        Failure::new(format!(
             "{path} of the collector at {address} cannot be read ({error}): is it of another version?"
         ))
     };

@@ -6,12 +6,14 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use stroboscope_present::show::Doc;
+use stroboscope_reports::failure::{Failure, FailureCode};
+use stroboscope_reports::notes::Remark;
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::workload;
-use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbError, VerbPage, Verbs};
+use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbPage, Verbs};
 use stroboscope_web::{SiteOptions, site};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -133,9 +135,12 @@ impl Verbs for SayingVerbs {
         &PAGES
     }
 
-    fn check(&self, verb: &str, _: &[(String, String)]) -> Result<(), VerbError> {
+    fn check(&self, verb: &str, _: &[(String, String)]) -> Result<(), Failure> {
         match verb {
-            "fails" => Err(VerbError::Asked(format!("wrong: {HOSTILE}"))),
+            "fails" => Err(Failure::coded(
+                FailureCode::Asked,
+                format!("wrong: {HOSTILE}"),
+            )),
             _ => Ok(()),
         }
     }
@@ -145,16 +150,17 @@ impl Verbs for SayingVerbs {
         verb: &str,
         arguments: &[(String, String)],
         observer: Arc<dyn Observer>,
-    ) -> Result<VerbAnswer, VerbError> {
+    ) -> Result<VerbAnswer, Failure> {
         let mut doc = Doc::new();
         doc.heading(format!("{verb} {HOSTILE}"));
         for (name, value) in arguments {
             doc.sentence(format!("{name} is {value}"));
         }
         match verb {
-            "needs" if arguments.is_empty() => {
-                Err(VerbError::Failed("needs needs something".to_owned()))
-            }
+            "needs" if arguments.is_empty() => Err(Failure::coded(
+                FailureCode::NeedsMore,
+                "needs needs something",
+            )),
             "falls" => panic!("on purpose"),
             "slow" => {
                 let mut task = observer.begin("reading", "requests", Some(100));
@@ -172,6 +178,9 @@ impl Verbs for SayingVerbs {
 fn answer(doc: Doc) -> VerbAnswer {
     VerbAnswer {
         doc,
-        notes: vec!["note: something".to_owned(), format!("error: {HOSTILE}")],
+        remarks: vec![
+            Remark::Note("something".to_owned()),
+            Remark::Error(HOSTILE.to_owned()),
+        ],
     }
 }

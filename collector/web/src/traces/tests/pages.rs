@@ -14,8 +14,9 @@ use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
 use crate::site::Site;
-use crate::verbs::{VerbAnswer, VerbError, VerbPage, Verbs};
+use crate::verbs::{VerbAnswer, VerbPage, Verbs};
 use crate::{SiteOptions, site};
+use stroboscope_reports::Failure;
 
 const SEED: u64 = 7;
 const REQUESTS: u64 = 40;
@@ -28,8 +29,8 @@ impl Verbs for NoVerbs {
         &[]
     }
 
-    fn check(&self, verb: &str, _: &[(String, String)]) -> Result<(), VerbError> {
-        Err(VerbError::Unknown(verb.to_owned()))
+    fn check(&self, verb: &str, _: &[(String, String)]) -> Result<(), Failure> {
+        Err(Failure::new(verb))
     }
 
     fn answer(
@@ -37,8 +38,8 @@ impl Verbs for NoVerbs {
         verb: &str,
         _: &[(String, String)],
         _: Arc<dyn Observer>,
-    ) -> Result<VerbAnswer, VerbError> {
-        Err(VerbError::Unknown(verb.to_owned()))
+    ) -> Result<VerbAnswer, Failure> {
+        Err(Failure::new(verb))
     }
 }
 

@@ -1,0 +1,185 @@
+//! The reports, one line each: what is registered here is a command, a page, and if it reads a study, tables of SQL as well.
+
+use std::path::Path;
+
+use clap::{ArgMatches, Args, Command};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use stroboscope_present::show::Doc;
+use tokio::runtime::Runtime;
+
+use crate::failure::{Failure, Status};
+use crate::study::NamedStudy;
+use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
+use crate::{
+    anomalies, burst, clocks, compare, critical_path, experiment, explain, flows, infer, model,
+    pool, predict, report, results, search, slack, timeline, tradeoffs, what_if,
+};
+
+/// Runs a verb with its arguments.
+pub type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
+
+/// A verb in the registry.
+pub struct Entry {
+    pub name: &'static str,
+    /// Adds its arguments to its command.
+    pub command: fn(Command) -> Command,
+    pub run: Run,
+    /// Its tables of SQL, if it has some.
+    pub tables: Option<Tables>,
+    /// True if the threads of the subcommand drop capabilities that no collector needs.
+    pub is_confined: bool,
+    /// Its page, if it is one.
+    pub page: Option<Page>,
+    /// Schema of its JSON.
+    pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
+}
+
+impl Entry {
+    /// Adds the type of its JSON.
+    #[must_use]
+    pub fn saying<R: JsonSchema>(self) -> Self {
+        Self {
+            schema: Some(R::json_schema),
+            ..self
+        }
+    }
+
+    /// Adds a page of the same arguments, but those that say how the answer is printed.
+    #[must_use]
+    pub fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
+        let words = self.name;
+        self.paged_as::<V>(words, without)
+    }
+
+    /// Gives it threads that drop capabilities from their start; its own thread, it drops itself.
+    #[must_use]
+    pub fn confined(self) -> Self {
+        Self {
+            is_confined: true,
+            ..self
+        }
+    }
+
+    /// Adds the page of a verb below it.
+    #[must_use]
+    pub fn paged_as<V: PageVerb + Args>(
+        self,
+        words: &'static str,
+        without: &'static [&'static str],
+    ) -> Self {
+        let page = Page {
+            name: self.name,
+            words,
+            without,
+            command: V::augment_args,
+            document: |matches, reader| parsed::<V>(matches)?.document(reader),
+        };
+        Self {
+            page: Some(page),
+            ..self
+        }
+    }
+}
+
+/// All reports, in the order of the help.
+#[must_use]
+pub fn reports() -> Vec<Entry> {
+    vec![
+        other("infer", infer::Infer::run)
+            .saying::<infer::Inferred<'_>>()
+            .paged::<infer::Infer>(&[]),
+        other("model", model::ModelVerb::run)
+            .saying::<model::ModelSays<'_>>()
+            .paged::<model::ModelVerb>(&["compare", "top", "false_discoveries", "dot"]),
+        reading::<critical_path::CriticalPath>("critical-path"),
+        reading::<slack::Slack>("slack"),
+        reading::<anomalies::AnomaliesVerb>("anomalies"),
+        reading::<what_if::WhatIfVerb>("what-if"),
+        reading::<compare::CompareVerb>("compare"),
+        reading::<experiment::ExperimentVerb>("experiment"),
+        other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
+        reading::<explain::ExplainVerb>("explain"),
+        reading::<flows::FlowsVerb>("flows"),
+        other("timeline", timeline::TimelineVerb::run)
+            .saying::<timeline::TimelineSays>()
+            .paged::<timeline::TimelineVerb>(&["format"]),
+        reading::<predict::PredictVerb>("predict"),
+        reading::<search::SearchVerb>("search"),
+        other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
+        reading::<clocks::Clocks>("clocks"),
+        other("burst", burst::Burst::run).saying::<burst::BurstSays>(),
+        other("tradeoffs", tradeoffs::TradeoffsVerb::run)
+            .saying::<results::tradeoffs::TradeoffsSay>()
+            .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
+    ]
+}
+
+/// The pages of all reports.
+#[must_use]
+pub fn pages() -> Vec<Page> {
+    reports()
+        .into_iter()
+        .filter_map(|entry| entry.page)
+        .collect()
+}
+
+/// The tables of all reports that have any.
+#[must_use]
+pub fn tables() -> Vec<Tables> {
+    reports()
+        .into_iter()
+        .filter_map(|entry| entry.tables)
+        .collect()
+}
+
+/// An entry of a verb that makes a report of a study.
+#[must_use]
+pub fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
+    let run: Run = Box::new(|matches, runtime| parsed::<V>(matches)?.run(runtime));
+    let tables = Tables {
+        specs: V::TABLES,
+        document: document_of::<V>,
+    };
+    Entry {
+        name,
+        command: V::augment_args,
+        run,
+        tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
+        is_confined: false,
+        page: None,
+        schema: None,
+    }
+    .saying::<V::Report>()
+    .paged::<V>(&[])
+}
+
+/// An entry of any other verb.
+pub fn other<V: Args + 'static>(
+    name: &'static str,
+    run: impl Fn(V, &Runtime) -> Result<Status, Failure> + 'static,
+) -> Entry {
+    let run: Run = Box::new(move |matches, runtime| run(parsed::<V>(matches)?, runtime));
+    Entry {
+        name,
+        command: V::augment_args,
+        run,
+        tables: None,
+        is_confined: false,
+        page: None,
+        schema: None,
+    }
+}
+
+pub fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
+    // What the command took, its type takes.
+    V::from_arg_matches(matches).map_err(Failure::of)
+}
+
+fn document_of<V: ReadingVerb + Args>(data: &Path, study: &NamedStudy) -> Result<Doc, Failure> {
+    let command = V::augment_args(Command::new("verb"));
+    let arguments = ["verb".as_ref(), "--data".as_ref(), data.as_os_str()];
+    let matches = command
+        .try_get_matches_from(arguments)
+        .map_err(Failure::of)?;
+    document(&parsed::<V>(&matches)?, study)
+}
