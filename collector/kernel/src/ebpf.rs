@@ -1,5 +1,6 @@
 //! Recording by eBPF programs on BTF tracepoints.
 
+mod introduction;
 mod layout;
 mod mapping;
 
@@ -16,6 +17,7 @@ use stroboscope_kernel_model::{Processes, Settings};
 
 use crate::start_error::StartError;
 use crate::{clock, marker_call};
+use introduction::LastIntroduction;
 use layout::{control, cpu, slot};
 use mapping::Mapping;
 
@@ -47,6 +49,7 @@ pub(crate) struct EbpfSource {
     slots_per_cpu: u64,
     cpu_count: usize,
     tails: Vec<u64>,
+    introductions: Vec<LastIntroduction>,
     /// Slots of a kind this version does not know: none, unless program and recorder do not belong together.
     unknown_slots: u64,
 }
@@ -100,6 +103,7 @@ impl EbpfSource {
             slots_per_cpu: u64::from(slots_per_cpu),
             cpu_count,
             tails: vec![0; cpu_count],
+            introductions: vec![LastIntroduction::default(); cpu_count],
             unknown_slots: 0,
         };
         source.introduce(settings.burst_config, &settings.processes)?;
@@ -202,7 +206,7 @@ impl EbpfSource {
                 *to = from.load(Relaxed);
             }
             match layout::decode(copy, number as u16) {
-                Some(event) => events.push(event),
+                Some(event) => events.push(self.introductions[number].in_order(event)),
                 None => self.unknown_slots += 1,
             }
             tail += 1;
