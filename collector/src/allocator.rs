@@ -2,8 +2,8 @@
 //!
 //! A collector with 512 MiB was besieged: bombs, readers of huge requests, a hundred heavy pages, and full ingest. It held 100
 //! to 330 MiB at a time; its memory was 2,160 MiB with glibc, which keeps an arena for each of many threads, 3,845 MiB with
-//! mimalloc, whose threads keep the pages of each size that they once had, and 528 to 707 MiB with jemalloc in
-//! three runs.
+//! mimalloc, whose threads keep the pages of each size that they once had, and 528 to
+//! 707 MiB with jemalloc in three runs.
 
 use std::ffi::{CStr, CString};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The reports, one line each: what is registered here is a command, a page, and if it reads a study, tables of SQL as well.
+//! The reports, one line each: an entry here is a command, a page, and if it reads a study, tables of SQL as well.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What every verb that reads is made of: it makes a report of a [`NamedStudy`], and a report is shown here, in any form.
+//! The parts of each report: a verb answers a [`NamedStudy`] with a report, and this module shows it in any form.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -16,26 +16,26 @@ use stroboscope_present::page::to_page;
 use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
 use stroboscope_query::Notes;
 
-/// A result, once for all: its JSON is its fields, and all else is its [`Doc`].
+/// A result: its fields are its JSON, and its [`Doc`] is all else.
 pub trait Report: Serialize + JsonSchema {
-    /// What was noticed on the way.
+    /// Remarks on the reading.
     fn notes(&self) -> &Notes;
 
-    /// What it says, to people and as tables.
+    /// Writes the result for people, and as tables.
     fn show(&self, doc: &mut Doc);
 }
 
 /// A verb that reads the store and gives a report.
 pub trait ReadingVerb {
-    /// What it gives.
+    /// The report that it answers with.
     type Report: Report;
     /// The tables of its document, for SQL.
     const TABLES: &'static [TableSpec];
 
-    /// What it reads, and where its result goes.
+    /// The arguments of its reading, and of its output.
     fn arguments(&self) -> (ReadingArguments, &ShowArguments);
 
-    /// The report.
+    /// Answers with the report.
     fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
 
     /// Answers, and prints.
@@ -56,12 +56,12 @@ pub fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Fail
     Ok(doc)
 }
 
-/// What a page says, and what was noticed on the way; or why there is nothing.
+/// The document of a page with remarks on its reading, or the reason why there is none.
 pub type PageSays = Result<(Doc, Notes), Failure>;
 
-/// A verb that is a page as well: what it says, and what was noticed on the way.
+/// A verb that is a page as well.
 pub trait PageVerb {
-    /// Reads, and says. Nothing is printed or written.
+    /// Reads, and makes the document. It prints and writes nothing.
     fn document(&self, reader: &Reader) -> PageSays;
 }
 
@@ -87,7 +87,7 @@ pub struct Tables {
     pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
 }
 
-/// Each that gives a report of a study is one.
+/// Each verb that answers a study with a report is a page.
 impl<V: ReadingVerb> PageVerb for V {
     fn document(&self, reader: &Reader) -> PageSays {
         let study = NamedStudy::read_by(&self.arguments().0, reader)?;
@@ -95,7 +95,7 @@ impl<V: ReadingVerb> PageVerb for V {
     }
 }
 
-/// What a report says, for a page.
+/// The document of a report with its remarks, for a page.
 pub fn said(report: &impl Report) -> (Doc, Notes) {
     let mut doc = Doc::new();
     report.show(&mut doc);
@@ -119,18 +119,18 @@ pub fn give(
     )
 }
 
-/// How a result is given.
+/// The form of a printed result.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
-    /// What it is of.
+    /// The data folder that the result is of.
     pub data: &'a Path,
-    /// As JSON, or as a text for people.
+    /// True for JSON, false for a text for people.
     pub is_json: bool,
-    /// To this file, or to standard output.
+    /// The file that it goes to; none: standard output.
     pub out: Option<&'a Path>,
 }
 
-/// The same in another form.
+/// Prints a report in this form.
 pub fn give_as(
     report: &impl Report,
     form: &Form<'_>,
@@ -217,7 +217,7 @@ macro_rules! schema_is_of {
 }
 pub(crate) use schema_is_of;
 
-/// Whoever reads the JSON sees a list.
+/// The JSON is a list.
 impl<T: JsonSchema> JsonSchema for Top<T> {
     fn inline_schema() -> bool {
         true

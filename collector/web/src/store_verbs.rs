@@ -1,4 +1,4 @@
-//! The reports as pages: what a form may ask of one, and what it says then.
+//! The reports as pages: their forms, and their answers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 
 use crate::verbs::{Field, FieldKind, VerbAnswer, VerbPage, Verbs};
 
-/// Arguments that say how an answer is made and printed, and not what it says.
+/// Arguments of printing, which pages do not have.
 const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_limit"];
 
 /// The verbs that are pages, over a data folder.
@@ -27,7 +27,7 @@ pub struct StoreVerbs {
     runtime: Handle,
     memory: QueryMemory,
     pages: Vec<VerbPage>,
-    /// Of the same order.
+    /// The reports in the order of their pages.
     runs: Vec<Page>,
 }
 
@@ -62,7 +62,7 @@ impl StoreVerbs {
         &self.memory
     }
 
-    /// What clap makes of the arguments.
+    /// Parses the arguments of a form by clap.
     fn parsed(
         &self,
         verb: &str,
@@ -136,7 +136,7 @@ impl Verbs for StoreVerbs {
     }
 }
 
-/// What stands in an error of the command line before its usage.
+/// The part of clap's error before its usage.
 fn what_is_wrong(error: &str) -> String {
     let said = error.split("\n\nUsage:").next().unwrap_or(error);
     let said = said
@@ -172,7 +172,7 @@ fn page_of(page: &Page) -> VerbPage {
     }
 }
 
-/// Whoever reads a page names no files: what takes a path is no part of it.
+/// True if a page has the argument: a reader of a page names no files.
 fn is_asked_on_pages(argument: &Arg, page: &Page) -> bool {
     let id = argument.get_id().as_str();
     let takes_path = argument.get_value_parser().type_id() == ValueParser::path_buf().type_id();
@@ -243,7 +243,7 @@ mod tests {
         .pages
     }
 
-    /// Whoever adds a verb that reads has a page.
+    /// A new report has a page without another line.
     #[test]
     fn every_reading_verb_is_a_page_and_none_names_files() {
         let pages = pages();

@@ -119,7 +119,6 @@ fn crates_know_only_whom_they_may() {
             &[
                 "stroboscope-analysis",
                 "stroboscope-foreign",
-                "stroboscope-kernel-model",
                 "stroboscope-present",
                 "stroboscope-query",
                 "stroboscope-reports",

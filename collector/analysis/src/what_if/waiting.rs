@@ -1,4 +1,4 @@
-//! What requests wait for: for parts of their own, and in queues that all requests share.
+//! Waits of requests: for parts of their own, and in queues that all requests share.
 
 use super::load::Load;
 use super::sample::WaitingSample;
@@ -9,18 +9,19 @@ use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
 use std::sync::Arc;
 
-/// What waits for what, in requests of one model.
+/// The waits of requests of one model.
 #[derive(Clone, Debug)]
 pub struct Waiting {
+    /// Waits for parts of the same request.
     pub(super) own: Waits,
-    /// What requests wait for that others hold.
+    /// Waits for what other requests hold.
     queues: Arc<SharedQueues>,
-    /// What depends on load, and not on a queue that was found.
+    /// Lengths that depend on load, and not on a queue that was found.
     pub(super) load: Load,
 }
 
 impl Waiting {
-    /// Nothing but the relations is known: all lengths are kept.
+    /// Waits of which nothing but the relations is known: a replay keeps all lengths.
     pub fn unknown(relations: &Relations) -> Waiting {
         Waiting {
             own: Waits::unknown(relations),

@@ -1,7 +1,7 @@
-//! Which stretches of a request are waiting, and for what: learned from many requests, so that a replay does not keep
-//! the length of what only waited.
+//! Stretches of a request that wait, and what ends them. Many requests teach it, so that a replay does not keep the length of
+//! a stretch that only waited.
 //!
-//! What works takes as long as it takes; what waits ends when something else does. So of a segment that lasts `y` from
+//! Work takes its own time; a wait ends when something else does. So of a segment that lasts `y` from
 //! its start on, while something else ended `x` after that start, the two can be told apart where requests differ: if
 //! the segment waited, each nanosecond by which the other came later made it longer by one (slope 1 of `y` over `x`);
 //! if it worked, `y` does not depend on `x`. The same holds of the time before a segment, counted from the latest end
@@ -30,14 +30,14 @@ use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 
-/// Of several that are waited for, each is the last in one of so many requests.
+/// A segment that is waited for beside others is the last of them in one of this many requests.
 const OFTEN_ENOUGH: usize = 100;
-/// In so many requests, nothing always ends before another one by chance.
+/// In this many requests, no segment always ends before another one by chance.
 const SURE_POINTS: usize = 100;
-/// Of labels that exclude more others than this, the order is kept.
+/// A label that excludes more others than this keeps its order in a replay.
 const RIVALS_MAX: usize = 16;
 
-/// What ends a stretch of waiting.
+/// The event that ends a stretch of waiting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Releaser {
     /// The last of these segments.
@@ -48,7 +48,7 @@ pub(super) enum Releaser {
     Timer,
 }
 
-/// How a stretch ends that waits.
+/// The end of a stretch that waits.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wait {
     pub(super) releaser: Releaser,
@@ -60,13 +60,13 @@ pub(super) struct Wait {
     pub(super) work_before_ns: Option<u64>,
 }
 
-/// What waits for what within a request, in requests of one model.
+/// The waits within requests of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     pub(super) relations: Relations,
-    /// Per label, how its end follows others.
+    /// The wait at the end of each label's segments.
     pub(super) ends: Vec<Option<Wait>>,
-    /// Per label, how the end of the time before it follows others.
+    /// The wait before each label's segments.
     pub(super) starts: Vec<Option<Wait>>,
     /// Per label of a span's first segment, the label of its parent's own time that leads to it.
     pub(super) leads: Vec<Option<SegmentId>>,
@@ -79,7 +79,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Nothing but the relations is known: all lengths are kept.
+    /// Waits of which nothing but the relations is known: a replay keeps all lengths.
     pub(super) fn unknown(relations: &Relations) -> Waits {
         let nothing = vec![None; relations.labels()];
         let (ends, starts, leads) = (nothing.clone(), nothing, vec![None; relations.labels()]);
