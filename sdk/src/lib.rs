@@ -119,9 +119,11 @@ mod ingress;
 mod layer;
 mod loss;
 mod macros;
+#[cfg(feature = "marked")]
 pub mod marked;
 pub mod marker;
 pub mod propagation;
+#[cfg(feature = "tradeoff")]
 pub mod quality;
 mod record;
 mod ring;
@@ -143,6 +145,7 @@ mod thread;
 pub mod tower;
 #[cfg(feature = "tracing")]
 mod tracing_filter;
+#[cfg(feature = "tradeoff")]
 pub mod tradeoff;
 mod value;
 mod variables;

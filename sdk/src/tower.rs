@@ -2,8 +2,10 @@
 //! `http::Request`.
 
 mod body;
+#[cfg(feature = "duplicate")]
 mod duplicate;
 mod name;
+#[cfg(feature = "slack_order")]
 mod slack_order;
 
 use std::future::Future;
@@ -16,10 +18,12 @@ use stroboscope_proto::v1::SpanFlag;
 use tower::{Layer, Service};
 
 pub use body::TracedBody;
+#[cfg(feature = "duplicate")]
 pub use duplicate::{
     CopiedBody, DuplicateAnswer, DuplicateLayer, DuplicateRate, DuplicateService, DuplicateStats,
     Original, OriginalBody,
 };
+#[cfg(feature = "slack_order")]
 pub use slack_order::{InTurn, SlackOrderLayer, SlackOrderService, SlackOrderStats, TurnBody};
 
 use crate::baggage::ambient::{CarriedScope, carried};

@@ -1,6 +1,6 @@
 //! Copies of requests: who gets them, who does not, and that nobody else notices.
 
-#![cfg(feature = "tower")]
+#![cfg(feature = "duplicate")]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

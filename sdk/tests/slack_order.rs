@@ -1,6 +1,6 @@
 //! Requests in order of their slack, through the layer, as services use it.
 
-#![cfg(feature = "tower")]
+#![cfg(feature = "slack_order")]
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

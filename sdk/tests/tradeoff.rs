@@ -1,6 +1,8 @@
 //! Tradeoff points in a running service: without a policy, with one from the collector, with bad and old ones; what is
 //! decided, recorded and noted; and what it allocates.
 
+#![cfg(feature = "tradeoff")]
+
 mod collector;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -16,6 +16,7 @@ pub(super) fn seen(key: &str) {
 }
 
 /// Whether a request of this process was told to explore.
+#[cfg(feature = "tradeoff")]
 #[inline]
 pub(crate) fn is_exploring() -> bool {
     EXPLORING.load(Relaxed)

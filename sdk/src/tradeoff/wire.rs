@@ -16,7 +16,7 @@ pub(crate) fn directed(sent: v1::TradeoffPolicy) {
     }
 }
 
-/// The collector sent what is not even parsed; counted as a policy that is not taken.
-pub(crate) fn refused(problem: String) {
-    in_force::refused(problem);
+/// Counts a directive that could not be parsed as a policy that is not taken.
+pub(crate) fn refused(problem: &str) {
+    in_force::refused(problem.to_owned());
 }

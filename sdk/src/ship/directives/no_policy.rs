@@ -1,0 +1,53 @@
+//! Policies of data-quality tradeoffs, in a service that is built without the feature `tradeoff`: none is taken.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use prost::bytes::Bytes;
+use stroboscope_proto::v1;
+
+use super::{SET_TRADEOFFS, each_field};
+use crate::sys;
+
+/// Refuses a directive that has a policy, before it is parsed.
+pub(super) fn check(directive: Bytes) -> Result<(), String> {
+    each_field(directive, |tag, _| {
+        match tag {
+        SET_TRADEOFFS => Err("the collector sent a policy of data-quality tradeoffs, and the service is built without \
+             the feature `tradeoff` of the crate `stroboscope`: nothing is left out"
+            .to_owned()),
+        _ => Ok(()),
+    }
+    })
+}
+
+/// Does nothing: [`check`] refused the policy.
+pub(super) fn install(_: v1::TradeoffPolicy) {}
+
+/// Prints the problem on standard error, once a process.
+pub(super) fn refuse(problem: &str) {
+    static PRINTED: AtomicBool = AtomicBool::new(false);
+    if !PRINTED.swap(true, Relaxed) {
+        sys::say(format_args!("{problem}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::super::decode;
+    use super::*;
+
+    #[test]
+    fn a_policy_is_refused_and_other_directives_are_taken() {
+        let encoded = |kind| {
+            let directive = v1::Directive { kind: Some(kind) };
+            directive.encode_to_vec().into()
+        };
+        let policy = v1::directive::Kind::SetTradeoffs(v1::TradeoffPolicy::default());
+        let problem = decode(encoded(policy)).expect_err("a policy");
+        assert!(problem.contains("feature `tradeoff`"), "{problem}");
+        let switch = v1::directive::Kind::SetBurstConfig(v1::SetBurstConfig::default());
+        assert_eq!(decode(encoded(switch.clone())), Ok(Some(switch)));
+    }
+}
