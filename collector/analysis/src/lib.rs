@@ -57,7 +57,7 @@
 //!
 //! # Modules
 //!
-//! Each knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
+//! Each knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`duration`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
 //! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
 //! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
@@ -83,6 +83,7 @@ pub mod critical_path;
 pub mod decision_tree;
 pub mod diagnostic;
 pub mod distribution;
+pub mod duration;
 pub mod edit_distance;
 pub mod exclusion;
 pub mod experiment;

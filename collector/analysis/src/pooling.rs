@@ -16,7 +16,7 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
-use crate::statistics::student_two_sided;
+use crate::statistics::{percentile, student_two_sided};
 pub use dependence::Dependence;
 use dependence::strongest;
 use grid::Grid;
@@ -266,8 +266,7 @@ impl Moments {
 
 /// Of ascending values, of which there is one.
 fn percentile_of(sorted: &[f64], part: f64) -> f64 {
-    let place = (part * sorted.len() as f64).ceil() as usize;
-    sorted[place.clamp(1, sorted.len()) - 1]
+    percentile(sorted, part).unwrap_or_default()
 }
 
 /// What a standard normal value is below with this probability, by halving.

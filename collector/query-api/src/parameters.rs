@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::DateTime;
+use stroboscope_analysis::duration::parse_ns;
 
 /// Longest text of a query.
 const QUERY_BYTES_MAX: usize = 64 << 10;
@@ -101,16 +102,21 @@ impl Parameters {
         Ok(Some(parsed.timestamp_nanos_opt().unwrap_or(end)))
     }
 
-    /// A length of time, as Go writes it.
-    pub(crate) fn length_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
+    /// A duration, as Go writes it: a plain `0` has no unit.
+    pub(crate) fn duration_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {
             let name = names.first().copied().unwrap_or_default();
             BadParameter(format!(
-                "{name}={text}: expected a length of time such as 1.2s, 100ms or 500us"
+                "{name}={text}: expected a duration such as 1.2s, 100ms or 500us"
             ))
         };
         self.text(names)
-            .map(|text| length_ns(text).ok_or_else(|| wrong(text)))
+            .map(|text| match text {
+                "0" => Ok(0),
+                text => parse_ns(text)
+                    .and_then(|ns| i64::try_from(ns).ok())
+                    .ok_or_else(|| wrong(text)),
+            })
             .transpose()
     }
 
@@ -134,59 +140,20 @@ impl Parameters {
     }
 }
 
-/// `1.2s`, `1h30m`, `500us`, and a plain `0`.
-pub(crate) fn length_ns(text: &str) -> Option<i64> {
-    if text == "0" {
-        return Some(0);
-    }
-    let units = [
-        ("ns", 1.0),
-        ("us", 1e3),
-        ("µs", 1e3),
-        ("μs", 1e3),
-        ("ms", 1e6),
-        ("s", 1e9),
-        ("m", 60e9),
-        ("h", 3_600e9),
-    ];
-    let (mut rest, mut sum) = (text, 0.0);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, after) = rest.split_at(digits);
-        let unit_end = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_end);
-        let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
-        sum += number.parse::<f64>().ok()? * scale;
-        rest = after;
-    }
-    (!text.is_empty()).then_some(sum as i64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_as_go_writes_them() {
-        for (text, ns) in [
-            ("1.2s", Some(1_200_000_000)),
-            ("100ms", Some(100_000_000)),
-            ("500us", Some(500_000)),
-            ("500µs", Some(500_000)),
-            ("1h30m", Some(5_400_000_000_000)),
-            ("7ns", Some(7)),
-            ("0", Some(0)),
-            ("", None),
-            ("5", None),
-            ("s", None),
-            ("-5s", None),
-            ("1.2.3s", None),
-            ("5 s", None),
-            ("5days", None),
-        ] {
-            assert_eq!(length_ns(text), ns, "{text}");
+    fn durations_are_as_go_writes_them() {
+        let of = |text: &str| {
+            let query = format!("d={text}");
+            Parameters::of(Some(&query)).unwrap().duration_ns(&["d"])
+        };
+        assert_eq!(of("1h30m"), Ok(Some(5_400_000_000_000)));
+        assert_eq!(of("0"), Ok(Some(0)));
+        for wrong in ["5", "s", "-5s", "1.2.3s", "5days", "99999w"] {
+            assert!(of(wrong).unwrap_err().0.contains("a duration"), "{wrong}");
         }
     }
 

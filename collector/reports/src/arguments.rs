@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::reading_memory::parse_reading_limit;
 use crate::suggest::DATA_DEFAULT;
 use crate::time::in_order;
-pub use crate::time::{parse_duration, parse_instant, parse_range};
+pub use crate::time::{parse_duration, parse_instant, parse_moment, parse_range};
 use stroboscope_query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 use stroboscope_remote::address::{Remote, is_remote};
 use stroboscope_remote::mirror::{Mirror, default_cache};

@@ -1,13 +1,14 @@
-//! Times and durations as people write them on the command line.
+//! Instants and ranges of time as text, for flags, addresses and forms; durations are `analysis`'s.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 
+use stroboscope_analysis::duration::parse_ns;
 use stroboscope_query::TimeRange;
 
 const DURATIONS: &str =
-    "a number and a unit (ns, us, ms, s, min, h, d, w), such as 500us, 3ms, 10s, 1d";
+    "a number and a unit (ns, us, ms, s, min, h, d, w), such as 500us, 3ms, 10s, 1d, 1h30m";
 const INSTANTS: &str = "a time such as 2026-11-21, 2026-11-21T10:00 (UTC), 2026-11-21T10:00:00+01:00, 10:00 (today, \
                         UTC), or how long ago, such as 10min, 1d, 2w";
 /// Without an offset a time is UTC, as in everything that is printed: hosts may stand in several zones.
@@ -21,32 +22,25 @@ const WITHOUT_OFFSET: [&str; 4] = [
 /// Of today, in UTC.
 const WITHOUT_DAY: [&str; 2] = ["%H:%M", "%H:%M:%S%.f"];
 
-/// A duration such as `500us`, `3ms`, `10s` or `1d`.
+/// A duration such as `500us`, `3ms`, `10s` or `1h30m`, and not 0.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || DURATIONS.to_owned();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale_s = match unit {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" | "m" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        "w" => 7.0 * 86_400.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let duration =
-        Duration::try_from_secs_f64(number * scale_s).map_err(|error| error.to_string())?;
-    if duration.is_zero() {
-        Err("must be longer than nothing".to_owned())
-    } else {
-        Ok(duration)
+    match parse_ns(text) {
+        Some(0) => Err("must be longer than nothing".to_owned()),
+        Some(ns) => Ok(Duration::from_nanos(ns)),
+        None => Err(DURATIONS.to_owned()),
     }
+}
+
+/// An instant as [`parse_instant`] reads it, or ns since the Unix epoch.
+pub fn parse_moment(text: &str) -> Result<i64, String> {
+    text.trim().parse().or_else(|_| {
+        parse_instant(text.trim()).map_err(|instants| {
+            format!(
+                "a moment is a number of nanoseconds since the Unix epoch, such as 1795309397000000000 (`date +%s%N` \
+                 prints it), or {instants}"
+            )
+        })
+    })
 }
 
 /// An instant in ns since the Unix epoch: a day or a time of day, in UTC unless it says otherwise, or a time before now.
@@ -133,6 +127,7 @@ mod tests {
         check("1970-01-02", 86_400_000_000_000);
         check("1970-01-01T00:02", 120_000_000_000);
         check("1970-01-01 00:02", 120_000_000_000);
+        check("1970-01-01 00:00:01Z", 1_000_000_000);
         check("1970-01-01T00:02:03.25", 123_250_000_000);
         let day_ns = 86_400_000_000_000;
         let today_ns = Utc::now().timestamp_nanos_opt().unwrap() / day_ns * day_ns;

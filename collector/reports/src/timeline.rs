@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use self::locks::Locks;
 use self::sums::Sums;
 use self::view::Seen;
-use crate::arguments::{DataArguments, ShowArguments, parse_instant};
+use crate::arguments::{DataArguments, ShowArguments, parse_moment};
 use crate::study::Reader;
 use crate::verb::{Form, PageVerb, Report, give_as, said, write_file, write_forms};
 use crate::{Failure, Status, notes};
@@ -46,7 +46,7 @@ pub struct TimelineVerb {
     trace: Option<String>,
     /// The burst that holds this moment, or the next one: ns since the Unix epoch, or a time such as 2026-11-21T10:00:00.5
     /// (UTC). Of a burst without an end a second is shown from there on
-    #[arg(long, value_name = "TIME", value_parser = moment_ns)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     burst: Option<i64>,
     /// One lock or futex, as the sums call it: PROCESS:LOCK, such as 4711:0x7f0a12345678
     #[arg(long, value_name = "LOCK", conflicts_with_all = ["trace", "burst"])]
@@ -76,15 +76,6 @@ enum Format {
     Json,
     /// A trace for Perfetto, in protobuf
     Perfetto,
-}
-
-fn moment_ns(text: &str) -> Result<i64, String> {
-    text.parse().or_else(|_| parse_instant(text)).map_err(|instants| {
-        format!(
-            "a moment is a number of nanoseconds since the Unix epoch, such as 1795309397000000000 (`date +%s%N` says \
-             now), or {instants}"
-        )
-    })
 }
 
 /// What the verb says in JSON: one request or burst with `--trace` or `--burst`, one lock with `--lock`, or else sums over

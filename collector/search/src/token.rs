@@ -1,5 +1,7 @@
 //! The words of a formula.
 
+use stroboscope_analysis::duration::unit_ns;
+
 use super::syntax_error::SyntaxError;
 
 /// One word, and where it begins.
@@ -41,17 +43,6 @@ impl Kind {
 const SIGNS: [&str; 19] = [
     ">>", ">=", "<=", "!=", "=~", "!~", "&&", "||", "{", "}", "(", ")", ">", "<", "=", "!", "~",
     "|", ",",
-];
-
-const UNITS_NS: [(&str, f64); 8] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("μs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("h", 3_600e9),
 ];
 
 fn is_of_word(c: char) -> bool {
@@ -169,9 +160,8 @@ fn number(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
     if unit.is_empty() {
         return Ok((Kind::Number(value), length));
     }
-    let scale = UNITS_NS.iter().find(|(name, _)| *name == unit);
-    let (_, scale) = scale.ok_or_else(wrong)?;
-    Ok((Kind::Duration(value * scale), length))
+    let unit_ns = unit_ns(&unit).ok_or_else(wrong)?;
+    Ok((Kind::Duration(value * unit_ns as f64), length))
 }
 
 /// `name`, `.http.status`, `span."a b"`.

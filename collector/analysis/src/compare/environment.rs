@@ -8,6 +8,7 @@
 
 use super::OfRoot;
 use super::place::Place;
+use crate::statistics::median;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How places of all services changed.
@@ -109,12 +110,12 @@ impl Environment {
         if used.len() < PLACES_MIN || services.len() < SERVICES_MIN {
             return None;
         }
-        let usual = median(used.iter().map(|(_, ratio)| ratio.log).collect());
+        let usual = median(used.iter().map(|(_, ratio)| ratio.log).collect()).unwrap_or_default();
         let off = used.iter().map(|(_, ratio)| (ratio.log - usual).abs());
         Some(Environment {
             places: used.len(),
             factor: usual.exp(),
-            spread: (MAD * median(off.collect())).max(SPREAD_MIN),
+            spread: (MAD * median(off.collect()).unwrap_or_default()).max(SPREAD_MIN),
             within: 0,
         })
     }
@@ -124,15 +125,6 @@ impl Environment {
         let is_large = ratio.log.abs() >= LARGE;
         let deviation = self.spread.hypot(ratio.error.unwrap_or_default());
         !is_large && (ratio.log - self.factor.ln()).abs() < USUAL_MAX * deviation
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
-    match (values.get(low), values.get(high)) {
-        (Some(low), Some(high)) => (low + high) / 2.0,
-        _ => 0.0,
     }
 }
 

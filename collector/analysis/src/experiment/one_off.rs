@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::Observed;
+use crate::statistics::median;
 
 /// So far from the median, in robust standard deviations, is a time apart from all others.
 const APART: f64 = 5.0;
@@ -201,13 +202,10 @@ struct Robust {
 
 impl Robust {
     fn of(values: impl Iterator<Item = f64>) -> Robust {
-        let median = |mut values: Vec<f64>| {
-            let place = values.len() / 2;
-            *values.select_nth_unstable_by(place, f64::total_cmp).1
-        };
         let values: Vec<f64> = values.collect();
-        let middle = median(values.clone());
-        let deviation = median(values.iter().map(|value| (value - middle).abs()).collect());
+        let middle = median(values.clone()).unwrap_or_default();
+        let deviations = values.iter().map(|value| (value - middle).abs()).collect();
+        let deviation = median(deviations).unwrap_or_default();
         Robust {
             middle,
             deviation: deviation * 1.4826,

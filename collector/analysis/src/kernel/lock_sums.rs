@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::marker::RequestId;
 use super::timeline::{LockWait, Owner, ReleaseEvidence, Timeline};
 use crate::distribution::Distribution;
+use crate::statistics::percentile;
 
 /// So many of a lock's longest waits are kept as examples.
 const EXAMPLES_MAX: usize = 10;
@@ -177,10 +178,7 @@ impl Lengths {
         }
         let mut sorted = self.few.clone();
         sorted.sort_unstable();
-        let of = |percent: usize| {
-            let rank = (sorted.len() * percent).div_ceil(100).max(1);
-            sorted.get(rank - 1).copied().unwrap_or(0)
-        };
+        let of = |percent: usize| percentile(&sorted, percent as f64 / 100.0).unwrap_or(0);
         (percents.map(of), sorted.last().copied().unwrap_or(0))
     }
 }

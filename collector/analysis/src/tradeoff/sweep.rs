@@ -1,5 +1,7 @@
 //! A load sweep: which request rates to measure, and for how long.
 
+use crate::statistics::median;
+
 /// How a sweep goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SweepSettings {
@@ -28,7 +30,7 @@ impl Level {
     /// The median latency, ns; 0 of none.
     #[must_use]
     pub fn median_ns(&self) -> f64 {
-        median(self.latencies_ns.clone())
+        median_of(&self.latencies_ns)
     }
 
     /// Whether it has been held for long enough (§4.3.2: "the request rate is held until the variance has settled"): its
@@ -54,15 +56,15 @@ impl Level {
         let middle = count / 2;
         let half_width = (at(middle + spread) - at(middle.saturating_sub(spread))) / 2.0;
         let (early, late) = self.latencies_ns.split_at(middle);
-        let drift = (median(late.to_vec()) - median(early.to_vec())).abs();
+        let drift = (median_of(late) - median_of(early)).abs();
         let bearable = settings.precision * at(middle);
         half_width <= bearable && drift <= 2.0 * bearable
     }
 }
 
-fn median(mut values: Vec<u64>) -> f64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or_default() as f64
+fn median_of(values_ns: &[u64]) -> f64 {
+    let values = values_ns.iter().map(|ns| *ns as f64).collect();
+    median(values).unwrap_or_default()
 }
 
 /// A sweep under way.

@@ -153,8 +153,8 @@ fn durations(
     shortest: &[&str],
     longest: &[&str],
 ) -> Result<std::ops::RangeInclusive<i64>, Refusal> {
-    let shortest_ns = given.length_ns(shortest)?.unwrap_or(0);
-    let longest_ns = given.length_ns(longest)?.unwrap_or(i64::MAX);
+    let shortest_ns = given.duration_ns(shortest)?.unwrap_or(0);
+    let longest_ns = given.duration_ns(longest)?.unwrap_or(i64::MAX);
     if longest_ns < shortest_ns {
         return Err(Refusal::Bad(format!(
             "{} is longer than {}",

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use stroboscope_analysis::statistics::percentile;
 use stroboscope_analysis::tradeoff::Observed;
 use stroboscope_newsfeed::{Fleet, FleetOptions, RankLoad, Ranked};
 use stroboscope_tradeoff::Policy;
@@ -288,9 +289,7 @@ pub(super) fn now_ns() -> i64 {
 pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let place = (share * sorted.len() as f64) as usize;
-    let last = sorted.len().saturating_sub(1);
-    sorted.get(place.min(last)).copied().unwrap_or_default()
+    percentile(&sorted, share).unwrap_or_default()
 }
 
 /// Latencies in ms; failed requests took as long as they took.

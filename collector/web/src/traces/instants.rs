@@ -1,6 +1,8 @@
-//! Instants and durations in addresses, and for people.
+//! Instants and durations in addresses and forms, and for people.
 
-use chrono::{DateTime, NaiveDateTime};
+use chrono::DateTime;
+use stroboscope_analysis::duration::{UNITS, exact, parse_ns};
+use stroboscope_reports::arguments::parse_moment;
 
 /// An instant for people: UTC, to the microsecond.
 pub(super) fn instant(at_ns: i64) -> String {
@@ -8,27 +10,12 @@ pub(super) fn instant(at_ns: i64) -> String {
     at.format("%Y-%m-%d %H:%M:%S%.6f").to_string()
 }
 
-/// An instant as it may stand in an address or a form.
+/// Parses an instant of an address or a form.
 pub(super) fn parse_instant(text: &str) -> Result<i64, String> {
-    let text = text.trim();
-    if let Ok(ns) = text.parse::<i64>() {
-        return Ok(ns);
-    }
-    let plain = text.trim_end_matches(['Z', 'z']).replace('T', " ");
-    let forms = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
-    let parsed = forms
-        .iter()
-        .find_map(|form| NaiveDateTime::parse_from_str(&plain, form).ok());
-    parsed
-        .and_then(|at| at.and_utc().timestamp_nanos_opt())
-        .ok_or_else(|| {
-            format!(
-                "{text:?} is no time: write ns since the Unix epoch, or UTC such as 2026-11-21 10:00:00.5"
-            )
-        })
+    parse_moment(text).map_err(|forms| format!("{text:?} is not a time: {forms}"))
 }
 
-/// What stands in an address, as a form shows it: an instant that is written in ns as people write it.
+/// An instant of an address as a form shows it: one that is written in ns as people write it.
 pub(super) fn readable_instant(text: &str) -> String {
     match text.parse::<i64>() {
         Ok(ns) if ns % 1_000 == 0 => instant(ns),
@@ -39,55 +26,17 @@ pub(super) fn readable_instant(text: &str) -> String {
     }
 }
 
-/// The same of a duration that is written in ns.
+/// A duration of an address as a form shows it: one that is written in ns with a unit.
 pub(super) fn readable_duration(text: &str) -> String {
-    let Ok(ns) = text.parse::<u64>() else {
-        return text.to_owned();
-    };
-    let (per_unit, unit) = match ns {
-        0..1_000 => (1, "ns"),
-        1_000..1_000_000 => (1_000, "µs"),
-        1_000_000..1_000_000_000 => (1_000_000, "ms"),
-        _ => (1_000_000_000, "s"),
-    };
-    let (whole, rest) = (ns / per_unit, ns % per_unit);
-    let digits = per_unit.ilog10() as usize;
-    let fraction = format!("{rest:0digits$}");
-    match fraction.trim_end_matches('0') {
-        "" => format!("{whole}{unit}"),
-        fraction => format!("{whole}.{fraction}{unit}"),
-    }
+    text.parse().map_or_else(|_| text.to_owned(), exact)
 }
 
-/// A duration as it may stand in an address or a form, in ns.
+/// Parses a duration of an address or a form, ns. A number without a unit is ns.
 pub(super) fn parse_duration(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let per_unit = match unit.trim() {
-        "" | "ns" => Some(1.0),
-        "us" | "µs" | "μs" => Some(1e3),
-        "ms" => Some(1e6),
-        "s" => Some(1e9),
-        "m" | "min" => Some(60e9),
-        _ => None,
-    };
-    if let (Ok(ns), "" | "ns") = (number.parse::<u64>(), unit.trim()) {
-        return Ok(ns);
-    }
-    let ns = number
-        .parse::<f64>()
-        .ok()
-        .zip(per_unit)
-        .map(|(n, per)| n * per);
-    match ns.filter(|ns| *ns < 9e18) {
-        Some(ns) => Ok(ns.round() as u64),
-        None => Err(format!(
-            "{text:?} is no duration: write a number and ns, us, ms or s, such as 2.5ms"
-        )),
-    }
+    let ns = text.trim().parse().ok().or_else(|| parse_ns(text));
+    ns.ok_or_else(|| {
+        format!("{text:?} is not a duration: write a number and a unit ({UNITS}), such as 2.5ms")
+    })
 }
 
 #[cfg(test)]
@@ -140,19 +89,11 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_units() {
-        for (text, ns) in [
-            ("2.5ms", 2_500_000),
-            ("1500", 1500),
-            ("18446744073709551615", u64::MAX),
-            ("3 us", 3000),
-            ("1µs", 1000),
-            ("2s", 2_000_000_000),
-        ] {
-            assert_eq!(parse_duration(text), Ok(ns), "{text}");
-        }
-        for text in ["", "ms", "-1ms", "1 fortnight", "1e400s"] {
-            assert!(parse_duration(text).is_err(), "{text}");
-        }
+    fn durations_and_instants_are_those_of_the_command_line() {
+        assert_eq!(parse_duration("1500"), Ok(1_500));
+        assert_eq!(parse_duration("1h30m"), Ok(5_400_000_000_000));
+        assert!(parse_duration("1 fortnight").is_err());
+        let ago = parse_instant("2h").unwrap() - parse_instant("1h").unwrap();
+        assert!((ago + 3_600_000_000_000).abs() < 60_000_000_000, "{ago}");
     }
 }

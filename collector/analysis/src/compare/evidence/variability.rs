@@ -1,6 +1,7 @@
 //! Variability of places within a period.
 
 use super::{RankEvidence, Statistic};
+use crate::statistics::median;
 
 /// Variability of places within a period beyond that of independent requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,10 +116,4 @@ fn between_windows(halves: &[[f64; 2]]) -> f64 {
         }
     }
     low
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some((values[low] + values[high]) / 2.0)
 }

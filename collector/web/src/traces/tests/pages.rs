@@ -285,7 +285,11 @@ fn what_is_not_there_or_not_understood_is_said_with_its_status() {
                 StatusCode::NOT_FOUND,
                 "burst",
             ),
-            ("/traces?min=soon", StatusCode::BAD_REQUEST, "no duration"),
+            (
+                "/traces?min=soon",
+                StatusCode::BAD_REQUEST,
+                "not a duration",
+            ),
             ("/traces?q=%7B", StatusCode::BAD_REQUEST, "formula"),
         ] {
             let answered = ask(&some, address).await;
