@@ -56,29 +56,12 @@ pub fn clocks(
     selection: Selection,
     reference: Option<&str>,
 ) -> Result<ClockReport, QueryError> {
-    let parts = source.parts(selection, &AttributeKeys::none())?;
-    let workers = (0..parts.count()).map(|_| Seen::default()).collect();
-    let (seen, notes) = source.fold(
-        "comparing clocks",
-        selection,
-        &parts,
-        workers,
-        |seen: &mut Seen, records, _| {
-            seen.estimates.observe(records);
-            note_last(records, &mut seen.last);
-        },
-    )?;
-    let Seen {
-        mut estimates,
-        mut last,
-    } = Seen::default();
-    for part in seen {
-        estimates.merge(&part.estimates);
-        part.last
-            .iter()
-            .for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
+    let (estimates, seen, notes) = compared(source, selection, note_last)?;
+    let mut last = LastSeen::default();
+    for of_part in seen {
+        let of_part = of_part.iter();
+        of_part.for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
     }
-    source.kernel_clocks().note_in(&mut estimates);
     let alignment = estimates.align(reference);
     let hosts_of = |host: &Arc<str>| {
         alignment
@@ -86,6 +69,7 @@ pub fn clocks(
             .iter()
             .position(|island| island.contains(host))
     };
+    let parts = source.parts(selection, &AttributeKeys::none())?;
     let workers = vec![0; parts.count()];
     let (contradictions, _) = source.fold(
         "checking clocks",
@@ -122,11 +106,36 @@ pub fn clocks(
     })
 }
 
-/// What one part of the store has shown.
-#[derive(Default)]
-struct Seen {
-    estimates: ClockEstimates,
-    last: BTreeMap<Arc<str>, i64>,
+/// By host, its last timestamp.
+type LastSeen = BTreeMap<Arc<str>, i64>;
+
+/// Reads all selected traces once. Returns what they show of their hosts' clocks, and what `also` notes of each trace, by part
+/// of the store.
+pub(super) fn compared<T: Default + Send>(
+    source: &Source,
+    selection: Selection,
+    also: impl Fn(&TraceRecords, &mut T) + Sync,
+) -> Result<(ClockEstimates, Vec<T>, Notes), QueryError> {
+    let parts = source.parts(selection, &AttributeKeys::none())?;
+    let workers = (0..parts.count()).map(|_| <(ClockEstimates, T)>::default());
+    let (seen, notes) = source.fold(
+        "comparing clocks",
+        selection,
+        &parts,
+        workers.collect(),
+        |(estimates, noted): &mut (ClockEstimates, T), records, _| {
+            estimates.observe(records);
+            also(records, noted);
+        },
+    )?;
+    let mut estimates = ClockEstimates::new();
+    let mut noted = Vec::with_capacity(seen.len());
+    for (of_part, more) in seen {
+        estimates.merge(&of_part);
+        noted.push(more);
+    }
+    source.kernel_clocks().note_in(&mut estimates);
+    Ok((estimates, noted, notes))
 }
 
 /// So many traces say what clocks are like, to begin with.
@@ -160,29 +169,7 @@ pub(super) fn as_selected(estimates: &ClockEstimates, selection: Selection) -> A
     }
 }
 
-/// How to take the timestamps of the selected traces, if not as they are: as `infer` does.
-///
-/// # Errors
-/// When the store cannot be read.
-pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignment>, QueryError> {
-    let parts = source.parts(selection, &AttributeKeys::none())?;
-    let workers = (0..parts.count()).map(|_| ClockEstimates::new()).collect();
-    let (seen, _) = source.fold(
-        "comparing clocks",
-        selection,
-        &parts,
-        workers,
-        |estimates: &mut ClockEstimates, records, _| {
-            estimates.observe(records);
-        },
-    )?;
-    let mut estimates = ClockEstimates::new();
-    seen.iter().for_each(|part| estimates.merge(part));
-    source.kernel_clocks().note_in(&mut estimates);
-    Ok(Some(as_selected(&estimates, selection)).filter(|alignment| !alignment.is_exact()))
-}
-
-fn note_last(records: &TraceRecords, last: &mut BTreeMap<Arc<str>, i64>) {
+fn note_last(records: &TraceRecords, last: &mut LastSeen) {
     let spans = records.spans.iter().map(|span| (&span.host, span.end_ns));
     for (host, at_ns) in spans.chain(
         records
@@ -194,7 +181,7 @@ fn note_last(records: &TraceRecords, last: &mut BTreeMap<Arc<str>, i64>) {
     }
 }
 
-fn note_host(host: &Arc<str>, at_ns: i64, last: &mut BTreeMap<Arc<str>, i64>) {
+fn note_host(host: &Arc<str>, at_ns: i64, last: &mut LastSeen) {
     match last.get_mut(host) {
         Some(last_ns) => *last_ns = at_ns.max(*last_ns),
         None => {

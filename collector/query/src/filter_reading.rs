@@ -2,8 +2,8 @@
 
 use stroboscope_search::Formula;
 
-use super::clocks::alignment;
 use super::filter::Filter;
+use super::first_look::alignment;
 use super::kernel_events::KernelEvents;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};

@@ -1,14 +1,13 @@
-//! What a search has to know before it can leave anything unread: the hosts' clocks, and the requests of which a part may be
-//! missing. It is the same for all formulas, and is kept beside the store.
+//! The first look at a store: its hosts' clocks, and the requests of which a part may be missing. A search needs both before it
+//! can leave anything unread; they are the same for all formulas, and are kept beside the store.
 
 use serde::{Deserialize, Serialize};
-use stroboscope_analysis::clock::{Alignment, ClockEstimates};
+use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::completeness::completeness;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::Unit;
-use stroboscope_store::tables::AttributeKeys;
 
-use super::clocks::as_selected;
+use super::clocks::{as_selected, compared};
 use super::losses::is_unseen;
 use super::notes::{KeptNotes, Notes};
 use super::query_error::QueryError;
@@ -40,7 +39,16 @@ pub(super) fn has_losses(source: &Source, records: &TraceRecords) -> bool {
     reasons.iter().any(is_unseen)
 }
 
-/// Reads all selected traces, unless somebody did before.
+/// Returns the correction of the selected traces' timestamps, as `infer` makes it; `None` if they are taken as they are. It is
+/// kept beside the store.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignment>, QueryError> {
+    Ok(first_look(source, selection)?.clocks)
+}
+
+/// Reads all selected traces, unless their first look is kept beside the store.
 pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstLook, QueryError> {
     let asked = format!("{selection:?} {:?} {:?}", source.root(), source.filter());
     let kept = source.cache().and_then(|cache| cache.find(LOOK, &asked));
@@ -56,28 +64,13 @@ pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstL
             notes: notes.with(source.first_notes()),
         });
     }
-    let parts = source.parts(selection, &AttributeKeys::none())?;
-    let workers = (0..parts.count())
-        .map(|_| (ClockEstimates::new(), Vec::new()))
-        .collect();
-    let (seen, notes) = source.fold(
-        "comparing clocks",
-        selection,
-        &parts,
-        workers,
-        |(estimates, unseen): &mut (ClockEstimates, Vec<u128>), records, _| {
-            estimates.observe(records);
-            if !Unit::is_whole(records) || has_losses(source, records) {
-                unseen.push(records.id.0);
-            }
-        },
-    )?;
-    let (mut estimates, mut unseen) = (ClockEstimates::new(), Vec::new());
-    for (of_part, more) in seen {
-        estimates.merge(&of_part);
-        unseen.extend(more);
-    }
-    source.kernel_clocks().note_in(&mut estimates);
+    let note_unseen = |records: &TraceRecords, unseen: &mut Vec<u128>| {
+        if !Unit::is_whole(records) || has_losses(source, records) {
+            unseen.push(records.id.0);
+        }
+    };
+    let (estimates, unseen, notes) = compared(source, selection, note_unseen)?;
+    let unseen = unseen.concat();
     let clocks = as_selected(&estimates, selection);
     if let Some(cache) = source.cache()
         && notes.damage.is_empty()

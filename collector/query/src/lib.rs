@@ -78,7 +78,7 @@ pub use categories::{
 };
 pub use causal_graph::CausalGraph;
 pub use circumstances::{ProcessorUse, circumstances};
-pub use clocks::{ClockReport, HostReport, alignment, clocks};
+pub use clocks::{ClockReport, HostReport, clocks};
 pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, flows};
 pub use experiment::{
     ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, LoadBalance, MixOf,
@@ -89,6 +89,7 @@ pub use explain::{
     explain_change, explain_first_cause,
 };
 pub use filter::Filter;
+pub use first_look::alignment;
 pub use heatmap::{Heatmap, HeatmapCell, HeatmapQuestion, band_edges_ns};
 pub use infer::{Inference, infer, infer_with};
 pub use infer_settings::InferSettings;
