@@ -71,7 +71,7 @@ pub(crate) fn run(
         }
         for number in 0..count("heavy pages", HEAVY_PAGES) {
             let verb = [
-                "/operations?n=",
+                "/operations?top=",
                 "/critical-path?top=",
                 "/slack?top=",
                 "/traces?min=",

@@ -28,6 +28,7 @@ pub mod model;
 mod model_change;
 mod model_json;
 pub mod notes;
+pub mod operations;
 pub mod output;
 mod periods;
 pub mod pool;

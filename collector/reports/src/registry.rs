@@ -12,7 +12,7 @@ use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{
     anomalies, burst, clocks, compare, critical_path, experiment, explain, flows, infer, model,
-    pool, predict, report, results, search, slack, timeline, tradeoffs, what_if,
+    operations, pool, predict, report, results, search, slack, timeline, tradeoffs, what_if,
 };
 
 /// Runs a verb with its arguments.
@@ -94,6 +94,7 @@ pub fn reports() -> Vec<Entry> {
         reading::<critical_path::CriticalPath>("critical-path"),
         reading::<slack::Slack>("slack"),
         reading::<anomalies::AnomaliesVerb>("anomalies"),
+        reading::<operations::OperationsVerb>("operations"),
         reading::<what_if::WhatIfVerb>("what-if"),
         reading::<compare::CompareVerb>("compare"),
         reading::<experiment::ExperimentVerb>("experiment"),

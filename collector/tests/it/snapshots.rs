@@ -1,6 +1,5 @@
-//! What each reading verb says, as text and as JSON, of stores whose requests are known: `tests/snapshots/`. Whoever changes
-//! it on purpose writes them anew by `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- snapshots::`,
-//! and looks at the difference.
+//! The output of each report, as text and as JSON, for stores whose requests are known: `tests/snapshots/`. `.ci/bless
+//! snapshots` writes the files anew.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +12,7 @@ use serde_json::Value;
 use crate::{attributes, clocks, requests};
 
 /// Which store, what the file is called, and the verb. With `--json` it is asked again.
-const SAID: [(&str, &str, &str); 24] = [
+const SAID: [(&str, &str, &str); 29] = [
     ("shop", "infer", "infer"),
     ("shop", "infer-convergence", "infer --convergence-every 40"),
     ("shop", "model", "model"),
@@ -32,6 +31,9 @@ const SAID: [(&str, &str, &str); 24] = [
     ),
     ("shop", "slack", "slack"),
     ("shop", "anomalies", "anomalies --slowest 0.2"),
+    ("shop", "operations", "operations"),
+    ("shop", "flows", "flows"),
+    ("shop", "search", "search {name=\"charge\"}"),
     (
         "shop",
         "what-if",
@@ -63,6 +65,12 @@ const SAID: [(&str, &str, &str); 24] = [
         "what-if-category",
         "what-if --category-by layer --category backend --cap 1ms",
     ),
+    (
+        "users",
+        "experiment",
+        "experiment --by browser --control hare --test tortoise",
+    ),
+    ("users", "tradeoffs-log", "tradeoffs log"),
     ("hosts", "clocks-differ", "clocks --reference web"),
     ("hosts", "infer-differ", "infer"),
     ("hosts", "critical-path-differ", "critical-path"),

@@ -1,4 +1,4 @@
-//! The pages over a store, as a router. Whoever serves it, it does not know.
+//! The pages over a store, as a router.
 //!
 //! The modules, from the bottom up; each knows only those before it:
 //!
@@ -14,7 +14,7 @@
 //! - `verb_form`: the form of a verb's options; `verb_page`: what it says.
 //! - `periods`: two periods as addresses; `step`: since when requests take as long as they do.
 //! - `heatmap`: latency over time, as a picture.
-//! - `store_rows`: operations and their requests, as tables; `overview` and `operations_page`: the pages of these.
+//! - `store_rows`: kinds of requests and lost records, as tables; `overview`: the page with them.
 //! - `traces`: everything under `/traces`.
 //! - `router`: all of it.
 #![allow(
@@ -27,7 +27,6 @@ mod asset_files;
 mod command_line;
 mod heatmap;
 mod model;
-mod operations_page;
 mod overview;
 mod periods;
 mod progress;

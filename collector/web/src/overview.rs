@@ -56,7 +56,7 @@ pub(crate) async fn fragment(State(site): State<Site>) -> Response {
 }
 
 /// What is wrong with the store, in words, and with the status that fits.
-pub(crate) fn unreadable(error: &QueryError) -> NoPage {
+fn unreadable(error: &QueryError) -> NoPage {
     match error {
         QueryError::Empty { .. } | QueryError::NoneInRange(_) => NoPage {
             status: StatusCode::OK,
@@ -158,7 +158,7 @@ fn headline(html: &mut Html, roots: &ByRoot, most: &[Bottleneck], step: Option<&
 }
 
 /// What could not be read.
-pub(crate) fn damage(html: &mut Html, notes: &Notes) {
+fn damage(html: &mut Html, notes: &Notes) {
     if notes.damage.is_empty() {
         return;
     }

@@ -10,7 +10,6 @@ use axum::routing::get;
 use stroboscope_present::page::NavLink;
 
 use crate::asset_files::asset;
-use crate::operations_page;
 use crate::overview;
 use crate::respond::{Head, NoPage, page_now};
 use crate::site::{Site, SiteOptions};
@@ -26,11 +25,7 @@ pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
         name: name.to_owned(),
         group: "",
     };
-    let mut links = vec![
-        own("/", "Overview"),
-        own("/traces", "Traces"),
-        own("/operations", "Operations"),
-    ];
+    let mut links = vec![own("/", "Overview"), own("/traces", "Traces")];
     links.extend(verb_page::links(verbs.pages()));
     for link in &options.links {
         // With the others of its group.
@@ -49,7 +44,6 @@ pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
     let mut router = Router::new()
         .route("/", get(overview::overview))
         .route("/fragment/overview", get(overview::fragment))
-        .route("/operations", get(operations_page::operations_page))
         .route("/assets/{hash}/{name}", get(asset))
         .merge(traces::routes());
     for name in names {

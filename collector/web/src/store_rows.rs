@@ -1,37 +1,9 @@
-//! Operations, kinds of requests, and what was lost, as rows of tables.
+//! Kinds of requests and lost records, as rows of tables.
 
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_present::page::path_segment;
 use stroboscope_present::rows;
 use stroboscope_present::show::Cell;
-use stroboscope_query::OperationTimes;
-
-/// An operation: how often, how long, and what requests wait for it.
-#[derive(Debug)]
-pub(crate) struct OperationRow<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) times: &'a OperationTimes,
-    /// Of the critical path of a mean request.
-    pub(crate) share: f64,
-}
-
-rows! {
-    OperationRow<'_> as row, "operations":
-        "An operation: how often it is done, how long it takes, and its part in what requests wait for.";
-    {
-        let of = row.times.duration.percentiles();
-    }
-    operation: Text, "operation" =
-        Cell::Linked(row.name.to_owned(), format!("/what-if?operation={}&scale=0.5", path_segment(row.name)));
-    critical_share: Share, "of what requests wait for" = row.share;
-    requests: Count, "requests" = row.times.requests.rounded();
-    spans: Count, "times" = row.times.duration.weighted_count().rounded();
-    p50_ns: DurationNs, "p50" = of.p50_ns as f64;
-    p95_ns: DurationNs, "p95" = of.p95_ns as f64;
-    p99_ns: DurationNs, "p99" = of.p99_ns as f64;
-    longest_ns: DurationNs, "longest" = row.times.longest.map(|(took_ns, _)| took_ns as f64);
-    example: Request, "in" = row.times.longest.map(|(_, id)| id.to_string()).as_deref();
-}
 
 /// Requests of one kind.
 #[derive(Debug)]

@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     (
         "Understand",
         &[
+            ("operations", "Operations"),
             ("critical-path", "Critical path"),
             ("slack", "Slack"),
             ("model", "Causal model"),

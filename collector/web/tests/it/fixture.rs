@@ -8,11 +8,13 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use stroboscope_present::show::Doc;
 use stroboscope_reports::failure::{Failure, FailureCode};
 use stroboscope_reports::notes::Remark;
+use stroboscope_reports::registry::pages;
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::workload;
+use stroboscope_web::store_verbs::StoreVerbs;
 use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbPage, Verbs};
 use stroboscope_web::{SiteOptions, site};
 use tempfile::TempDir;
@@ -52,6 +54,17 @@ impl Fixture {
     /// Of some hundred simulated requests, whose texts `change` changes.
     pub(crate) async fn of_requests(change: fn(&mut Rows)) -> Self {
         let fixture = Self::empty();
+        fixture.write("seg-0000000001", change).await;
+        fixture
+    }
+
+    /// The same, with the pages of all reports.
+    pub(crate) async fn of_reports(change: fn(&mut Rows)) -> Self {
+        let (folder, memory) = (tempfile::tempdir().unwrap(), QueryMemory::unbounded());
+        let reports = StoreVerbs::of(folder.path(), pages(), Handle::current(), &memory);
+        let options = SiteOptions::of(folder.path(), &memory);
+        let router = site(Arc::new(reports), options);
+        let fixture = Self { folder, router };
         fixture.write("seg-0000000001", change).await;
         fixture
     }

@@ -1,0 +1,152 @@
+//! `operations`
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_present::humanise::counted;
+use stroboscope_present::page::path_segment;
+use stroboscope_present::roots::requests_text;
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, Row as _, TableSpec};
+use stroboscope_query::{
+    CategoryRule, Notes, OperationTimes, OperationsQuestion, PathsQuestion, by_time,
+};
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::latency::Latency;
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report};
+
+/// List operations: how often each is done, how long it takes, and how much of requests waits for it
+///
+/// Counts complete requests. Operations that requests wait for most come first; the share is that of the critical path of
+/// all requests together.
+#[derive(Debug, Args)]
+pub struct OperationsVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Show so many operations; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    top: usize,
+}
+
+/// Operations, those that requests wait for most first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OperationsReport {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Complete requests.
+    used_traces: u64,
+    /// Spans of operations beyond the 4,096 that are told apart.
+    other_spans: u64,
+    operations: Vec<OperationRow>,
+    #[serde(skip)]
+    requests_text: String,
+    #[serde(skip)]
+    top: usize,
+}
+
+/// One operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OperationRow {
+    /// `service:name`.
+    operation: String,
+    /// Part of the critical path of all requests, 0 to 1.
+    critical_share: f64,
+    /// Requests in which it occurs.
+    requests: u64,
+    spans: u64,
+    duration: Latency,
+    /// Id of the request with its longest span.
+    longest_in: Option<String>,
+}
+
+rows! {
+    OperationRow as row, "operations":
+        "An operation: how often it is done, how long it takes, and its part in what requests wait for.";
+    operation: Text, "operation" = Cell::Linked(
+        row.operation.clone(),
+        format!("/what-if?operation={}&scale=0.5", path_segment(&row.operation)),
+    );
+    critical_share: Share, "of what requests wait for" = row.critical_share;
+    requests: Count, "requests" = row.requests;
+    spans: Count, "times" = row.spans;
+    p50_ns: DurationNs, "p50" = row.duration.p50_ns as f64;
+    p95_ns: DurationNs, "p95" = row.duration.p95_ns as f64;
+    p99_ns: DurationNs, "p99" = row.duration.p99_ns as f64;
+    longest_ns: DurationNs, "longest" = row.duration.max_ns as f64;
+    example: Request, "in" = row.longest_in.as_deref();
+}
+
+impl OperationRow {
+    fn new(operation: String, times: &OperationTimes, critical_share: f64) -> Self {
+        Self {
+            operation,
+            critical_share,
+            requests: times.requests.rounded(),
+            spans: times.duration.weighted_count().rounded(),
+            duration: Latency::of(&times.duration),
+            longest_in: times.longest.map(|(_, id)| id.to_string()),
+        }
+    }
+}
+
+impl ReadingVerb for OperationsVerb {
+    type Report = OperationsReport;
+    const TABLES: &'static [TableSpec] = &[OperationRow::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<OperationsReport, Failure> {
+        let asked = (OperationsQuestion, PathsQuestion(CategoryRule::default()));
+        let (found, paths) = study.ask(&asked)?;
+        let labels = study.known()?.inference.model.labels();
+        let waited: BTreeMap<String, f64> = by_time(&paths.aggregate, labels)
+            .into_iter()
+            .map(|one| (one.operation, one.share_of_time))
+            .collect();
+        let row = |(name, times): (String, OperationTimes)| {
+            let share = waited.get(&name).copied().unwrap_or_default();
+            OperationRow::new(name, &times, share)
+        };
+        let mut operations: Vec<OperationRow> = found.of.into_iter().map(row).collect();
+        operations.sort_by(|a, b| b.critical_share.total_cmp(&a.critical_share));
+        let requests = paths.aggregate.traces();
+        Ok(OperationsReport {
+            used_traces: requests.rounded(),
+            other_spans: found.others,
+            operations,
+            requests_text: requests_text(requests),
+            top: if self.top == 0 { usize::MAX } else { self.top },
+            notes: paths.notes,
+        })
+    }
+}
+
+impl Report for OperationsReport {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let title = format!(
+            "{} in {}",
+            counted(self.operations.len() as u64, "operation"),
+            self.requests_text
+        );
+        doc.table(title, &self.operations, self.top);
+        if self.other_spans > 0 {
+            doc.sentence(format!(
+                "Not listed: {} of operations beyond those that are told apart.",
+                counted(self.other_spans, "span")
+            ));
+        }
+    }
+}
