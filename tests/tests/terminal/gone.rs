@@ -22,6 +22,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("top", "--data DATA"),
     ("import", "DATA/../log.jsonl --data OUT/data"),
     ("infer", "--data DATA"),
+    ("operations", "--data DATA"),
     ("model", "--data DATA"),
     ("critical-path", "--data DATA"),
     ("slack", "--data DATA"),
