@@ -17,7 +17,14 @@ use tonic::codegen::http::uri::PathAndQuery;
 use crate::address::Authorized;
 use crate::gate::timer::Timer;
 
-#[cfg(not(feature = "tradeoff"))]
+#[cfg(any(test, not(feature = "tradeoff")))]
+#[cfg_attr(
+    feature = "tradeoff",
+    expect(
+        dead_code,
+        reason = "here for its test, which runs beside those of policies"
+    )
+)]
 mod no_policy;
 #[cfg(feature = "tradeoff")]
 mod policy;

@@ -35,7 +35,6 @@ pub(super) fn refuse(problem: &str) {
 mod tests {
     use prost::Message as _;
 
-    use super::super::decode;
     use super::*;
 
     #[test]
@@ -45,9 +44,9 @@ mod tests {
             directive.encode_to_vec().into()
         };
         let policy = v1::directive::Kind::SetTradeoffs(v1::TradeoffPolicy::default());
-        let problem = decode(encoded(policy)).expect_err("a policy");
+        let problem = check(encoded(policy)).expect_err("a policy");
         assert!(problem.contains("feature `tradeoff`"), "{problem}");
         let switch = v1::directive::Kind::SetBurstConfig(v1::SetBurstConfig::default());
-        assert_eq!(decode(encoded(switch.clone())), Ok(Some(switch)));
+        assert_eq!(check(encoded(switch)), Ok(()));
     }
 }
