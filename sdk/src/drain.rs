@@ -11,7 +11,7 @@ pub(crate) mod rings;
 
 use stroboscope_proto::v1::{self, SpanFlag};
 
-use crate::batch::{BatchBuilder, FinishedSpan, TimedEvent};
+use crate::batch::{BatchBuilder, Fields, FinishedSpan, TimedEvent};
 use crate::callsite::Callsite;
 use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::foresight;
@@ -74,11 +74,12 @@ pub(crate) struct Counts {
     pub(crate) trimmed: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct End {
     flags: u16,
     ticks: u64,
     span_id: u64,
+    fields: Fields,
 }
 
 impl Drain {
@@ -161,14 +162,13 @@ impl Drain {
                 ticks,
                 span_id,
             } => {
-                let end = End {
+                let fields = Fields::new();
+                self.end_or_keep(End {
                     flags,
                     ticks,
                     span_id,
-                };
-                if !self.end(end) {
-                    self.early_ends.push(end);
-                }
+                    fields,
+                });
             }
             Record::Full { head, fields } => match head.kind {
                 RecordKind::Begin => self.begin(&head, fields, windows),
@@ -176,6 +176,14 @@ impl Drain {
                 RecordKind::Fields => self
                     .open
                     .add_fields(head.span_id, named(head.callsite, fields)),
+                RecordKind::Close => self.end_or_keep(End {
+                    flags: head.flags,
+                    ticks: head.ticks,
+                    span_id: head.span_id,
+                    fields: named(head.callsite, fields)
+                        .map(|(name, value)| (name, value.into()))
+                        .collect(),
+                }),
                 _ => {}
             },
             Record::Context | Record::Broken => {}
@@ -241,35 +249,43 @@ impl Drain {
         self.builder.event(&event, named(head.callsite, fields));
     }
 
-    /// Closes the span that ends; `false` when its begin was not seen.
-    fn end(&mut self, end: End) -> bool {
+    fn end_or_keep(&mut self, end: End) {
+        if let Some(early) = self.end(end) {
+            self.early_ends.push(early);
+        }
+    }
+
+    /// Closes the span that ends; hands the end back when its begin was not seen.
+    fn end(&mut self, end: End) -> Option<End> {
         match self.open.end(end.span_id) {
-            Ended::Settled => true,
-            Ended::Unknown => false,
-            Ended::Span(span) => {
+            Ended::Settled => None,
+            Ended::Unknown => Some(end),
+            Ended::Span(mut span) => {
                 let end_ns = end_at(&self.timeline, &span, end.ticks);
                 foresight::saw_span(end_ns.saturating_sub(span.start_ns));
                 match span.cut_at_ns {
                     Some(cut_at_ns) if end_ns >= cut_at_ns => {
                         self.close(*span, cut_at_ns, SpanFlag::CutClose as u32);
                     }
-                    _ => self.close(*span, end_ns, u32::from(end.flags)),
+                    _ => {
+                        span.add_fields(end.fields);
+                        self.close(*span, end_ns, u32::from(end.flags));
+                    }
                 }
-                true
+                None
             }
         }
     }
 
     fn settle_early_ends(&mut self) {
         for end in std::mem::take(&mut self.overdue_ends) {
-            if !self.end(end) {
+            if self.end(end).is_some() {
                 LOSSES.add(LossCause::EndWithoutBegin, 1);
             }
         }
         for end in std::mem::take(&mut self.early_ends) {
-            if !self.end(end) {
-                self.overdue_ends.push(end);
-            }
+            let overdue = self.end(end);
+            self.overdue_ends.extend(overdue);
         }
     }
 

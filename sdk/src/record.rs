@@ -9,6 +9,7 @@
 //! EVENT    tick, callsite, trace id high, low, span id, fields…
 //! AGAIN    tick, callsite, fields…                            (an EVENT in the innermost span)
 //! FIELDS   tick, callsite, 0, 0, span id, fields…             (fields added to an open span)
+//! CLOSE    tick, callsite, 0, 0, span id, fields…             (an END with fields)
 //! CONTEXT  trace id high, low, span ids                       (never in a ring; what a copy of its records starts with)
 //! field    its kind + 1 is in word 0, and its index is its position: one word, the value
 //!          0 is there: value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or a text's words
@@ -58,6 +59,7 @@ pub(crate) enum RecordKind {
     Context = 6,
     Child = 7,
     EndInnermost = 8,
+    Close = 9,
 }
 
 /// How a field's value is to be read.
@@ -71,7 +73,7 @@ pub(crate) enum ValueKind {
     Text = 4,
 }
 
-/// The fixed part of BEGIN, EVENT and FIELDS.
+/// The fixed part of BEGIN, EVENT, FIELDS and CLOSE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) kind: RecordKind,
@@ -120,6 +122,7 @@ pub(crate) fn write(
             lineage.push(head.span_id);
         }
         RecordKind::Event => lineage.restart(head.trace_id, head.span_id),
+        RecordKind::Close => lineage.close(head.span_id),
         _ => {}
     }
     used

@@ -260,6 +260,33 @@ impl Span {
     }
 }
 
+#[cfg(feature = "tower")]
+impl Span {
+    /// Ends the span with fields that are known only now: one record, as fields before an end may be read after it.
+    pub(crate) fn end_with(
+        self,
+        callsite: &'static Callsite,
+        fields: impl FnOnce(&mut FieldWriter<'_>),
+    ) {
+        if self.word.is_recorded() {
+            let head = Head {
+                kind: RecordKind::Close,
+                flags: 0,
+                ticks: ticks(),
+                callsite,
+                trace_id: 0,
+                span_id: self.ids[2],
+                parent_id: 0,
+            };
+            thread::write(|place, lineage| record::write(place, lineage, &head, fields));
+        }
+        if let Some(generation) = self.word.held() {
+            drop(Hold::forgotten(generation));
+        }
+        std::mem::forget(self);
+    }
+}
+
 /// Adds fields to an open span that is recorded.
 #[cfg(feature = "tracing")]
 pub(crate) fn add_fields(

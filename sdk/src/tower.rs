@@ -5,6 +5,7 @@ mod body;
 #[cfg(feature = "duplicate")]
 mod duplicate;
 mod name;
+mod outcome;
 #[cfg(feature = "slack_order")]
 mod slack_order;
 
@@ -26,6 +27,7 @@ pub use duplicate::{
 #[cfg(feature = "slack_order")]
 pub use slack_order::{InTurn, SlackOrderLayer, SlackOrderService, SlackOrderStats, TurnBody};
 
+use self::outcome::Outcome;
 use crate::baggage::ambient::{CarriedScope, carried};
 use crate::captured::{InContext, unseen_request};
 use crate::context::{self, Scope, SpanContext};
@@ -35,7 +37,8 @@ use crate::span::{FutureExt, Span};
 use crate::thread;
 
 /// Opens a server span for each request, in the trace its headers name; a request without a trace is an ingress. The span
-/// ends with the response's body, so that a streamed response is inside it. It is named `package.Service/Method` for gRPC;
+/// ends with the response's body, so that a streamed response is inside it, and has the response's status: a failure by
+/// OpenTelemetry's rules has the attribute `error`. It is named `package.Service/Method` for gRPC;
 /// for other requests `GET /user/{id}`, after the path with what looks like an id left out.
 ///
 /// ```no_run
@@ -103,13 +106,13 @@ where
         let _scope = Scope::enter(span.context());
         Responding {
             future: self.inner.call(request).in_current_span(),
-            span: Some(span),
+            outcome: Some(Outcome::of_server(span)),
         }
     }
 }
 
 /// Opens a client span for each request, named as [`ServerLayer`] names it by its path, and writes the context into its
-/// headers. The span ends with the response's body.
+/// headers. The span ends with the response's body, and has the response's status.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientLayer(());
 
@@ -174,7 +177,7 @@ where
         inject_from(sent, carried().as_deref(), request.headers_mut());
         Responding {
             future: self.inner.call(request),
-            span: Some(span),
+            outcome: Some(Outcome::of_client(span)),
         }
     }
 }
@@ -185,7 +188,7 @@ pin_project_lite::pin_project! {
     pub struct Responding<F> {
         #[pin]
         future: F,
-        span: Option<Span>,
+        outcome: Option<Outcome>,
     }
 }
 
@@ -197,12 +200,22 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let scope = this.span.as_ref().and_then(Span::scope_of_poll);
+        let span = this.outcome.as_ref().map(Outcome::span);
+        let scope = span.and_then(Span::scope_of_poll);
         let polled = this.future.poll(cx);
         drop(scope);
         polled.map(|result| {
-            let span = this.span.take().unwrap_or(Span::NONE);
-            result.map(|response| response.map(|body| TracedBody::new(body, span)))
+            let mut outcome = this.outcome.take().unwrap_or(Outcome::none());
+            match result {
+                Ok(response) => {
+                    outcome.see_head(&response);
+                    Ok(response.map(|body| TracedBody::new(body, outcome)))
+                }
+                Err(error) => {
+                    outcome.fail::<E>();
+                    Err(error)
+                }
+            }
         })
     }
 }

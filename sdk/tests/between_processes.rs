@@ -97,6 +97,137 @@ fn client_and_server_spans_are_one_tree() {
     assert!(server.has(SpanFlag::LocalRoot) && server.has(SpanFlag::Sampled));
     assert!(client.start_ns <= server.start_ns && server.end_ns <= client.end_ns);
     assert_eq!(seen.lock().unwrap()[0].span_id(), server.id);
+    let code = Some("0");
+    assert_eq!(outcome(client), [None, code, None, None, None]);
+    assert_eq!(outcome(server), [None, code, None, None, None]);
+}
+
+/// How a span says that its request ended.
+fn outcome(span: &collector::Span) -> [Option<&str>; 5] {
+    let names = [
+        "http.response.status_code",
+        "rpc.grpc.status_code",
+        "error",
+        "error.type",
+        "cancelled",
+    ];
+    names.map(|name| span.attributes.get(name).map(|value| &**value))
+}
+
+/// A response's body that breaks off.
+struct Broken;
+
+impl http_body::Body for Broken {
+    type Data = prost::bytes::Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        std::task::Poll::Ready(Some(Err(std::io::ErrorKind::BrokenPipe.into())))
+    }
+}
+
+/// What a handler does is in the path of its request.
+async fn handle(request: http::Request<()>) -> Result<http::Response<Broken>, std::io::Error> {
+    let response = |status: u16| http::Response::builder().status(status);
+    match request.uri().path() {
+        "/panic" => panic!("as a handler may"),
+        "/never" => std::future::pending().await,
+        "/error" => Err(std::io::ErrorKind::TimedOut.into()),
+        "/unimplemented" => Ok(response(200)
+            .header("content-type", "application/grpc")
+            .header("grpc-status", "12")
+            .body(Broken)
+            .unwrap()),
+        path => Ok(response(path[2..].parse().unwrap()).body(Broken).unwrap()),
+    }
+}
+
+/// A response, none, a panic and a call that is given up: each is told apart, by the rules of OpenTelemetry.
+#[test]
+fn spans_say_how_their_requests_ended() {
+    use http_body::Body as _;
+    use tower::{Service as _, ServiceExt as _};
+
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::default();
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .init()
+        .unwrap();
+    wait_for("the gate", || stroboscope::stats().windows > 0);
+    let paths = [
+        "/s204",
+        "/s404",
+        "/s503",
+        "/error",
+        "/unimplemented",
+        "/panic",
+        "/never",
+        "/s200",
+    ];
+    with_runtime(async {
+        for path in paths {
+            let server = tower::ServiceBuilder::new()
+                .layer(ServerLayer::new())
+                .service(tower::service_fn(handle));
+            let mut client = tower::ServiceBuilder::new()
+                .layer(ClientLayer::new())
+                .service(server);
+            let call = client
+                .ready()
+                .await
+                .unwrap()
+                .call(http::Request::builder().uri(path).body(()).unwrap());
+            let call = tokio::spawn(tokio::time::timeout(
+                std::time::Duration::from_millis(50),
+                call,
+            ));
+            // Only the body of the last one is read.
+            if let Ok(Ok(Ok(response))) = call.await
+                && path == "/s200"
+            {
+                let mut body = Box::pin(response.into_body());
+                let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+                assert!(frame.unwrap().is_err());
+            }
+        }
+    });
+    drop(guard);
+    let of = |path: &str| {
+        let spans = collector.spans();
+        let of = |flag| {
+            let mut spans = spans
+                .iter()
+                .filter(|span| span.name == format!("GET {path}"));
+            let span = spans
+                .find(|span| span.has(flag))
+                .unwrap_or_else(|| panic!("{path}"));
+            let outcome = outcome(span).map(|value| value.map(str::to_owned));
+            (outcome, span.has(SpanFlag::Panicked))
+        };
+        [of(SpanFlag::Client), of(SpanFlag::Server)]
+    };
+    let some = |said: [Option<&str>; 5]| (said.map(|value| value.map(str::to_owned)), false);
+    let status = |status, error| some([Some(status), None, error, None, None]);
+    let (failed, io) = (Some("true"), std::any::type_name::<std::io::Error>());
+    assert_eq!(of("/s204"), [status("204", None), status("204", None)]);
+    assert_eq!(of("/s404"), [status("404", failed), status("404", None)]);
+    assert_eq!(of("/s503"), [status("503", failed), status("503", failed)]);
+    let none = || some([None, None, failed, Some(io), None]);
+    assert_eq!(of("/error"), [none(), none()]);
+    assert_eq!(of("/s200"), [none(), none()]);
+    let code = || some([None, Some("12"), failed, None, None]);
+    assert_eq!(of("/unimplemented"), [code(), code()]);
+    assert_eq!(
+        of("/panic"),
+        [([const { None }; 5], true), ([const { None }; 5], true)]
+    );
+    let given_up = || some([None, None, None, None, Some("true")]);
+    assert_eq!(of("/never"), [given_up(), given_up()]);
 }
 
 /// Nothing is recorded, and still the request keeps its identity on its way through.

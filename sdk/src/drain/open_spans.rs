@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::batch::Fields;
+use crate::batch::{Fields, OwnedValue};
 use crate::record::FieldValue;
 
 /// A span that began.
@@ -20,6 +20,21 @@ pub(crate) struct OpenSpan {
     pub(crate) fields: Fields,
     /// When its window closes, if it is recorded because of a window; `None` if its request was sampled.
     pub(crate) cut_at_ns: Option<i64>,
+}
+
+impl OpenSpan {
+    /// Adds fields; one that is there is replaced.
+    pub(crate) fn add_fields(
+        &mut self,
+        fields: impl IntoIterator<Item = (&'static str, OwnedValue)>,
+    ) {
+        for (key, value) in fields {
+            match self.fields.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => *known = value,
+                None => self.fields.push((key, value)),
+            }
+        }
+    }
 }
 
 /// What is known of a span id whose end is outstanding.
@@ -104,12 +119,7 @@ impl OpenSpans {
         fields: impl Iterator<Item = (&'static str, FieldValue<'a>)>,
     ) {
         if let Some(Entry::Open(span)) = self.entries.get_mut(&span_id) {
-            for (key, value) in fields.map(|(key, value)| (key, value.into())) {
-                match span.fields.iter_mut().find(|(known, _)| *known == key) {
-                    Some((_, known)) => *known = value,
-                    None => span.fields.push((key, value)),
-                }
-            }
+            span.add_fields(fields.map(|(key, value)| (key, value.into())));
         }
     }
 

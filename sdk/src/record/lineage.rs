@@ -62,6 +62,14 @@ impl Lineage {
         self.top = self.top.wrapping_sub(1) % DEPTH;
     }
 
+    /// A span ended, perhaps the innermost.
+    #[inline]
+    pub(super) fn close(&mut self, span_id: u64) {
+        if span_id == self.innermost() {
+            self.pop();
+        }
+    }
+
     /// Follows the record that these words are.
     #[inline]
     pub(crate) fn follow(&mut self, record: &[u64]) {
@@ -77,6 +85,7 @@ impl Lineage {
             }
             [_, _, _, span_id, ..] if kind == RecordKind::Child as u8 => self.push(span_id),
             [_, _] if kind == RecordKind::EndInnermost as u8 => self.pop(),
+            [_, _, _, _, _, span_id, ..] if kind == RecordKind::Close as u8 => self.close(span_id),
             _ => {}
         }
     }

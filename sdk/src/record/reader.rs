@@ -6,7 +6,7 @@ use crate::callsite::Callsite;
 /// A record as the drain sees it.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
-    /// BEGIN, FIELDS or EVENT; CHILD and AGAIN are handed out as the BEGIN and EVENT they stand for.
+    /// BEGIN, FIELDS, CLOSE or EVENT; CHILD and AGAIN are handed out as the BEGIN and EVENT they stand for.
     Full { head: Head, fields: Fields<'a> },
     End {
         flags: u16,
@@ -80,6 +80,7 @@ pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
                 span_id: innermost,
             };
         }
+        (9, _) => RecordKind::Close,
         _ => return Record::Broken,
     };
     let header_words = header_words(kind);

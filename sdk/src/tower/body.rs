@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use http_body::{Body, Frame, SizeHint};
 
+use super::outcome::Outcome;
 use crate::span::Span;
 
 pin_project_lite::pin_project! {
@@ -14,15 +15,15 @@ pin_project_lite::pin_project! {
     pub struct TracedBody<B> {
         #[pin]
         inner: B,
-        span: Option<Span>,
+        outcome: Option<Outcome>,
     }
 }
 
 impl<B> TracedBody<B> {
-    pub(crate) fn new(inner: B, span: Span) -> Self {
+    pub(super) fn new(inner: B, outcome: Outcome) -> Self {
         Self {
             inner,
-            span: Some(span),
+            outcome: Some(outcome),
         }
     }
 }
@@ -32,7 +33,7 @@ impl<B: Default> Default for TracedBody<B> {
     fn default() -> Self {
         Self {
             inner: B::default(),
-            span: None,
+            outcome: None,
         }
     }
 }
@@ -46,14 +47,26 @@ impl<B: Body> Body for TracedBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let this = self.project();
-        let scope = this.span.as_ref().and_then(Span::scope_of_poll);
+        let span = this.outcome.as_ref().map(Outcome::span);
+        let scope = span.and_then(Span::scope_of_poll);
         let polled = this.inner.poll_frame(cx);
         drop(scope);
         match &polled {
-            Poll::Ready(None | Some(Err(_))) => *this.span = None,
+            Poll::Ready(None) => *this.outcome = None,
+            Poll::Ready(Some(Err(_))) => {
+                if let Some(outcome) = this.outcome.take() {
+                    outcome.fail::<B::Error>();
+                }
+            }
             // gRPC's trailers are the last frame.
-            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => *this.span = None,
-            _ => {}
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(trailers) = frame.trailers_ref()
+                    && let Some(mut outcome) = this.outcome.take()
+                {
+                    outcome.see_trailers(trailers);
+                }
+            }
+            Poll::Pending => {}
         }
         polled
     }
