@@ -1,4 +1,6 @@
-//! Humanised numbers: durations and shares as people read them.
+//! Humanised numbers: durations, instants and shares as people read them.
+
+use chrono::DateTime;
 
 /// A duration for people: three significant digits and a unit.
 pub fn duration(ns: f64) -> String {
@@ -14,6 +16,13 @@ pub fn duration(ns: f64) -> String {
         usize::from(scaled.abs() < 100.0)
     };
     format!("{scaled:.decimals$}{unit}")
+}
+
+/// An instant for people: UTC, to the microsecond.
+#[must_use]
+pub fn instant(at_ns: i64) -> String {
+    let at = DateTime::from_timestamp_nanos(at_ns);
+    at.format("%Y-%m-%d %H:%M:%S%.6f").to_string()
 }
 
 /// The same as pages and pictures have it: with a space that does not break.

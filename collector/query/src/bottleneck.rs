@@ -30,7 +30,7 @@ pub struct Bottleneck {
 }
 
 /// An operation's time on critical paths.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OperationTime {
     /// `service:name`.
     pub operation: String,

@@ -29,6 +29,16 @@ pub struct Heatmap {
     pub cells: Vec<HeatmapCell>,
 }
 
+impl Heatmap {
+    /// Where a column begins, ns since the Unix epoch.
+    #[must_use]
+    pub fn column_from_ns(&self, column: usize) -> i64 {
+        let columns = i64::try_from(column).unwrap_or(i64::MAX);
+        self.from_ns
+            .saturating_add(columns.saturating_mul(self.column_ns))
+    }
+}
+
 /// Requests that began in one column, and took as long as one band says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapCell {

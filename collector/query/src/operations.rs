@@ -1,14 +1,17 @@
 //! Operations: how often each is done, how long it takes, and in which request longest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::flow::ERROR;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
+use stroboscope_store::tables::AttributeKeys;
 
 use super::notes::Notes;
+use super::paths::failed_spans;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
 
@@ -22,6 +25,8 @@ pub struct OperationTimes {
     pub duration: Distribution,
     /// Requests that it occurs in.
     pub requests: WeightedCount,
+    /// Spans that failed.
+    pub failed: WeightedCount,
     /// How long the longest took, and in which request: of equal ones that of the least id.
     pub longest: Option<(u64, TraceId)>,
     /// The request that was counted last: its spans come one after the other.
@@ -29,8 +34,11 @@ pub struct OperationTimes {
 }
 
 impl OperationTimes {
-    fn see(&mut self, took_ns: u64, id: TraceId, weight: Weight) {
+    fn see(&mut self, took_ns: u64, has_failed: bool, id: TraceId, weight: Weight) {
         self.duration.record_weighted(took_ns, weight);
+        if has_failed {
+            self.failed.count(weight);
+        }
         if self.counted != Some(id) {
             self.counted = Some(id);
             self.requests.count(weight);
@@ -50,6 +58,7 @@ impl OperationTimes {
     fn merge(&mut self, other: &Self) {
         self.duration.merge(&other.duration);
         self.requests += other.requests;
+        self.failed += other.failed;
         if let Some((took_ns, id)) = other.longest {
             self.note(took_ns, id);
         }
@@ -83,6 +92,10 @@ impl Question for OperationsQuestion {
 
     fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
+    }
+
+    fn path_keys(&self, (): &()) -> AttributeKeys {
+        AttributeKeys::of([ERROR])
     }
 
     fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> OperationsPass {
@@ -134,10 +147,11 @@ impl OperationsPass {
 impl Pass<TraceView<'_>> for OperationsPass {
     fn observe(&mut self, seen: &TraceView<'_>) {
         let (id, weight) = (seen.trace.id, seen.weight());
+        let failed: BTreeSet<u64> = failed_spans(seen.records).collect();
         for span in &seen.records.spans {
             let took_ns = u64::try_from(span.end_ns.saturating_sub(span.start_ns)).unwrap_or(0);
             match self.entry(&span.service, &span.name) {
-                Some(times) => times.see(took_ns, id, weight),
+                Some(times) => times.see(took_ns, failed.contains(&span.span_id), id, weight),
                 None => self.others += 1,
             }
         }
@@ -164,7 +178,9 @@ mod tests {
         let mut pass = OperationsPass::default();
         for (name, took_ns, id) in spans {
             let times = pass.entry(&"web".into(), &(*name).into());
-            times.unwrap().see(*took_ns, TraceId(*id), Weight::ONE);
+            times
+                .unwrap()
+                .see(*took_ns, false, TraceId(*id), Weight::ONE);
         }
         pass
     }

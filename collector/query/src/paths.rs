@@ -150,16 +150,26 @@ pub struct PathsByRoot<'a> {
     failed: u64,
 }
 
-/// Whether a request's root says that it failed.
+/// Ids of the spans that failed: with an attribute `error` that is not false, or ended by a panic.
+pub(super) fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
+    let says_so = |attribute: &AttributeRecord| {
+        &*attribute.key == ERROR && !["", "false", "0"].contains(&&*attribute.value)
+    };
+    let said = records.attributes.iter().filter(move |of| says_so(of));
+    let said = said.filter_map(|attribute| match attribute.owner {
+        RecordOwner::Span(id) => Some(id),
+        _ => None,
+    });
+    let panicked = |span: &&SpanRecord| span.flags.contains(SpanFlags::PANICKED);
+    let panicked = records.spans.iter().filter(panicked);
+    said.chain(panicked.map(|span| span.span_id))
+}
+
+/// Whether a request's root failed.
 fn has_failed(records: &TraceRecords) -> bool {
-    let is_root = |span: &&SpanRecord| span.parent_id == 0;
-    records.spans.iter().filter(is_root).any(|root| {
-        let says_so = |attribute: &AttributeRecord| {
-            attribute.owner == RecordOwner::Span(root.span_id)
-                && &*attribute.key == ERROR
-                && !["", "false", "0"].contains(&&*attribute.value)
-        };
-        root.flags.contains(SpanFlags::PANICKED) || records.attributes.iter().any(says_so)
+    failed_spans(records).any(|id| {
+        let is_it = |span: &SpanRecord| span.span_id == id && span.parent_id == 0;
+        records.spans.iter().any(is_it)
     })
 }
 

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::statistics::{Block, ChangePoint, clearest_change, last_change};
 
@@ -42,7 +44,7 @@ const CLEAR_ERRORS: f64 = 4.0;
 const BAND_BITS: u32 = 7;
 
 /// Since when, of what, and how much.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LatencyStep {
     /// The root operation whose requests changed.
     pub root: String,

@@ -8,7 +8,7 @@ use stroboscope_present::rows;
 
 /// Mean, quantiles and maximum.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Latency {
+pub struct Latency {
     pub mean_ns: f64,
     pub p50_ns: u64,
     pub p95_ns: u64,

@@ -20,7 +20,7 @@ use crate::latency::Latency;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
 
-/// List operations: how often each is done, how long it takes, and how much of requests waits for it
+/// List operations: how often each is done and fails, how long it takes, and how much of requests waits for it
 ///
 /// Counts complete requests. Operations that requests wait for most come first; the share is that of the critical path of
 /// all requests together.
@@ -61,6 +61,8 @@ pub struct OperationRow {
     /// Requests in which it occurs.
     requests: u64,
     spans: u64,
+    /// Spans that failed: an attribute `error`, or a panic.
+    failed: u64,
     duration: Latency,
     /// Id of the request with its longest span.
     longest_in: Option<String>,
@@ -76,6 +78,8 @@ rows! {
     critical_share: Share, "of what requests wait for" = row.critical_share;
     requests: Count, "requests" = row.requests;
     spans: Count, "times" = row.spans;
+    failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
+    failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed as f64 / row.spans as f64);
     p50_ns: DurationNs, "p50" = row.duration.p50_ns as f64;
     p95_ns: DurationNs, "p95" = row.duration.p95_ns as f64;
     p99_ns: DurationNs, "p99" = row.duration.p99_ns as f64;
@@ -90,6 +94,7 @@ impl OperationRow {
             critical_share,
             requests: times.requests.rounded(),
             spans: times.duration.weighted_count().rounded(),
+            failed: times.failed.rounded(),
             duration: Latency::of(&times.duration),
             longest_in: times.longest.map(|(_, id)| id.to_string()),
         }

@@ -12,7 +12,8 @@ use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{
     anomalies, burst, clocks, compare, critical_path, experiment, explain, flows, infer, model,
-    operations, pool, predict, report, results, search, slack, timeline, tradeoffs, what_if,
+    operations, overview, pool, predict, report, requests, results, search, slack, timeline,
+    tradeoffs, what_if,
 };
 
 /// Runs a verb with its arguments.
@@ -85,6 +86,12 @@ impl Entry {
 #[must_use]
 pub fn reports() -> Vec<Entry> {
     vec![
+        // Its page is the first one, which has more to look at.
+        Entry {
+            page: None,
+            ..reading::<overview::OverviewVerb>("overview")
+        },
+        reading::<requests::RequestsVerb>("requests"),
         other("infer", infer::Infer::run)
             .saying::<infer::Inferred<'_>>()
             .paged::<infer::Infer>(&[]),

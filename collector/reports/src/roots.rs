@@ -87,7 +87,7 @@ pub(crate) fn latency_text(roots: &ByRoot) -> String {
 
 /// Requests of one root operation.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct RootRow {
+pub struct RootRow {
     root: String,
     requests: u64,
     complete: u64,

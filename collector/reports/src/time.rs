@@ -31,6 +31,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// An instant as [`parse_instant`] reads it, to the nanosecond.
+#[must_use]
+pub fn written(at_ns: i64) -> String {
+    DateTime::from_timestamp_nanos(at_ns)
+        .format("%Y-%m-%dT%H:%M:%S%.fZ")
+        .to_string()
+}
+
 /// An instant as [`parse_instant`] reads it, or ns since the Unix epoch.
 pub fn parse_moment(text: &str) -> Result<i64, String> {
     text.trim().parse().or_else(|_| {

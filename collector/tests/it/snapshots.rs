@@ -12,7 +12,9 @@ use serde_json::Value;
 use crate::{attributes, clocks, requests};
 
 /// Which store, what the file is called, and the verb. With `--json` it is asked again.
-const SAID: [(&str, &str, &str); 29] = [
+const SAID: [(&str, &str, &str); 31] = [
+    ("shop", "overview", "overview"),
+    ("shop", "requests", "requests --top 5 --min 1us"),
     ("shop", "infer", "infer"),
     ("shop", "infer-convergence", "infer --convergence-every 40"),
     ("shop", "model", "model"),

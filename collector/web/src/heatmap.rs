@@ -72,14 +72,7 @@ impl Plot<'_> {
     }
 
     fn end_ns(&self) -> i64 {
-        self.column_from_ns(self.map.columns)
-    }
-
-    fn column_from_ns(&self, column: usize) -> i64 {
-        let columns = i64::try_from(column).unwrap_or(i64::MAX);
-        self.map
-            .from_ns
-            .saturating_add(columns.saturating_mul(self.map.column_ns))
+        self.map.column_from_ns(self.map.columns)
     }
 
     fn bands_bottom(&self) -> f64 {
@@ -162,8 +155,8 @@ impl Plot<'_> {
             .map(|cell| cell.requests.estimate())
             .fold(1.0, f64::max);
         let (from_ns, to_ns) = (
-            self.column_from_ns(cell.column),
-            self.column_from_ns(cell.column + 1),
+            self.map.column_from_ns(cell.column),
+            self.map.column_from_ns(cell.column + 1),
         );
         let (min_ns, max_ns) = (self.edge_ns(cell.band), self.edge_ns(cell.band + 1));
         let depth = cell.requests.estimate().ln_1p() / most.ln_1p();

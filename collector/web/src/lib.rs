@@ -12,9 +12,9 @@
 //! - `asset_files`: the stylesheet and the modules.
 //! - `command_line`: what to type for the same.
 //! - `verb_form`: the form of a verb's options; `verb_page`: what it says.
-//! - `periods`: two periods as addresses; `step`: since when requests take as long as they do.
+//! - `periods`: two periods as addresses.
 //! - `heatmap`: latency over time, as a picture.
-//! - `store_rows`: kinds of requests and lost records, as tables; `overview`: the page with them.
+//! - `overview`: what there is to say first.
 //! - `traces`: everything under `/traces`.
 //! - `router`: all of it.
 #![allow(
@@ -34,8 +34,6 @@ mod refreshed;
 mod respond;
 mod router;
 mod site;
-mod step;
-mod store_rows;
 pub mod store_verbs;
 mod traces;
 mod verb_form;

@@ -1,36 +1,26 @@
 //! `/`: what there is to say first.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_present::humanise::{
-    are, count_spaced, counted, duration, duration_spaced, percent,
-};
+use stroboscope_present::humanise::{are, count_spaced, counted, duration_spaced};
 use stroboscope_present::page::{Asset, Html, body, path_segment};
-use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::show::{Bar, Chart, Doc, Figure};
-use stroboscope_query::{
-    Bottleneck, CategoryRule, HeatmapQuestion, InferSettings, LatencyStep, Notes, OperationTime,
-    Paths, PathsQuestion, QueryError, Recorded, Selection, StepQuestion, Study, bottlenecks,
-    by_time,
-};
+use stroboscope_present::show::Doc;
+use stroboscope_query::{Bottleneck, InferSettings, Notes, QueryError, Selection, Study};
+use stroboscope_reports::overview::{OverviewReport, bottleneck_text, step_text};
 use tokio::runtime::Handle;
 
 use crate::heatmap::heatmap;
+use crate::periods::TwoPeriods;
 use crate::progress::Telling;
 use crate::respond::{Head, NoPage, content, page};
 use crate::site::Site;
-use crate::step::step_sentence;
-use crate::store_rows::{KindRow, LossRow};
 
-/// Operations in the picture.
-const OPERATIONS_SHOWN: usize = 10;
 /// Kinds of requests, and causes of losses, in tables.
 const ROWS_SHOWN: usize = 15;
+
 pub(crate) async fn overview(State(site): State<Site>) -> Response {
     let mut head = Head::new("Overview", "/");
     head.scripts = &[Asset::Heatmap];
@@ -77,82 +67,73 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
         .source(runtime, telling.observer())
         .map_err(|error| unreadable(&error))?;
     let study = Study::new(source, Selection::default(), InferSettings::default());
-    let asked = (
-        (HeatmapQuestion, StepQuestion),
-        PathsQuestion(CategoryRule::default()),
-    );
-    let ((map, step), paths) = study.ask(&asked).map_err(|error| unreadable(&error))?;
-    let inference = study.inference().map_err(|error| unreadable(&error))?;
-    let recorded = study
-        .source()
-        .recorded()
-        .map_err(|error| unreadable(&error))?;
+    let report = OverviewReport::of(&study).map_err(|error| unreadable(&error))?;
     let bursts = study
         .source()
         .bursts()
         .map_err(|error| unreadable(&error))?;
-    let operations = by_time(&paths.aggregate, inference.model.labels());
     let mut html = Html::new();
-    let sure = step.as_ref().filter(|step| step.requests_needed.is_none());
-    let most = bottlenecks(&paths, inference.model.labels());
-    for sentence in paths.circumstances() {
+    for sentence in &report.circumstances {
         html.markup("<p class=\"notice\">")
-            .text(&sentence)
+            .text(sentence)
             .markup("</p>\n");
     }
-    headline(&mut html, &inference.roots, &most, step.as_ref());
-    damage(&mut html, &paths.notes);
-    figures(&mut html, &inference.roots, &paths, &recorded);
-    html.html(&heatmap(&map, &bursts, sure.map(|step| step.at_ns)));
+    headline(&mut html, &report);
+    damage(&mut html, &report.notes);
+    figures(&mut html, &report);
+    let sure = report.step.as_ref();
+    let sure = sure.filter(|step| step.requests_needed.is_none());
+    html.html(&heatmap(&report.map, &bursts, sure.map(|step| step.at_ns)));
     let mut doc = Doc::new();
-    waits(&mut doc, &operations);
+    if let Some(waits) = report.waits() {
+        doc.figure(waits);
+    }
     html.html(&body(&doc));
-    ways_on(&mut html, &most, site.has_kernel(runtime));
+    ways_on(&mut html, &report.bottlenecks, site.has_kernel(runtime));
     let mut doc = Doc::new();
-    doc.table("", &KindRow::all(&inference.roots), ROWS_SHOWN);
-    quality(&mut doc, &paths.notes, &recorded);
+    doc.table("", &report.roots, ROWS_SHOWN);
+    quality(&mut doc, &report);
     html.html(&body(&doc));
     Ok(html)
 }
 
 /// The sentence that matters.
-fn headline(html: &mut Html, roots: &ByRoot, most: &[Bottleneck], step: Option<&LatencyStep>) {
-    let latency = roots.headline();
-    if latency.count() == 0 {
+fn headline(html: &mut Html, report: &OverviewReport) {
+    if report.latency.max_ns == 0 {
         return;
     }
-    let of = latency.percentiles();
-    let who = if roots.is_mixed() {
-        format!("Half of the {}", headline_is_of(roots))
-    } else {
-        "Half of the requests".to_owned()
-    };
     html.markup("<p class=\"lede\">");
-    if let Some(step) = step {
-        step_sentence(html, step);
+    if let Some(step) = &report.step {
+        html.text(&step_text(step)).markup(" (");
+        let periods = TwoPeriods {
+            before: (Some(step.before_from_ns), step.at_ns),
+            after: (step.at_ns, step.until_ns),
+            root: Some(&step.root),
+        };
+        periods.link(html, "compare", "compare before and after");
+        html.markup(" · ");
+        periods.link(html, "explain", "explain what changed");
+        html.markup("). ");
     }
     html.text(&format!(
-        "{who} take up to {}, one in a hundred more than {}.",
-        duration_spaced(of.p50_ns as f64),
-        duration_spaced(of.p99_ns as f64)
+        "Half of {} take up to {}, one in a hundred more than {}.",
+        report.latency_is_of,
+        duration_spaced(report.latency.p50_ns as f64),
+        duration_spaced(report.latency.p99_ns as f64)
     ));
-    for most in most {
+    for most in &report.bottlenecks {
         // What is said of all hides what changed: it may be another one.
-        let when = if step.is_some() {
+        let when = if report.step.is_some() {
             " Before and after together, "
         } else {
             " On the critical path, "
         };
-        let who = most.root.as_ref();
-        let who = who.map_or_else(
-            || "requests".to_owned(),
-            |root| format!("requests of {root}"),
-        );
-        html.text(&format!("{when}{who} wait most for "))
+        let (who, share) = bottleneck_text(most);
+        html.text(&format!("{when}{who}"))
             .markup("<a href=\"/operations\">")
             .text(&most.operation)
             .markup("</a>")
-            .text(&format!(": {} of their time.", percent(most.share_of_time)));
+            .text(&share);
     }
     html.markup("</p>\n");
 }
@@ -170,11 +151,38 @@ fn damage(html: &mut Html, notes: &Notes) {
 }
 
 /// A few numbers, of which one weighs most.
-fn figures(html: &mut Html, roots: &ByRoot, paths: &Paths, recorded: &Recorded) {
-    let latency = roots.headline().percentiles();
+fn figures(html: &mut Html, report: &OverviewReport) {
+    let mut figures = vec![
+        (
+            "median latency",
+            duration_spaced(report.latency.p50_ns as f64),
+        ),
+        (
+            "95th percentile",
+            duration_spaced(report.latency.p95_ns as f64),
+        ),
+        (
+            "99th percentile",
+            duration_spaced(report.latency.p99_ns as f64),
+        ),
+        ("complete requests", count_spaced(report.used_traces)),
+    ];
+    if report.failed > 0 {
+        figures.push(("of them failed", count_spaced(report.failed)));
+    }
+    if report.requests.is_weighted() {
+        let (recorded, effective) = (report.requests.recorded(), report.requests.effective());
+        figures.push(("of them recorded", count_spaced(recorded)));
+        figures.push(("effective sample", format!("{effective:.1}")));
+    }
+    if report.processes > 0 {
+        figures.push(("bursts", count_spaced(report.bursts)));
+        figures.push(("processes", count_spaced(report.processes)));
+        figures.push(("records lost", count_spaced(report.lost_records())));
+    }
     html.markup("<dl class=\"figures\">");
-    let mut figure = |is_main: bool, name: &str, value: &str| {
-        html.markup(if is_main {
+    for (at, (name, value)) in figures.iter().enumerate() {
+        html.markup(if at == 0 {
             "<div class=\"main\"><dt>"
         } else {
             "<div><dt>"
@@ -183,68 +191,8 @@ fn figures(html: &mut Html, roots: &ByRoot, paths: &Paths, recorded: &Recorded) 
         .markup("</dt><dd>")
         .text(value)
         .markup("</dd></div>");
-    };
-    figure(
-        true,
-        "median latency",
-        &duration_spaced(latency.p50_ns as f64),
-    );
-    figure(
-        false,
-        "95th percentile",
-        &duration_spaced(latency.p95_ns as f64),
-    );
-    figure(
-        false,
-        "99th percentile",
-        &duration_spaced(latency.p99_ns as f64),
-    );
-    figure(
-        false,
-        "complete requests",
-        &count_spaced(paths.aggregate.traces().rounded()),
-    );
-    let requests = paths.aggregate.traces();
-    if requests.is_weighted() {
-        figure(
-            false,
-            "of them recorded",
-            &count_spaced(requests.recorded()),
-        );
-        let effective = format!("{:.1}", requests.effective());
-        figure(false, "effective sample", &effective);
-    }
-    if recorded.batches > 0 {
-        figure(false, "bursts", &count_spaced(recorded.bursts));
-        figure(false, "processes", &count_spaced(recorded.processes));
-        figure(
-            false,
-            "records lost",
-            &count_spaced(recorded.lost_records()),
-        );
     }
     html.markup("</dl>\n");
-}
-
-fn waits(doc: &mut Doc, operations: &[OperationTime]) {
-    let bars: Vec<Bar> = operations
-        .iter()
-        .take(OPERATIONS_SHOWN)
-        .map(|one| Bar {
-            name: one.operation.clone(),
-            share: one.share_of_time,
-            beside: format!("({})", duration(one.mean_ns)),
-        })
-        .collect();
-    if bars.is_empty() {
-        return;
-    }
-    let list: Vec<String> = bars
-        .iter()
-        .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
-        .collect();
-    let title = "What requests wait for: operations by their part of all time on critical paths";
-    doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)));
 }
 
 /// Where to go on from here.
@@ -266,8 +214,9 @@ fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
     html.markup("</p>\n");
 }
 
-fn quality(doc: &mut Doc, notes: &Notes, recorded: &Recorded) {
+fn quality(doc: &mut Doc, report: &OverviewReport) {
     doc.heading("Losses");
+    let notes = &report.notes;
     let incomplete = notes.traces - notes.complete_traces;
     let mut said = match incomplete {
         0 => "All requests were recorded completely.".to_owned(),
@@ -279,27 +228,21 @@ fn quality(doc: &mut Doc, notes: &Notes, recorded: &Recorded) {
             notes.incomplete_text()
         ),
     };
-    if recorded.missing_batches > 0 {
+    if report.missing_batches > 0 {
         said += &format!(
             " {} {} missing.",
-            counted(recorded.missing_batches, "batch"),
-            are(recorded.missing_batches)
+            counted(report.missing_batches, "batch"),
+            are(report.missing_batches)
         );
     }
-    if recorded.lost.is_empty() && recorded.batches > 0 {
+    if report.losses.is_empty() && report.processes > 0 {
         said += " No process lost a record.";
     }
     for sentence in notes.sampling.sentences() {
         said += &format!(" Sampling: {sentence}.");
     }
     doc.sentence(said);
-    let lost: BTreeMap<&(String, String), &u64> = recorded.lost.iter().collect();
-    let rows = lost.into_iter().map(|((service, cause), records)| LossRow {
-        service,
-        cause,
-        records: *records,
-    });
-    doc.table("", &rows.collect::<Vec<_>>(), ROWS_SHOWN);
+    doc.table("", &report.losses, ROWS_SHOWN);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Two periods as they stand in the addresses of `compare` and `explain`.
 
-use chrono::DateTime;
 use stroboscope_present::page::Html;
+use stroboscope_reports::time::written;
 use url::form_urlencoded::Serializer;
 
 /// An earlier and a later period, ns since the Unix epoch; the earlier one may begin with the store.
@@ -36,13 +36,6 @@ impl TwoPeriods<'_> {
             .text(said)
             .markup("</a>");
     }
-}
-
-/// As verbs read it, to the nanosecond.
-fn written(at_ns: i64) -> String {
-    DateTime::from_timestamp_nanos(at_ns)
-        .format("%Y-%m-%dT%H:%M:%S%.fZ")
-        .to_string()
 }
 
 #[cfg(test)]

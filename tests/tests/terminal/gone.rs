@@ -23,6 +23,8 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("import", "DATA/../log.jsonl --data OUT/data"),
     ("infer", "--data DATA"),
     ("operations", "--data DATA"),
+    ("overview", "--data DATA"),
+    ("requests", "--data DATA"),
     ("model", "--data DATA"),
     ("critical-path", "--data DATA"),
     ("slack", "--data DATA"),

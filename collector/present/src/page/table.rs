@@ -1,7 +1,7 @@
 //! Tables of pages. What a cell is as a machine has it stands beside what people read, for the module that sorts.
 
 use super::html::Html;
-use crate::humanise::{count_spaced, duration_spaced};
+use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, real};
 
 /// The reader of a page: one who has a site can follow links to its other pages.
@@ -59,6 +59,7 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Segment => "segment",
         Kind::Request => "request",
         Kind::Count => "count",
+        Kind::Instant => "instant_ns",
         Kind::DurationNs => "duration_ns",
         Kind::DifferenceNs => "difference_ns",
         Kind::Share => "share",
@@ -159,6 +160,7 @@ fn value_of(cell: &Cell) -> Option<String> {
         Cell::Text(text) | Cell::Nested(_, text) | Cell::Linked(text, _) => Some(text.clone()),
         Cell::Segment(name) => Some(name.full()),
         Cell::Count(count) => Some(count.to_string()),
+        Cell::Instant(at_ns) => Some(at_ns.to_string()),
         Cell::Real(value) => Some(value.to_string()),
         Cell::Flag(flag) => Some(flag.to_string()),
     }
@@ -171,6 +173,7 @@ fn text_of(cell: &Cell, kind: Kind) -> String {
         Cell::Nested(depth, text) => "  ".repeat(*depth) + text,
         Cell::Segment(name) => name.short(),
         Cell::Count(count) => count_spaced(*count),
+        Cell::Instant(at_ns) => instant(*at_ns),
         Cell::Real(value) if kind == Kind::DurationNs => duration_spaced(*value),
         Cell::Real(value) => real(*value, kind),
         Cell::Flag(flag) => if *flag { "yes" } else { "" }.to_owned(),

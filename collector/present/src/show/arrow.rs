@@ -4,9 +4,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, Float64Builder, StringBuilder, UInt64Builder};
+use arrow_array::builder::{
+    BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
+};
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::arrow::ArrowWriter;
 
 use super::doc::Doc;
@@ -19,6 +21,7 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
         let data_type = match column.kind {
             Kind::Text | Kind::Segment | Kind::Request => DataType::Utf8,
             Kind::Count => DataType::UInt64,
+            Kind::Instant => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             Kind::DurationNs
             | Kind::DifferenceNs
             | Kind::Share
@@ -70,6 +73,17 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
                 });
             }
             Arc::new(counts.finish())
+        }
+        Kind::Instant => {
+            let mut instants = TimestampNanosecondBuilder::new();
+            for cell in cells {
+                instants.append_option(if let Some(Cell::Instant(at_ns)) = cell {
+                    Some(*at_ns)
+                } else {
+                    None
+                });
+            }
+            Arc::new(instants.finish().with_timezone("UTC"))
         }
         Kind::DurationNs
         | Kind::DifferenceNs

@@ -14,8 +14,12 @@ pub fn real(value: f64, kind: Kind) -> String {
         Kind::Share => percent(value),
         Kind::Probability => format!("{value:.1e}"),
         Kind::Mean => format!("{value:.2}"),
-        Kind::Text | Kind::Segment | Kind::Request | Kind::Count | Kind::Number | Kind::Flag => {
-            format!("{value:+.2}")
-        }
+        Kind::Text
+        | Kind::Segment
+        | Kind::Request
+        | Kind::Count
+        | Kind::Instant
+        | Kind::Number
+        | Kind::Flag => format!("{value:+.2}"),
     }
 }

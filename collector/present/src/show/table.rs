@@ -15,6 +15,8 @@ pub enum Kind {
     Request,
     /// How many; `UInt64`.
     Count,
+    /// An instant in ns since the Unix epoch, for people in UTC; `Timestamp(Nanosecond, UTC)`.
+    Instant,
     /// A duration in ns; `Float64`.
     DurationNs,
     /// A difference of times in ns, with its sign; `Float64`.
@@ -79,6 +81,8 @@ pub enum Cell {
     Segment(SegmentName),
     /// Of [`Kind::Count`].
     Count(u64),
+    /// Of [`Kind::Instant`].
+    Instant(i64),
     /// Of [`Kind::DurationNs`], [`Kind::DifferenceNs`], [`Kind::Share`], [`Kind::Number`], [`Kind::Mean`] and
     /// [`Kind::Probability`].
     Real(f64),
@@ -89,6 +93,12 @@ pub enum Cell {
 impl From<u64> for Cell {
     fn from(count: u64) -> Self {
         Self::Count(count)
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(at_ns: i64) -> Self {
+        Self::Instant(at_ns)
     }
 }
 

@@ -6,6 +6,7 @@ use super::figure_text;
 use super::number::real;
 use super::scrub::{scrubbed, scrubbed_lines, shortened};
 use super::table::{Cell, Column, Kind, Table};
+use crate::humanise::instant;
 
 /// A name keeps so many characters, however narrow the terminal is.
 const NAME_MIN: usize = 24;
@@ -143,6 +144,7 @@ impl TextView {
                 .as_ref(),
             ),
             Cell::Count(count) => count.to_string(),
+            Cell::Instant(at_ns) => instant(*at_ns),
             Cell::Real(value) => real(*value, kind),
             Cell::Flag(flag) => if *flag { "yes" } else { "" }.to_owned(),
         }

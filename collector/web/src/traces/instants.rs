@@ -2,13 +2,8 @@
 
 use chrono::DateTime;
 use stroboscope_analysis::duration::{UNITS, exact, parse_ns};
+use stroboscope_present::humanise::instant;
 use stroboscope_reports::arguments::parse_moment;
-
-/// An instant for people: UTC, to the microsecond.
-pub(super) fn instant(at_ns: i64) -> String {
-    let at = DateTime::from_timestamp_nanos(at_ns);
-    at.format("%Y-%m-%d %H:%M:%S%.6f").to_string()
-}
 
 /// Parses an instant of an address or a form.
 pub(super) fn parse_instant(text: &str) -> Result<i64, String> {

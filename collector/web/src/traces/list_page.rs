@@ -1,15 +1,14 @@
 //! The list of requests: a form, and those it asks for.
 
 use stroboscope_present::humanise::{counted, duration_spaced as duration};
-use stroboscope_present::page::Html;
+use stroboscope_present::page::{Html, body};
+use stroboscope_present::show::Doc;
 use stroboscope_query::{RequestList, RequestOrder, RequestsWanted, Selection, TimeRange};
+use stroboscope_reports::requests::RequestRow;
 use stroboscope_search::parse;
 use url::form_urlencoded::{Serializer, parse as parse_form};
 
-use super::instants::{
-    instant, parse_duration, parse_instant, readable_duration, readable_instant,
-};
-use super::table::{LinkedTable, Set};
+use super::instants::{parse_duration, parse_instant, readable_duration, readable_instant};
 use crate::periods::TwoPeriods;
 
 /// Requests on a page of the list.
@@ -226,7 +225,10 @@ pub(super) fn found(asked: &Asked, list: &RequestList) -> Html {
         });
         html.markup("</p>\n");
     } else {
-        html.html(&table(asked, shown));
+        let rows: Vec<RequestRow> = shown.iter().map(RequestRow::of).collect();
+        let mut doc = Doc::new();
+        doc.table("Requests", &rows, usize::MAX);
+        html.html(&body(&doc));
     }
     pages(&mut html, asked, list);
     for (cause, count) in &list.notes.incomplete {
@@ -289,43 +291,6 @@ fn sentence(asked: &Asked, list: &RequestList) -> String {
     } else {
         format!("{} of {of}{unknown}{slowest}.", list.matched)
     }
-}
-
-fn table(asked: &Asked, shown: &[stroboscope_query::ListedRequest]) -> Html {
-    let has_formula = !asked.formula.is_empty();
-    let mut heads = vec![
-        ("request", Set::Name),
-        ("took", Set::Number),
-        ("began (UTC)", Set::Name),
-        ("spans", Set::Number),
-        ("services", Set::Number),
-        ("not complete", Set::Name),
-    ];
-    if has_formula {
-        heads.push(("holds", Set::Name));
-    }
-    let mut table = LinkedTable::new("Requests", &heads);
-    for request in shown {
-        let causes = request.causes.join(", ");
-        let name = if request.root.is_empty() {
-            "(no root)"
-        } else {
-            &request.root
-        };
-        table.row(|cells| {
-            cells
-                .link(&format!("/traces/{:032x}", request.id), name)
-                .duration(Some(request.latency_ns))
-                .name(&instant(request.start_ns))
-                .count(request.spans)
-                .count(request.services)
-                .name(&causes);
-            if has_formula {
-                cells.name(if request.is_sure { "yes" } else { "perhaps" });
-            }
-        });
-    }
-    table.end()
 }
 
 fn pages(html: &mut Html, asked: &Asked, list: &RequestList) {

@@ -1,14 +1,14 @@
 //! The page of one request, readable without scripts.
 
 use stroboscope_analysis::record::SpanRecord;
-use stroboscope_present::humanise::{counted, duration_spaced as duration, percent};
+use stroboscope_present::humanise::{counted, duration_spaced as duration, instant, percent};
 use stroboscope_present::page::{Html, body};
 use stroboscope_present::show::{Doc, Figure, Interval, Timeline, TimelineRow};
 use stroboscope_query::Request;
 
 use super::awaited_path::AwaitedPath;
 use super::elsewhere::elsewhere;
-use super::instants::instant;
+
 use super::lock_table::lock_table;
 use super::path_sums::{PathSum, operation_of, path_sums};
 use super::remarks::{clocks, incomplete, kernel};

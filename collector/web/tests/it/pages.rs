@@ -59,7 +59,7 @@ async fn the_overview_says_what_requests_wait_for() {
     check_page("/", &got);
     assert_eq!(got.status, StatusCode::OK, "{}", got.text);
     for part in [
-        "<p class=\"lede\">Half of the requests take up to",
+        "<p class=\"lede\">Half of all requests take up to",
         "wait most for ",
         "class=\"cell h8\"",
         "data-live=\"/fragment/overview\"",
@@ -105,7 +105,7 @@ async fn a_step_of_latency_is_said_first() {
         "<p class=\"lede\">Since ",
         " rather than ",
         "(<a href=\"/compare?before=",
-        "\">explain what changed</a>). Half of the requests take up to",
+        "\">explain what changed</a>). Half of all requests take up to",
         "<line class=\"since\"",
     ] {
         assert!(got.text.contains(part), "{part}: {}", got.text);

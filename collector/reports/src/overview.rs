@@ -1,0 +1,310 @@
+//! `overview`
+
+use chrono::DateTime;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::sampling::WeightedCount;
+use stroboscope_present::humanise::{counted, duration, duration_spaced, percent};
+use stroboscope_present::roots::{headline_is_of, requests_text};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Bar, Chart, Doc, Figure, Row as _, TableSpec};
+use stroboscope_query::{
+    Bottleneck, CategoryRule, Heatmap, HeatmapQuestion, LatencyStep, Notes, OperationTime,
+    PathsQuestion, QueryError, Recorded, StepQuestion, Study, band_edges_ns, bottlenecks, by_time,
+};
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::latency::Latency;
+use crate::roots::{RootRow, root_rows, show_roots};
+use crate::study::NamedStudy;
+use crate::time::written;
+use crate::verb::{ReadingVerb, Report};
+
+/// Operations in the picture.
+const OPERATIONS_SHOWN: usize = 10;
+
+/// Say first things first: how long requests take, since when, and what they wait for
+///
+/// Tells the latency of requests, since when it is what it is if it changed (with the commands that compare before and
+/// after), the operations that requests wait for most, requests by root operation, and what was lost. The JSON has latency
+/// over time, too.
+#[derive(Debug, Args)]
+pub struct OverviewVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+}
+
+/// What there is to say first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OverviewReport {
+    #[serde(flatten)]
+    pub notes: Notes,
+    /// Complete requests.
+    pub used_traces: u64,
+    /// Recorded ones among them whose root failed: an attribute `error`, or a panic.
+    pub failed: u64,
+    /// Of the requests with a caller, where there are such beside others.
+    pub latency: Latency,
+    /// Since when requests take as long as they do; null: nothing changed, as far as can be told.
+    pub step: Option<LatencyStep>,
+    /// The operation that requests wait for most; one of each root operation, where these differ.
+    pub bottlenecks: Vec<Bottleneck>,
+    /// Sentences on what makes figures mislead: busy processors, failed requests.
+    pub circumstances: Vec<String>,
+    /// Operations by their time on critical paths, the largest first.
+    pub operations: Vec<OperationTime>,
+    pub roots: Vec<RootRow>,
+    pub heatmap: Vec<HeatmapRow>,
+    /// Windows in which at least one process recorded; those that overlap are one.
+    pub bursts: u64,
+    pub processes: u64,
+    /// Records lost by service and cause, as processes counted them.
+    pub losses: Vec<LossRow>,
+    /// Batches missing between others.
+    pub missing_batches: u64,
+    #[serde(skip)]
+    pub map: Heatmap,
+    /// What latency is of, in words.
+    #[serde(skip)]
+    pub latency_is_of: &'static str,
+    /// Complete requests, with their weights.
+    #[serde(skip)]
+    pub requests: WeightedCount,
+}
+
+/// Requests that began in one span of time and took about as long.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HeatmapRow {
+    /// Ns since the Unix epoch.
+    from_ns: i64,
+    until_ns: i64,
+    /// The shortest latency, and the one that is too long.
+    latency_from_ns: u64,
+    latency_until_ns: u64,
+    requests: u64,
+    /// Id of one of them.
+    example: String,
+}
+
+/// Records that a service lost, by cause.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LossRow {
+    pub service: String,
+    pub cause: String,
+    pub records: u64,
+}
+
+rows! {
+    HeatmapRow as row, "heatmap": "Requests that began in one span of time and took about as long.";
+    from_ns: Instant, "from" = row.from_ns;
+    until_ns: Instant, "until" = row.until_ns;
+    latency_from_ns: DurationNs, "latency from" = row.latency_from_ns as f64;
+    latency_until_ns: DurationNs, "until so long" = row.latency_until_ns as f64;
+    requests: Count, "requests" = row.requests;
+    example: Request, "one of them" = &*row.example;
+}
+
+rows! {
+    LossRow as row, "losses": "Records that processes lost, as they counted them.";
+    service: Text, "lost by" = &*row.service;
+    cause: Text, "cause" = &*row.cause;
+    records: Count, "records" = row.records;
+}
+
+impl OverviewReport {
+    /// Reads the study's store once.
+    pub fn of(study: &Study) -> Result<Self, QueryError> {
+        let asked = (
+            (HeatmapQuestion, StepQuestion),
+            PathsQuestion(CategoryRule::default()),
+        );
+        let ((map, step), paths) = study.ask(&asked)?;
+        let inference = study.inference()?;
+        let labels = inference.model.labels();
+        let recorded = study.source().recorded()?;
+        let requests = paths.aggregate.traces();
+        Ok(Self {
+            used_traces: requests.rounded(),
+            failed: paths.failed,
+            latency: Latency::of(&inference.roots.headline()),
+            step,
+            bottlenecks: bottlenecks(&paths, labels),
+            circumstances: paths.circumstances(),
+            operations: by_time(&paths.aggregate, labels),
+            roots: root_rows(&inference.roots),
+            heatmap: heatmap_rows(&map),
+            bursts: recorded.bursts,
+            processes: recorded.processes,
+            losses: loss_rows(&recorded),
+            missing_batches: recorded.missing_batches,
+            map,
+            latency_is_of: headline_is_of(&inference.roots),
+            requests,
+            notes: paths.notes,
+        })
+    }
+
+    /// Records that processes lost.
+    pub fn lost_records(&self) -> u64 {
+        self.losses
+            .iter()
+            .fold(0, |sum, row| sum.saturating_add(row.records))
+    }
+
+    /// The operations in a picture; none, where nothing was waited for.
+    pub fn waits(&self) -> Option<Figure> {
+        let bars: Vec<Bar> = self
+            .operations
+            .iter()
+            .take(OPERATIONS_SHOWN)
+            .map(|one| Bar {
+                name: one.operation.clone(),
+                share: one.share_of_time,
+                beside: format!("({})", duration(one.mean_ns)),
+            })
+            .collect();
+        let list: Vec<String> = bars
+            .iter()
+            .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
+            .collect();
+        let title =
+            "What requests wait for: operations by their part of all time on critical paths";
+        (!bars.is_empty()).then(|| Figure::new(title, list.join(", "), Chart::Bars(bars)))
+    }
+}
+
+fn heatmap_rows(map: &Heatmap) -> Vec<HeatmapRow> {
+    let edges_ns = band_edges_ns();
+    let edge_ns = |band: usize| edges_ns.get(band).copied().unwrap_or(u64::MAX);
+    let row = |cell: &stroboscope_query::HeatmapCell| HeatmapRow {
+        from_ns: map.column_from_ns(cell.column),
+        until_ns: map.column_from_ns(cell.column + 1),
+        latency_from_ns: edge_ns(cell.band),
+        latency_until_ns: edge_ns(cell.band + 1),
+        requests: cell.requests.rounded(),
+        example: cell.example.to_string(),
+    };
+    map.cells.iter().map(row).collect()
+}
+
+fn loss_rows(recorded: &Recorded) -> Vec<LossRow> {
+    let lost = recorded.lost.iter();
+    let row = lost.map(|((service, cause), records)| LossRow {
+        service: service.clone(),
+        cause: cause.clone(),
+        records: *records,
+    });
+    row.collect()
+}
+
+/// Since when requests take as long as they do: `Since about 14:32:10 the median of web:home is 150 ms rather than 68 ms`.
+#[must_use]
+pub fn step_text(step: &LatencyStep) -> String {
+    let [before, after] = step.medians_ns.map(|ns| duration_spaced(ns as f64));
+    let [old, new] = step.requests;
+    let (since, root) = (since(step), &step.root);
+    match step.requests_needed {
+        None => format!("Since about {since} the median of {root} is {after} rather than {before}"),
+        Some(needed) => format!(
+            "Since about {since} the median of {root} may be {after} rather than {before}, which is too short to tell: {old} requests \
+             before and {new} after, where some {needed} would show it"
+        ),
+    }
+}
+
+/// When, with the day where that is not the last one.
+fn since(step: &LatencyStep) -> String {
+    let at = DateTime::from_timestamp_nanos(step.at_ns);
+    let last = DateTime::from_timestamp_nanos(step.until_ns);
+    let format = match at.date_naive() == last.date_naive() {
+        true => "%H:%M:%S",
+        false => "%Y-%m-%d %H:%M:%S",
+    };
+    at.format(format).to_string()
+}
+
+/// The commands that say what changed at a step.
+fn step_commands(step: &LatencyStep) -> String {
+    let [from, at, until] = [step.before_from_ns, step.at_ns, step.until_ns].map(written);
+    let root = step.root.replace('\'', "'\\''");
+    let periods = format!("--before {from}..{at} --after {at}..{until} --root '{root}'");
+    format!(
+        "`stroboscope compare {periods}` compares before and after, `explain` with the same arguments looks for attributes."
+    )
+}
+
+/// What requests wait for most, in a sentence.
+#[must_use]
+pub fn bottleneck_text(most: &Bottleneck) -> (String, String) {
+    let who = most.root.as_ref();
+    let who = who.map_or_else(
+        || "requests".to_owned(),
+        |root| format!("requests of {root}"),
+    );
+    let share = percent(most.share_of_time);
+    (
+        format!("{who} wait most for "),
+        format!(": {share} of their time."),
+    )
+}
+
+impl ReadingVerb for OverviewVerb {
+    type Report = OverviewReport;
+    const TABLES: &'static [TableSpec] = &[HeatmapRow::TABLE, LossRow::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<OverviewReport, Failure> {
+        OverviewReport::of(study.inner()).map_err(Failure::of)
+    }
+}
+
+impl Report for OverviewReport {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Overview");
+        for sentence in &self.circumstances {
+            doc.sentence(sentence.clone());
+        }
+        if let Some(step) = &self.step {
+            doc.sentence(format!("{}. {}", step_text(step), step_commands(step)));
+        }
+        if self.used_traces > 0 {
+            doc.sentence(format!(
+                "{}; latency of {}: p50 {}, p95 {}, p99 {}.",
+                requests_text(self.requests),
+                self.latency_is_of,
+                duration(self.latency.p50_ns as f64),
+                duration(self.latency.p95_ns as f64),
+                duration(self.latency.p99_ns as f64),
+            ));
+        }
+        for most in &self.bottlenecks {
+            let (who, share) = bottleneck_text(most);
+            doc.sentence(format!(
+                "On the critical path, {who}{}{share}",
+                most.operation
+            ));
+        }
+        if let Some(waits) = self.waits() {
+            doc.figure(waits);
+        }
+        show_roots(&self.roots, doc);
+        if self.missing_batches > 0 {
+            let missing = counted(self.missing_batches, "batch");
+            doc.sentence(format!("Missing between others: {missing}."));
+        }
+        doc.table("Records lost", &self.losses, usize::MAX);
+        // Thousands of rows that nobody reads: for tables and SQL.
+        doc.table("Latency over time", &self.heatmap, 0);
+    }
+}

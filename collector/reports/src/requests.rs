@@ -1,0 +1,171 @@
+//! `requests`
+
+use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::duration::{UNITS, parse_ns};
+use stroboscope_present::humanise::counted;
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Row as _, TableSpec};
+use stroboscope_query::{
+    ListedRequest, Notes, RequestList, RequestOrder, RequestsWanted, alignment, list_requests,
+};
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::study::NamedStudy;
+use crate::verb::{ReadingVerb, Report};
+
+/// List requests, the slowest or the latest first
+///
+/// Lists incomplete requests, too, and says why they are. `search` lists those of which a formula holds in order of time, with
+/// the spans by which it holds.
+#[derive(Debug, Args)]
+pub struct RequestsVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Only requests with a span of this service
+    #[arg(long, value_name = "SERVICE")]
+    service: Option<String>,
+    /// Only requests with a span of this name, or this service:name
+    #[arg(long, value_name = "OPERATION")]
+    operation: Option<String>,
+    /// Only requests that take at least so long
+    #[arg(long, value_name = "DURATION", value_parser = parse_latency)]
+    min: Option<u64>,
+    /// Only requests that take less
+    #[arg(long, value_name = "DURATION", value_parser = parse_latency)]
+    max: Option<u64>,
+    /// Which ones come first
+    #[arg(long, value_enum, default_value_t = OrderArgument::Slowest)]
+    order: OrderArgument,
+    /// List so many; 0 only counts them
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    top: u32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OrderArgument {
+    Slowest,
+    Latest,
+}
+
+fn parse_latency(text: &str) -> Result<u64, String> {
+    parse_ns(text).ok_or_else(|| format!("a number and a unit ({UNITS}), such as 2.5ms"))
+}
+
+/// Requests, in the order that was asked for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RequestsReport {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Requests that were looked at.
+    searched: u64,
+    /// Those that were asked for, of which the first are listed.
+    matched: u64,
+    requests: Vec<RequestRow>,
+}
+
+/// A request.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RequestRow {
+    /// 32 hexadecimal digits.
+    trace: String,
+    /// Its root's `service:name`; empty: its root is missing.
+    root: String,
+    latency_ns: u64,
+    /// Ns since the Unix epoch.
+    start_ns: i64,
+    spans: u64,
+    services: u64,
+    /// Why it is not complete; empty: it is.
+    causes: Vec<&'static str>,
+    /// False, where it cannot be known whether the formula holds that was asked for.
+    sure: bool,
+}
+
+rows! {
+    RequestRow as row, "slowest": "A request: the slowest come first.";
+    {
+        let name = if row.root.is_empty() { "(no root)" } else { &row.root };
+        let causes = (!row.causes.is_empty()).then(|| row.causes.join(", "));
+    }
+    trace: Request, "request" = &*row.trace;
+    root: Text, "root operation" = name;
+    latency_ns: DurationNs, "took" = row.latency_ns as f64;
+    start_ns: Instant, "began (UTC)" = row.start_ns;
+    spans: Count, "spans" = row.spans;
+    services: Count, "services" = row.services;
+    causes: Text, "not complete" = causes.as_deref();
+    unsure: Flag, "perhaps" = !row.sure;
+}
+
+impl RequestRow {
+    #[must_use]
+    pub fn of(request: &ListedRequest) -> Self {
+        Self {
+            trace: format!("{:032x}", request.id),
+            root: request.root.clone(),
+            latency_ns: request.latency_ns,
+            start_ns: request.start_ns,
+            spans: request.spans,
+            services: request.services,
+            causes: request.causes.clone(),
+            sure: request.is_sure,
+        }
+    }
+}
+
+impl ReadingVerb for RequestsVerb {
+    type Report = RequestsReport;
+    const TABLES: &'static [TableSpec] = &[RequestRow::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<RequestsReport, Failure> {
+        let wanted = RequestsWanted {
+            formula: None,
+            service: self.service.clone(),
+            operation: self.operation.clone(),
+            min_ns: self.min,
+            max_ns: self.max,
+            order: match self.order {
+                OrderArgument::Slowest => RequestOrder::Slowest,
+                OrderArgument::Latest => RequestOrder::Latest,
+            },
+            kept_max: self.top as usize,
+        };
+        let (source, selection) = (study.source(), study.selection());
+        let clocks = alignment(source, selection).map_err(Failure::of)?;
+        let found = list_requests(source, selection, clocks.as_ref(), &wanted);
+        let RequestList {
+            searched,
+            matched,
+            requests,
+            notes,
+            ..
+        } = found.map_err(Failure::of)?;
+        Ok(RequestsReport {
+            notes,
+            searched,
+            matched,
+            requests: requests.iter().map(RequestRow::of).collect(),
+        })
+    }
+}
+
+impl Report for RequestsReport {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let of = counted(self.searched, "request");
+        let title = format!("{} of {of}", self.matched);
+        doc.table(title, &self.requests, usize::MAX);
+    }
+}
