@@ -313,13 +313,13 @@ async function heatmap() {
 /** A click on a head sorts, the other way with the next one. */
 async function tables() {
     await load("/traces");
-    const took = () => page.$$eval("table.data tbody tr td:nth-child(2)", (cells) => cells.map((cell) => Number(cell.dataset.value)));
+    const took = () => page.$$eval("table.data tbody tr td:nth-child(3)", (cells) => cells.map((cell) => Number(cell.dataset.value)));
     const down = await took();
-    await page.click("table.data th:nth-child(2) button");
+    await page.click("table.data th:nth-child(3) button");
     assert.deepEqual(await took(), [...down].sort((a, b) => b - a));
-    await page.click("table.data th:nth-child(2) button");
+    await page.click("table.data th:nth-child(3) button");
     assert.deepEqual(await took(), [...down].sort((a, b) => a - b));
-    assert.equal(await page.getAttribute("table.data th:nth-child(2)", "aria-sort"), "ascending");
+    assert.equal(await page.getAttribute("table.data th:nth-child(3)", "aria-sort"), "ascending");
     await page.fill(".filter input", "no such request");
     assert.equal(await page.locator("table.data tbody tr:visible").count(), 0);
 }

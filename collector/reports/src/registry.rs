@@ -86,12 +86,15 @@ impl Entry {
 #[must_use]
 pub fn reports() -> Vec<Entry> {
     vec![
-        // Its page is the first one, which has more to look at.
+        // The pages of these two, the first one and Traces, have more to look at.
         Entry {
             page: None,
             ..reading::<overview::OverviewVerb>("overview")
         },
-        reading::<requests::RequestsVerb>("requests"),
+        Entry {
+            page: None,
+            ..reading::<requests::RequestsVerb>("requests")
+        },
         other("infer", infer::Infer::run)
             .saying::<infer::Inferred<'_>>()
             .paged::<infer::Infer>(&[]),
