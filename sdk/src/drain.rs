@@ -58,8 +58,11 @@ pub(crate) struct Drain {
     open: OpenSpans,
     /// Ends read in this pass before their begin, which another thread wrote.
     early_ends: Vec<End>,
+    /// Fields of spans, by their ids, that came before the begins.
+    early_fields: Vec<(u64, Fields)>,
     /// The same from the pass before: their begin was in a ring that this pass was the first to know.
     overdue_ends: Vec<End>,
+    overdue_fields: Vec<(u64, Fields)>,
     builder: BatchBuilder,
     limits: Limits,
     counts: Counts,
@@ -93,7 +96,9 @@ impl Drain {
             steps: Vec::new(),
             open: OpenSpans::with_max(limits.open_spans_max),
             early_ends: Vec::new(),
+            early_fields: Vec::new(),
             overdue_ends: Vec::new(),
+            overdue_fields: Vec::new(),
             builder: BatchBuilder::default(),
             limits,
             counts: Counts::default(),
@@ -144,7 +149,7 @@ impl Drain {
         if raw.capacity() + next.capacity() <= RAW_WORDS_KEPT {
             self.raw = (raw, next);
         }
-        self.settle_early_ends();
+        self.settle_early();
         self.close_due(clock.ticks());
         rings::forget_finished();
         fullest
@@ -173,16 +178,17 @@ impl Drain {
             Record::Full { head, fields } => match head.kind {
                 RecordKind::Begin => self.begin(&head, fields, windows),
                 RecordKind::Event => self.event(&head, fields, windows),
-                RecordKind::Fields => self
-                    .open
-                    .add_fields(head.span_id, named(head.callsite, fields)),
+                RecordKind::Fields => {
+                    let fields = owned(head.callsite, fields);
+                    if let Some(early) = self.open.add_fields(head.span_id, fields) {
+                        self.early_fields.push((head.span_id, early));
+                    }
+                }
                 RecordKind::Close => self.end_or_keep(End {
                     flags: head.flags,
                     ticks: head.ticks,
                     span_id: head.span_id,
-                    fields: named(head.callsite, fields)
-                        .map(|(name, value)| (name, value.into()))
-                        .collect(),
+                    fields: owned(head.callsite, fields),
                 }),
                 _ => {}
             },
@@ -215,9 +221,7 @@ impl Drain {
                 start_ticks: head.ticks,
                 start_ns,
                 flags: u32::from(head.flags),
-                fields: named(head.callsite, fields)
-                    .map(|(name, value)| (name, value.into()))
-                    .collect(),
+                fields: owned(head.callsite, fields),
                 cut_at_ns: window.map(|window| window.close_ns),
             })
         } else {
@@ -268,6 +272,10 @@ impl Drain {
                         self.close(*span, cut_at_ns, SpanFlag::CutClose as u32);
                     }
                     _ => {
+                        for early in [&mut self.overdue_fields, &mut self.early_fields] {
+                            let of_it = early.extract_if(.., |(id, _)| *id == end.span_id);
+                            of_it.for_each(|(_, fields)| span.add_fields(fields));
+                        }
                         span.add_fields(end.fields);
                         self.close(*span, end_ns, u32::from(end.flags));
                     }
@@ -277,7 +285,17 @@ impl Drain {
         }
     }
 
-    fn settle_early_ends(&mut self) {
+    /// Gives fields and ends to spans whose begins came after them.
+    fn settle_early(&mut self) {
+        for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
+            // Of no span that is recorded.
+            let _ = self.open.add_fields(span_id, fields);
+        }
+        for (span_id, fields) in std::mem::take(&mut self.early_fields) {
+            if let Some(early) = self.open.add_fields(span_id, fields) {
+                self.overdue_fields.push((span_id, early));
+            }
+        }
         for end in std::mem::take(&mut self.overdue_ends) {
             if self.end(end).is_some() {
                 LOSSES.add(LossCause::EndWithoutBegin, 1);
@@ -386,6 +404,12 @@ fn named<'a>(
     fields: record::Fields<'a>,
 ) -> impl Iterator<Item = (&'static str, FieldValue<'a>)> {
     fields.filter_map(|(index, value)| Some((*callsite.fields.get(usize::from(index))?, value)))
+}
+
+/// The same, to be kept.
+fn owned(callsite: &'static Callsite, fields: record::Fields<'_>) -> Fields {
+    let named = named(callsite, fields);
+    named.map(|(name, value)| (name, value.into())).collect()
 }
 
 /// Readings of the rings in one pass, at most: shipping must get its turn too.

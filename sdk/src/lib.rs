@@ -163,7 +163,7 @@ pub use guard::{Guard, Stats, flush, stats};
 pub use layer::{TracingLayer, layer};
 pub use loss::LossCause;
 pub use sampling::{SampleMode, SampleModeError};
-pub use span::{Entered, FutureExt, InSpan, Span};
+pub use span::{Entered, FutureExt, InSpan, Span, error};
 pub use stroboscope_macros::trace;
 #[cfg(feature = "tracing")]
 pub use subscriber::{TracingSubscriber, subscriber};
@@ -176,7 +176,7 @@ pub use value::{DebugValue, DisplayValue, Value, debug, display};
 pub mod __private {
     pub use crate::callsite::Callsite;
     pub use crate::gate::is_idle;
-    pub use crate::span::{Frame, InFrame, event, in_span_from_first_poll};
+    pub use crate::span::{Frame, InFrame, event, in_span_from_first_poll, note_failure, once};
 }
 
 /// Settings to start recording with.

@@ -2,6 +2,7 @@
 
 mod carry;
 mod event;
+mod failure;
 mod frame;
 mod quick;
 #[cfg(test)]
@@ -12,6 +13,9 @@ pub use carry::{FutureExt, InSpan};
 pub use event::event;
 #[cfg(feature = "tracing")]
 pub(crate) use event::{write_event, write_event_quickly};
+pub use failure::error;
+#[doc(hidden)]
+pub use failure::{note_failure, once};
 pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;
@@ -288,7 +292,6 @@ impl Span {
 }
 
 /// Adds fields to an open span that is recorded.
-#[cfg(feature = "tracing")]
 pub(crate) fn add_fields(
     span: SpanContext,
     callsite: &'static Callsite,

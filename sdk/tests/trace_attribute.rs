@@ -14,7 +14,7 @@ trait Reads {
 }
 
 impl Reads for Store {
-    #[stroboscope::trace(fields(key))]
+    #[stroboscope::trace(fields(key), err)]
     async fn read(&self, key: usize) -> Result<&str, String> {
         let value = self
             .values
@@ -30,6 +30,7 @@ impl Reads for Store {
 #[tonic::async_trait]
 trait Boxed {
     async fn boxed(&self, n: u32) -> u32;
+    async fn boxed_failing(&self, text: &str) -> Result<u32, std::num::ParseIntError>;
 }
 
 #[tonic::async_trait]
@@ -39,6 +40,12 @@ impl Boxed for Store {
         tokio::task::yield_now().await;
         n + 1
     }
+
+    #[stroboscope::trace(err)]
+    async fn boxed_failing(&self, text: &str) -> Result<u32, std::num::ParseIntError> {
+        tokio::task::yield_now().await;
+        text.parse()
+    }
 }
 
 impl Store {
@@ -46,6 +53,16 @@ impl Store {
     fn first<'a, T: AsRef<str> + ?Sized>(&self, text: &'a T) -> Option<&'a str> {
         let text = text.as_ref();
         Some(&text[..text.chars().next()?.len_utf8()])
+    }
+
+    #[stroboscope::trace(err)]
+    fn set(&mut self, at: usize, value: &str) -> Result<&mut String, String> {
+        if value.is_empty() {
+            return Err("nothing to set".to_owned());
+        }
+        let place = self.values.get_mut(at).ok_or("no such place")?;
+        value.clone_into(place);
+        Ok(place)
     }
 
     /// Docs and visibility stay.
@@ -80,6 +97,10 @@ fn every_kind_of_function_keeps_its_meaning_and_makes_a_span() {
             assert_eq!(store.read(1).await, Err("empty".to_owned()));
             assert_eq!(store.read(2).await, Err("no key 2".to_owned()));
             assert_eq!(store.boxed(1).await, 2);
+            assert_eq!(store.boxed_failing("7").await, Ok(7));
+            assert!(store.boxed_failing("x").await.is_err());
+            assert_eq!(store.set(0, "b"), Ok(&mut "b".to_owned()));
+            assert_eq!(store.set(9, "b"), Err("no such place".to_owned()));
             store.nothing().await;
         });
     assert_eq!(store.first("xyz"), Some("x"));
@@ -95,12 +116,16 @@ fn every_kind_of_function_keeps_its_meaning_and_makes_a_span() {
         names,
         [
             "boxed",
+            "boxed_failing",
+            "boxed_failing",
             "first letter",
             "lines",
             "nothing",
             "read",
             "read",
-            "read"
+            "read",
+            "set",
+            "set"
         ]
     );
     let keys: Vec<String> = collector
@@ -110,4 +135,21 @@ fn every_kind_of_function_keeps_its_meaning_and_makes_a_span() {
         .map(|span| span.attributes["key"].clone())
         .collect();
     assert_eq!(keys, ["0", "1", "2"]);
+    // Two of `read`, one of each other that may fail.
+    let spans = collector.spans();
+    let failed = spans
+        .iter()
+        .filter(|span| span.attributes.contains_key("error"));
+    let failed: Vec<(&str, &str)> = failed
+        .map(|span| (&*span.name, &*span.attributes["otel.status_description"]))
+        .collect();
+    assert_eq!(
+        failed,
+        [
+            ("read", "empty"),
+            ("read", "no key 2"),
+            ("boxed_failing", "invalid digit found in string"),
+            ("set", "no such place"),
+        ]
+    );
 }

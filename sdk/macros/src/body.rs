@@ -19,27 +19,58 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         .unwrap_or_else(|| LitStr::new(&sig.ident.to_string(), sig.ident.span()));
     let fields = &options.fields;
     let span = quote!(::stroboscope::span!(#name, #fields));
+    // What the function gives goes by the span while it is current.
+    let noted = |result: TokenStream| match options.err {
+        true => quote! {
+            let result = #result;
+            ::stroboscope::__private::note_failure(&result);
+            result
+        },
+        false => result,
+    };
     let body = if sig.asyncness.is_some() {
         let hint = return_hint(&sig.output);
+        let block = match options.err {
+            true => noted(quote!(async move { #hint #block }.await)),
+            false => quote!(#hint #block),
+        };
         if fields.is_none() {
             quote! {
                 ::stroboscope::__private::in_span_from_first_poll(
-                    async move { #hint #block },
+                    async move { #block },
                     || ::stroboscope::__begin!(#name,),
                 ).await
             }
         } else {
             quote! {
-                ::stroboscope::FutureExt::in_span(async move { #hint #block }, #span).await
+                ::stroboscope::FutureExt::in_span(async move { #block }, #span).await
             }
         }
     } else if let Some(boxed) = boxed_future(&block) {
         let (before, future) = boxed;
+        let future = match options.err {
+            true => {
+                let result = noted(quote!((#future).await));
+                quote!(async move { #result })
+            }
+            false => quote!(#future),
+        };
         quote! {
             #(#before)*
             ::std::boxed::Box::pin(::stroboscope::FutureExt::in_span(#future, #span))
         }
     } else {
+        let block = match options.err {
+            // `return` and `?` leave the closure, which may give references into what it captured, as it runs once.
+            true => {
+                let output = match &sig.output {
+                    ReturnType::Type(_, kind) if mentions_impl(kind) => None,
+                    output => Some(output),
+                };
+                noted(quote!(::stroboscope::__private::once(move || #output #block)))
+            }
+            false => quote!(#block),
+        };
         // Assigned only while something is recorded: nothing but a flag of the compiler's remembers that until the end.
         quote! {
             let mut _stroboscope_frame;

@@ -13,6 +13,8 @@ use syn::{ItemFn, parse_macro_input};
 ///
 /// - `name = "…"`: another name.
 /// - `fields(key = expression, argument)`: fields, as in `span!`; evaluated only while something is recorded.
+/// - `err`: the function gives a `Result`, whose error can be displayed; if it gives an error, its span has failed, as by
+///   `stroboscope::error`.
 ///
 /// ```text
 /// #[stroboscope::trace(name = "score", fields(stories = stories.len()))]

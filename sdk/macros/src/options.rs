@@ -4,12 +4,13 @@ use proc_macro2::TokenStream;
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, LitStr, Token, parenthesized};
 
-/// Name and fields.
+/// Name, fields, and whether errors are recorded.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     /// As written; `span!` reads them.
     pub(crate) fields: Option<TokenStream>,
+    pub(crate) err: bool,
 }
 
 impl Parse for Options {
@@ -27,9 +28,10 @@ impl Parse for Options {
                     parenthesized!(content in input);
                     options.fields = Some(content.parse()?);
                 }
+                "err" => options.err = true,
                 other => {
                     let problem = format!(
-                        "unknown option `{other}`; write `name = \"…\"` or `fields(key = value, …)`"
+                        "unknown option `{other}`; write `name = \"…\"`, `fields(key = value, …)` or `err`"
                     );
                     return Err(syn::Error::new(key.span(), problem));
                 }

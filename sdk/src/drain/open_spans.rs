@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::batch::{Fields, OwnedValue};
-use crate::record::FieldValue;
+use crate::batch::Fields;
 
 /// A span that began.
 #[derive(Clone, Debug)]
@@ -24,10 +23,7 @@ pub(crate) struct OpenSpan {
 
 impl OpenSpan {
     /// Adds fields; one that is there is replaced.
-    pub(crate) fn add_fields(
-        &mut self,
-        fields: impl IntoIterator<Item = (&'static str, OwnedValue)>,
-    ) {
+    pub(crate) fn add_fields(&mut self, fields: Fields) {
         for (key, value) in fields {
             match self.fields.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => *known = value,
@@ -113,14 +109,15 @@ impl OpenSpans {
         }
     }
 
-    pub(crate) fn add_fields<'a>(
-        &mut self,
-        span_id: u64,
-        fields: impl Iterator<Item = (&'static str, FieldValue<'a>)>,
-    ) {
-        if let Some(Entry::Open(span)) = self.entries.get_mut(&span_id) {
-            span.add_fields(fields.map(|(key, value)| (key, value.into())));
+    /// Adds fields to a span; hands them back where its begin was not seen.
+    #[must_use]
+    pub(crate) fn add_fields(&mut self, span_id: u64, fields: Fields) -> Option<Fields> {
+        match self.entries.get_mut(&span_id) {
+            Some(Entry::Open(span)) => span.add_fields(fields),
+            Some(Entry::Settled) => {}
+            None => return Some(fields),
         }
+        None
     }
 
     /// Takes the open spans for which `is_due` holds; their ends will mean nothing.
