@@ -166,7 +166,7 @@ pub(super) fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> 
 }
 
 /// Whether a request's root failed.
-fn has_failed(records: &TraceRecords) -> bool {
+pub(super) fn has_failed(records: &TraceRecords) -> bool {
     failed_spans(records).any(|id| {
         let is_it = |span: &SpanRecord| span.span_id == id && span.parent_id == 0;
         records.spans.iter().any(is_it)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::completeness::completeness;
+use stroboscope_analysis::flow::ERROR;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::answered_interval;
 use stroboscope_search::{Formula, Truth, Unit};
@@ -13,6 +14,7 @@ use stroboscope_store::tables::AttributeKeys;
 
 use super::losses::is_unseen;
 use super::notes::Notes;
+use super::paths::has_failed;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
@@ -38,6 +40,8 @@ pub struct RequestsWanted {
     pub service: Option<String>,
     /// Those that a span of this name, or this `service:name`, is in.
     pub operation: Option<String>,
+    /// Those whose root failed.
+    pub failed: bool,
     /// Not shorter than this.
     pub min_ns: Option<u64>,
     /// Shorter than this.
@@ -63,6 +67,8 @@ pub struct ListedRequest {
     /// Why it is not complete: causes, as [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause) names
     /// them.
     pub causes: Vec<&'static str>,
+    /// Whether its root failed.
+    pub has_failed: bool,
     /// Whether the formula holds; otherwise it may.
     pub is_sure: bool,
 }
@@ -160,12 +166,8 @@ pub fn list_requests(
         include_incomplete: true,
         ..selection
     };
-    let keys = wanted
-        .formula
-        .as_ref()
-        .map_or_else(AttributeKeys::none, |formula| {
-            AttributeKeys::of(formula.keys())
-        });
+    let asked = wanted.formula.iter().flat_map(Formula::keys);
+    let keys = AttributeKeys::of(asked.chain([ERROR.to_owned()]));
     let parts = source.parts(selection, &keys)?;
     let workers = vec![Worker::default(); parts.count()];
     let visit = |worker: &mut Worker, records: &mut TraceRecords, _: &mut Notes| {
@@ -208,6 +210,10 @@ fn look(
     if !is_in || !has_names(wanted, records) {
         return;
     }
+    let has_failed = has_failed(records);
+    if wanted.failed && !has_failed {
+        return;
+    }
     let reasons = completeness(records, source.losses()).reasons;
     let truth = wanted.formula.as_ref().map_or(Truth::True, |formula| {
         Unit::of_request(records, reasons.iter().any(is_unseen)).of_whole(formula)
@@ -235,6 +241,7 @@ fn look(
             spans: records.spans.len() as u64,
             services: services.len() as u64,
             causes,
+            has_failed,
             is_sure: truth == Truth::True,
         }
     });

@@ -38,6 +38,9 @@ pub struct RequestsVerb {
     /// Only requests that take less
     #[arg(long, value_name = "DURATION", value_parser = parse_latency)]
     max: Option<u64>,
+    /// Only requests whose root failed: it has an attribute `error` that is not false, or ended by a panic
+    #[arg(long)]
+    failed: bool,
     /// Which ones come first
     #[arg(long, value_enum, default_value_t = OrderArgument::Slowest)]
     order: OrderArgument,
@@ -80,6 +83,8 @@ pub struct RequestRow {
     start_ns: i64,
     spans: u64,
     services: u64,
+    /// Whether its root failed: it has an attribute `error` that is not false, or ended by a panic.
+    failed: bool,
     /// Why it is not complete; empty: it is.
     causes: Vec<&'static str>,
     /// False, where it cannot be known whether the formula holds that was asked for.
@@ -98,6 +103,7 @@ rows! {
     start_ns: Instant, "began (UTC)" = row.start_ns;
     spans: Count, "spans" = row.spans;
     services: Count, "services" = row.services;
+    failed: Flag, "failed" = row.failed;
     causes: Text, "not complete" = causes.as_deref();
     unsure: Flag, "perhaps" = !row.sure;
 }
@@ -112,6 +118,7 @@ impl RequestRow {
             start_ns: request.start_ns,
             spans: request.spans,
             services: request.services,
+            failed: request.has_failed,
             causes: request.causes.clone(),
             sure: request.is_sure,
         }
@@ -131,6 +138,7 @@ impl ReadingVerb for RequestsVerb {
             formula: None,
             service: self.service.clone(),
             operation: self.operation.clone(),
+            failed: self.failed,
             min_ns: self.min,
             max_ns: self.max,
             order: match self.order {

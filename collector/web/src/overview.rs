@@ -167,9 +167,6 @@ fn figures(html: &mut Html, report: &OverviewReport) {
         ),
         ("complete requests", count_spaced(report.used_traces)),
     ];
-    if report.failed > 0 {
-        figures.push(("of them failed", count_spaced(report.failed)));
-    }
     if report.requests.is_weighted() {
         let (recorded, effective) = (report.requests.recorded(), report.requests.effective());
         figures.push(("of them recorded", count_spaced(recorded)));
@@ -191,6 +188,11 @@ fn figures(html: &mut Html, report: &OverviewReport) {
         .markup("</dt><dd>")
         .text(value)
         .markup("</dd></div>");
+    }
+    if report.failed > 0 {
+        html.markup("<div><dt>of them failed</dt><dd><a href=\"/traces?failed=yes\">")
+            .text(&count_spaced(report.failed))
+            .markup("</a></dd></div>");
     }
     html.markup("</dl>\n");
 }

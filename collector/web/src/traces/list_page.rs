@@ -26,6 +26,8 @@ pub(super) struct Asked {
     pub(super) max: String,
     pub(super) from: String,
     pub(super) to: String,
+    /// `yes`, or nothing.
+    pub(super) failed: String,
     pub(super) order: String,
     /// Counted from 1.
     pub(super) page: usize,
@@ -48,6 +50,7 @@ impl Asked {
                 "max" => asked.max = value,
                 "from" => asked.from = value,
                 "to" => asked.to = value,
+                "failed" => asked.failed = value,
                 "order" => asked.order = value,
                 "page" => asked.page = value.parse().unwrap_or(1).clamp(1, PAGES_MAX),
                 _ => {}
@@ -75,7 +78,7 @@ impl Asked {
         }
     }
 
-    fn fields(&self) -> [(&'static str, &str); 8] {
+    fn fields(&self) -> [(&'static str, &str); 9] {
         [
             ("q", &self.formula),
             ("service", &self.service),
@@ -84,6 +87,7 @@ impl Asked {
             ("max", &self.max),
             ("from", &self.from),
             ("to", &self.to),
+            ("failed", &self.failed),
             ("order", &self.order),
         ]
     }
@@ -102,6 +106,7 @@ impl Asked {
             formula,
             service: some(&self.service),
             operation: some(&self.operation),
+            failed: self.failed == "yes",
             min_ns: duration(&self.min)?,
             max_ns: duration(&self.max)?,
             order: match &*self.order {
@@ -163,18 +168,33 @@ pub(super) fn form(asked: &Asked) -> Html {
         &asked.formula,
         "{ name = \"read\" } then { name = \"read\" } within 5ms",
     );
-    html.markup("<p class=\"field\"><label for=\"f-order\">Order</label><select id=\"f-order\" name=\"order\">");
-    for (value, name) in [("slowest", "slowest first"), ("latest", "latest first")] {
-        html.markup("<option value=\"").markup(value).markup("\"");
-        if asked.order == value {
-            html.markup(" selected=\"\"");
-        }
-        html.markup(">").markup(name).markup("</option>");
-    }
+    html.markup("<p class=\"field\"><label for=\"f-failed\">Failed</label><select id=\"f-failed\" name=\"failed\">");
+    options(
+        &mut html,
+        &asked.failed,
+        &[("", "or not"), ("yes", "only those")],
+    );
+    html.markup("</select></p><p class=\"field\"><label for=\"f-order\">Order</label><select id=\"f-order\" name=\"order\">");
+    options(
+        &mut html,
+        &asked.order,
+        &[("slowest", "slowest first"), ("latest", "latest first")],
+    );
     html.markup(
         "</select></p></div><p class=\"go\"><button type=\"submit\">Search</button></p></form>\n",
     );
     html
+}
+
+/// The choices of a field, with the one that is asked for.
+fn options(html: &mut Html, asked: &str, choices: &[(&'static str, &'static str)]) {
+    for (value, name) in choices {
+        html.markup("<option value=\"").markup(value).markup("\"");
+        if asked == *value {
+            html.markup(" selected=\"\"");
+        }
+        html.markup(">").markup(name).markup("</option>");
+    }
 }
 
 /// What was different before the time that is asked for: ways to ask it, of a time with both ends.
