@@ -9,6 +9,7 @@
 mod open_spans;
 pub(crate) mod rings;
 
+use rustc_hash::FxHashMap;
 use stroboscope_proto::v1::{self, SpanFlag};
 
 use crate::batch::{BatchBuilder, Fields, FinishedSpan, TimedEvent};
@@ -58,11 +59,11 @@ pub(crate) struct Drain {
     open: OpenSpans,
     /// Ends read in this pass before their begin, which another thread wrote.
     early_ends: Vec<End>,
-    /// Fields of spans, by their ids, that came before the begins.
-    early_fields: Vec<(u64, Fields)>,
+    /// Fields of spans, by their ids, read in this pass before the spans' begins.
+    early_fields: FxHashMap<u64, Fields>,
     /// The same from the pass before: their begin was in a ring that this pass was the first to know.
     overdue_ends: Vec<End>,
-    overdue_fields: Vec<(u64, Fields)>,
+    overdue_fields: FxHashMap<u64, Fields>,
     builder: BatchBuilder,
     limits: Limits,
     counts: Counts,
@@ -96,9 +97,9 @@ impl Drain {
             steps: Vec::new(),
             open: OpenSpans::with_max(limits.open_spans_max),
             early_ends: Vec::new(),
-            early_fields: Vec::new(),
+            early_fields: FxHashMap::default(),
             overdue_ends: Vec::new(),
-            overdue_fields: Vec::new(),
+            overdue_fields: FxHashMap::default(),
             builder: BatchBuilder::default(),
             limits,
             counts: Counts::default(),
@@ -181,7 +182,10 @@ impl Drain {
                 RecordKind::Fields => {
                     let fields = owned(head.callsite, fields);
                     if let Some(early) = self.open.add_fields(head.span_id, fields) {
-                        self.early_fields.push((head.span_id, early));
+                        self.early_fields
+                            .entry(head.span_id)
+                            .or_default()
+                            .extend(early);
                     }
                 }
                 RecordKind::Close => self.end_or_keep(End {
@@ -273,8 +277,9 @@ impl Drain {
                     }
                     _ => {
                         for early in [&mut self.overdue_fields, &mut self.early_fields] {
-                            let of_it = early.extract_if(.., |(id, _)| *id == end.span_id);
-                            of_it.for_each(|(_, fields)| span.add_fields(fields));
+                            if let Some(fields) = early.remove(&end.span_id) {
+                                span.add_fields(fields);
+                            }
                         }
                         span.add_fields(end.fields);
                         self.close(*span, end_ns, u32::from(end.flags));
@@ -288,12 +293,12 @@ impl Drain {
     /// Gives fields and ends to spans whose begins came after them.
     fn settle_early(&mut self) {
         for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
-            // Of no span that is recorded.
+            // What is left is of a span that is not recorded, or whose begin was lost, which its end counts.
             let _ = self.open.add_fields(span_id, fields);
         }
         for (span_id, fields) in std::mem::take(&mut self.early_fields) {
             if let Some(early) = self.open.add_fields(span_id, fields) {
-                self.overdue_fields.push((span_id, early));
+                self.overdue_fields.insert(span_id, early);
             }
         }
         for end in std::mem::take(&mut self.overdue_ends) {

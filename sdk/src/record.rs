@@ -89,7 +89,7 @@ pub(crate) struct Head {
 
 type Place = [u64; RECORD_WORDS_MAX];
 
-/// Writes a BEGIN, an EVENT or FIELDS, as short as the ring's `lineage` allows; says its length in words.
+/// Writes a BEGIN, an EVENT, FIELDS or a CLOSE, as short as the ring's `lineage` allows; says its length in words.
 #[inline(always)]
 pub(crate) fn write(
     place: &mut Place,

@@ -27,7 +27,7 @@ pub use duplicate::{
 #[cfg(feature = "slack_order")]
 pub use slack_order::{InTurn, SlackOrderLayer, SlackOrderService, SlackOrderStats, TurnBody};
 
-use self::outcome::Outcome;
+use self::outcome::{Outcome, poll_in};
 use crate::baggage::ambient::{CarriedScope, carried};
 use crate::captured::{InContext, unseen_request};
 use crate::context::{self, Scope, SpanContext};
@@ -200,10 +200,8 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let span = this.outcome.as_ref().map(Outcome::span);
-        let scope = span.and_then(Span::scope_of_poll);
-        let polled = this.future.poll(cx);
-        drop(scope);
+        let future = this.future;
+        let polled = poll_in(this.outcome, || future.poll(cx));
         polled.map(|result| {
             let mut outcome = this.outcome.take().unwrap_or(Outcome::none());
             match result {

@@ -4,7 +4,10 @@
 
 mod collector;
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use collector::{Collector, wait_for};
 use stroboscope::tower::{ClientLayer, ServerLayer};
@@ -102,7 +105,7 @@ fn client_and_server_spans_are_one_tree() {
     assert_eq!(outcome(server), [None, code, None, None, None]);
 }
 
-/// How a span says that its request ended.
+/// The outcome of a request, as its span has it.
 fn outcome(span: &collector::Span) -> [Option<&str>; 5] {
     let names = [
         "http.response.status_code",
@@ -114,43 +117,85 @@ fn outcome(span: &collector::Span) -> [Option<&str>; 5] {
     names.map(|name| span.attributes.get(name).map(|value| &**value))
 }
 
-/// A response's body that breaks off.
-struct Broken;
+/// A response's body that ends at once, or breaks off.
+struct Body {
+    is_broken: bool,
+}
 
-impl http_body::Body for Broken {
+impl http_body::Body for Body {
     type Data = prost::bytes::Bytes;
     type Error = std::io::Error;
 
     fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
-        std::task::Poll::Ready(Some(Err(std::io::ErrorKind::BrokenPipe.into())))
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        let broken = || Err(std::io::ErrorKind::BrokenPipe.into());
+        Poll::Ready(self.is_broken.then(broken))
     }
 }
 
-/// What a handler does is in the path of its request.
-async fn handle(request: http::Request<()>) -> Result<http::Response<Broken>, std::io::Error> {
-    let response = |status: u16| http::Response::builder().status(status);
+/// The path of a request says what its handler does.
+async fn handle(request: http::Request<()>) -> Result<http::Response<Body>, std::io::Error> {
+    let response = |status: u16, kind: &str, is_broken| {
+        let response = http::Response::builder().status(status);
+        let response = response.header("content-type", kind);
+        Ok(response.body(Body { is_broken }).unwrap())
+    };
     match request.uri().path() {
-        "/panic" => panic!("as a handler may"),
+        "/panic" | "/caught" => panic!("as a handler may"),
         "/never" => std::future::pending().await,
         "/error" => Err(std::io::ErrorKind::TimedOut.into()),
-        "/unimplemented" => Ok(response(200)
-            .header("content-type", "application/grpc")
-            .header("grpc-status", "12")
-            .body(Broken)
-            .unwrap()),
-        path => Ok(response(path[2..].parse().unwrap()).body(Broken).unwrap()),
+        "/broken" => response(200, "text/plain", true),
+        "/web" => response(200, "application/grpc-web+proto", false),
+        "/mute" => response(200, "application/grpc", false),
+        "/proxy" => response(502, "application/grpc", false),
+        "/unimplemented" => response(200, "application/grpc+proto", false).map(|mut response| {
+            let code = http::HeaderValue::from_static("12");
+            response.headers_mut().insert("grpc-status", code);
+            response
+        }),
+        path => response(path[2..].parse().unwrap(), "text/plain", false),
     }
 }
 
-/// A response, none, a panic and a call that is given up: each is told apart, by the rules of OpenTelemetry.
-#[test]
-fn spans_say_how_their_requests_ended() {
+/// Calls a handler as layers outside of ours do: one gives up, one catches panics and drops the future later. Reads the body,
+/// but of what has a status.
+async fn call_handler(path: &str) {
     use http_body::Body as _;
     use tower::{Service as _, ServiceExt as _};
 
+    let server = tower::ServiceBuilder::new()
+        .layer(ServerLayer::new())
+        .service(tower::service_fn(handle));
+    let mut client = tower::ServiceBuilder::new()
+        .layer(ClientLayer::new())
+        .service(server);
+    let request = http::Request::builder().uri(path).body(()).unwrap();
+    let mut call = Box::pin(client.ready().await.unwrap().call(request));
+    let caught = std::future::poll_fn(|cx| {
+        let mut poll = || call.as_mut().poll(cx);
+        match path {
+            "/caught" => match std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut poll)) {
+                Ok(polled) => polled.map(Some),
+                Err(_) => Poll::Ready(None),
+            },
+            _ => poll().map(Some),
+        }
+    });
+    let given_up = tokio::time::timeout(Duration::from_millis(50), caught).await;
+    if let Ok(Some(Ok(response))) = given_up
+        && !path.starts_with("/s")
+    {
+        let mut body = Box::pin(response.into_body());
+        let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+        assert_eq!(frame.is_some(), path == "/broken");
+    }
+}
+
+/// A response, none, a panic and a call that is given up: spans tell each apart, by the rules of OpenTelemetry.
+#[test]
+fn spans_say_how_their_requests_ended() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
     let guard = stroboscope::builder()
@@ -159,75 +204,71 @@ fn spans_say_how_their_requests_ended() {
         .init()
         .unwrap();
     wait_for("the gate", || stroboscope::stats().windows > 0);
-    let paths = [
-        "/s204",
-        "/s404",
-        "/s503",
-        "/error",
-        "/unimplemented",
-        "/panic",
-        "/never",
-        "/s200",
+    let io = std::any::type_name::<std::io::Error>();
+    let failed = Some("true");
+    let of_status = |status, failed| [Some(status), None, failed, failed.map(|_| status), None];
+    let of_code = |code| [None, Some(code), failed, Some(code), None];
+    let none = [None, None, failed, Some(io), None];
+    let cancelled = [None, None, None, None, failed];
+    // What the client's span has, and the server's; and whether they panicked.
+    let expected = [
+        (
+            "/s204",
+            [of_status("204", None), of_status("204", None)],
+            false,
+        ),
+        (
+            "/s404",
+            [of_status("404", failed), of_status("404", None)],
+            false,
+        ),
+        (
+            "/s503",
+            [of_status("503", failed), of_status("503", failed)],
+            false,
+        ),
+        ("/error", [none, none], false),
+        (
+            "/broken",
+            [[Some("200"), None, failed, Some(io), None]; 2],
+            false,
+        ),
+        ("/unimplemented", [of_code("12"), of_code("12")], false),
+        ("/mute", [of_code("2"), of_code("2")], false),
+        (
+            "/proxy",
+            [of_status("502", failed), of_status("502", failed)],
+            false,
+        ),
+        (
+            "/web",
+            [of_status("200", None), of_status("200", None)],
+            false,
+        ),
+        ("/panic", [[None; 5], [None; 5]], true),
+        ("/caught", [[None; 5], [None; 5]], true),
+        ("/never", [cancelled, cancelled], false),
     ];
     with_runtime(async {
-        for path in paths {
-            let server = tower::ServiceBuilder::new()
-                .layer(ServerLayer::new())
-                .service(tower::service_fn(handle));
-            let mut client = tower::ServiceBuilder::new()
-                .layer(ClientLayer::new())
-                .service(server);
-            let call = client
-                .ready()
-                .await
-                .unwrap()
-                .call(http::Request::builder().uri(path).body(()).unwrap());
-            let call = tokio::spawn(tokio::time::timeout(
-                std::time::Duration::from_millis(50),
-                call,
-            ));
-            // Only the body of the last one is read.
-            if let Ok(Ok(Ok(response))) = call.await
-                && path == "/s200"
-            {
-                let mut body = Box::pin(response.into_body());
-                let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
-                assert!(frame.unwrap().is_err());
-            }
+        for (path, ..) in &expected {
+            let _panicked = tokio::spawn(call_handler(path)).await;
         }
     });
     drop(guard);
-    let of = |path: &str| {
-        let spans = collector.spans();
-        let of = |flag| {
-            let mut spans = spans
-                .iter()
-                .filter(|span| span.name == format!("GET {path}"));
-            let span = spans
-                .find(|span| span.has(flag))
-                .unwrap_or_else(|| panic!("{path}"));
-            let outcome = outcome(span).map(|value| value.map(str::to_owned));
-            (outcome, span.has(SpanFlag::Panicked))
-        };
-        [of(SpanFlag::Client), of(SpanFlag::Server)]
-    };
-    let some = |said: [Option<&str>; 5]| (said.map(|value| value.map(str::to_owned)), false);
-    let status = |status, error| some([Some(status), None, error, None, None]);
-    let (failed, io) = (Some("true"), std::any::type_name::<std::io::Error>());
-    assert_eq!(of("/s204"), [status("204", None), status("204", None)]);
-    assert_eq!(of("/s404"), [status("404", failed), status("404", None)]);
-    assert_eq!(of("/s503"), [status("503", failed), status("503", failed)]);
-    let none = || some([None, None, failed, Some(io), None]);
-    assert_eq!(of("/error"), [none(), none()]);
-    assert_eq!(of("/s200"), [none(), none()]);
-    let code = || some([None, Some("12"), failed, None, None]);
-    assert_eq!(of("/unimplemented"), [code(), code()]);
-    assert_eq!(
-        of("/panic"),
-        [([const { None }; 5], true), ([const { None }; 5], true)]
-    );
-    let given_up = || some([None, None, None, None, Some("true")]);
-    assert_eq!(of("/never"), [given_up(), given_up()]);
+    let spans = collector.spans();
+    for (path, outcomes, panicked) in expected {
+        for (flag, expected) in [SpanFlag::Client, SpanFlag::Server]
+            .into_iter()
+            .zip(outcomes)
+        {
+            let is_it =
+                |span: &&collector::Span| span.name == format!("GET {path}") && span.has(flag);
+            let found: Vec<_> = spans.iter().filter(is_it).collect();
+            assert_eq!(found.len(), 1, "{path} {flag:?}: {found:#?}");
+            let got = (outcome(found[0]), found[0].has(SpanFlag::Panicked));
+            assert_eq!(got, (expected, panicked), "{path} {flag:?}");
+        }
+    }
 }
 
 /// Nothing is recorded, and still the request keeps its identity on its way through.

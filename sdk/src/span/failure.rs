@@ -2,10 +2,11 @@
 
 use super::add_fields;
 use crate::callsite::Callsite;
-use crate::{context, gate, record};
+use crate::gate::{self, Now};
+use crate::{context, record};
 
 /// Marks the current span as failed: it gets the attribute `error`, and the message as `otel.status_description`. The last
-/// message counts. Outside of spans, and while nothing is recorded, nothing happens, and the message is not formatted.
+/// message counts. Outside of spans, and in requests of which nothing is recorded, it does nothing, and formats no message.
 ///
 /// ```
 /// # fn work() -> Result<(), std::io::Error> { Ok(()) }
@@ -17,8 +18,13 @@ use crate::{context, gate, record};
 pub fn error(message: impl std::fmt::Display) {
     static FAILED: Callsite =
         Callsite::new("", &["error", "otel.status_description"], file!(), line!());
+    if gate::is_idle() {
+        return;
+    }
     let current = context::current();
-    if current.is_valid() && !current.is_unseen() && !gate::is_idle() {
+    // The contexts of requests that are not recorded have these marks; no span of ours has them.
+    let is_span = current.is_valid() && !current.is_cut() && !current.is_unseen();
+    if is_span && (current.is_sampled() || Now::read().is_open()) {
         add_fields(current, &FAILED, |writer| {
             writer.scalar(0, record::ValueKind::Bool, 1);
             writer.formatted(1, format_args!("{message}"));

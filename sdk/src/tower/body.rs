@@ -5,8 +5,7 @@ use std::task::{Context, Poll};
 
 use http_body::{Body, Frame, SizeHint};
 
-use super::outcome::Outcome;
-use crate::span::Span;
+use super::outcome::{Outcome, poll_in};
 
 pin_project_lite::pin_project! {
     /// A body in a span: the span is current while the body is polled, and ends with its last frame, with an error, or
@@ -47,26 +46,22 @@ impl<B: Body> Body for TracedBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let this = self.project();
-        let span = this.outcome.as_ref().map(Outcome::span);
-        let scope = span.and_then(Span::scope_of_poll);
-        let polled = this.inner.poll_frame(cx);
-        drop(scope);
-        match &polled {
-            Poll::Ready(None) => *this.outcome = None,
+        let inner = this.inner;
+        let polled = poll_in(this.outcome, || inner.poll_frame(cx));
+        let (is_last, trailers) = match &polled {
             Poll::Ready(Some(Err(_))) => {
                 if let Some(outcome) = this.outcome.take() {
                     outcome.fail::<B::Error>();
                 }
+                (false, None)
             }
             // gRPC's trailers are the last frame.
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(trailers) = frame.trailers_ref()
-                    && let Some(mut outcome) = this.outcome.take()
-                {
-                    outcome.see_trailers(trailers);
-                }
-            }
-            Poll::Pending => {}
+            Poll::Ready(Some(Ok(frame))) => (frame.is_trailers(), frame.trailers_ref()),
+            Poll::Ready(None) => (true, None),
+            Poll::Pending => (false, None),
+        };
+        if is_last && let Some(outcome) = this.outcome.take() {
+            outcome.complete(trailers);
         }
         polled
     }

@@ -1,9 +1,7 @@
-//! How a request ends: the status of its response, or that there is none, recorded with the end of its span.
+//! The outcome of a request: the status of its response, or how it ended without one, recorded with the end of its span.
 //!
-//! Attributes and rules are those of OpenTelemetry's semantic conventions: `http.response.status_code`, and of gRPC
-//! `rpc.grpc.status_code`. `error` is set for statuses from 500 on, of a client also from 400 on, and for the codes of gRPC that
-//! mean a fault of the server, of a client for each code but OK. A call that brings no response has `error` and the type of the
-//! error in `error.type`; one that nobody waited for has `cancelled`.
+//! Names and the rules for failures are those of OpenTelemetry's semantic conventions for HTTP and gRPC. `cancelled` is ours:
+//! somebody dropped the request's future, or the body of a gRPC call, before there was a status.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
@@ -12,34 +10,39 @@ use crate::callsite::Callsite;
 use crate::record::{FieldWriter, ValueKind};
 use crate::span::Span;
 
-const STATUS: &str = "http.response.status_code";
-const CODE: &str = "rpc.grpc.status_code";
+static OUTCOME: Callsite = Callsite::new(
+    "",
+    &[
+        "http.response.status_code",
+        "rpc.grpc.status_code",
+        "error",
+        "error.type",
+        "cancelled",
+    ],
+    file!(),
+    line!(),
+);
+const STATUS: u8 = 0;
+const CODE: u8 = 1;
+const ERROR: u8 = 2;
+const ERROR_TYPE: u8 = 3;
+const CANCELLED: u8 = 4;
 
-static HTTP: Callsite = Callsite::new("", &[STATUS, "error"], file!(), line!());
-static GRPC: Callsite = Callsite::new("", &[CODE, "error"], file!(), line!());
-static FAILED: Callsite = Callsite::new("", &["error", "error.type"], file!(), line!());
-static CANCELLED: Callsite = Callsite::new("", &["cancelled"], file!(), line!());
-
+/// gRPC's code of calls that end without one.
+const UNKNOWN: u32 = 2;
 /// Codes of gRPC that mean a fault of the server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
-const SERVER_FAULTS: [u32; 6] = [2, 4, 12, 13, 14, 15];
+const SERVER_FAULTS: [u32; 6] = [UNKNOWN, 4, 12, 13, 14, 15];
 
-/// What is known of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// Nothing: no response came yet.
-    Nothing,
-    Http(u16),
-    /// The code of a gRPC call is in the trailers, which did not come yet.
-    GrpcBegan,
-    Grpc(u32),
-}
-
-/// A span, and how its request ends. Dropped, it ends the span.
+/// A span, and the outcome of its request as far as it is known. Dropped, it ends the span.
 #[derive(Debug)]
 pub(super) struct Outcome {
     span: Span,
     is_client: bool,
-    known: Known,
+    is_grpc: bool,
+    /// Of the response over HTTP, if it came.
+    status: Option<u16>,
+    /// Of the gRPC call, if it came.
+    code: Option<u32>,
 }
 
 impl Outcome {
@@ -51,7 +54,7 @@ impl Outcome {
         Self::new(span, true)
     }
 
-    /// Of nothing that is recorded.
+    /// An outcome that nobody records.
     pub(super) const fn none() -> Self {
         Self::new(Span::NONE, false)
     }
@@ -60,82 +63,122 @@ impl Outcome {
         Self {
             span,
             is_client,
-            known: Known::Nothing,
+            is_grpc: false,
+            status: None,
+            code: None,
         }
     }
 
-    pub(super) const fn span(&self) -> &Span {
-        &self.span
-    }
-
-    /// Takes note of a response's head.
+    /// Takes the status from a response's head.
     #[inline]
     pub(super) fn see_head<B>(&mut self, response: &Response<B>) {
         if self.span.is_recorded() {
-            let kind = response.headers().get(CONTENT_TYPE);
-            self.known = match kind {
-                Some(kind) if kind.as_bytes().starts_with(b"application/grpc") => {
-                    code(response.headers()).map_or(Known::GrpcBegan, Known::Grpc)
-                }
-                _ => Known::Http(response.status().as_u16()),
-            };
+            self.status = Some(response.status().as_u16());
+            self.is_grpc = is_grpc(response.headers());
+            if self.is_grpc {
+                self.code = code(response.headers());
+            }
         }
     }
 
-    /// Takes note of what follows the body.
-    pub(super) fn see_trailers(&mut self, trailers: &HeaderMap) {
-        if self.known == Known::GrpcBegan {
-            self.known = code(trailers).map_or(Known::GrpcBegan, Known::Grpc);
+    /// Ends the span with the last frame of a body: with trailers, or without.
+    pub(super) fn complete(mut self, trailers: Option<&HeaderMap>) {
+        if self.is_grpc && self.code.is_none() {
+            self.code = trailers.and_then(code);
+            // A status of HTTP says more than this.
+            if self.status == Some(200) {
+                self.code.get_or_insert(UNKNOWN);
+            }
         }
     }
 
     /// Ends the span of a request whose response, or the rest of it, is an error of this type.
     pub(super) fn fail<E>(mut self) {
-        let span = std::mem::replace(&mut self.span, Span::NONE);
-        span.end_with(&FAILED, |writer| {
-            writer.scalar(0, ValueKind::Bool, 1);
-            writer.text(1, std::any::type_name::<E>());
-        });
+        self.end(Some(std::any::type_name::<E>()));
     }
 
-    fn is_error(&self) -> bool {
-        match self.known {
-            Known::Http(status) => status >= if self.is_client { 400 } else { 500 },
-            Known::Grpc(code) if self.is_client => code != 0,
-            Known::Grpc(code) => SERVER_FAULTS.contains(&code),
-            Known::Nothing | Known::GrpcBegan => false,
+    /// The number that stands for a failure, if what is known is one.
+    fn failure(&self) -> Option<u32> {
+        let of_code = |code: &u32| match self.is_client {
+            true => *code != 0,
+            false => SERVER_FAULTS.contains(code),
+        };
+        let least = if self.is_client { 400 } else { 500 };
+        let of_status = || self.status.filter(|status| *status >= least);
+        let failure = self.code.filter(of_code);
+        failure.or_else(|| of_status().map(u32::from))
+    }
+
+    fn end(&mut self, failed: Option<&'static str>) {
+        let span = std::mem::replace(&mut self.span, Span::NONE);
+        if !span.is_recorded() {
+            return;
         }
+        // Each gRPC call has the status 200, unless something else than a server of gRPC answered.
+        let status = self.status.filter(|status| !self.is_grpc || *status != 200);
+        let failure = self.failure();
+        let is_cancelled = failed.is_none() && status.is_none() && self.code.is_none();
+        span.end_with(&OUTCOME, |writer: &mut FieldWriter<'_>| {
+            if let Some(status) = status {
+                writer.scalar(STATUS, ValueKind::Int, status.into());
+            }
+            if let Some(code) = self.code {
+                writer.scalar(CODE, ValueKind::Int, code.into());
+            }
+            if failed.is_some() || failure.is_some() {
+                writer.scalar(ERROR, ValueKind::Bool, 1);
+            }
+            match (failed, failure) {
+                (Some(name), _) => writer.text(ERROR_TYPE, name),
+                (None, Some(number)) => writer.formatted(ERROR_TYPE, format_args!("{number}")),
+                (None, None) => {}
+            }
+            if is_cancelled {
+                writer.scalar(CANCELLED, ValueKind::Bool, 1);
+            }
+        });
     }
 }
 
 impl Drop for Outcome {
     #[inline]
     fn drop(&mut self) {
-        if !self.span.is_recorded() || std::thread::panicking() {
-            return;
+        // In a panic, the span's own drop ends it, with the mark of a panic.
+        if self.span.is_recorded() && !std::thread::panicking() {
+            self.end(None);
         }
-        let is_error = self.is_error();
-        let status = |number: u32| {
-            move |writer: &mut FieldWriter<'_>| {
-                writer.scalar(0, ValueKind::Int, number.into());
-                if is_error {
-                    writer.scalar(1, ValueKind::Bool, 1);
-                }
-            }
-        };
-        let span = std::mem::replace(&mut self.span, Span::NONE);
-        match self.known {
-            Known::Http(number) => span.end_with(&HTTP, status(number.into())),
-            Known::Grpc(number) => span.end_with(&GRPC, status(number)),
-            Known::Nothing | Known::GrpcBegan => {
-                span.end_with(&CANCELLED, |writer| writer.scalar(0, ValueKind::Bool, 1));
+    }
+}
+
+/// Polls with the span current. A panic ends the span at once: a layer outside may catch it, and drop the rest later.
+pub(super) fn poll_in<T>(outcome: &mut Option<Outcome>, poll: impl FnOnce() -> T) -> T {
+    struct Unwinding<'a>(&'a mut Option<Outcome>);
+    impl Drop for Unwinding<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                drop(self.0.take());
             }
         }
     }
+    let outcome = Unwinding(outcome);
+    let span = outcome.0.as_ref().map(|outcome| &outcome.span);
+    let _scope = span.and_then(Span::scope_of_poll);
+    poll()
+}
+
+/// True for a response of gRPC itself: that of gRPC-web has its code inside of its body.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes());
+    let rest = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 /// The code of a gRPC call; UNKNOWN, where it is no number, as gRPC says.
 fn code(headers: &HeaderMap) -> Option<u32> {
     let code = headers.get("grpc-status")?.to_str();
-    Some(code.ok().and_then(|code| code.parse().ok()).unwrap_or(2))
+    Some(
+        code.ok()
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(UNKNOWN),
+    )
 }
