@@ -11,7 +11,7 @@ mod order;
 mod period;
 mod shape;
 
-pub use build::{DEPTH_MAX, ERROR, FlowBuilder, FlowSettings, Zoom};
+pub use build::{DEPTH_MAX, ERROR, FlowBuilder, FlowSettings, Zoom, failed_spans, is_failure};
 pub use category_id::CategoryId;
 pub use edge::{EdgeId, EdgeTable, FlowEdge};
 pub use finder::{FlowFinder, RequestFlow};

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stroboscope_analysis::distribution::Distribution;
-use stroboscope_analysis::flow::ERROR;
+use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 use stroboscope_store::tables::AttributeKeys;
 
 use super::notes::Notes;
-use super::paths::failed_spans;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
 

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::TracePath;
-use stroboscope_analysis::flow::ERROR;
+use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::pass::{Pass, TraceView};
-use stroboscope_analysis::record::{
-    AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords,
-};
+use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
@@ -150,27 +148,11 @@ pub struct PathsByRoot<'a> {
     failed: u64,
 }
 
-/// Ids of the spans that failed: with an attribute `error` that is not false, or ended by a panic.
-pub(super) fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
-    let says_so = |attribute: &AttributeRecord| {
-        &*attribute.key == ERROR && !["", "false", "0"].contains(&&*attribute.value)
-    };
-    let said = records.attributes.iter().filter(move |of| says_so(of));
-    let said = said.filter_map(|attribute| match attribute.owner {
-        RecordOwner::Span(id) => Some(id),
-        _ => None,
-    });
-    let panicked = |span: &&SpanRecord| span.flags.contains(SpanFlags::PANICKED);
-    let panicked = records.spans.iter().filter(panicked);
-    said.chain(panicked.map(|span| span.span_id))
-}
-
-/// Whether a request's root failed.
+/// Returns true if a request's root failed; the attribute [`ERROR`] has to be read.
 pub(super) fn has_failed(records: &TraceRecords) -> bool {
-    failed_spans(records).any(|id| {
-        let is_it = |span: &SpanRecord| span.span_id == id && span.parent_id == 0;
-        records.spans.iter().any(is_it)
-    })
+    let roots = records.spans.iter().filter(|span| span.parent_id == 0);
+    let roots: Vec<u64> = roots.map(|root| root.span_id).collect();
+    failed_spans(records).any(|id| roots.contains(&id))
 }
 
 /// By the segment's number: how long something of it was at most, and in which request; of equal ones that of the least id.

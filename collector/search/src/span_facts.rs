@@ -1,5 +1,6 @@
 //! Kind and status of a span, as OpenTelemetry has them, from what is stored of it.
 
+use stroboscope_analysis::flow::is_failure;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
 /// The kind of a span whose attributes say nothing of it.
@@ -20,7 +21,7 @@ pub fn kind_of(span: &SpanRecord) -> &'static str {
 /// The status of a span, with its attributes `error` and `otel.status_code`.
 #[must_use]
 pub fn status_of(span: &SpanRecord, error: Option<&str>, code: Option<&str>) -> &'static str {
-    if span.flags.contains(SpanFlags::PANICKED) || error == Some("true") {
+    if span.flags.contains(SpanFlags::PANICKED) || error.is_some_and(is_failure) {
         "error"
     } else if code == Some("OK") {
         "ok"

@@ -35,6 +35,28 @@ pub struct FlowSettings {
 /// The attribute that says that a span failed; every format's status is kept as this.
 pub const ERROR: &str = "error";
 
+/// Returns true if a span with this value of [`ERROR`] failed.
+#[must_use]
+pub fn is_failure(value: &str) -> bool {
+    !["", "false", "0"].contains(&value)
+}
+
+/// The ids of the spans that failed: by the attribute [`ERROR`], which has to be read, or by a panic. An id may come twice.
+pub fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
+    let of_attributes = records
+        .attributes
+        .iter()
+        .filter_map(|attribute| match attribute.owner {
+            RecordOwner::Span(id) if &*attribute.key == ERROR && is_failure(&attribute.value) => {
+                Some(id)
+            }
+            _ => None,
+        });
+    let panicked = |span: &&SpanRecord| span.flags.contains(SpanFlags::PANICKED);
+    let of_panics = records.spans.iter().filter(panicked);
+    of_attributes.chain(of_panics.map(|span| span.span_id))
+}
+
 /// Spans that are nested deeper belong to the one at this depth.
 pub const DEPTH_MAX: usize = 96;
 
@@ -150,15 +172,7 @@ impl FlowBuilder {
 
     fn note_failures(&mut self, records: &TraceRecords) {
         self.failed.clear();
-        let says_so = |value: &str| !["", "false", "0"].contains(&value);
-        for attribute in &records.attributes {
-            if let RecordOwner::Span(id) = attribute.owner
-                && &*attribute.key == ERROR
-                && says_so(&attribute.value)
-            {
-                self.failed.insert(id);
-            }
-        }
+        self.failed.extend(failed_spans(records));
     }
 
     /// Puts a span among the items of its parent, which are open; of one that is not shown, its children.
@@ -196,8 +210,7 @@ impl FlowBuilder {
             }
         }
         let known = self.operations.of_span(span, self.settings.with_hosts);
-        let is_error =
-            self.failed.contains(&span.span_id) || span.flags.contains(SpanFlags::PANICKED);
+        let is_error = self.failed.contains(&span.span_id);
         let (digest, shape) = self.close(first, &known, is_error, orders);
         self.open.push(Item {
             id: known.id,
