@@ -210,7 +210,7 @@ fn spans_say_how_their_requests_ended() {
     let of_code = |code| [None, Some(code), failed, Some(code), None];
     let none = [None, None, failed, Some(io), None];
     let cancelled = [None, None, None, None, failed];
-    // What the client's span has, and the server's; and whether they panicked.
+    // The outcomes in the client's span and in the server's; true if both panicked.
     let expected = [
         (
             "/s204",

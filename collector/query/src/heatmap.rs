@@ -30,7 +30,7 @@ pub struct Heatmap {
 }
 
 impl Heatmap {
-    /// Where a column begins, ns since the Unix epoch.
+    /// Begin of a column, ns since the Unix epoch.
     #[must_use]
     pub fn column_from_ns(&self, column: usize) -> i64 {
         let columns = i64::try_from(column).unwrap_or(i64::MAX);

@@ -40,7 +40,7 @@ pub struct RequestsWanted {
     pub service: Option<String>,
     /// Those that a span of this name, or this `service:name`, is in.
     pub operation: Option<String>,
-    /// Those whose root failed.
+    /// Leaves out requests whose root did not fail.
     pub failed: bool,
     /// Not shorter than this.
     pub min_ns: Option<u64>,
@@ -67,7 +67,7 @@ pub struct ListedRequest {
     /// Why it is not complete: causes, as [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause) names
     /// them.
     pub causes: Vec<&'static str>,
-    /// Whether its root failed.
+    /// True if its root failed.
     pub has_failed: bool,
     /// Whether the formula holds; otherwise it may.
     pub is_sure: bool,
@@ -162,10 +162,6 @@ pub fn list_requests(
     alignment: Option<&Alignment>,
     wanted: &RequestsWanted,
 ) -> Result<RequestList, QueryError> {
-    let selection = Selection {
-        include_incomplete: true,
-        ..selection
-    };
     let asked = wanted.formula.iter().flat_map(Formula::keys);
     let keys = AttributeKeys::of(asked.chain([ERROR.to_owned()]));
     let parts = source.parts(selection, &keys)?;

@@ -61,7 +61,7 @@ pub struct OperationRow {
     /// Requests in which it occurs.
     requests: u64,
     spans: u64,
-    /// Spans that failed: an attribute `error`, or a panic.
+    /// Spans that failed, by an attribute `error` that is not false, or by a panic.
     failed: u64,
     duration: Latency,
     /// Id of the request with its longest span.

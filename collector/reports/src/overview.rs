@@ -1,4 +1,4 @@
-//! `overview`
+//! The report `overview`: latency and its last change, bottlenecks, failures and losses.
 
 use chrono::DateTime;
 use clap::Args;
@@ -11,7 +11,8 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Bar, Chart, Doc, Figure, Row as _, TableSpec};
 use stroboscope_query::{
     Bottleneck, CategoryRule, Heatmap, HeatmapQuestion, LatencyStep, Notes, OperationTime,
-    PathsQuestion, QueryError, Recorded, StepQuestion, Study, band_edges_ns, bottlenecks, by_time,
+    PathsQuestion, QueryError, Recorded, StepQuestion, Study, band_edges_ns, bottleneck_text,
+    bottlenecks, by_time,
 };
 
 use crate::Failure;
@@ -19,17 +20,17 @@ use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::latency::Latency;
 use crate::roots::{RootRow, root_rows, show_roots};
 use crate::study::NamedStudy;
+use crate::suggest::{command_on, quoted};
 use crate::time::written;
 use crate::verb::{ReadingVerb, Report};
 
 /// Operations in the picture.
 const OPERATIONS_SHOWN: usize = 10;
 
-/// Say first things first: how long requests take, since when, and what they wait for
+/// Show how long requests take, when that changed, what they wait for, and how many failed
 ///
-/// Tells the latency of requests, since when it is what it is if it changed (with the commands that compare before and
-/// after), the operations that requests wait for most, requests by root operation, and what was lost. The JSON has latency
-/// over time, too.
+/// Shows the latency of requests; when it changed, with the commands that compare before and after; the operations that
+/// requests wait for most; requests by root operation; and losses. The JSON has latency over time, too.
 #[derive(Debug, Args)]
 pub struct OverviewVerb {
     #[command(flatten)]
@@ -38,18 +39,18 @@ pub struct OverviewVerb {
     show: ShowArguments,
 }
 
-/// What there is to say first.
+/// The state of a service at a glance.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OverviewReport {
     #[serde(flatten)]
     pub notes: Notes,
-    /// Complete requests.
+    /// Requests that the figures are of: complete ones, and incomplete ones if they were asked for.
     pub used_traces: u64,
-    /// Recorded ones among them whose root failed: an attribute `error`, or a panic.
+    /// Recorded requests among them whose root failed, by an attribute `error` that is not false, or by a panic.
     pub failed: u64,
-    /// Of the requests with a caller, where there are such beside others.
+    /// Latency of the requests with a caller, if there are any; otherwise of all.
     pub latency: Latency,
-    /// Since when requests take as long as they do; null: nothing changed, as far as can be told.
+    /// The last change of latency; null if nothing changed, as far as can be told.
     pub step: Option<LatencyStep>,
     /// The operation that requests wait for most; one of each root operation, where these differ.
     pub bottlenecks: Vec<Bottleneck>,
@@ -68,12 +69,15 @@ pub struct OverviewReport {
     pub missing_batches: u64,
     #[serde(skip)]
     pub map: Heatmap,
-    /// What latency is of, in words.
+    /// The requests that `latency` is of, in words.
     #[serde(skip)]
     pub latency_is_of: &'static str,
-    /// Complete requests, with their weights.
+    /// `used_traces`, with their weights.
     #[serde(skip)]
     pub requests: WeightedCount,
+    /// Commands that say more of the step; empty on a page, which has links.
+    #[serde(skip)]
+    commands: String,
 }
 
 /// Requests that began in one span of time and took about as long.
@@ -82,9 +86,10 @@ pub struct HeatmapRow {
     /// Ns since the Unix epoch.
     from_ns: i64,
     until_ns: i64,
-    /// The shortest latency, and the one that is too long.
+    /// The shortest latency.
     latency_from_ns: u64,
-    latency_until_ns: u64,
+    /// The first latency that is too long; null if none is.
+    latency_until_ns: Option<u64>,
     requests: u64,
     /// Id of one of them.
     example: String,
@@ -103,7 +108,7 @@ rows! {
     from_ns: Instant, "from" = row.from_ns;
     until_ns: Instant, "until" = row.until_ns;
     latency_from_ns: DurationNs, "latency from" = row.latency_from_ns as f64;
-    latency_until_ns: DurationNs, "until so long" = row.latency_until_ns as f64;
+    latency_until_ns: DurationNs, "until so long" = row.latency_until_ns.map(|ns| ns as f64);
     requests: Count, "requests" = row.requests;
     example: Request, "one of them" = &*row.example;
 }
@@ -143,6 +148,7 @@ impl OverviewReport {
             missing_batches: recorded.missing_batches,
             map,
             latency_is_of: headline_is_of(&inference.roots),
+            commands: String::new(),
             requests,
             notes: paths.notes,
         })
@@ -179,12 +185,16 @@ impl OverviewReport {
 
 fn heatmap_rows(map: &Heatmap) -> Vec<HeatmapRow> {
     let edges_ns = band_edges_ns();
-    let edge_ns = |band: usize| edges_ns.get(band).copied().unwrap_or(u64::MAX);
+    // The first band begins at 1 ns, and has what takes no time, too.
+    let from_ns = |band: usize| match band {
+        0 => 0,
+        _ => edges_ns.get(band).copied().unwrap_or(u64::MAX),
+    };
     let row = |cell: &stroboscope_query::HeatmapCell| HeatmapRow {
         from_ns: map.column_from_ns(cell.column),
         until_ns: map.column_from_ns(cell.column + 1),
-        latency_from_ns: edge_ns(cell.band),
-        latency_until_ns: edge_ns(cell.band + 1),
+        latency_from_ns: from_ns(cell.band),
+        latency_until_ns: edges_ns.get(cell.band + 1).copied(),
         requests: cell.requests.rounded(),
         example: cell.example.to_string(),
     };
@@ -201,7 +211,7 @@ fn loss_rows(recorded: &Recorded) -> Vec<LossRow> {
     row.collect()
 }
 
-/// Since when requests take as long as they do: `Since about 14:32:10 the median of web:home is 150 ms rather than 68 ms`.
+/// Describes a step: `Since about 14:32:10 the median of web:home is 150 ms rather than 68 ms`.
 #[must_use]
 pub fn step_text(step: &LatencyStep) -> String {
     let [before, after] = step.medians_ns.map(|ns| duration_spaced(ns as f64));
@@ -216,7 +226,7 @@ pub fn step_text(step: &LatencyStep) -> String {
     }
 }
 
-/// When, with the day where that is not the last one.
+/// The time of a step, with its day unless that is the last one.
 fn since(step: &LatencyStep) -> String {
     let at = DateTime::from_timestamp_nanos(step.at_ns);
     let last = DateTime::from_timestamp_nanos(step.until_ns);
@@ -227,28 +237,26 @@ fn since(step: &LatencyStep) -> String {
     at.format(format).to_string()
 }
 
-/// The commands that say what changed at a step.
-fn step_commands(step: &LatencyStep) -> String {
+/// The commands that compare the requests before and after a step, of the same store and with the same filters.
+fn step_commands(step: &LatencyStep, reading: &ReadingArguments) -> String {
     let [from, at, until] = [step.before_from_ns, step.at_ns, step.until_ns].map(written);
-    let root = step.root.replace('\'', "'\\''");
-    let periods = format!("--before {from}..{at} --after {at}..{until} --root '{root}'");
+    let mut options = format!("--before {from}..{at} --after {at}..{until} --root ");
+    options += &quoted(&step.root);
+    if let Some((formula, _)) = &reading.from.filter {
+        options += &format!(" --where {}", quoted(formula));
+    }
+    if let Some(exclude) = &reading.exclude {
+        options += &format!(" --exclude {}", quoted(exclude.as_str()));
+    }
+    if reading.from.include_incomplete {
+        options += " --include-incomplete";
+    }
+    if reading.trust_clocks {
+        options += " --trust-clocks";
+    }
+    let compare = command_on(&format!("compare {options}"), &reading.from.data.data);
     format!(
-        "`stroboscope compare {periods}` compares before and after, `explain` with the same arguments looks for attributes."
-    )
-}
-
-/// What requests wait for most, in a sentence.
-#[must_use]
-pub fn bottleneck_text(most: &Bottleneck) -> (String, String) {
-    let who = most.root.as_ref();
-    let who = who.map_or_else(
-        || "requests".to_owned(),
-        |root| format!("requests of {root}"),
-    );
-    let share = percent(most.share_of_time);
-    (
-        format!("{who} wait most for "),
-        format!(": {share} of their time."),
+        "`{compare}` compares before and after; `explain` with the same arguments looks for attributes."
     )
 }
 
@@ -261,7 +269,11 @@ impl ReadingVerb for OverviewVerb {
     }
 
     fn answer(&self, study: &NamedStudy) -> Result<OverviewReport, Failure> {
-        OverviewReport::of(study.inner()).map_err(Failure::of)
+        let mut report = OverviewReport::of(study.inner()).map_err(Failure::of)?;
+        if let Some(step) = &report.step {
+            report.commands = step_commands(step, &self.reading);
+        }
+        Ok(report)
     }
 }
 
@@ -276,7 +288,7 @@ impl Report for OverviewReport {
             doc.sentence(sentence.clone());
         }
         if let Some(step) = &self.step {
-            doc.sentence(format!("{}. {}", step_text(step), step_commands(step)));
+            doc.sentence(format!("{}. {}", step_text(step), self.commands));
         }
         if self.used_traces > 0 {
             doc.sentence(format!(
@@ -288,12 +300,14 @@ impl Report for OverviewReport {
                 duration(self.latency.p99_ns as f64),
             ));
         }
-        for most in &self.bottlenecks {
-            let (who, share) = bottleneck_text(most);
+        if self.failed > 0 {
+            let failed = counted(self.failed, "recorded request");
             doc.sentence(format!(
-                "On the critical path, {who}{}{share}",
-                most.operation
+                "Failed: {failed}; `stroboscope requests --failed` lists them."
             ));
+        }
+        for most in &self.bottlenecks {
+            doc.sentence(format!("Requests wait most for {}.", bottleneck_text(most)));
         }
         if let Some(waits) = self.waits() {
             doc.figure(waits);

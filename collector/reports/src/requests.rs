@@ -1,4 +1,4 @@
-//! `requests`
+//! The report `requests`: a list of requests, the slowest or the latest first.
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
@@ -18,8 +18,7 @@ use crate::verb::{ReadingVerb, Report};
 
 /// List requests, the slowest or the latest first
 ///
-/// Lists incomplete requests, too, and says why they are. `search` lists those of which a formula holds in order of time, with
-/// the spans by which it holds.
+/// `search` lists the requests that a formula holds of in order of time, with the spans by which it holds.
 #[derive(Debug, Args)]
 pub struct RequestsVerb {
     #[command(flatten)]
@@ -41,7 +40,7 @@ pub struct RequestsVerb {
     /// Only requests whose root failed: it has an attribute `error` that is not false, or ended by a panic
     #[arg(long)]
     failed: bool,
-    /// Which ones come first
+    /// Order of the list
     #[arg(long, value_enum, default_value_t = OrderArgument::Slowest)]
     order: OrderArgument,
     /// List so many; 0 only counts them
@@ -64,9 +63,9 @@ fn parse_latency(text: &str) -> Result<u64, String> {
 pub struct RequestsReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Requests that were looked at.
+    /// Requests that were read.
     searched: u64,
-    /// Those that were asked for, of which the first are listed.
+    /// Requests among them that were asked for; the first of these are listed.
     matched: u64,
     requests: Vec<RequestRow>,
 }
@@ -83,16 +82,14 @@ pub struct RequestRow {
     start_ns: i64,
     spans: u64,
     services: u64,
-    /// Whether its root failed: it has an attribute `error` that is not false, or ended by a panic.
+    /// True if its root failed, by an attribute `error` that is not false, or by a panic.
     failed: bool,
-    /// Why it is not complete; empty: it is.
+    /// Reasons why it is not complete; empty if it is.
     causes: Vec<&'static str>,
-    /// False, where it cannot be known whether the formula holds that was asked for.
-    sure: bool,
 }
 
 rows! {
-    RequestRow as row, "slowest": "A request: the slowest come first.";
+    RequestRow as row, "requests": "A request; the slowest come first.";
     {
         let name = if row.root.is_empty() { "(no root)" } else { &row.root };
         let causes = (!row.causes.is_empty()).then(|| row.causes.join(", "));
@@ -105,12 +102,15 @@ rows! {
     services: Count, "services" = row.services;
     failed: Flag, "failed" = row.failed;
     causes: Text, "not complete" = causes.as_deref();
-    unsure: Flag, "perhaps" = !row.sure;
 }
 
 impl RequestRow {
     #[must_use]
     pub fn of(request: &ListedRequest) -> Self {
+        let mut causes = request.causes.clone();
+        if !request.is_sure {
+            causes.push("the formula may hold");
+        }
         Self {
             trace: format!("{:032x}", request.id),
             root: request.root.clone(),
@@ -119,8 +119,7 @@ impl RequestRow {
             spans: request.spans,
             services: request.services,
             failed: request.has_failed,
-            causes: request.causes.clone(),
-            sure: request.is_sure,
+            causes,
         }
     }
 }
@@ -173,7 +172,7 @@ impl Report for RequestsReport {
 
     fn show(&self, doc: &mut Doc) {
         let of = counted(self.searched, "request");
-        let title = format!("{} of {of}", self.matched);
-        doc.table(title, &self.requests, usize::MAX);
+        doc.sentence(format!("{} of {of}.", self.matched));
+        doc.table("", &self.requests, usize::MAX);
     }
 }

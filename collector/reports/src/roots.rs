@@ -135,7 +135,7 @@ pub(crate) fn show_roots(rows: &[RootRow], doc: &mut Doc) {
 rows! {
     RootRow as row, "roots": "Requests of one root operation.";
     {
-        let ns = |ns: u64| Cell::from((row.latency.max_ns > 0).then_some(ns as f64));
+        let ns = |ns: u64| Cell::from((row.complete > 0).then_some(ns as f64));
         let after = (row.after_answer_requests > 0).then_some(row.after_answer_requests);
     }
     root: Text, "root operation" =

@@ -14,7 +14,7 @@
 //! - `verb_form`: the form of a verb's options; `verb_page`: what it says.
 //! - `periods`: two periods as addresses.
 //! - `heatmap`: latency over time, as a picture.
-//! - `overview`: what there is to say first.
+//! - `overview`: the first page.
 //! - `traces`: everything under `/traces`.
 //! - `router`: all of it.
 #![allow(

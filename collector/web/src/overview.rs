@@ -5,11 +5,11 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use stroboscope_present::humanise::{are, count_spaced, counted, duration_spaced};
+use stroboscope_present::humanise::{are, count_spaced, counted, duration_spaced, percent};
 use stroboscope_present::page::{Asset, Html, body, path_segment};
 use stroboscope_present::show::Doc;
 use stroboscope_query::{Bottleneck, InferSettings, Notes, QueryError, Selection, Study};
-use stroboscope_reports::overview::{OverviewReport, bottleneck_text, step_text};
+use stroboscope_reports::overview::{OverviewReport, step_text};
 use tokio::runtime::Handle;
 
 use crate::heatmap::heatmap;
@@ -99,7 +99,7 @@ fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, 
 
 /// The sentence that matters.
 fn headline(html: &mut Html, report: &OverviewReport) {
-    if report.latency.max_ns == 0 {
+    if report.used_traces == 0 {
         return;
     }
     html.markup("<p class=\"lede\">");
@@ -128,12 +128,13 @@ fn headline(html: &mut Html, report: &OverviewReport) {
         } else {
             " On the critical path, "
         };
-        let (who, share) = bottleneck_text(most);
-        html.text(&format!("{when}{who}"))
+        let of = most.root.as_ref();
+        let of = of.map_or_else(String::new, |root| format!(" of {root}"));
+        html.text(&format!("{when}requests{of} wait most for "))
             .markup("<a href=\"/operations\">")
             .text(&most.operation)
             .markup("</a>")
-            .text(&share);
+            .text(&format!(": {} of their time.", percent(most.share_of_time)));
     }
     html.markup("</p>\n");
 }
@@ -150,49 +151,53 @@ fn damage(html: &mut Html, notes: &Notes) {
     html.markup("<p>All else is of what could be read; `stroboscope check` says more.</p></div>\n");
 }
 
-/// A few numbers, of which one weighs most.
+/// A few numbers; the first one weighs most.
 fn figures(html: &mut Html, report: &OverviewReport) {
-    let mut figures = vec![
-        (
-            "median latency",
-            duration_spaced(report.latency.p50_ns as f64),
-        ),
-        (
-            "95th percentile",
-            duration_spaced(report.latency.p95_ns as f64),
-        ),
-        (
-            "99th percentile",
-            duration_spaced(report.latency.p99_ns as f64),
-        ),
-        ("complete requests", count_spaced(report.used_traces)),
-    ];
+    let latency = &report.latency;
+    html.markup("<dl class=\"figures\"><div class=\"main\"><dt>median latency</dt><dd>")
+        .text(&duration_spaced(latency.p50_ns as f64))
+        .markup("</dd></div>");
+    let mut figure = |name: &str, value: &str, link: Option<&'static str>| {
+        html.markup("<div><dt>").text(name).markup("</dt><dd>");
+        match link {
+            Some(link) => html
+                .markup("<a href=\"")
+                .markup(link)
+                .markup("\">")
+                .text(value)
+                .markup("</a>"),
+            None => html.text(value),
+        };
+        html.markup("</dd></div>");
+    };
+    figure(
+        "95th percentile",
+        &duration_spaced(latency.p95_ns as f64),
+        None,
+    );
+    figure(
+        "99th percentile",
+        &duration_spaced(latency.p99_ns as f64),
+        None,
+    );
+    figure("complete requests", &count_spaced(report.used_traces), None);
     if report.requests.is_weighted() {
         let (recorded, effective) = (report.requests.recorded(), report.requests.effective());
-        figures.push(("of them recorded", count_spaced(recorded)));
-        figures.push(("effective sample", format!("{effective:.1}")));
-    }
-    if report.processes > 0 {
-        figures.push(("bursts", count_spaced(report.bursts)));
-        figures.push(("processes", count_spaced(report.processes)));
-        figures.push(("records lost", count_spaced(report.lost_records())));
-    }
-    html.markup("<dl class=\"figures\">");
-    for (at, (name, value)) in figures.iter().enumerate() {
-        html.markup(if at == 0 {
-            "<div class=\"main\"><dt>"
-        } else {
-            "<div><dt>"
-        })
-        .text(name)
-        .markup("</dt><dd>")
-        .text(value)
-        .markup("</dd></div>");
+        figure("of them recorded", &count_spaced(recorded), None);
+        figure("effective sample", &format!("{effective:.1}"), None);
     }
     if report.failed > 0 {
-        html.markup("<div><dt>of them failed</dt><dd><a href=\"/traces?failed=yes\">")
-            .text(&count_spaced(report.failed))
-            .markup("</a></dd></div>");
+        let name = match report.requests.is_weighted() {
+            true => "of the recorded failed",
+            false => "of them failed",
+        };
+        let failed = count_spaced(report.failed);
+        figure(name, &failed, Some("/traces?failed=yes"));
+    }
+    if report.processes > 0 {
+        figure("bursts", &count_spaced(report.bursts), None);
+        figure("processes", &count_spaced(report.processes), None);
+        figure("records lost", &count_spaced(report.lost_records()), None);
     }
     html.markup("</dl>\n");
 }

@@ -19,7 +19,7 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         .unwrap_or_else(|| LitStr::new(&sig.ident.to_string(), sig.ident.span()));
     let fields = &options.fields;
     let span = quote!(::stroboscope::span!(#name, #fields));
-    // What the function gives goes by the span while it is current.
+    // Looks at the function's result while the span is current.
     let noted = |result: TokenStream| match options.err {
         true => quote! {
             let result = #result;

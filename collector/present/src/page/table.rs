@@ -23,11 +23,20 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
         html.markup("</caption>");
     }
     html.markup("<thead><tr>");
-    let columns = || {
-        let columns = table.spec.columns.iter().enumerate();
-        columns.filter(|(_, column)| !column.head.is_empty())
+    let shown = &table.rows[..table.shown];
+    // As in a text: what no row has a value for is no column for people.
+    let is_empty = |at: usize, kind| {
+        let cells = shown.iter().filter_map(|row| row.get(at));
+        !shown.is_empty()
+            && cells
+                .map(|cell| text_of(cell, kind))
+                .all(|text| text.is_empty())
     };
-    for (_, column) in columns() {
+    let columns = table.spec.columns.iter().enumerate();
+    let columns: Vec<(usize, &Column)> = columns
+        .filter(|(at, column)| !column.head.is_empty() && !is_empty(*at, column.kind))
+        .collect();
+    for (_, column) in &columns {
         html.markup("<th scope=\"col\" data-kind=\"")
             .markup(kind_name(column.kind))
             .markup("\"")
@@ -40,10 +49,10 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
             .markup("</th>");
     }
     html.markup("</tr></thead><tbody>\n");
-    for row in &table.rows[..table.shown] {
+    for row in shown {
         html.markup("<tr>");
-        for (at, column) in columns() {
-            if let Some(cell) = row.get(at) {
+        for (at, column) in &columns {
+            if let Some(cell) = row.get(*at) {
                 write_cell(html, cell, column, reader);
             }
         }

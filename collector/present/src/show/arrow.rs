@@ -1,13 +1,14 @@
 //! To tables of Arrow, for SQL and Parquet.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+    UInt64Array,
 };
-use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::arrow::ArrowWriter;
 
@@ -51,39 +52,29 @@ pub fn batch(table: &Table) -> Result<RecordBatch, ArrowError> {
 fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> ArrayRef {
     match kind {
         Kind::Text | Kind::Segment | Kind::Request => {
-            let mut texts = StringBuilder::new();
-            for cell in cells {
-                match cell {
-                    Some(Cell::Text(text) | Cell::Nested(_, text) | Cell::Linked(text, _)) => {
-                        texts.append_value(text);
-                    }
-                    Some(Cell::Segment(name)) => texts.append_value(name.full()),
-                    _ => texts.append_null(),
+            let text = |cell: Option<&'a Cell>| match cell {
+                Some(Cell::Text(text) | Cell::Nested(_, text) | Cell::Linked(text, _)) => {
+                    Some(Cow::Borrowed(&**text))
                 }
-            }
-            Arc::new(texts.finish())
+                Some(Cell::Segment(name)) => Some(Cow::Owned(name.full())),
+                _ => None,
+            };
+            Arc::new(cells.map(text).collect::<StringArray>())
         }
         Kind::Count => {
-            let mut counts = UInt64Builder::new();
-            for cell in cells {
-                counts.append_option(if let Some(Cell::Count(count)) = cell {
-                    Some(*count)
-                } else {
-                    None
-                });
-            }
-            Arc::new(counts.finish())
+            let count = |cell: Option<&'a Cell>| match cell {
+                Some(Cell::Count(count)) => Some(*count),
+                _ => None,
+            };
+            Arc::new(cells.map(count).collect::<UInt64Array>())
         }
         Kind::Instant => {
-            let mut instants = TimestampNanosecondBuilder::new();
-            for cell in cells {
-                instants.append_option(if let Some(Cell::Instant(at_ns)) = cell {
-                    Some(*at_ns)
-                } else {
-                    None
-                });
-            }
-            Arc::new(instants.finish().with_timezone("UTC"))
+            let instant = |cell: Option<&'a Cell>| match cell {
+                Some(Cell::Instant(at_ns)) => Some(*at_ns),
+                _ => None,
+            };
+            let instants: TimestampNanosecondArray = cells.map(instant).collect();
+            Arc::new(instants.with_timezone("UTC"))
         }
         Kind::DurationNs
         | Kind::DifferenceNs
@@ -91,26 +82,18 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
         | Kind::Number
         | Kind::Mean
         | Kind::Probability => {
-            let mut values = Float64Builder::new();
-            for cell in cells {
-                values.append_option(if let Some(Cell::Real(value)) = cell {
-                    Some(*value)
-                } else {
-                    None
-                });
-            }
-            Arc::new(values.finish())
+            let value = |cell: Option<&'a Cell>| match cell {
+                Some(Cell::Real(value)) => Some(*value),
+                _ => None,
+            };
+            Arc::new(cells.map(value).collect::<Float64Array>())
         }
         Kind::Flag => {
-            let mut flags = BooleanBuilder::new();
-            for cell in cells {
-                flags.append_option(if let Some(Cell::Flag(flag)) = cell {
-                    Some(*flag)
-                } else {
-                    None
-                });
-            }
-            Arc::new(flags.finish())
+            let flag = |cell: Option<&'a Cell>| match cell {
+                Some(Cell::Flag(flag)) => Some(*flag),
+                _ => None,
+            };
+            Arc::new(cells.map(flag).collect::<BooleanArray>())
         }
     }
 }

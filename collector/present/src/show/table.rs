@@ -81,7 +81,7 @@ pub enum Cell {
     Segment(SegmentName),
     /// Of [`Kind::Count`].
     Count(u64),
-    /// Of [`Kind::Instant`].
+    /// A value of [`Kind::Instant`].
     Instant(i64),
     /// Of [`Kind::DurationNs`], [`Kind::DifferenceNs`], [`Kind::Share`], [`Kind::Number`], [`Kind::Mean`] and
     /// [`Kind::Probability`].

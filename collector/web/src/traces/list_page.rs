@@ -122,6 +122,7 @@ impl Asked {
         };
         let selection = Selection {
             range,
+            include_incomplete: true,
             ..Selection::default()
         };
         Ok((selection, wanted))
