@@ -2,6 +2,7 @@
 //! and without an allocation per span.
 
 mod cell;
+pub(crate) mod conventions;
 pub(crate) mod entered;
 pub(crate) mod known;
 pub(crate) mod slab;

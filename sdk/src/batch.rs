@@ -32,6 +32,17 @@ impl From<FieldValue<'_>> for OwnedValue {
 }
 
 impl OwnedValue {
+    /// A whole number, if it is one, also as a text.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn number(&self) -> Option<i64> {
+        match self {
+            Self::Int(v) => Some(*v),
+            Self::Uint(v) => i64::try_from(*v).ok(),
+            Self::Text(v) => v.parse().ok(),
+            Self::Double(_) | Self::Bool(_) => None,
+        }
+    }
+
     fn as_field(&self) -> FieldValue<'_> {
         match self {
             Self::Int(v) => FieldValue::Int(*v),

@@ -13,6 +13,22 @@ pub struct Callsite {
         reason = "shown by Debug; shipped once the wire carries source positions"
     )]
     pub(crate) position: (&'static str, u32),
+    #[cfg(feature = "tracing")]
+    pub(crate) role: Role,
+}
+
+/// What the fields of a callsite's spans and events say beyond themselves.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nothing.
+    Plain,
+    /// Of a span: its name, kind or status.
+    Described,
+    /// Of an event: that its span failed.
+    Failure,
+    /// Of an event: the status of its span's response.
+    Response,
 }
 
 impl Callsite {
@@ -29,7 +45,15 @@ impl Callsite {
             name,
             fields,
             position: (file, line),
+            #[cfg(feature = "tracing")]
+            role: Role::Plain,
         }
+    }
+
+    #[cfg(feature = "tracing")]
+    pub(crate) fn with_role(mut self, role: Role) -> Self {
+        self.role = role;
+        self
     }
 }
 
@@ -49,7 +73,6 @@ pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Cal
 
 /// The callsite for a request's path. gRPC's `/package.Service/Method` is named as OpenTelemetry names it, without the
 /// first slash; so are other paths.
-#[cfg_attr(not(feature = "tower"), allow(dead_code))]
 pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
     named(
         path.strip_prefix('/')

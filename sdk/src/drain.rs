@@ -12,8 +12,12 @@ pub(crate) mod rings;
 use rustc_hash::FxHashMap;
 use stroboscope_proto::v1::{self, SpanFlag};
 
+#[cfg(feature = "tracing")]
+use crate::adapter::conventions;
 use crate::batch::{BatchBuilder, Fields, FinishedSpan, TimedEvent};
 use crate::callsite::Callsite;
+#[cfg(feature = "tracing")]
+use crate::callsite::Role;
 use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::foresight;
 use crate::gate::windows::{Snapshot, Window};
@@ -180,13 +184,7 @@ impl Drain {
                 RecordKind::Begin => self.begin(&head, fields, windows),
                 RecordKind::Event => self.event(&head, fields, windows),
                 RecordKind::Fields => {
-                    let fields = owned(head.callsite, fields);
-                    if let Some(early) = self.open.add_fields(head.span_id, fields) {
-                        self.early_fields
-                            .entry(head.span_id)
-                            .or_default()
-                            .extend(early);
-                    }
+                    self.add_fields(head.span_id, owned(head.callsite, fields));
                 }
                 RecordKind::Close => self.end_or_keep(End {
                     flags: head.flags,
@@ -197,6 +195,12 @@ impl Drain {
                 _ => {}
             },
             Record::Context | Record::Broken => {}
+        }
+    }
+
+    fn add_fields(&mut self, span_id: u64, fields: Fields) {
+        if let Some(early) = self.open.add_fields(span_id, fields) {
+            self.early_fields.entry(span_id).or_default().extend(early);
         }
     }
 
@@ -221,7 +225,7 @@ impl Drain {
                 trace_id: head.trace_id,
                 span_id: head.span_id,
                 parent_id: head.parent_id,
-                name: head.callsite.name,
+                callsite: head.callsite,
                 start_ticks: head.ticks,
                 start_ns,
                 flags: u32::from(head.flags),
@@ -246,6 +250,10 @@ impl Drain {
             self.counts.trimmed += 1;
             return;
         }
+        #[cfg(feature = "tracing")]
+        if self.describe_span(head, &fields) {
+            return;
+        }
         let name = head.callsite.name;
         self.counts.events += 1;
         let event = TimedEvent {
@@ -255,6 +263,20 @@ impl Drain {
             time_ns,
         };
         self.builder.event(&event, named(head.callsite, fields));
+    }
+
+    /// Adds what an event says of its span to the span; true if the event says nothing besides.
+    #[cfg(feature = "tracing")]
+    fn describe_span(&mut self, head: &Head, fields: &record::Fields<'_>) -> bool {
+        let role = head.callsite.role;
+        let of_span = conventions::fields_of_span(role, named(head.callsite, fields.clone()));
+        match of_span.filter(|_| head.span_id != 0) {
+            Some(of_span) => {
+                self.add_fields(head.span_id, of_span);
+                role == Role::Response
+            }
+            None => false,
+        }
     }
 
     fn end_or_keep(&mut self, end: End) {
@@ -346,13 +368,18 @@ impl Drain {
         }
     }
 
-    fn close(&mut self, span: OpenSpan, end_ns: i64, flags: u32) {
+    #[cfg_attr(not(feature = "tracing"), allow(unused_mut))]
+    fn close(&mut self, mut span: OpenSpan, end_ns: i64, flags: u32) {
         self.counts.spans += 1;
+        let name = span.callsite.name;
+        #[cfg(feature = "tracing")]
+        let name =
+            conventions::describe(span.callsite, &mut span.fields, &mut span.flags).unwrap_or(name);
         self.builder.span(&FinishedSpan {
             trace_id: span.trace_id,
             span_id: span.span_id,
             parent_id: span.parent_id,
-            name: span.name,
+            name,
             start_ns: span.start_ns,
             duration_ns: end_ns.saturating_sub(span.start_ns).max(0).cast_unsigned(),
             flags: span.flags | flags,
@@ -407,7 +434,7 @@ fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
 fn named<'a>(
     callsite: &'static Callsite,
     fields: record::Fields<'a>,
-) -> impl Iterator<Item = (&'static str, FieldValue<'a>)> {
+) -> impl Iterator<Item = (&'static str, FieldValue<'a>)> + Clone {
     fields.filter_map(|(index, value)| Some((*callsite.fields.get(usize::from(index))?, value)))
 }
 

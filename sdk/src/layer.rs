@@ -32,6 +32,18 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// An event outside of any span is recorded, as an event outside of any request.
 ///
+/// # What fields say
+///
+/// As tracing-opentelemetry has it, `otel.name` is a span's name, `otel.kind` its kind, `otel.status_code` and
+/// `otel.status_message` its status, also where they are recorded later; and an event at `error` marks its span as failed.
+/// A status of HTTP or gRPC (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so by
+/// OpenTelemetry's rules.
+///
+/// Spans called `request`, `http_request` or the like, with a method and a path, are what web frameworks open for requests,
+/// tower-http's among them: they are named `GET /user/{id}`, by the route where a field has it (`http.route`,
+/// `matched_path`) and otherwise by the path without what looks like an id; and they are server spans, unless they are
+/// inside of another span. tower-http's event "finished processing request" becomes the status of its span.
+///
 /// # What which stack costs
 ///
 /// | stack | gate closed | gate open |
@@ -40,7 +52,7 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// | `registry().with(layer().gating_all())` | the same | what the registry takes for a span, and two records |
 /// | `registry().with(layer())`, beside layers that want every span | what the registry takes for a span | the same |
 /// | `registry().with(layer().with_filter(…))` | the same, and the filter's own | the same, and the filter's own |
-/// | any of them, what [`TracingFilter`] leaves out and no other layer wants | nothing | nothing |
+/// | any of them, what [`TracingFilter`] leaves out and no other layer wants | nothing; at `debug`, one load | the same |
 ///
 /// A registry makes every span that any of its layers may want, which takes some six times as long as recording it
 /// with [`span!`](crate::span!). Only [`gating_all`](Self::gating_all) spares that while the gate is closed, and only where no other layer wants

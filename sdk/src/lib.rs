@@ -126,6 +126,8 @@ pub mod propagation;
 #[cfg(feature = "tradeoff")]
 pub mod quality;
 mod record;
+#[cfg(any(feature = "tower", feature = "tracing"))]
+mod request;
 mod ring;
 mod running;
 mod sampling;

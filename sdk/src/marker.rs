@@ -6,7 +6,7 @@
 //!
 //! The SDK writes them by itself wherever the current context of a thread changes: a span is entered or left, a task is
 //! polled or gives way. By default only while a kernel recorder listens, see [`Markers`]. Otherwise a change costs one
-//! flag check more. [`marked`](crate::marked) has locks that say who waits for whom.
+//! flag check more. The module `marked`, behind the feature of that name, has locks that say who waits for whom.
 //!
 //! Contexts exist only for what is being recorded, in a window or because the request was sampled; that is why markers do
 //! not ask the burst gate again. It lets the recorder carry a sampled request from between the windows into the next one.

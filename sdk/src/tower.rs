@@ -4,7 +4,6 @@
 mod body;
 #[cfg(feature = "duplicate")]
 mod duplicate;
-mod name;
 mod outcome;
 #[cfg(feature = "slack_order")]
 mod slack_order;
@@ -14,7 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{Extensions, Request, Response};
 use stroboscope_proto::v1::SpanFlag;
 use tower::{Layer, Service};
 
@@ -29,16 +29,18 @@ pub use slack_order::{InTurn, SlackOrderLayer, SlackOrderService, SlackOrderStat
 
 use self::outcome::{Outcome, poll_in};
 use crate::baggage::ambient::{CarriedScope, carried};
+use crate::callsite::{self, Callsite};
 use crate::captured::{InContext, unseen_request};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, foresight};
 use crate::propagation::{extract, inject_from};
 use crate::span::{FutureExt, Span};
-use crate::thread;
+use crate::{request, thread};
 
 /// Opens a server span for each request, in the trace its headers name; a request without a trace is an ingress. The span
 /// ends with the response's body, so that a streamed response is inside it, and has the response's status: a failure by
-/// OpenTelemetry's rules has the attribute `error`. It is named `package.Service/Method` for gRPC;
+/// OpenTelemetry's rules has the attribute `error`. Other layers, such as tower-http's `TraceLayer`, belong inside of it: what
+/// they record of a request outside of this span is another request. It is named `package.Service/Method` for gRPC;
 /// for other requests `GET /user/{id}`, after the path with what looks like an id left out.
 ///
 /// ```no_run
@@ -48,7 +50,21 @@ use crate::thread;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerLayer {
-    route_of: Option<name::RouteOf>,
+    route_of: Option<RouteOf>,
+}
+
+/// Finds a request's route among what the web framework has put beside it.
+type RouteOf = fn(&Extensions) -> Option<&str>;
+
+/// The callsite of a request: gRPC's `package.Service/Method`, as OpenTelemetry names it; for others `GET /user/{id}`.
+fn callsite_of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> &'static Callsite {
+    let path = request.uri().path();
+    let kind = request.headers().get(CONTENT_TYPE);
+    if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+        return callsite::named_after_path(path);
+    }
+    let route = route_of.and_then(|of| of(request.extensions()));
+    request::callsite(request.method().as_str(), route, path)
 }
 
 impl ServerLayer {
@@ -62,7 +78,7 @@ impl ServerLayer {
     /// `.route_by(|extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str))` gives `GET /user/{name}`. Where
     /// this finds nothing, the path is taken.
     #[must_use]
-    pub const fn route_by(mut self, route_of: fn(&http::Extensions) -> Option<&str>) -> Self {
+    pub const fn route_by(mut self, route_of: fn(&Extensions) -> Option<&str>) -> Self {
         self.route_of = Some(route_of);
         self
     }
@@ -83,7 +99,7 @@ impl<S> Layer<S> for ServerLayer {
 #[derive(Clone, Debug)]
 pub struct ServerService<S> {
     inner: S,
-    route_of: Option<name::RouteOf>,
+    route_of: Option<RouteOf>,
 }
 
 impl<S, B, R> Service<Request<B>> for ServerService<S>
@@ -100,7 +116,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let incoming = extract(request.headers());
-        let span = incoming.begin_as(|| name::of(&request, self.route_of));
+        let span = incoming.begin_as(|| callsite_of(&request, self.route_of));
         let _carried = CarriedScope::enter(Some(Arc::clone(incoming.carried())));
         // The inner service may do work while it makes its future; that belongs to the request, too.
         let _scope = Scope::enter(span.context());
@@ -157,7 +173,7 @@ where
         } else {
             Span::begin_under(
                 outer,
-                name::of(&request, None),
+                callsite_of(&request, None),
                 SpanFlag::Client as u16,
                 |_| {},
             )

@@ -15,6 +15,8 @@ use tracing_core::Metadata;
 use tracing_core::metadata::{Level, LevelFilter};
 use tracing_subscriber::filter::Targets;
 
+use crate::adapter::conventions;
+
 /// Crates that carry requests rather than work on them. What they say of every frame, poll and handshake is hundreds of
 /// records for each one of the service, most of them outside of any request.
 const TRANSPORTS: [&str; 22] = [
@@ -42,6 +44,12 @@ const TRANSPORTS: [&str; 22] = [
     "want",
 ];
 
+/// Targets of what web frameworks say of whole requests.
+const REQUESTS: [&str; 2] = [
+    conventions::TOWER_HTTP_SPAN,
+    conventions::TOWER_HTTP_RESPONSE,
+];
+
 /// Which spans and events of `tracing` are recorded.
 ///
 /// Written like `RUST_LOG`: `info`, or `info,shop::cart=debug,h2=trace`. A directive is a level, for all that no other
@@ -51,6 +59,9 @@ const TRANSPORTS: [&str; 22] = [
 /// The default is `info`. Crates that carry requests (h2, hyper, `hyper_util`, tonic, tower, rustls, tokio, reqwest, mio and
 /// the like) are left out whatever the level, unless a directive names them: `debug,h2=debug`. With them, a gRPC service at
 /// `trace` makes hundreds of records a request of which a few are its own.
+///
+/// tower-http's span of a request and the event with its status, which are at `debug`, are recorded whatever the level, unless
+/// a directive names them or all others are `off`: without them a service that has `TraceLayer` shows no requests.
 ///
 /// ```
 /// let filter: stroboscope::TracingFilter = "info,shop::cart=debug".parse()?;
@@ -82,26 +93,27 @@ impl TracingFilter {
     ) -> Self {
         let mut targets = targets;
         targets.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        let max_level = targets
-            .iter()
-            .map(|(_, level)| *level)
-            .fold(others, LevelFilter::max);
         let mut first_bytes = FirstBytes([0; 4]);
         let transports = TRANSPORTS.iter().filter(|_| !with_transports).copied();
         for name in targets
             .iter()
             .map(|(target, _)| target.as_str())
             .chain(transports)
+            .chain(REQUESTS)
         {
             first_bytes.add(name.as_bytes());
         }
-        Self {
+        let mut filter = Self {
             targets,
             others,
             with_transports,
             first_bytes,
-            max_level,
-        }
+            max_level: others,
+        };
+        let named = filter.targets.iter().map(|(_, level)| *level);
+        let of_requests = REQUESTS.map(|target| filter.level_of(target));
+        filter.max_level = named.chain(of_requests).fold(others, LevelFilter::max);
+        filter
     }
 
     /// Everything of every crate, transports included.
@@ -140,6 +152,9 @@ impl TracingFilter {
         {
             Some((_, level)) => *level,
             None if !self.with_transports && is_transport(target) => LevelFilter::OFF,
+            None if self.others != LevelFilter::OFF && REQUESTS.contains(&target) => {
+                self.others.max(LevelFilter::DEBUG)
+            }
             None => self.others,
         }
     }

@@ -218,8 +218,8 @@ fn what_is_left_out_costs_nothing() {
         tracing::dispatcher::with_default(&stack, || {
             assert_eq!(
                 tracing::level_filters::LevelFilter::current(),
-                LevelFilter::INFO,
-                "the most verbose level of all"
+                LevelFilter::DEBUG,
+                "that of tower-http's spans of requests"
             );
         });
     }

@@ -5,6 +5,7 @@ use std::sync::{LazyLock, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
 use tracing_core::Metadata;
 
+use super::conventions;
 use crate::callsite::Callsite;
 
 /// A callsite of `tracing` that was met before.
@@ -124,7 +125,8 @@ fn make(metadata: &'static Metadata<'static>, index: usize) -> &'static Known {
         Box::leak(fields.into_boxed_slice()),
         metadata.file().unwrap_or(""),
         metadata.line().unwrap_or(0),
-    );
+    )
+    .with_role(conventions::role_of(metadata));
     Box::leak(Box::new(Known {
         metadata,
         callsite,

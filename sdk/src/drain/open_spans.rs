@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use crate::batch::Fields;
+use crate::callsite::Callsite;
 
 /// A span that began.
 #[derive(Clone, Debug)]
@@ -12,7 +13,7 @@ pub(crate) struct OpenSpan {
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
     pub(crate) parent_id: u64,
-    pub(crate) name: &'static str,
+    pub(crate) callsite: &'static Callsite,
     pub(crate) start_ticks: u64,
     pub(crate) start_ns: i64,
     pub(crate) flags: u32,
@@ -150,12 +151,14 @@ impl OpenSpans {
 mod tests {
     use super::*;
 
+    static CALLSITE: Callsite = Callsite::new("work", &[], file!(), line!());
+
     fn span(span_id: u64) -> OpenSpan {
         OpenSpan {
             trace_id: 1,
             span_id,
             parent_id: 0,
-            name: "work",
+            callsite: &CALLSITE,
             start_ticks: span_id,
             start_ns: span_id.cast_signed(),
             flags: 0,

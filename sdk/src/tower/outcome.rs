@@ -8,6 +8,7 @@ use http::{HeaderMap, Response};
 
 use crate::callsite::Callsite;
 use crate::record::{FieldWriter, ValueKind};
+use crate::request::{is_failed_code, is_failed_status};
 use crate::span::Span;
 
 static OUTCOME: Callsite = Callsite::new(
@@ -30,8 +31,6 @@ const CANCELLED: u8 = 4;
 
 /// gRPC's code of calls that end without one.
 const UNKNOWN: u32 = 2;
-/// Codes of gRPC that mean a fault of the server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
-const SERVER_FAULTS: [u32; 6] = [UNKNOWN, 4, 12, 13, 14, 15];
 
 /// A span, and the outcome of its request as far as it is known. Dropped, it ends the span.
 #[derive(Debug)]
@@ -99,14 +98,11 @@ impl Outcome {
 
     /// The number that stands for a failure, if what is known is one.
     fn failure(&self) -> Option<u32> {
-        let of_code = |code: &u32| match self.is_client {
-            true => *code != 0,
-            false => SERVER_FAULTS.contains(code),
-        };
-        let least = if self.is_client { 400 } else { 500 };
-        let of_status = || self.status.filter(|status| *status >= least);
-        let failure = self.code.filter(of_code);
-        failure.or_else(|| of_status().map(u32::from))
+        let code = self
+            .code
+            .filter(|code| is_failed_code(*code, self.is_client));
+        let status = self.status.map(u32::from);
+        code.or_else(|| status.filter(|status| is_failed_status(*status, self.is_client)))
     }
 
     fn end(&mut self, failed: Option<&'static str>) {

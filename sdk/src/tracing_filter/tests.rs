@@ -36,6 +36,8 @@ fn check(text: &str, expected: &[(&str, &str)]) {
 
 #[test]
 fn directives() {
+    let request = "tower_http::trace::make_span";
+    let response = "tower_http::trace::on_response";
     check(
         "info",
         &[
@@ -43,16 +45,22 @@ fn directives() {
             ("h2::codec", "off"),
             ("tonic", "off"),
             ("h2o", "info"),
+            (request, "debug"),
+            (response, "debug"),
+            ("tower_http::trace::on_failure", "info"),
         ],
     );
     check(
         "INFO",
         &[
-            ("shop", "info"),
             ("tower::buffer::worker", "off"),
             ("tower_http::trace", "info"),
+            (request, "debug"),
         ],
     );
+    check("off", &[(request, "off")]);
+    check("shop=info", &[("shop", "info"), (request, "off")]);
+    check("info,tower_http=off", &[("shop", "info"), (request, "off")]);
     check(
         "trace",
         &[
@@ -85,7 +93,7 @@ fn directives() {
         " warn , shop = debug ",
         &[("shop", "debug"), ("other", "warn")],
     );
-    check("3", &[("shop", "info")]);
+    check("3", &[("shop", "info"), (request, "debug")]);
     // A part of a name, too, and the longest counts in whatever order they are written.
     check(
         "h=debug,hyper=info",

@@ -1,27 +1,30 @@
-//! What a request's span is called: one name for all requests of a kind, as only like is compared with like.
+//! What requests are called, and which of them failed: by OpenTelemetry's semantic conventions for HTTP and gRPC.
 
 use std::fmt::Write as _;
 
-use http::header::CONTENT_TYPE;
-use http::{Extensions, Request};
-
 use crate::callsite::{self, Callsite, NAME_BYTES_MAX};
 
-/// Finds a request's route among what the web framework has put beside it.
-pub(super) type RouteOf = fn(&Extensions) -> Option<&str>;
+/// Codes of gRPC that mean a fault of the server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
+const SERVER_FAULTS: [u32; 6] = [2, 4, 12, 13, 14, 15];
 
-/// gRPC's `package.Service/Method`, as OpenTelemetry names it; for others `GET /user/{id}`, by the route if it is known, and
-/// otherwise by the path with what looks like an id left out.
-pub(super) fn of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> &'static Callsite {
-    let path = request.uri().path();
-    let kind = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .map_or(&[][..], |kind| kind.as_bytes());
-    if kind.starts_with(b"application/grpc") {
-        return callsite::named_after_path(path);
+/// Whether a response with this status of HTTP is a failure: of a server from 500 on, for a client from 400 on.
+pub(crate) fn is_failed_status(status: u32, is_client: bool) -> bool {
+    status >= if is_client { 400 } else { 500 }
+}
+
+/// Whether a call with this code of gRPC failed: for a client with any but OK, by a server's fault with some.
+pub(crate) fn is_failed_code(code: u32, is_client: bool) -> bool {
+    match is_client {
+        true => code != 0,
+        false => SERVER_FAULTS.contains(&code),
     }
-    callsite::named(Name::of(request, route_of).text())
+}
+
+/// The callsite of requests with this method and route, or, where no route is known, with this path: `GET /user/{id}`.
+/// What looks like an id is left out of a path, so that all requests of a kind have one name: only like is compared with
+/// like.
+pub(crate) fn callsite(method: &str, route: Option<&str>, path: &str) -> &'static Callsite {
+    callsite::named(Name::of(method, route, path).text())
 }
 
 /// A name on the stack: most are known already.
@@ -31,16 +34,15 @@ struct Name {
 }
 
 impl Name {
-    fn of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> Self {
+    fn of(method: &str, route: Option<&str>, path: &str) -> Self {
         let mut name = Self {
             bytes: [0; NAME_BYTES_MAX + 1],
             len: 0,
         };
         // What does not fit is cut, and longer than a name may be.
-        let _cut = match route_of.and_then(|of| of(request.extensions())) {
-            Some(route) => write!(name, "{} {route}", request.method()),
-            None => write!(name, "{} ", request.method())
-                .and_then(|()| without_ids(request.uri().path(), &mut name)),
+        let _cut = match route {
+            Some(route) => write!(name, "{method} {route}"),
+            None => write!(name, "{method} ").and_then(|()| without_ids(path, &mut name)),
         };
         name
     }
@@ -99,16 +101,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check<B>(request: &Request<B>, route_of: Option<RouteOf>, expected: &str) {
-        assert_eq!(Name::of(request, route_of).text(), expected);
-    }
-
-    fn request(method: &str, path: &str) -> Request<()> {
-        Request::builder()
-            .method(method)
-            .uri(path)
-            .body(())
-            .unwrap()
+    fn check(method: &str, route: Option<&str>, path: &str, expected: &str) {
+        assert_eq!(Name::of(method, route, path).text(), expected);
     }
 
     #[test]
@@ -116,7 +110,7 @@ mod tests {
         for (path, expected) in [
             ("/", "GET /"),
             ("/user/7", "GET /user/{id}"),
-            ("/user/123456789/cart/42?page=3", "GET /user/{id}/cart/{id}"),
+            ("/user/123456789/cart/42", "GET /user/{id}/cart/{id}"),
             ("/v1/items", "GET /v1/items"),
             ("/api2/x", "GET /api2/x"),
             (
@@ -133,31 +127,24 @@ mod tests {
             ),
             ("/caf%C3%A9", "GET /caf%C3%A9"),
         ] {
-            check(&request("GET", path), None, expected);
+            check("GET", None, path, expected);
         }
-        check(&request("POST", "/user/7"), None, "POST /user/{id}");
+        check("POST", None, "/user/7", "POST /user/{id}");
     }
 
     #[test]
     fn the_route_is_the_name_where_it_is_known() {
-        #[derive(Clone)]
-        struct Route(&'static str);
-        let route_of: RouteOf = |extensions| extensions.get::<Route>().map(|route| route.0);
-        let routed = Request::get("/user/anna")
-            .extension(Route("/user/{name}"))
-            .body(())
-            .unwrap();
-        check(&routed, Some(route_of), "GET /user/{name}");
         check(
-            &request("GET", "/nothing/1"),
-            Some(route_of),
-            "GET /nothing/{id}",
+            "GET",
+            Some("/user/{name}"),
+            "/user/anna",
+            "GET /user/{name}",
         );
     }
 
     #[test]
     fn what_is_too_long_is_longer_than_a_name_may_be() {
-        let long = |path: &str| Name::of(&request("GET", path), None).text().len();
+        let long = |path: &str| Name::of("GET", None, path).text().len();
         assert_eq!(long(&format!("/{}", "x".repeat(400))), NAME_BYTES_MAX + 1);
         assert_eq!(
             long(&format!("/{}", "x".repeat(NAME_BYTES_MAX - 5))),
