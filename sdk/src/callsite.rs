@@ -81,11 +81,14 @@ pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
     )
 }
 
+/// The callsite for a name that was met before.
+pub(crate) fn known(name: &str) -> Option<&'static Callsite> {
+    NAMED.read().ok()?.get(name).copied()
+}
+
 /// The callsite for a name known at run time.
 pub(crate) fn named(name: &str) -> &'static Callsite {
-    if let Ok(known) = NAMED.read()
-        && let Some(callsite) = known.get(name)
-    {
+    if let Some(callsite) = known(name) {
         return callsite;
     }
     let Ok(mut known) = NAMED.write() else {

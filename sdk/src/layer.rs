@@ -41,8 +41,8 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// Spans called `request`, `http_request` or the like, with a method and a path, are what web frameworks open for requests,
 /// tower-http's among them: they are named `GET /user/{id}`, by the route where a field has it (`http.route`,
-/// `matched_path`) and otherwise by the path without what looks like an id; and they are server spans, unless they are
-/// inside of another span. tower-http's event "finished processing request" becomes the status of its span.
+/// `matched_path`) and otherwise by the path without what looks like an id, or `GET (not found)` where a path that was
+/// not met before has the status 404; and they are server spans, unless they are inside of another span. tower-http's event "finished processing request" becomes the status of its span.
 ///
 /// # What which stack costs
 ///

@@ -27,6 +27,14 @@ pub(crate) fn callsite(method: &str, route: Option<&str>, path: &str) -> &'stati
     callsite::named(Name::of(method, route, path).text())
 }
 
+/// The same where nothing was found at a path: by its name only if that is known, so that whoever tries paths does not use up
+/// the names that a process may have.
+#[cfg(feature = "tracing")]
+pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite {
+    callsite::known(Name::of(method, None, path).text())
+        .unwrap_or_else(|| callsite::named(Name::of(method, Some("(not found)"), "").text()))
+}
+
 /// A name on the stack: most are known already.
 struct Name {
     bytes: [u8; NAME_BYTES_MAX + 1],

@@ -43,7 +43,7 @@ fn record(work: impl Future<Output = ()>) -> Collector {
 async fn handle(request: Request<String>) -> Result<Response<String>, Infallible> {
     let (status, body) = match request.uri().path() {
         "/item/13" => (500, "no such luck"),
-        "/missing" => (404, ""),
+        "/missing" | "/item/404" => (404, ""),
         _ => (200, "found"),
     };
     let response = Response::builder().status(status).body(body.into());
@@ -83,13 +83,18 @@ fn tower_https_spans_are_requests() {
         serve!(layers(), "GET", "/item/13");
         serve!(layers(), "POST", "http://shop.example/item");
         serve!(layers(), "GET", "/missing");
+        // A path that is known.
+        serve!(layers(), "GET", "/item/404");
     });
     let spans = collector.spans();
     let failed = [Some("500"), Some("true"), Some("500")];
     for (name, expected) in [
-        ("GET /item/{id}", vec![[Some("200"), None, None], failed]),
+        (
+            "GET /item/{id}",
+            vec![[Some("200"), None, None], failed, [Some("404"), None, None]],
+        ),
         ("POST /item", vec![[Some("200"), None, None]]),
-        ("GET /missing", vec![[Some("404"), None, None]]),
+        ("GET (not found)", vec![[Some("404"), None, None]]),
     ] {
         let found = named(&spans, name);
         let outcomes: Vec<_> = found.iter().map(|span| outcome(span)).collect();

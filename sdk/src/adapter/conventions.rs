@@ -178,9 +178,13 @@ fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsit
     };
     let method = text(fields, &METHODS).filter(is_method)?;
     let route = text(fields, &ROUTES).filter(|route| route.starts_with('/'));
-    let path = text(fields, &PATHS).map(path_of);
-    path.or(route)
-        .map(|path| request::callsite(method, route, path))
+    match (route, text(fields, &PATHS).map(path_of)) {
+        (None, Some(path)) if number(fields, &STATUSES) == Some(404) => {
+            Some(request::callsite_of_missing(method, path))
+        }
+        (None, None) => None,
+        (route, path) => Some(request::callsite(method, route, path.unwrap_or_default())),
+    }
 }
 
 /// The path in what may be a whole URI.

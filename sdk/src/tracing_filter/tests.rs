@@ -201,6 +201,9 @@ fn agrees_with_the_definition() {
         "hyper",
         "tokio::task",
         "tokio_util",
+        "tower_http::trace::make_span",
+        "tower_http::trace::make_spanner",
+        "tower_http::trace::on_response",
         "z",
     ];
     for filter in texts.map(|text| text.parse::<TracingFilter>().unwrap()) {
