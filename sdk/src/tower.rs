@@ -78,7 +78,7 @@ impl ServerLayer {
     /// `.route_by(|extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str))` gives `GET /user/{name}`. Where
     /// this finds nothing, the path is taken.
     #[must_use]
-    pub const fn route_by(mut self, route_of: fn(&Extensions) -> Option<&str>) -> Self {
+    pub const fn route_by(mut self, route_of: fn(&http::Extensions) -> Option<&str>) -> Self {
         self.route_of = Some(route_of);
         self
     }
