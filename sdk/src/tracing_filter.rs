@@ -111,7 +111,7 @@ impl TracingFilter {
             max_level: others,
         };
         let named = filter.targets.iter().map(|(_, level)| *level);
-        let of_requests = REQUESTS.map(|target| filter.level_of(target));
+        let of_requests = REQUESTS.map(|target| filter.level_of_request(target));
         filter.max_level = named.chain(of_requests).fold(others, LevelFilter::max);
         filter
     }
@@ -141,7 +141,8 @@ impl TracingFilter {
     /// The last thing its callers do, so that they save no registers.
     #[inline(never)]
     fn records_by_name(&self, target: &str, level: Level) -> bool {
-        level <= self.max_level && level <= self.level_of(target)
+        level <= self.max_level
+            && (level <= self.level_of(target) || level <= self.level_of_request(target))
     }
 
     fn level_of(&self, target: &str) -> LevelFilter {
@@ -152,10 +153,22 @@ impl TracingFilter {
         {
             Some((_, level)) => *level,
             None if !self.with_transports && is_transport(target) => LevelFilter::OFF,
-            None if self.others != LevelFilter::OFF && REQUESTS.contains(&target) => {
-                self.others.max(LevelFilter::DEBUG)
-            }
             None => self.others,
+        }
+    }
+
+    /// Of what web frameworks say of whole requests, whatever the level of others.
+    #[cold]
+    #[inline(never)]
+    fn level_of_request(&self, target: &str) -> LevelFilter {
+        let is_named = || {
+            self.targets
+                .iter()
+                .any(|(start, _)| target.starts_with(start.as_str()))
+        };
+        match REQUESTS.contains(&target) && self.others != LevelFilter::OFF && !is_named() {
+            true => LevelFilter::DEBUG,
+            false => LevelFilter::OFF,
         }
     }
 }

@@ -209,7 +209,8 @@ fn agrees_with_the_definition() {
     for filter in texts.map(|text| text.parse::<TracingFilter>().unwrap()) {
         for target in targets {
             for level in LEVELS {
-                let expected = level <= filter.level_of(target);
+                let least = filter.level_of(target).max(filter.level_of_request(target));
+                let expected = level <= least;
                 assert_eq!(
                     filter.records(target, level),
                     expected,
