@@ -42,7 +42,33 @@ async fn stock(Path(item): Path<u32>) -> Result<String, StatusCode> {
 struct Front {
     back: String,
     client: reqwest::Client,
-    has_layers: bool,
+    layers: Layers,
+}
+
+/// Which layers are around the client in front and around both servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Layers {
+    None,
+    Client,
+    All,
+}
+
+impl Layers {
+    /// What the services are told.
+    fn variable(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Client => "client",
+            Self::All => "all",
+        }
+    }
+
+    fn told() -> Self {
+        let told = std::env::var(LAYERS).unwrap_or_default();
+        let all = [Self::None, Self::Client, Self::All];
+        let one = all.into_iter().find(|one| one.variable() == told);
+        one.unwrap_or_else(|| panic!("{LAYERS}={told}"))
+    }
 }
 
 #[tracing::instrument(skip_all)]
@@ -56,8 +82,8 @@ async fn ask_back(front: Front, item: u32) -> StatusCode {
         })
         .map_response(Response::<reqwest::Body>::from)
         .service(front.client);
-    let status = match front.has_layers {
-        true => {
+    let status = match front.layers {
+        Layers::Client | Layers::All => {
             let client = ServiceBuilder::new()
                 .layer(ClientLayer::new())
                 .service(client);
@@ -66,7 +92,7 @@ async fn ask_back(front: Front, item: u32) -> StatusCode {
                 .await
                 .map(|response| response.status())
         }
-        false => client
+        Layers::None => client
             .oneshot(request)
             .await
             .map(|response| response.status()),
@@ -87,7 +113,7 @@ fn service() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let has_layers = std::env::var(LAYERS).is_ok();
+    let layers = Layers::told();
     // The two lines, of which the first is longer than most, as this process has no other end.
     let recorder = stroboscope::builder().service(&role).flush_on_sigterm();
     let recorder = recorder.env().expect("variables are as they should be");
@@ -99,7 +125,7 @@ fn service() {
     let front = Front {
         back: std::env::var(BACK).unwrap_or_default(),
         client: reqwest::Client::new(),
-        has_layers,
+        layers,
     };
     let routes = match role.as_str() {
         "front" => Router::new()
@@ -119,25 +145,23 @@ fn service() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         println!("\nserving on http://{address}");
-        let served = match has_layers {
-            true => axum::serve(listener, routes.layer(ServerLayer::new())).await,
-            false => axum::serve(listener, routes).await,
+        let served = match layers {
+            Layers::All => axum::serve(listener, routes.layer(ServerLayer::new())).await,
+            Layers::None | Layers::Client => axum::serve(listener, routes).await,
         };
         served.expect("it serves");
     });
 }
 
-fn start_service(role: &str, collector: &str, back: &str, has_layers: bool) -> (Server, String) {
+fn start_service(role: &str, collector: &str, back: &str, layers: Layers) -> (Server, String) {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command
         .args(["--exact", "service", "--nocapture"])
         .env(ROLE, role)
         .env(BACK, back)
+        .env(LAYERS, layers.variable())
         .env("STROBOSCOPE_COLLECTOR", collector)
         .env("STROBOSCOPE_BURST_CONFIG", "always");
-    if has_layers {
-        command.env(LAYERS, "1");
-    }
     let mut server = Server::start(command);
     let address = server.wait_for("its address", |said| {
         said.lines()
@@ -146,8 +170,9 @@ fn start_service(role: &str, collector: &str, back: &str, has_layers: bool) -> (
     (server, address)
 }
 
-/// Records 300 requests of the pair, 30 of which fail; what `operations --json` and `requests --json` say of them.
-fn record(has_layers: bool) -> [Value; 2] {
+/// Records 300 requests of the pair, 30 of which fail; what `operations` and `requests` say of them, and the
+/// sentences of `overview`.
+fn record(layers: Layers) -> [Value; 3] {
     let program = Program::new();
     let mut collect = program.command(&["collect", "--listen", "127.0.0.1:0"]);
     collect.args(["--http", "127.0.0.1:0", "--otlp-http", "none"]);
@@ -158,8 +183,8 @@ fn record(has_layers: bool) -> [Value; 2] {
             Some(format!("http://{address}"))
         })
     });
-    let (mut back, back_address) = start_service("back", &address, "", has_layers);
-    let (mut front, front_address) = start_service("front", &address, &back_address, has_layers);
+    let (mut back, back_address) = start_service("back", &address, "", layers);
+    let (mut front, front_address) = start_service("front", &address, &back_address, layers);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let failed = runtime.block_on(async {
         let client = reqwest::Client::new();
@@ -184,6 +209,7 @@ fn record(has_layers: bool) -> [Value; 2] {
     [
         answer(&["operations", "--json"]),
         answer(&["requests", "--json", "--top", "1000"]),
+        answer(&["overview", "--json"])["circumstances"].clone(),
     ]
 }
 
@@ -221,7 +247,7 @@ fn count_requests(of: &Value) -> [usize; 3] {
 
 #[test]
 fn two_lines_show_requests_and_failures() {
-    let [by_operation, requests] = record(false);
+    let [by_operation, requests, _] = record(Layers::None);
     let expected = [
         ("front:GET /item/{id}", 210, 30),
         ("front:ask_back", 210, 0),
@@ -236,7 +262,7 @@ fn two_lines_show_requests_and_failures() {
 
 #[test]
 fn layers_join_both_halves_of_a_request() {
-    let [by_operation, requests] = record(true);
+    let [by_operation, requests, said] = record(Layers::All);
     let expected = [
         ("front:GET /item/{id}", 210, 30),
         ("front:request", 300, 30),
@@ -249,4 +275,13 @@ fn layers_join_both_halves_of_a_request() {
     ];
     check_operations(&by_operation, &expected);
     assert_eq!(count_requests(&requests), [300, 30, 210]);
+    assert!(!said.to_string().contains("no context"), "{said}");
+}
+
+#[test]
+fn a_layer_around_the_client_only_is_noticed() {
+    let [_, requests, said] = record(Layers::Client);
+    assert_eq!(count_requests(&requests), [510, 60, 0]);
+    let sign = "None of 210 calls front:GET /stock/{id} meets a request of back, where 210 requests of that name have no caller";
+    assert!(said.to_string().contains(sign), "{said}");
 }

@@ -15,6 +15,7 @@ use stroboscope_analysis::segment::SegmentedTrace;
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::circumstances::{ProcessorUse, circumstances};
 use super::infer::Inference;
+use super::joining::Joining;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::sampled_notes::Weighing;
@@ -81,16 +82,19 @@ pub struct Paths {
     pub failed: u64,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
+    joining: Joining,
     /// What was noticed on the way.
     pub notes: Notes,
 }
 
 impl Paths {
-    /// What makes the figures mislead, in sentences; see [`circumstances()`](circumstances).
+    /// What makes the figures mislead, in sentences: see [`circumstances()`](circumstances), and signs that no context travels.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
-        circumstances(&self.processor_use, None, self.failed, requests.recorded())
+        let mut said = circumstances(&self.processor_use, None, self.failed, requests.recorded());
+        said.append(&mut self.joining.signs());
+        said
     }
 }
 
@@ -146,6 +150,7 @@ pub struct PathsByRoot<'a> {
     longest: Largest,
     slackest: Largest,
     failed: u64,
+    joining: Joining,
 }
 
 /// Returns true if a request's root failed; the attribute [`ERROR`] has to be read.
@@ -194,6 +199,7 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .or_default()
             .observe(seen.path, seen.weight());
         self.failed += u64::from(has_failed(seen.records));
+        self.joining.observe(seen.records);
         for timing in &seen.path.segments {
             let at = timing.segment.0 as usize;
             if timing.critical {
@@ -213,6 +219,7 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
         self.longest.merge(other.longest);
         self.slackest.merge(other.slackest);
         self.failed += other.failed;
+        self.joining.merge(other.joining);
     }
 }
 
@@ -253,6 +260,7 @@ impl Question for PathsQuestion {
             longest: Largest::default(),
             slackest: Largest::default(),
             failed: 0,
+            joining: Joining::default(),
         }
     }
 
@@ -280,6 +288,7 @@ impl Question for PathsQuestion {
             slack_examples,
             failed: paths.failed,
             processor_use: studied.source.processor_use()?,
+            joining: paths.joining,
             notes: notes.weighing(Weighing::Everything),
         })
     }

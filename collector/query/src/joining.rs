@@ -1,0 +1,191 @@
+//! Signs that no context travels: spans of one request that were recorded as requests of their own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
+
+/// Fewer requests are no sign of anything.
+const REQUESTS_MIN: u64 = 20;
+
+/// A service, and the name of a span.
+type Operation = (Arc<str>, Arc<str>);
+
+/// How the spans of requests hang together.
+#[derive(Debug, Default)]
+pub(super) struct Joining {
+    requests: u64,
+    /// Requests that are one span of the SDK, which neither serves nor calls anybody.
+    alone: BTreeMap<Operation, u64>,
+    /// Client spans: all, and those that a server span is the child of.
+    calls: BTreeMap<Operation, [u64; 2]>,
+    /// Requests whose root is a server span.
+    served: BTreeMap<Operation, u64>,
+}
+
+impl Joining {
+    pub(super) fn observe(&mut self, records: &TraceRecords) {
+        self.requests += 1;
+        let operation = |span: &SpanRecord| (Arc::clone(&span.service), Arc::clone(&span.name));
+        let (mut answered, mut has_calls) = (FxHashSet::default(), false);
+        for span in &records.spans {
+            has_calls |= span.flags.contains(SpanFlags::CLIENT);
+            if span.flags.contains(SpanFlags::SERVER) {
+                match span.parent_id {
+                    0 => *self.served.entry(operation(span)).or_default() += 1,
+                    parent_id => drop(answered.insert(parent_id)),
+                }
+            }
+        }
+        if has_calls {
+            let is_client = |span: &&SpanRecord| span.flags.contains(SpanFlags::CLIENT);
+            for call in records.spans.iter().filter(is_client) {
+                let [all, met] = self.calls.entry(operation(call)).or_default();
+                *all += 1;
+                *met += u64::from(answered.contains(&call.span_id));
+            }
+        } else if let [one] = &records.spans[..]
+            && one.process != 0
+            && !one.flags.contains(SpanFlags::SERVER)
+        {
+            *self.alone.entry(operation(one)).or_default() += 1;
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.requests += other.requests;
+        for (operation, count) in other.alone {
+            *self.alone.entry(operation).or_default() += count;
+        }
+        for (operation, count) in other.served {
+            *self.served.entry(operation).or_default() += count;
+        }
+        for (operation, [all, met]) in other.calls {
+            let known = self.calls.entry(operation).or_default();
+            *known = [known[0] + all, known[1] + met];
+        }
+    }
+
+    /// A sentence for each sign.
+    pub(super) fn signs(&self) -> Vec<String> {
+        let mut signs = Vec::new();
+        let alone: u64 = self.alone.values().sum();
+        if let Some(((service, name), _)) = self.alone.iter().max_by_key(|(_, count)| **count)
+            && alone >= REQUESTS_MIN
+            && 2 * alone > self.requests
+        {
+            signs.push(format!(
+                "{alone} of {} requests are a single span without a caller, such as {service}:{name}. If they are parts of requests, no \
+                 context reaches them: stroboscope::tower::ServerLayer around the server, or its framework's own spans of requests, \
+                 make them one.",
+                self.requests
+            ));
+        }
+        for ((caller, name), [calls, met]) in &self.calls {
+            let servers = self.served.iter().filter(|((service, served), requests)| {
+                service != caller && served == name && **requests >= REQUESTS_MIN
+            });
+            for ((service, _), requests) in servers.filter(|_| *calls >= REQUESTS_MIN && *met == 0)
+            {
+                signs.push(format!(
+                    "None of {calls} calls {caller}:{name} meets a request of {service}, where {requests} requests of that name have \
+                     no caller: no context travels from {caller} to {service}. It needs stroboscope::tower::ClientLayer around the \
+                     client and ServerLayer around the server, or a propagator of W3C traceparent."
+                ));
+            }
+        }
+        signs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(id: u64, parent_id: u64, operation: (&str, &str), flags: SpanFlags) -> SpanRecord {
+        SpanRecord {
+            span_id: id,
+            parent_id,
+            service: operation.0.into(),
+            name: operation.1.into(),
+            host: "h".into(),
+            process: 1,
+            start_ns: 0,
+            end_ns: 1,
+            flags,
+            events: Vec::new(),
+        }
+    }
+
+    fn signs(requests: &[(u64, Vec<SpanRecord>)]) -> Vec<String> {
+        let mut parts = [Joining::default(), Joining::default()];
+        for (count, spans) in requests {
+            let records = TraceRecords {
+                spans: spans.clone(),
+                ..TraceRecords::default()
+            };
+            (0..*count).for_each(|n| parts[n as usize % 2].observe(&records));
+        }
+        let [mut all, other] = parts;
+        all.merge(other);
+        all.signs()
+    }
+
+    const SERVER: SpanFlags = SpanFlags::SERVER;
+    const CLIENT: SpanFlags = SpanFlags::CLIENT;
+    const NONE: SpanFlags = SpanFlags(0);
+
+    #[test]
+    fn functions_that_no_context_reaches_are_a_sign() {
+        let function = vec![span(1, 0, ("back", "look_up"), NONE)];
+        let request = vec![
+            span(1, 0, ("front", "GET /"), SERVER),
+            span(2, 1, ("front", "page"), NONE),
+        ];
+        let said = signs(&[(40, function.clone()), (20, request.clone())]);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].starts_with("40 of 60 requests are a single span"),
+            "{said:?}"
+        );
+        assert!(said[0].contains("such as back:look_up."), "{said:?}");
+        // A minority, a few, and requests that are served.
+        assert_eq!(signs(&[(20, function.clone()), (40, request)]), [""; 0]);
+        assert_eq!(signs(&[(19, function)]), [""; 0]);
+        assert_eq!(
+            signs(&[(40, vec![span(1, 0, ("back", "GET /"), SERVER)])]),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn calls_that_meet_nobody_are_a_sign_where_others_serve_them_without_a_caller() {
+        let name = "GET /stock/{id}";
+        let call = |answer: Option<SpanRecord>| {
+            let spans = [
+                span(1, 0, ("front", "GET /"), SERVER),
+                span(2, 1, ("front", name), CLIENT),
+            ];
+            spans.into_iter().chain(answer).collect::<Vec<_>>()
+        };
+        let served = vec![span(9, 0, ("back", name), SERVER)];
+        let said = signs(&[(30, call(None)), (25, served.clone())]);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].starts_with(
+                "None of 30 calls front:GET /stock/{id} meets a request of back, where 25"
+            ),
+            "{said:?}"
+        );
+        // Some are joined; nobody serves them; others of that name are called by someone else.
+        let joined = call(Some(span(3, 2, ("back", name), SERVER)));
+        assert_eq!(
+            signs(&[(30, call(None)), (1, joined), (25, served)]),
+            [""; 0]
+        );
+        assert_eq!(signs(&[(30, call(None))]), [""; 0]);
+        let other = vec![span(9, 0, ("back", "GET /other"), SERVER)];
+        assert_eq!(signs(&[(30, call(None)), (25, other)]), [""; 0]);
+    }
+}
