@@ -56,6 +56,14 @@ impl OwnedValue {
 
 pub(crate) type Fields = Vec<(&'static str, OwnedValue)>;
 
+/// Sets a field; replaces the value that it has.
+pub(crate) fn set_field(fields: &mut Fields, name: &'static str, value: OwnedValue) {
+    match fields.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, known)) => *known = value,
+        None => fields.push((name, value)),
+    }
+}
+
 /// A span with its end.
 #[derive(Clone, Debug)]
 pub(crate) struct FinishedSpan {

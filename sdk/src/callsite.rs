@@ -17,17 +17,17 @@ pub struct Callsite {
     pub(crate) role: Role,
 }
 
-/// What the fields of a callsite's spans and events say beyond themselves.
+/// Meaning of a callsite's fields to the drain.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Nothing.
+    /// The fields are attributes and nothing else.
     Plain,
-    /// Of a span: its name, kind or status.
+    /// A span's fields give its name, kind or status.
     Described,
-    /// Of an event: that its span failed.
+    /// An event marks its span as failed.
     Failure,
-    /// Of an event: the status of its span's response.
+    /// An event has the status of its span's response.
     Response,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
     )
 }
 
-/// The callsite for a name that was met before.
+/// Returns the callsite for a name that [`named`] has seen.
 pub(crate) fn known(name: &str) -> Option<&'static Callsite> {
     NAMED.read().ok()?.get(name).copied()
 }

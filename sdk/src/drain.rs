@@ -265,7 +265,7 @@ impl Drain {
         self.builder.event(&event, named(head.callsite, fields));
     }
 
-    /// Adds what an event says of its span to the span; true if the event says nothing besides.
+    /// Adds fields of an event to its span. Returns true if nothing of the event is left to record.
     #[cfg(feature = "tracing")]
     fn describe_span(&mut self, head: &Head, fields: &record::Fields<'_>) -> bool {
         let role = head.callsite.role;

@@ -34,15 +34,16 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 ///
 /// # What fields say
 ///
-/// As tracing-opentelemetry has it, `otel.name` is a span's name, `otel.kind` its kind, `otel.status_code` and
-/// `otel.status_message` its status, also where they are recorded later; and an event at `error` marks its span as failed.
-/// A status of HTTP or gRPC (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does so by
-/// OpenTelemetry's rules.
+/// The fields of tracing-opentelemetry mean the same here: `otel.name` sets a span's name, `otel.kind` its kind, and
+/// `otel.status_code` and `otel.status_message` its status, also when they are recorded after the span began. An event at
+/// `error` marks its span as failed. So does a status of HTTP or gRPC (`http.response.status_code`, `http.status_code`,
+/// `rpc.grpc.status_code`), by OpenTelemetry's rules.
 ///
-/// Spans called `request`, `http_request` or the like, with a method and a path, are what web frameworks open for requests,
-/// tower-http's among them: they are named `GET /user/{id}`, by the route where a field has it (`http.route`,
-/// `matched_path`) and otherwise by the path without what looks like an id, or `GET (not found)` where a path that was
-/// not met before has the status 404; and they are server spans, unless they are inside of another span. tower-http's event "finished processing request" becomes the status of its span.
+/// A span called `request`, `http_request` or the like, with a method and a path, is a web framework's request span. Its name
+/// becomes `GET /user/{id}`: the route, if a field has it (`http.route`, `matched_path`), and otherwise the path with `{id}`
+/// in place of ids; `package.Service/Method` for gRPC; and `GET (not found)` for a new path with the status 404. It becomes a
+/// server span, unless it is inside of another span. tower-http's event "finished processing request" becomes the status of
+/// its span.
 ///
 /// # What which stack costs
 ///

@@ -39,8 +39,8 @@ use crate::{request, thread};
 
 /// Opens a server span for each request, in the trace its headers name; a request without a trace is an ingress. The span
 /// ends with the response's body, so that a streamed response is inside it, and has the response's status: a failure by
-/// OpenTelemetry's rules has the attribute `error`. Other layers, such as tower-http's `TraceLayer`, belong inside of it: what
-/// they record of a request outside of this span is another request. It is named `package.Service/Method` for gRPC;
+/// OpenTelemetry's rules has the attribute `error`. Put other layers, such as tower-http's `TraceLayer`,
+/// inside of it: a span that they open outside of this one becomes a request of its own. It is named `package.Service/Method` for gRPC;
 /// for other requests `GET /user/{id}`, after the path with what looks like an id left out.
 ///
 /// ```no_run
@@ -53,10 +53,10 @@ pub struct ServerLayer {
     route_of: Option<RouteOf>,
 }
 
-/// Finds a request's route among what the web framework has put beside it.
+/// Function that finds a request's route in the extensions that the web framework has set.
 type RouteOf = fn(&Extensions) -> Option<&str>;
 
-/// The callsite of a request: gRPC's `package.Service/Method`, as OpenTelemetry names it; for others `GET /user/{id}`.
+/// Returns the callsite of a request: gRPC's `package.Service/Method`, as OpenTelemetry names it; for others `GET /user/{id}`.
 fn callsite_of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> &'static Callsite {
     let path = request.uri().path();
     let kind = request.headers().get(CONTENT_TYPE);

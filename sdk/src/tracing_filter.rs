@@ -44,7 +44,7 @@ const TRANSPORTS: [&str; 22] = [
     "want",
 ];
 
-/// Targets of what web frameworks say of whole requests.
+/// Targets of the spans and events that web frameworks make for whole requests.
 const REQUESTS: [&str; 2] = [
     conventions::TOWER_HTTP_SPAN,
     conventions::TOWER_HTTP_RESPONSE,
@@ -157,7 +157,7 @@ impl TracingFilter {
         }
     }
 
-    /// Of what web frameworks say of whole requests, whatever the level of others.
+    /// Returns the level of [`REQUESTS`], which are recorded down to `debug` unless a directive names them.
     #[cold]
     #[inline(never)]
     fn level_of_request(&self, target: &str) -> LevelFilter {

@@ -50,11 +50,11 @@ pub struct OverviewReport {
     pub failed: u64,
     /// Latency of the requests with a caller, if there are any; otherwise of all.
     pub latency: Latency,
-    /// The last change of latency; null if nothing changed, as far as can be told.
+    /// Last change of latency; null if none was detected.
     pub step: Option<LatencyStep>,
     /// The operation that requests wait for most; one of each root operation, where these differ.
     pub bottlenecks: Vec<Bottleneck>,
-    /// Sentences on what makes figures mislead: busy processors, failed requests.
+    /// Sentences on what makes figures mislead: busy processors, failed requests, requests that no context joins.
     pub circumstances: Vec<String>,
     /// Operations by their time on critical paths, the largest first.
     pub operations: Vec<OperationTime>,

@@ -1,21 +1,22 @@
-//! What is known of `tracing`'s spans and events by their fields: names, kinds and failures as tracing-opentelemetry reads
-//! them (`otel.name`, `otel.kind`, `otel.status_code`, `otel.status_message`), and the spans that web frameworks open for
-//! requests (tower-http, tracing-actix-web, and others with a method and a path).
+//! Naming conventions for fields of `tracing`'s spans and events: names, kinds and failures as tracing-opentelemetry reads them
+//! (`otel.name`, `otel.kind`, `otel.status_code`, `otel.status_message`), and the request spans of web frameworks (tower-http,
+//! tracing-actix-web, and others with a method and a path).
 //!
-//! Callsites are told apart when they are met, and the drain reads the fields: nothing here runs where a span is recorded.
+//! The adapter classifies each callsite once, and the drain reads the fields of finished spans: recording threads run none of
+//! this.
 
 use stroboscope_proto::v1::SpanFlag;
 use tracing_core::Metadata;
 use tracing_core::metadata::Level;
 
-use crate::batch::{Fields, OwnedValue};
+use crate::batch::{Fields, OwnedValue, set_field};
 use crate::callsite::{self, Callsite, Role};
 use crate::record::FieldValue;
 use crate::request;
 
-/// tower-http's span of a request.
+/// Target of tower-http's request span.
 pub(crate) const TOWER_HTTP_SPAN: &str = "tower_http::trace::make_span";
-/// tower-http's event that has the status of the response.
+/// Target of tower-http's event with the status of the response.
 pub(crate) const TOWER_HTTP_RESPONSE: &str = "tower_http::trace::on_response";
 
 const METHODS: [&str; 3] = ["http.request.method", "http.method", "method"];
@@ -33,7 +34,7 @@ const STATUS: &str = "http.response.status_code";
 const STATUSES: [&str; 2] = [STATUS, "http.status_code"];
 const CODE: &str = "rpc.grpc.status_code";
 const DESCRIPTION: &str = "otel.status_description";
-/// Fields of events that say what went wrong, the best first.
+/// Fields of events that describe a failure, the best first.
 const CAUSES: [&str; 5] = [
     "error",
     "err",
@@ -42,7 +43,7 @@ const CAUSES: [&str; 5] = [
     "message",
 ];
 
-/// What the fields of a callsite's spans or events say.
+/// Classifies a callsite by its target, level and fields.
 pub(super) fn role_of(metadata: &Metadata<'_>) -> Role {
     let mut fields = metadata.fields().iter().map(|field| field.name());
     let described = |name: &str| {
@@ -57,7 +58,7 @@ pub(super) fn role_of(metadata: &Metadata<'_>) -> Role {
     }
 }
 
-/// Fields that an event gives to the span it is in; `None`, if it is about itself only.
+/// Returns the fields that an event adds to its span, or `None` if it adds none.
 pub(crate) fn fields_of_span<'a>(
     role: Role,
     mut fields: impl Iterator<Item = (&'static str, FieldValue<'a>)> + Clone,
@@ -67,7 +68,7 @@ pub(crate) fn fields_of_span<'a>(
         Role::Response => {
             let status = fields.find(|(name, _)| *name == "status");
             let status = status.and_then(|(_, value)| OwnedValue::from(value).number());
-            // tower-http gives the code of a gRPC call in its place.
+            // tower-http puts the code of a gRPC call in the same field.
             let status = status.map(|status| match status {
                 0..=16 => (CODE, OwnedValue::Int(status)),
                 _ => (STATUS, OwnedValue::Int(status)),
@@ -76,8 +77,9 @@ pub(crate) fn fields_of_span<'a>(
         }
         Role::Failure => {
             let cause = CAUSES.iter().find_map(|cause| {
+                let is_text = |value: &FieldValue<'_>| matches!(value, FieldValue::Text(_));
                 let mut fields = fields.clone();
-                fields.find(|(name, _)| name == cause)
+                fields.find(|(name, value)| name == cause && is_text(value))
             });
             let cause = cause.map(|(_, value)| (DESCRIPTION, value.into()));
             Some(failed().into_iter().chain(cause).collect())
@@ -85,8 +87,8 @@ pub(crate) fn fields_of_span<'a>(
     }
 }
 
-/// Puts what a span's fields say of it into its flags and into the attributes that say the same of all spans. The name it
-/// has then, if it is another one than its callsite's.
+/// Translates a finished span's fields into flags and into the attributes that all spans have in common. Returns its name if
+/// that differs from its callsite's.
 pub(crate) fn describe(
     callsite: &Callsite,
     fields: &mut Fields,
@@ -98,11 +100,12 @@ pub(crate) fn describe(
     let is_root = *flags & SpanFlag::LocalRoot as u32 != 0;
     let kind = take(fields, "otel.kind").map(|kind| kind.to_ascii_lowercase());
     match kind.as_deref() {
-        // Below a server span of ours it is the same request once more.
+        // A server span inside of another span repeats the request that it is in.
         Some("server") if is_root => *flags |= SpanFlag::Server as u32,
         Some("client") => *flags |= SpanFlag::Client as u32,
         Some("producer" | "consumer") => {
-            fields.extend(kind.map(|kind| ("span.kind", OwnedValue::Text(kind.into()))));
+            let kind = kind.unwrap_or_default().into();
+            set_field(fields, "span.kind", OwnedValue::Text(kind));
         }
         _ => {}
     }
@@ -121,13 +124,13 @@ pub(crate) fn describe(
         .map(|callsite| callsite.name)
 }
 
-/// Marks a span as failed by what it says of its status, or else by the status of its response.
+/// Marks a span as failed by the status that it was given, or else by the status of its response.
 fn describe_status(fields: &mut Fields, is_client: bool) {
     if let Some(message) = take(fields, "otel.status_message") {
-        fields.push((DESCRIPTION, OwnedValue::Text(message)));
+        set_field(fields, DESCRIPTION, OwnedValue::Text(message));
     }
-    let said = text(fields, &["otel.status_code"]).map(str::to_ascii_uppercase);
-    match said.as_deref() {
+    let given = text(fields, &["otel.status_code"]).map(str::to_ascii_uppercase);
+    match given.as_deref() {
         Some("ERROR") => {
             drop(take(fields, "otel.status_code"));
             mark_failed(fields, None);
@@ -159,18 +162,18 @@ fn mark_failed(fields: &mut Fields, number: Option<u32>) {
     }
 }
 
-/// The name of a request, if this is a span that web frameworks open for one: it is called `request` or the like, and has a
-/// method and a path.
+/// Returns true for the names that web frameworks give to their request spans, such as `HTTP request`.
+pub(super) fn is_request(name: &str) -> bool {
+    let letters = name.bytes().filter(u8::is_ascii_alphabetic);
+    let letters = letters.map(|letter| letter.to_ascii_lowercase());
+    let names = ["request", "httprequest", "http"];
+    names.iter().any(|known| letters.clone().eq(known.bytes()))
+}
+
+/// Returns the callsite that names a web framework's request span, or `None` for other spans. A request span is called
+/// `request` or the like, and has a method and a path.
 fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsite> {
-    let letters = callsite
-        .name
-        .bytes()
-        .filter(u8::is_ascii_alphabetic)
-        .map(|letter| letter.to_ascii_lowercase());
-    if !["request", "httprequest", "http"]
-        .iter()
-        .any(|name| letters.clone().eq(name.bytes()))
-    {
+    if !is_request(callsite.name) {
         return None;
     }
     let is_method = |method: &&str| {
@@ -179,6 +182,10 @@ fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsit
     let method = text(fields, &METHODS).filter(is_method)?;
     let route = text(fields, &ROUTES).filter(|route| route.starts_with('/'));
     match (route, text(fields, &PATHS).map(path_of)) {
+        // As the tower layers name gRPC calls, so that both ends of a call have one name.
+        (None, Some(path)) if method == "POST" && is_grpc(path) => {
+            Some(callsite::named_after_path(path))
+        }
         (None, Some(path)) if number(fields, &STATUSES) == Some(404) => {
             Some(request::callsite_of_missing(method, path))
         }
@@ -187,7 +194,14 @@ fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsit
     }
 }
 
-/// The path in what may be a whole URI.
+/// Recognises gRPC's `/package.Service/Method`.
+fn is_grpc(path: &str) -> bool {
+    let mut parts = path.split('/');
+    let is_call = (parts.next(), parts.next(), parts.next(), parts.next());
+    matches!(is_call, (Some(""), Some(service), Some(method), None) if service.contains('.') && !method.is_empty())
+}
+
+/// Returns the path of a URI, which may be a path alone.
 fn path_of(uri: &str) -> &str {
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
     let path = match uri.split_once("://") {
@@ -209,7 +223,7 @@ fn text<'a>(fields: &'a Fields, names: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// Takes a text out.
+/// Removes a text field and returns its value.
 fn take(fields: &mut Fields, name: &str) -> Option<Box<str>> {
     let is_it = |(known, value): &(&str, OwnedValue)| {
         *known == name && matches!(value, OwnedValue::Text(_))
@@ -226,4 +240,75 @@ fn number(fields: &Fields, names: &[&str]) -> Option<u32> {
         .iter()
         .filter_map(|name| fields.iter().find(|(known, _)| known == name)?.1.number());
     numbers.next().and_then(|number| number.try_into().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NAMES: [&str; 10] = [
+        "method",
+        "uri",
+        "http.route",
+        "otel.name",
+        "otel.kind",
+        "span.kind",
+        "otel.status_code",
+        "otel.status_message",
+        DESCRIPTION,
+        "http.status_code",
+    ];
+
+    fn request(fields: &[(&'static str, &str)]) -> Option<&'static str> {
+        let callsite = Callsite::new("request", &[], "", 0).with_role(Role::Described);
+        let text =
+            |(name, value): &(&'static str, &str)| (*name, OwnedValue::Text((*value).into()));
+        let mut fields = fields.iter().map(text).collect();
+        describe(&callsite, &mut fields, &mut (SpanFlag::LocalRoot as u32))
+    }
+
+    #[test]
+    fn requests_have_names_of_their_kind() {
+        for (method, uri, expected) in [
+            ("GET", "/item/42?page=3", Some("GET /item/{id}")),
+            (
+                "GET",
+                "https://shop.example/item/42#top",
+                Some("GET /item/{id}"),
+            ),
+            ("GET", "https://shop.example", Some("GET /")),
+            ("POST", "/shop.v1.Cart/Add", Some("shop.v1.Cart/Add")),
+            ("POST", "/shop/add", Some("POST /shop/add")),
+            ("POST", "/files/a.txt", Some("POST /files/a.txt")),
+            ("POST", "/a.txt/", Some("POST /a.txt/")),
+            ("get", "/item/42", None),
+        ] {
+            let name = request(&[("method", method), ("uri", uri)]);
+            assert_eq!(name, expected, "{method} {uri}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_fields_give_a_name_and_each_attribute_once(
+            values in prop::collection::vec(("\\PC*", any::<u64>(), any::<bool>()), NAMES.len()),
+            flags in any::<u32>(),
+        ) {
+            let value = |(text, number, is_text): (String, u64, bool)| match is_text {
+                true => OwnedValue::Text(text.into()),
+                false => OwnedValue::Uint(number),
+            };
+            let mut fields: Fields = NAMES.into_iter().zip(values.into_iter().map(value)).collect();
+            let callsite = Callsite::new("request", &[], "", 0).with_role(Role::Described);
+            let mut flags = flags;
+            let name = describe(&callsite, &mut fields, &mut flags);
+            prop_assert!(name.is_none_or(|name| !name.is_empty()));
+            let mut names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
+            names.sort_unstable();
+            let all = names.len();
+            names.dedup();
+            prop_assert_eq!(names.len(), all, "{:?}", fields);
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::batch::Fields;
+use crate::batch::{Fields, set_field};
 use crate::callsite::Callsite;
 
 /// A span that began.
@@ -25,11 +25,8 @@ pub(crate) struct OpenSpan {
 impl OpenSpan {
     /// Adds fields; one that is there is replaced.
     pub(crate) fn add_fields(&mut self, fields: Fields) {
-        for (key, value) in fields {
-            match self.fields.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, known)) => *known = value,
-                None => self.fields.push((key, value)),
-            }
+        for (name, value) in fields {
+            set_field(&mut self.fields, name, value);
         }
     }
 }
