@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use tracing_core::Event;
 use tracing_core::span::{Attributes, Id};
 
+use crate::captured::unseen_request;
 use crate::context::{self, Scope, SpanContext};
 use crate::span::{Span, write_event, write_event_quickly};
 use known::Known;
@@ -45,12 +46,20 @@ pub(crate) fn begin(
     known: &'static Known,
     attributes: &Attributes<'_>,
 ) -> Span {
+    let (outer, parent) = match known.is_request {
+        true => (parent, SpanContext::NONE),
+        false => (SpanContext::NONE, parent),
+    };
     let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
         attributes.values().record(&mut Visitor::new(writer));
     });
     if span.is_none() && parent.is_valid() {
         // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
         return Span::unrecorded(parent);
+    }
+    if span.is_none() && outer.is_valid() {
+        // What is below must not join what this is inside of, which may be recorded.
+        return Span::unrecorded(unseen_request());
     }
     span
 }

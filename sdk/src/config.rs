@@ -26,13 +26,15 @@ pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
 /// `STROBOSCOPE_TRACING`: which spans and events of `tracing` to record, like `RUST_LOG`.
 pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
+/// `STROBOSCOPE_REQUESTS`: names of `tracing`'s spans that are requests wherever they begin, with commas between them.
+pub const ENV_REQUESTS: &str = "STROBOSCOPE_REQUESTS";
 /// `STROBOSCOPE_SERVICE`: the service's name.
 pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 /// `STROBOSCOPE_HOST`: the host's name, where the system's own is not the one people know.
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
 /// All of them.
-pub(crate) const KNOWN: [&str; 11] = [
+pub(crate) const KNOWN: [&str; 12] = [
     ENV_BURST_CONFIG,
     ENV_CA,
     ENV_COLLECTOR,
@@ -40,6 +42,7 @@ pub(crate) const KNOWN: [&str; 11] = [
     ENV_HOST,
     ENV_KERNEL_RECORDER,
     ENV_PROPAGATE,
+    ENV_REQUESTS,
     ENV_SAMPLE,
     ENV_SERVICE,
     ENV_TOKEN,
@@ -154,6 +157,8 @@ pub struct Builder {
     pub(crate) unknown_variables: Vec<String>,
     #[cfg(feature = "tracing")]
     pub(crate) tracing: TracingFilter,
+    #[cfg(feature = "tracing")]
+    pub(crate) requests: Vec<String>,
 }
 
 impl Builder {
@@ -180,6 +185,8 @@ impl Builder {
             unknown_variables: Vec::new(),
             #[cfg(feature = "tracing")]
             tracing: TracingFilter::default(),
+            #[cfg(feature = "tracing")]
+            requests: Vec::new(),
         }
     }
 
@@ -301,6 +308,15 @@ impl Builder {
         self
     }
 
+    /// Names of `tracing`'s spans that are requests wherever they begin, as reports show them: `get::apply`, for a function
+    /// `apply` in a module `get`. For spans inside of one that outlasts them, such as a connection's: each is chosen by itself
+    /// ([`sample`](Self::sample)), and no longer followed because its connection is. None when not set.
+    #[cfg(feature = "tracing")]
+    pub fn requests(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.requests = names.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Takes over what the `STROBOSCOPE_…` environment variables say; those that are not set change nothing. Those that are
     /// set and not known are said to be, with the nearest known name, when recording starts.
     ///
@@ -356,6 +372,10 @@ impl Builder {
             self.tracing = filter.parse().map_err(InitError::Tracing)?;
             self.unknown_variables
                 .extend(variables::misspelt_level(ENV_TRACING, &filter));
+        }
+        #[cfg(feature = "tracing")]
+        if let Some(names) = text(ENV_REQUESTS)? {
+            self = self.requests(names.split(',').map(str::trim));
         }
         if let Some(address) = text(ENV_COLLECTOR)? {
             self.collector.text = address;

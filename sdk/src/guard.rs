@@ -132,7 +132,10 @@ impl Builder {
             .build()
             .map_err(|error| InitError::Thread("strobe-ship", error))?;
         #[cfg(feature = "tracing")]
-        crate::tracing_filter::set(&self.tracing);
+        {
+            crate::tracing_filter::set(&self.tracing);
+            crate::adapter::known::set_requests(self.requests.clone());
+        }
         fork::watch();
         // Whatever this thread used before: a process that forks before `init` must not share ids with its children.
         crate::thread::forget_ids();

@@ -70,6 +70,7 @@
 //! | `STROBOSCOPE_TOKEN` | a bearer token for the collector | [`Builder::token`] |
 //! | `STROBOSCOPE_CA` | a file of certificates an `https` collector is checked against | [`Builder::certificate_authority`] |
 //! | `STROBOSCOPE_TRACING` | what of `tracing` to record, like `RUST_LOG`: `info` (the default), `info,shop::cart=debug,h2=trace`, `off` | [`Builder::tracing`] |
+//! | `STROBOSCOPE_REQUESTS` | spans of `tracing` that are requests wherever they begin: `get::apply,set::apply` | [`Builder::requests`] |
 //! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names to be known by | [`Builder::service`], [`Builder::host`] |
 //!
 //! A name that starts with `STROBOSCOPE_` and is none of these is said to be unknown, with the nearest one, on standard error
@@ -156,7 +157,7 @@ pub use burst::{BurstConfig, BurstConfigError};
 pub use captured::{Captured, InContext, capture, in_current_context};
 pub use config::{
     Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_PROPAGATE,
-    ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING, InitError,
+    ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING, InitError,
 };
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;

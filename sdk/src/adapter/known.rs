@@ -15,6 +15,23 @@ pub(crate) struct Known {
     pub(crate) callsite: Callsite,
     /// To be found again by [`at`].
     pub(crate) index: u32,
+    /// Its spans are requests, also inside of others. [`find`] finds none of these.
+    pub(crate) is_request: bool,
+}
+
+/// Names of spans that are requests.
+static REQUESTS: RwLock<Vec<String>> = RwLock::new(Vec::new());
+
+/// Sets the names of spans that are requests; counts for callsites that are met from now on.
+pub(crate) fn set_requests(names: Vec<String>) {
+    *REQUESTS.write().unwrap_or_else(PoisonError::into_inner) = names;
+}
+
+fn is_request(metadata: &'static Metadata<'static>) -> bool {
+    let names = REQUESTS.read().unwrap_or_else(PoisonError::into_inner);
+    !names.is_empty()
+        && metadata.is_span()
+        && (names.iter()).any(|name| *name == *event_or_span_name(metadata))
 }
 
 /// Open addressing over slots that are written once. Callsites are statics, so nothing is ever removed, an address is
@@ -86,21 +103,27 @@ pub(super) fn lock() -> RwLockWriteGuard<'static, Rest> {
 #[cold]
 fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
     let address = address_of(metadata);
+    let known = |rest: &Rest| Some(rest.all[*rest.by_address.get(&address)?]);
+    if let Some(known) = known(&REST.read().unwrap_or_else(PoisonError::into_inner)) {
+        return known;
+    }
     let mut rest = lock();
-    for index in probes(address) {
+    let is_request = is_request(metadata);
+    let buckets = if is_request { 0 } else { PROBES };
+    for index in probes(address).take(buckets) {
         // Whoever comes first fills the bucket; if that was another callsite, the next bucket is tried.
         let &(there, known) = TABLE[index]
             .0
-            .get_or_init(|| (address, make(metadata, index)));
+            .get_or_init(|| (address, make(metadata, index, false)));
         if there == address {
             return known;
         }
     }
-    if let Some(&at) = rest.by_address.get(&address) {
-        return rest.all[at];
+    if let Some(known) = known(&rest) {
+        return known;
     }
     let at = rest.all.len();
-    let known = make(metadata, BUCKETS + at);
+    let known = make(metadata, BUCKETS + at, is_request);
     rest.by_address.insert(address, at);
     rest.all.push(known);
     known
@@ -118,7 +141,7 @@ pub(crate) fn at(index: u32) -> Option<&'static Known> {
     }
 }
 
-fn make(metadata: &'static Metadata<'static>, index: usize) -> &'static Known {
+fn make(metadata: &'static Metadata<'static>, index: usize, is_request: bool) -> &'static Known {
     let fields: Vec<&'static str> = metadata.fields().iter().map(|field| field.name()).collect();
     let callsite = Callsite::new(
         event_or_span_name(metadata),
@@ -131,16 +154,32 @@ fn make(metadata: &'static Metadata<'static>, index: usize) -> &'static Known {
         metadata,
         callsite,
         index: u32::try_from(index).unwrap_or(u32::MAX),
+        is_request,
     }))
 }
 
-/// Events of `tracing` are named after their place in the source ("event src/main.rs:7"); the target says more to
-/// people and, unlike the place, stays the same from version to version.
+/// Returns a name that says more to people than `tracing`'s, and stays the same from version to version: that of an event
+/// after its place in the source ("event src/main.rs:7") becomes its target. A function's (`apply`) gets its module
+/// (`get::apply`), as others of its service may have the same; whether one has is known only later, and names must not change.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
-    if metadata.is_event() && metadata.name().starts_with("event ") {
-        metadata.target()
-    } else {
-        metadata.name()
+    let name = metadata.name();
+    if metadata.is_event() {
+        return match name.starts_with("event ") {
+            true => metadata.target(),
+            false => name,
+        };
+    }
+    let is_function = !conventions::is_request(name)
+        && !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let module = metadata
+        .module_path()
+        .and_then(|path| path.rsplit_once("::"));
+    match module {
+        Some((_, module)) if is_function => format!("{module}::{name}").leak(),
+        _ => name,
     }
 }
 
@@ -180,6 +219,26 @@ pub(super) mod tests {
             fields,
             Kind::SPAN,
         )))
+    }
+
+    #[test]
+    fn functions_are_named_with_their_module() {
+        let name = |name, module, kind| {
+            let fields = FieldSet::new(&[], Identifier(&NOWHERE));
+            let metadata = Metadata::new(name, "t", Level::INFO, None, None, module, fields, kind);
+            event_or_span_name(Box::leak(Box::new(metadata)))
+        };
+        assert_eq!(
+            name("apply", Some("redis::cmd::get"), Kind::SPAN),
+            "get::apply"
+        );
+        assert_eq!(name("run", Some("redis"), Kind::SPAN), "run");
+        assert_eq!(name("run", None, Kind::SPAN), "run");
+        for other in ["GET /item", "FramedRead::poll", "Check Out", "request", ""] {
+            assert_eq!(name(other, Some("a::b"), Kind::SPAN), other);
+        }
+        assert_eq!(name("event src/a.rs:7", Some("a::b"), Kind::EVENT), "t");
+        assert_eq!(name("ready", Some("a::b"), Kind::EVENT), "ready");
     }
 
     #[test]

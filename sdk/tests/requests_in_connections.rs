@@ -1,0 +1,97 @@
+//! Spans that are named as requests begin requests of their own, also inside of a connection's span that is followed.
+
+#![cfg(feature = "tracing")]
+
+mod collector;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use collector::{Collector, wait_for};
+use stroboscope::BurstConfig;
+use stroboscope_proto::v1::SpanFlag;
+use tracing::{info_span, instrument};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// 512 ms of every 1,024.
+const CONFIG: u64 = 512;
+
+mod get {
+    #[super::instrument]
+    pub(super) fn apply(number: u32) {
+        super::instrumented();
+    }
+}
+
+#[instrument]
+fn instrumented() {}
+
+fn is_open() -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("after 1970").as_millis() as u64 & CONFIG == CONFIG
+}
+
+/// Waits for a change of the gate and some time more, as timers may be late.
+fn wait_until(open: bool) {
+    wait_for("the other half", || is_open() != open);
+    wait_for("this half", || is_open() == open);
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+/// A connection that begins in a burst, with a request in it and one after it. False if it was too slow for the burst.
+fn connection() -> bool {
+    wait_until(true);
+    let connection = info_span!("connection").entered();
+    get::apply(1);
+    if !is_open() {
+        return false;
+    }
+    wait_until(false);
+    get::apply(2);
+    info_span!("other").in_scope(instrumented);
+    let is_between = !is_open();
+    drop(connection);
+    is_between
+}
+
+#[test]
+fn each_request_is_chosen_by_itself() {
+    let spans = (0..10).find_map(|_| {
+        let collector = Collector::default();
+        let guard = stroboscope::builder()
+            .collector(collector.clone().start())
+            .burst_config(BurstConfig::from_bits(CONFIG))
+            .requests(["get::apply"])
+            .init()
+            .expect("recording starts");
+        let subscriber = tracing_subscriber::registry().with(stroboscope::layer());
+        let is_as_planned = tracing::subscriber::with_default(subscriber, connection);
+        drop(guard);
+        is_as_planned.then(|| collector.spans())
+    });
+    let spans = spans.expect("one of ten connections meets its bursts");
+    let named = |name: &str| {
+        let found: Vec<_> = spans.iter().filter(|span| span.name == name).collect();
+        assert_eq!(found.len(), 1, "{name}: {spans:#?}");
+        found[0]
+    };
+    let (connection, request, other) = (named("connection"), named("get::apply"), named("other"));
+    // The request in the burst only, although its connection is followed.
+    assert_eq!(request.parent, 0);
+    assert!(request.has(SpanFlag::LocalRoot) && request.trace != connection.trace);
+    assert_eq!(request.attributes["number"], "1");
+    assert_eq!(
+        (other.parent, &other.trace),
+        (connection.id, &connection.trace)
+    );
+    let inner: Vec<_> = spans
+        .iter()
+        .filter(|span| span.name == "instrumented")
+        .collect();
+    let parents: Vec<_> = inner
+        .iter()
+        .map(|span| (&span.trace, span.parent))
+        .collect();
+    assert_eq!(parents.len(), 2, "{inner:#?}");
+    assert!(parents.contains(&(&request.trace, request.id)));
+    assert!(parents.contains(&(&other.trace, other.id)));
+}
