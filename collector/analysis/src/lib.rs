@@ -58,7 +58,7 @@
 //! # Modules
 //!
 //! Each knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`duration`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
-//! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
+//! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`connection`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
 //! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
 //!
@@ -78,6 +78,7 @@ pub mod category;
 pub mod clock;
 pub mod compare;
 pub mod completeness;
+pub mod connection;
 pub mod convergence;
 pub mod critical_path;
 pub mod decision_tree;

@@ -245,9 +245,9 @@ fn kept(
 fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Option<String> {
     let of = |period: &PeriodOf| {
         let state = period.source.cache()?.state();
-        let (root, filter) = (period.source.root(), period.source.filter());
         Some(format!(
-            "{state} {root:?} {filter:?} {:?} {:?} {}",
+            "{state} {} {:?} {:?} {}",
+            period.source.chosen(),
             period.selection,
             period.only,
             // With more memory there may be more traces.

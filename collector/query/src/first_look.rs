@@ -50,7 +50,7 @@ pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignme
 
 /// Reads all selected traces, unless their first look is kept beside the store.
 pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstLook, QueryError> {
-    let asked = format!("{selection:?} {:?} {:?}", source.root(), source.filter());
+    let asked = format!("{selection:?} {}", source.chosen());
     let kept = source.cache().and_then(|cache| cache.find(LOOK, &asked));
     if let Some(Entry {
         clocks,

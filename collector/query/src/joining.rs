@@ -1,4 +1,4 @@
-//! Signs that no context travels: spans of one request that were recorded as requests of their own.
+//! Detects context that does not travel: parts of a request that were recorded as requests of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 
-/// Fewer requests are no sign of anything.
+/// Fewest requests that count as a sign.
 const REQUESTS_MIN: u64 = 20;
 
-/// A service, and the name of a span.
+/// Service and name of a span.
 type Operation = (Arc<str>, Arc<str>);
 
-/// How the spans of requests hang together.
+/// Counts of requests and calls by whether another span joins them.
 #[derive(Debug, Default)]
 pub(super) struct Joining {
     requests: u64,
-    /// Requests that are one span of the SDK, which neither serves nor calls anybody.
+    /// Requests of one span, recorded by the SDK, that is neither a server nor a client span.
     alone: BTreeMap<Operation, u64>,
-    /// Client spans: all, and those that a server span is the child of.
+    /// Client spans: all of them, and those with a server span as a child.
     calls: BTreeMap<Operation, [u64; 2]>,
     /// Requests whose root is a server span.
     served: BTreeMap<Operation, u64>,
@@ -67,18 +67,18 @@ impl Joining {
         }
     }
 
-    /// A sentence for each sign.
-    pub(super) fn signs(&self) -> Vec<String> {
+    /// Returns a sentence for each sign. With `expects_callers`, requests without a caller are one.
+    pub(super) fn signs(&self, expects_callers: bool) -> Vec<String> {
         let mut signs = Vec::new();
         let alone: u64 = self.alone.values().sum();
         if let Some(((service, name), _)) = self.alone.iter().max_by_key(|(_, count)| **count)
+            && expects_callers
             && alone >= REQUESTS_MIN
             && 2 * alone > self.requests
         {
             signs.push(format!(
                 "{alone} of {} requests are a single span without a caller, such as {service}:{name}. If they are parts of requests, no \
-                 context reaches them: stroboscope::tower::ServerLayer around the server, or its framework's own spans of requests, \
-                 make them one.",
+                 context reaches them: put stroboscope::tower::ServerLayer around the server, or record its framework's request spans.",
                 self.requests
             ));
         }
@@ -90,8 +90,9 @@ impl Joining {
             {
                 signs.push(format!(
                     "None of {calls} calls {caller}:{name} meets a request of {service}, where {requests} requests of that name have \
-                     no caller: no context travels from {caller} to {service}. It needs stroboscope::tower::ClientLayer around the \
-                     client and ServerLayer around the server, or a propagator of W3C traceparent."
+                     no caller. If {service} is what these calls reach, no context travels there: put \
+                     stroboscope::tower::ClientLayer around the client and ServerLayer around the server, or a propagator of W3C \
+                     traceparent."
                 ));
             }
         }
@@ -129,7 +130,7 @@ mod tests {
         }
         let [mut all, other] = parts;
         all.merge(other);
-        all.signs()
+        all.signs(true)
     }
 
     const SERVER: SpanFlags = SpanFlags::SERVER;
@@ -137,7 +138,7 @@ mod tests {
     const NONE: SpanFlags = SpanFlags(0);
 
     #[test]
-    fn functions_that_no_context_reaches_are_a_sign() {
+    fn functions_without_a_request_are_a_sign() {
         let function = vec![span(1, 0, ("back", "look_up"), NONE)];
         let request = vec![
             span(1, 0, ("front", "GET /"), SERVER),
@@ -150,7 +151,7 @@ mod tests {
             "{said:?}"
         );
         assert!(said[0].contains("such as back:look_up."), "{said:?}");
-        // A minority, a few, and requests that are served.
+        // Functions are a minority, or too few; or the spans are server spans.
         assert_eq!(signs(&[(20, function.clone()), (40, request)]), [""; 0]);
         assert_eq!(signs(&[(19, function)]), [""; 0]);
         assert_eq!(
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_meet_nobody_are_a_sign_where_others_serve_them_without_a_caller() {
+    fn calls_without_a_joined_request_are_a_sign() {
         let name = "GET /stock/{id}";
         let call = |answer: Option<SpanRecord>| {
             let spans = [
@@ -178,7 +179,7 @@ mod tests {
             ),
             "{said:?}"
         );
-        // Some are joined; nobody serves them; others of that name are called by someone else.
+        // One call is joined; no service has such requests; the requests of the service have another name.
         let joined = call(Some(span(3, 2, ("back", name), SERVER)));
         assert_eq!(
             signs(&[(30, call(None)), (1, joined), (25, served)]),

@@ -45,8 +45,7 @@ impl<'a> KeptInference<'a> {
         selection: Selection,
         settings: &InferSettings,
     ) -> Option<Self> {
-        let (root, filter) = (source.root(), source.filter());
-        let asked = format!("{selection:?} {root:?} {filter:?} {}", settings.asked());
+        let asked = format!("{selection:?} {} {}", source.chosen(), settings.asked());
         source.cache().map(|cache| Self {
             source,
             cache,

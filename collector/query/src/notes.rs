@@ -21,6 +21,10 @@ pub struct Notes {
     /// Incomplete traces that lack their request's beginning: parts of requests older than their burst.
     #[serde(skip)]
     pub fragments: u64,
+    /// Long-lived spans whose children are requests, by operation; absent where there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(default)]
+    pub connections: BTreeMap<String, u64>,
     /// Incomplete traces by cause; a trace may have several.
     pub incomplete: BTreeMap<Cow<'static, str>, u64>,
     /// Flaws in used traces by cause.
@@ -83,6 +87,9 @@ impl Notes {
         self.traces += other.traces;
         self.complete_traces += other.complete_traces;
         self.fragments += other.fragments;
+        for (connection, count) in other.connections {
+            *self.connections.entry(connection).or_default() += count;
+        }
         self.roots.merge(&other.roots);
         self.excluded_segments += other.excluded_segments;
         for (cause, count) in other.incomplete {
@@ -157,6 +164,7 @@ pub(super) struct KeptNotes {
     traces: u64,
     complete_traces: u64,
     fragments: u64,
+    connections: BTreeMap<String, u64>,
     incomplete: BTreeMap<Cow<'static, str>, u64>,
     diagnostics: BTreeMap<Cow<'static, str>, u64>,
     roots: ByRoot,
@@ -177,11 +185,12 @@ impl KeptNotes {
             ..
         } = *notes;
         let (incomplete, diagnostics) = (notes.incomplete.clone(), notes.diagnostics.clone());
-        let roots = notes.roots.clone();
+        let (roots, connections) = (notes.roots.clone(), notes.connections.clone());
         Self {
             traces,
             complete_traces,
             fragments,
+            connections,
             incomplete,
             diagnostics,
             roots,
@@ -197,6 +206,7 @@ impl KeptNotes {
             traces,
             complete_traces,
             fragments,
+            connections,
             incomplete,
             diagnostics,
             roots,
@@ -208,6 +218,7 @@ impl KeptNotes {
             traces,
             complete_traces,
             fragments,
+            connections,
             incomplete,
             diagnostics,
             roots,

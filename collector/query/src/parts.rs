@@ -134,12 +134,16 @@ impl Source {
                 && reader.next_within(&mut records, |bytes| room.has_room(bytes))
             {
                 read += 1;
-                let is_taken = self.takes(&records, selection, &mut notes);
-                if is_taken {
-                    visit(&mut worker, &mut records, &mut notes);
-                }
+                let mut taken = 0;
+                self.for_each_request(&mut records, &mut notes, |records, notes| {
+                    if self.takes(records, selection, notes) {
+                        visit(&mut worker, records, notes);
+                        taken += 1;
+                    }
+                    true
+                });
                 room.end_trace(&mut records);
-                if is_taken && !room.hold(after(&mut worker)) {
+                if !(0..taken).all(|_| room.hold(after(&mut worker))) {
                     break;
                 }
                 if read.is_multiple_of(TRACES_PER_TELLING) {

@@ -88,12 +88,12 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// What makes the figures mislead, in sentences: see [`circumstances()`](circumstances), and signs that no context travels.
+    /// Returns sentences on what makes the figures mislead: see [`circumstances()`](circumstances), and parts that no context joins.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
         let mut said = circumstances(&self.processor_use, None, self.failed, requests.recorded());
-        said.append(&mut self.joining.signs());
+        said.append(&mut self.joining.signs(self.notes.connections.is_empty()));
         said
     }
 }

@@ -8,13 +8,13 @@ use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord, TraceRecords};
 use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owners};
 use stroboscope_store::memory::QueryShare;
-use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, TraceFiles, TraceReader};
+use stroboscope_store::tables::{AttributeKeys, Damage, TraceFiles, TraceReader};
 
 use super::infer::Inference;
 use super::kernel::KernelPart;
 use super::query_error::QueryError;
-use super::reading_memory::Room;
 use super::source::Source;
+use super::stored_request::{RequestWanted, StoredRequest};
 use super::study::Cutter;
 use super::time_range::TimeRange;
 use super::timeline::kernel_of;
@@ -149,28 +149,20 @@ fn bounds(records: &TraceRecords) -> (i64, i64) {
         .unwrap_or_default()
 }
 
-/// Records of a trace, the number of its spans in the store, and the memory that the records hold.
-type Read = (TraceRecords, u64, QueryShare);
-
-/// One trace as it was recorded, whole or not; only what may hold its id is read.
+/// One request as it was recorded, whole or not; only what may hold its id is read.
 fn records(
     source: &Source,
     asked: RequestAsked,
     keys: &AttributeKeys,
-) -> Result<(Option<Read>, Vec<Damage>), QueryError> {
-    let RequestAsked { id, spans_max } = asked;
-    let range = IdRange::only(id);
-    let files = TraceFiles::open_of(source.store(), keys, i64::MIN..=i64::MAX, &range)?;
-    let mut reader = files.read(&range, 1);
-    let mut found = None;
-    if reader.next_id() == Some(id) {
-        let (mut records, mut room) = (TraceRecords::default(), Room::new(source.share()));
-        let grow = |bytes| room.grow(ANALYSES_PER_RECORD * bytes);
-        let read = reader.first_of(id, spans_max.unwrap_or(usize::MAX), &mut records, grow);
-        let (spans_in_store, share) = room.check(id, read)?;
-        found = Some((records, spans_in_store, share));
-    }
-    Ok((found, [files.damage(), &reader.damage()].concat()))
+) -> Result<(Option<StoredRequest>, Vec<Damage>), QueryError> {
+    let wanted = RequestWanted {
+        id: asked.id,
+        keys,
+        spans_max: asked.spans_max.unwrap_or(usize::MAX),
+        reserved: ANALYSES_PER_RECORD,
+    };
+    let found = source.find_request(wanted, i64::MIN..=i64::MAX)?;
+    Ok((found.request, found.damage))
 }
 
 /// The request of this id, if it is there, whole or not. `inference` is what its critical path goes by; without one it has
@@ -185,7 +177,13 @@ pub fn request(
 ) -> Result<Option<Request>, QueryError> {
     let keys = AttributeKeys::none().with_elements();
     let (found, mut damage) = records(source, asked, &keys)?;
-    let Some((recorded, spans_in_store, share)) = found else {
+    let Some(StoredRequest {
+        records: recorded,
+        trace: stored_in,
+        spans: spans_in_store,
+        share,
+    }) = found
+    else {
         return Ok(None);
     };
     let mut aligned = recorded.clone();
@@ -205,7 +203,7 @@ pub fn request(
     let owners = owners(&aligned, &outline, &trace.segments, &labels);
     let unmodelled = unmodelled(&aligned, &outline, &owners);
     let (from_ns, to_ns) = bounds(&recorded);
-    let (kernel, kernel_damage) = kernel_of(source, asked.id as u64, from_ns, to_ns)?;
+    let (kernel, kernel_damage) = kernel_of(source, stored_in as u64, from_ns, to_ns)?;
     damage.extend(kernel_damage);
     let reasons = completeness(&recorded, source.losses()).reasons;
     Ok(Some(Request {
@@ -230,10 +228,12 @@ pub fn request(
 /// # Errors
 /// When the store cannot be read.
 pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
-    let range = IdRange::only(id);
-    let (keys, always) = (AttributeKeys::none(), i64::MIN..=i64::MAX);
-    let files = TraceFiles::open_of(source.store(), &keys, always, &range)?;
-    Ok(files.read(&range, 1).next_id() == Some(id))
+    let asked = RequestAsked {
+        id,
+        spans_max: Some(1),
+    };
+    let (found, _) = records(source, asked, &AttributeKeys::none())?;
+    Ok(found.is_some())
 }
 
 /// The whole id of a request of which the low half is known, as to the kernel, and when about it began. Reads the requests of
@@ -269,7 +269,7 @@ pub fn span_of(
     span_id: u64,
 ) -> Result<Option<(SpanRecord, Vec<AttributeRecord>, i64)>, QueryError> {
     let (found, _) = records(source, asked, &AttributeKeys::all())?;
-    Ok(found.and_then(|(records, ..)| {
+    Ok(found.and_then(|StoredRequest { records, .. }| {
         let start_ns = bounds(&records).0;
         let mut spans = records.spans.into_iter();
         let span = spans.find(|span| span.span_id == span_id)?;

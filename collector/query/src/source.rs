@@ -5,36 +5,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
-use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
+use stroboscope_analysis::connection::Connections;
+use stroboscope_analysis::inner_operations::INNER_ROOT;
 use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
 use super::cache::Cache;
 use super::circumstances::ProcessorUse;
 use super::filter::Filter;
+use super::known_operations::{KnownOperations, NO_REQUESTS};
 use super::losses::is_unseen;
 use super::notes::Notes;
 use super::parts_wanted::PartsWanted;
 use super::query_error::QueryError;
-use super::reading_memory::{ReadingMemory, Room, SourceMemory};
+use super::reading_memory::{ReadingMemory, SourceMemory};
 use super::time_range::TimeRange;
+use super::write_ahead_log::put_log_into_store;
 use super::{KernelClocks, Recorded, losses};
 use stroboscope_store::data_dir::DataDir;
-use stroboscope_store::decode::CheckedBatch;
-use stroboscope_store::flush::{Counters, Flusher};
-use stroboscope_store::limits::Limits;
 use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{
     AttributeKeys, Damage, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of,
-    inner_operations, read_batches,
+    read_batches,
 };
-use stroboscope_store::wal::{
-    HEADER_BYTES, Payload, PayloadKind, list_segments, read_segment, segment_path,
-};
-
-/// The kind of entry that says which operations were recorded inside others.
-const INNER: &str = "inner";
 
 /// Which traces to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +48,7 @@ pub struct Source {
     store: Store,
     losses: Vec<ProcessLoss>,
     kernel_clocks: KernelClocks,
-    inner: InnerOperations,
+    operations: KnownOperations,
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
     root: Option<String>,
@@ -120,23 +114,13 @@ impl Source {
         } else {
             None
         };
-        let kept = cache.as_ref().and_then(|cache| cache.find(INNER, ""));
-        let inner = match kept {
-            Some(inner) => inner,
-            None => {
-                let inner = inner_operations(&store, parts.threads())?;
-                if let Some(cache) = cache.as_ref().filter(|cache| cache.is_of(&store)) {
-                    cache.keep(INNER, "", &inner);
-                }
-                inner
-            }
-        };
+        let operations = KnownOperations::of(&store, cache.as_ref(), parts.threads())?;
         Ok(Self {
             data,
             store,
             losses,
             kernel_clocks,
-            inner,
+            operations,
             batch_damage,
             parts,
             root: None,
@@ -189,10 +173,28 @@ impl Source {
         Self { root, ..self }
     }
 
+    /// The same; each span of these operations, `service:name`, is a request, wherever it is. With [`NO_REQUESTS`] among
+    /// them, children of connections are none.
+    #[must_use]
+    pub fn with_requests(mut self, operations: &[String]) -> Self {
+        let connections = &mut self.operations.connections;
+        if operations.iter().any(|operation| operation == NO_REQUESTS) {
+            *connections = Connections::default();
+        }
+        connections.declare(operations.iter().cloned());
+        self
+    }
+
     /// The same, of requests of which a formula holds only.
     #[must_use]
     pub fn with_filter(self, filter: Option<Filter>) -> Self {
         Self { filter, ..self }
+    }
+
+    /// Returns what requests are selected by, and what is a request, as text: the same text means the same requests.
+    pub(super) fn chosen(&self) -> String {
+        let declared = self.connections().declared();
+        format!("{:?} {:?} {declared:?}", self.root, self.filter())
     }
 
     /// The text of that formula; what was found out is of it only.
@@ -212,6 +214,11 @@ impl Source {
     /// The root operation that requests are selected by.
     pub(super) fn root(&self) -> Option<&str> {
         self.root.as_deref()
+    }
+
+    /// Operations of connections.
+    pub(super) fn connections(&self) -> &Connections {
+        &self.operations.connections
     }
 
     pub(super) fn parts_wanted(&self) -> PartsWanted {
@@ -329,7 +336,10 @@ impl Source {
         while !memory.is_wanting() && reader.next_within(&mut records, |bytes| room.has_room(bytes))
         {
             progress.add(1);
-            if self.takes(&records, selection, &mut notes) && !visit(&mut records, &mut notes) {
+            let goes_on = self.for_each_request(&mut records, &mut notes, |records, notes| {
+                !self.takes(records, selection, notes) || visit(records, notes)
+            });
+            if !goes_on {
                 break;
             }
             room.end_trace(&mut records);
@@ -341,33 +351,22 @@ impl Source {
         Ok(notes)
     }
 
-    /// One trace, if it is there and selected. Only what may hold its id is read.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub fn trace(
+    /// Hands each request of a trace to `visit`, which may stop by `false`: the trace itself, unless it is that of a
+    /// [connection](stroboscope_analysis::connection). Returns false if it was stopped.
+    pub fn for_each_request(
         &self,
-        id: u128,
-        selection: Selection,
-        keys: &AttributeKeys,
-    ) -> Result<(Option<TraceRecords>, Notes), QueryError> {
-        let times_ns = selection.range.records_ns();
-        let keys = &self.keys(keys);
-        let files = TraceFiles::open_of(&self.store, keys, times_ns, &IdRange::only(id))?;
-        let mut notes = self.first_notes();
-        notes.add_damage(files.damage().to_vec());
-        let mut reader = files.read(&IdRange::only(id), 1);
-        let mut records = TraceRecords::default();
-        let (mut room, mut found) = (Room::new(self.share()), None);
-        if reader.next_id() == Some(id) {
-            let read = reader.first_of(id, usize::MAX, &mut records, |bytes| room.grow(bytes));
-            room.check(id, read)?;
-            found = Some(records);
+        records: &mut TraceRecords,
+        notes: &mut Notes,
+        mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
+    ) -> bool {
+        let Some(division) = self.operations.connections.divide(records) else {
+            return visit(records, notes);
+        };
+        for connection in division.connections {
+            *notes.connections.entry(connection).or_default() += 1;
         }
-        notes.left_out = reader.left_out();
-        notes.add_damage(reader.damage());
-        let found = found.filter(|records| self.takes(records, selection, &mut notes));
-        Ok((found, notes))
+        let mut requests = division.requests.into_iter();
+        requests.all(|mut request| visit(&mut request, notes))
     }
 
     /// How many traces are selected. Reads them all.
@@ -414,7 +413,13 @@ impl Source {
             .iter()
             .map(|reason| reason.cause())
             .collect();
-        if self.inner.is_fragment(records) {
+        let KnownOperations { inner, connections } = &self.operations;
+        let is_request = || {
+            records
+                .root()
+                .is_some_and(|root| connections.is_request(root))
+        };
+        if inner.is_fragment(records) && !is_request() {
             causes.push(INNER_ROOT);
         }
         causes.sort_unstable();
@@ -442,51 +447,3 @@ impl Source {
 
 /// The cause of a trace without its root.
 const NO_ROOT: &str = "no_root";
-
-/// A larger segment is taken for one with records, without a look.
-const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
-
-/// Whether a segment of the log holds any record, or anything that cannot be read.
-fn has_records(segment: &Path) -> bool {
-    let is_some = |payload: &Payload| {
-        payload.kind != PayloadKind::Batch
-            || CheckedBatch::from_bytes(&payload.bytes, &Limits::default())
-                .map_or(true, |batch| batch.records() > 0)
-    };
-    read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
-}
-
-/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
-/// collector has them in hand.
-fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
-    let segments = list_segments(&data.wal()).unwrap_or_default();
-    if segments.is_empty() {
-        return 0;
-    }
-    // Held by a collector: it will do so itself within seconds.
-    let Ok(_lock) = data.lock() else {
-        let bytes_of = |number: u64| {
-            let path = segment_path(&data.wal(), number);
-            let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-            // That services were idle stays in the log for long, and nobody waits for it.
-            if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) {
-                0
-            } else {
-                bytes
-            }
-        };
-        return segments
-            .into_iter()
-            .map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64))
-            .sum();
-    };
-    let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))
-        .and_then(|mut flusher| flusher.recover());
-    match recovered {
-        Ok(segments) => {
-            tracing::info!("put {segments} WAL segments of an earlier run into the store");
-        }
-        Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
-    }
-    0
-}

@@ -8,7 +8,7 @@ use stroboscope_analysis::diagnostic::Diagnostic;
 
 use crate::Status;
 use stroboscope_present::humanise::{are, counted};
-use stroboscope_query::Notes;
+use stroboscope_query::{NO_REQUESTS, Notes};
 
 /// Most damaged files shown one by one.
 const DAMAGE_SHOWN: usize = 20;
@@ -77,6 +77,12 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
                 }
             }
         }
+    }
+    for (connection, count) in &notes.connections {
+        note!(
+            "each child of {connection} counts as a request, because its spans ({count} here) outlast many children, as those of \
+             connections do; with --request {NO_REQUESTS} these spans count as requests"
+        );
     }
     if notes.unflushed_bytes > 0 {
         note!(

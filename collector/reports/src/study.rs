@@ -173,6 +173,7 @@ fn open_by(
     let source = source.with_memory(&reader.memory(reading.from.memory_limit));
     let source = source.with_observer(reader.observer.clone());
     let source = source.with_root(reading.from.root.clone());
+    let source = source.with_requests(&reading.from.requests);
     let filter = match &reading.from.filter {
         None => None,
         Some((text, formula)) => {

@@ -48,7 +48,7 @@ pub(super) struct PlanVerb {
     goal: Option<Wanted>,
     /// Requests of interest are up to this long; otherwise as long as 95 of a hundred are
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    request: Option<Duration>,
+    longest: Option<Duration>,
     /// Recording may take at most this share of a process's CPU time
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     overhead: Option<f64>,
@@ -66,7 +66,7 @@ pub(super) struct PlanVerb {
 impl PlanVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let own = Wanted {
-            longest: self.request,
+            longest: self.longest,
             overhead: self.overhead,
             duty: self.duty,
             whole_per_hour: self.whole.map(|whole| whole as f64),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::clock::{ClockEstimates, Resolution};
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
+use stroboscope_analysis::connection::{CHILDREN_MIN, ConnectionLearning, Connections};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::TraceRecords;
@@ -69,6 +70,8 @@ pub struct Live {
     quiet_ns: i64,
     assembly: Assembly,
     inner: InnerOperations,
+    learning: ConnectionLearning,
+    connections: Connections,
     watch: LossWatch,
     losses: Vec<ProcessLoss>,
     segmenter: Segmenter,
@@ -98,6 +101,8 @@ impl Live {
             quiet_ns,
             assembly: Assembly::new(records_open_max),
             inner: InnerOperations::default(),
+            learning: ConnectionLearning::default(),
+            connections: Connections::default(),
             watch: LossWatch::default(),
             losses: Vec::new(),
             segmenter: Segmenter::default(),
@@ -279,7 +284,20 @@ impl Live {
         }
     }
 
-    fn observe(&mut self, mut records: TraceRecords) {
+    fn observe(&mut self, mut trace: TraceRecords) {
+        if trace.spans.len() >= CHILDREN_MIN && self.learning.observe(&trace) {
+            self.connections = self.learning.learned();
+        }
+        match self.connections.divide(&mut trace) {
+            Some(division) => division
+                .requests
+                .into_iter()
+                .for_each(|request| self.observe_request(request)),
+            None => self.observe_request(trace),
+        }
+    }
+
+    fn observe_request(&mut self, mut records: TraceRecords) {
         self.counts.traces += 1;
         let completeness = completeness(&records, &self.losses);
         let mut causes: Vec<_> = completeness
@@ -287,7 +305,9 @@ impl Live {
             .iter()
             .map(|reason| reason.cause())
             .collect();
-        if self.inner.is_fragment(&records) {
+        let root = records.root();
+        let is_request = root.is_some_and(|root| self.connections.is_request(root));
+        if !is_request && self.inner.is_fragment(&records) {
             causes.push(INNER_ROOT);
         }
         causes.sort_unstable();

@@ -121,6 +121,7 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
         since: Some(at_ns.saturating_sub(last_ns)),
         until: None,
         root: None,
+        requests: Vec::new(),
         filter: None,
         include_incomplete: false,
         memory_limit: None,

@@ -60,7 +60,7 @@ pub use listing::Covered;
 pub use merge::{Merge, SortedRun};
 pub use names::SCHEMA_VERSION;
 pub use objects::{REPLACED, Store, StoreError, replaced};
-pub use operations::inner_operations;
+pub use operations::{OperationFacts, operation_facts};
 pub use partition::{Hour, PartitionRule, StoreTable};
 pub use probe::{Probed, ProbedGroup, RowProbe};
 pub use read_budget::ReadBudget;

@@ -1,11 +1,14 @@
-//! Which operations were recorded inside others: four columns of all spans, looked through without making rows.
+//! What is known of operations before any trace is read: columns of all spans, looked through without making rows.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray, UInt64Array};
-use rustc_hash::FxHashSet;
+use arrow_array::{Array, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt64Array};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stroboscope_analysis::connection::{CHILDREN_MIN, CONNECTION_NS_MIN};
 use stroboscope_analysis::inner_operations::InnerOperations;
+use stroboscope_analysis::name_rule::normalise;
 
 use super::batch_column::column;
 use super::kinds::{id, ids};
@@ -14,26 +17,79 @@ use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
 use super::reader::TableReader;
 
-const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "process"];
+const COLUMNS: [&str; 7] = [
+    "trace_id",
+    "parent_id",
+    "service",
+    "name",
+    "process",
+    "start_ns",
+    "end_ns",
+];
 
-/// The operations of all spans that have a parent and were recorded by a process of ours (imports are left alone).
-/// Files are shared out to so many threads. Damaged files are left out from their damage on: whoever reads traces
-/// names them.
+/// Examples of long traces that are kept of each operation.
+const LONG_TRACES_PER_OPERATION_MAX: usize = 4;
+/// Operations that long traces are kept of.
+const LONG_OPERATIONS_MAX: usize = 256;
+
+/// What [`operation_facts`] finds.
+#[derive(Clone, Debug, Default)]
+pub struct OperationFacts {
+    /// Operations of all spans that have a parent and were recorded by a process of ours (imports are left alone).
+    pub inner: InnerOperations,
+    /// By the operation that a trace begins with: the longest traces in which [connections](stroboscope_analysis::connection) may be.
+    long: FxHashMap<(String, String), BTreeSet<(i64, u128)>>,
+}
+
+impl OperationFacts {
+    /// Traces in which [connections](stroboscope_analysis::connection) may be: the longest of each operation.
+    #[must_use]
+    pub fn long_traces(&self) -> Vec<u128> {
+        self.long.values().flatten().map(|(_, id)| *id).collect()
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.inner.merge(&other.inner);
+        for (operation, traces) in other.long {
+            for (length_ns, id) in traces {
+                self.note_long(&operation.0, &operation.1, length_ns, id);
+            }
+        }
+    }
+
+    fn note_long(&mut self, service: &str, name: &str, length_ns: i64, id: u128) {
+        let operation = (service.to_owned(), name.to_owned());
+        if self.long.len() >= LONG_OPERATIONS_MAX && !self.long.contains_key(&operation) {
+            return;
+        }
+        let longest = self.long.entry(operation).or_default();
+        longest.insert((length_ns, id));
+        if longest.len() > LONG_TRACES_PER_OPERATION_MAX {
+            longest.pop_first();
+        }
+    }
+}
+
+/// Looks through all spans. Files are shared out to so many threads. Damaged files are left out from their damage on: whoever
+/// reads traces names them.
 ///
 /// # Errors
 /// When the store cannot be listed.
-pub fn inner_operations(store: &Store, threads: usize) -> Result<InnerOperations, StoreError> {
+pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, StoreError> {
     let files = store.list(StoreTable::Spans)?;
     let budget = ReadBudget::of(threads.max(1));
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut found = InnerOperations::default();
+        let mut found = OperationFacts::default();
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut reader = TableReader::open(store, StoreTable::Spans, file, &COLUMNS, budget);
+            let mut trace = TraceExtent::default();
             while let Some(batch) = reader.next_batch() {
                 // What is wrong with the columns is said by whoever reads traces.
-                let _ = add_inner(&batch, &mut found);
+                let _ = add_inner(&batch, &mut found.inner);
+                let _ = add_long(&batch, &mut trace, &mut found);
             }
+            trace.end(&mut found);
         }
         found
     };
@@ -43,12 +99,64 @@ pub fn inner_operations(store: &Store, threads: usize) -> Result<InnerOperations
         let mut found = work();
         for worker in workers {
             match worker.join() {
-                Ok(more) => found.merge(&more),
+                Ok(more) => found.merge(more),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
         found
     }))
+}
+
+/// What a file has of a trace, whose rows are neighbours there.
+#[derive(Debug, Default)]
+struct TraceExtent {
+    id: u128,
+    spans: usize,
+    from_ns: i64,
+    to_ns: i64,
+    /// Of its first row.
+    operation: (String, String),
+}
+
+impl TraceExtent {
+    fn end(&mut self, found: &mut OperationFacts) {
+        let length_ns = self.to_ns.saturating_sub(self.from_ns);
+        if self.spans >= CHILDREN_MIN && length_ns >= CONNECTION_NS_MIN && self.id != 0 {
+            let (service, name) = &self.operation;
+            found.note_long(service, &normalise(name), length_ns, self.id);
+        }
+        self.spans = 0;
+    }
+}
+
+fn add_long(
+    batch: &RecordBatch,
+    trace: &mut TraceExtent,
+    found: &mut OperationFacts,
+) -> Result<(), String> {
+    let traces = ids(batch, "trace_id")?;
+    let starts: Int64Array = column(batch, "start_ns")?;
+    let ends: Int64Array = column(batch, "end_ns")?;
+    let services: DictionaryArray<Int32Type> = column(batch, "service")?;
+    let names: DictionaryArray<Int32Type> = column(batch, "name")?;
+    for row in 0..batch.num_rows() {
+        let (id, start_ns, end_ns) = (id(&traces, row), starts.value(row), ends.value(row));
+        if trace.spans == 0 || trace.id != id {
+            trace.end(found);
+            (trace.id, trace.from_ns, trace.to_ns) = (id, start_ns, end_ns);
+            for (of, column) in [
+                (&mut trace.operation.0, &services),
+                (&mut trace.operation.1, &names),
+            ] {
+                of.clear();
+                of.push_str(text(column, row));
+            }
+        }
+        trace.spans += 1;
+        trace.from_ns = trace.from_ns.min(start_ns);
+        trace.to_ns = trace.to_ns.max(end_ns);
+    }
+    Ok(())
 }
 
 fn add_inner(batch: &RecordBatch, found: &mut InnerOperations) -> Result<(), String> {

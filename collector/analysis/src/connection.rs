@@ -1,0 +1,24 @@
+//! Connections: spans that outlast many requests, and their division into requests.
+//!
+//! A server may have a span for each connection and, inside of it, one for each command; so do workers' and consumers' loops.
+//! Such a span lasts as long as its client stays, and mostly waits for it: its latency, critical path and structure say
+//! nothing of the service. What users wait for are its children, so each of these becomes a request.
+//!
+//! **Rule.** A span without a recorded parent that is neither a server's nor a client's is a connection if it lasts at least a
+//! second, has 16 children or more, which are of few operations and most of them 50 times shorter, and if nothing runs inside of it
+//! in two thirds of the time. The same holds for a parent that was not recorded, from its first child to its last: a
+//! connection may be older than the recording, and is recorded only when it ends. An operation is a connection's if most of its spans
+//! that last so long are. The division then applies to all of the operation's spans, however short, so that requests of one kind
+//! have one form.
+//!
+//! The rule is ours; the papers' systems have one trace for each request.
+
+mod division;
+mod known;
+mod learning;
+#[cfg(test)]
+mod tests;
+
+pub use division::{Division, connection_ids, request_id};
+pub use known::Connections;
+pub use learning::{CHILDREN_MIN, CONNECTION_NS_MIN, ConnectionLearning};

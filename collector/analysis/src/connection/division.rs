@@ -1,0 +1,177 @@
+//! The division of a trace into the requests of its connections.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::known::{Connections, is_worker, operation};
+use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
+
+/// A trace's requests.
+#[derive(Debug, Default)]
+pub struct Division {
+    /// In order of their ids.
+    pub requests: Vec<TraceRecords>,
+    /// Operations of the connections that the requests were inside of, as far as these were recorded.
+    pub connections: Vec<String>,
+}
+
+/// Returns the id of the request that begins with this span of a connection: the more random half of the trace's id, and the
+/// span's id. [`connection_ids`] is the reverse.
+#[must_use]
+pub fn request_id(trace: TraceId, span_id: u64) -> TraceId {
+    let half = match trace.0 >> 64 {
+        0 => trace.0,
+        high => high,
+    };
+    TraceId(half << 64 | u128::from(span_id))
+}
+
+/// Returns the ids of traces that [`request_id`] makes this id of: an id of 64 bits, and a range of longer ones, with both ends.
+#[must_use]
+pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
+    let half = request.0 >> 64;
+    let from = half << 64;
+    (
+        TraceId(half),
+        (TraceId(from), TraceId(from | u128::from(u64::MAX))),
+    )
+}
+
+impl Connections {
+    /// Divides a trace into the requests of its connections; `None` if there are none in it. What is in no request is
+    /// part of the connection, and left out.
+    #[must_use]
+    pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
+        if self.is_empty() {
+            return None;
+        }
+        let spans = &trace.spans;
+        let places: FxHashMap<u64, usize> = spans
+            .iter()
+            .zip(0..)
+            .map(|(span, at)| (span.span_id, at))
+            .collect();
+        let parent = |at: usize| match spans[at].parent_id {
+            0 => None,
+            id => places.get(&id).copied(),
+        };
+        let begins = |at: usize| {
+            let span = &spans[at];
+            let is_inside = match parent(at) {
+                Some(above) => {
+                    spans[above].parent_id == 0
+                        && is_worker(span)
+                        && self.connections.contains(&operation(&spans[above]))
+                }
+                None => span.parent_id != 0 && self.requests.contains(&operation(span)),
+            };
+            is_inside || self.is_declared(span)
+        };
+        if !(0..spans.len()).any(begins) {
+            return None;
+        }
+        // Of each span, the outermost request that it is inside of.
+        let mut outermost: Vec<Option<Option<usize>>> = vec![None; spans.len()];
+        let mut chain = Vec::new();
+        for at in 0..spans.len() {
+            let mut next = Some(at);
+            let mut found = None;
+            while let Some(at) = next {
+                if let Some(known) = outermost[at] {
+                    found = known;
+                    break;
+                }
+                // A circle of parents has no outermost span.
+                outermost[at] = Some(None);
+                chain.push(at);
+                next = parent(at);
+            }
+            while let Some(at) = chain.pop() {
+                if found.is_none() && begins(at) {
+                    found = Some(at);
+                }
+                outermost[at] = Some(found);
+            }
+        }
+        let owners: FxHashMap<u64, usize> = (spans.iter().zip(&outermost))
+            .filter_map(|(span, owner)| Some((span.span_id, owner.flatten()?)))
+            .collect();
+        if owners.values().all(|owner| spans[*owner].parent_id == 0) {
+            return None;
+        }
+        Some(into_requests(trace, &owners))
+    }
+}
+
+/// Takes a trace apart. `owners` has the place of the request's first span for each span that is in one.
+fn into_requests(trace: &mut TraceRecords, owners: &FxHashMap<u64, usize>) -> Division {
+    let empty = |first: &SpanRecord| {
+        let id = match first.parent_id {
+            0 => trace.id,
+            _ => request_id(trace.id, first.span_id),
+        };
+        TraceRecords {
+            id,
+            clocks: trace.clocks.clone(),
+            sampling: trace.sampling,
+            ..TraceRecords::default()
+        }
+    };
+    let mut requests: BTreeMap<usize, TraceRecords> = BTreeMap::new();
+    for owner in owners.values() {
+        requests
+            .entry(*owner)
+            .or_insert_with(|| empty(&trace.spans[*owner]));
+    }
+    let mut division = Division::default();
+    let mut rest = TraceRecords {
+        events: std::mem::take(&mut trace.events),
+        ..empty(&SpanRecord {
+            parent_id: 0,
+            ..trace.spans[0].clone()
+        })
+    };
+    let first_cut: FxHashSet<usize> = (requests.keys().copied())
+        .filter(|owner| trace.spans[*owner].flags.contains(SpanFlags::CUT_OPEN))
+        .collect();
+    for (at, mut span) in std::mem::take(&mut trace.spans).into_iter().enumerate() {
+        let Some((owner, request)) = owners
+            .get(&span.span_id)
+            .and_then(|owner| Some((*owner, requests.get_mut(owner)?)))
+        else {
+            rest.spans.push(span);
+            continue;
+        };
+        if owner == at {
+            span.parent_id = 0;
+            span.flags = span.flags.with(SpanFlags::LOCAL_ROOT);
+        }
+        // The connection began before recording did, the request did not.
+        if first_cut.contains(&owner) {
+            span.flags = SpanFlags(span.flags.0 & !SpanFlags::CUT_OPEN.0);
+        }
+        request.spans.push(span);
+    }
+    let owner_of = |record: &RecordOwner| match record {
+        RecordOwner::Event(_) => None,
+        RecordOwner::Span(id) | RecordOwner::InSpan(id, _) => owners.get(id).copied(),
+    };
+    for element in std::mem::take(&mut trace.elements) {
+        let request = owner_of(&element.owner).and_then(|owner| requests.get_mut(&owner));
+        request.unwrap_or(&mut rest).elements.push(element);
+    }
+    for attribute in std::mem::take(&mut trace.attributes) {
+        let request = owner_of(&attribute.owner).and_then(|owner| requests.get_mut(&owner));
+        request.unwrap_or(&mut rest).attributes.push(attribute);
+    }
+    let connections = rest.spans.iter().filter(|span| span.parent_id == 0);
+    division.connections = connections.map(SpanRecord::operation).collect();
+    division.requests = requests.into_values().collect();
+    if division.connections.is_empty() && !(rest.spans.is_empty() && rest.events.is_empty()) {
+        rest.name = trace.name.take();
+        division.requests.push(rest);
+    }
+    division.requests.sort_by_key(|request| request.id);
+    division
+}

@@ -1,0 +1,70 @@
+//! Which operations are of connections, and which of the requests inside of them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use crate::name_rule::normalise;
+use crate::record::{SpanFlags, SpanRecord};
+
+/// Service and name, by the [rule for names of high cardinality](normalise).
+pub(super) type Operation = (Arc<str>, Arc<str>);
+
+pub(super) fn operation(span: &SpanRecord) -> Operation {
+    (span.service.clone(), normalise(&span.name).into())
+}
+
+/// Returns true for a span that can be a request: it is no call of another service.
+pub(super) fn is_worker(span: &SpanRecord) -> bool {
+    !span.flags.contains(SpanFlags::CLIENT)
+}
+
+/// Operations of connections and of the requests inside of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Connections {
+    pub(super) connections: FxHashSet<Operation>,
+    pub(super) requests: FxHashSet<Operation>,
+    /// Operations whose spans are requests inside of any other, as `service:name`.
+    declared: FxHashSet<String>,
+}
+
+impl Connections {
+    /// Returns true if no trace has to be divided.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.declared.is_empty()
+    }
+
+    /// Makes a request of each span of these operations, `service:name`, wherever it is.
+    pub fn declare(&mut self, operations: impl IntoIterator<Item = String>) {
+        self.declared.extend(operations);
+    }
+
+    /// Returns the operations that were [declared](Self::declare), in order.
+    #[must_use]
+    pub fn declared(&self) -> Vec<&str> {
+        let mut declared: Vec<_> = self.declared.iter().map(String::as_str).collect();
+        declared.sort_unstable();
+        declared
+    }
+
+    /// Returns the operations of connections, `service:name`, in order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let name = |(service, name): &Operation| format!("{service}:{name}");
+        let mut names: Vec<_> = self.connections.iter().map(name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Returns true if spans of this operation are requests inside of connections.
+    #[must_use]
+    pub fn is_request(&self, span: &SpanRecord) -> bool {
+        !self.is_empty() && (self.requests.contains(&operation(span)) || self.is_declared(span))
+    }
+
+    pub(super) fn is_declared(&self, span: &SpanRecord) -> bool {
+        !self.declared.is_empty() && self.declared.contains(&span.operation())
+    }
+}

@@ -1,0 +1,154 @@
+//! Which operations are of connections, learned from long traces.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::known::{Connections, Operation, is_worker, operation};
+use crate::name_rule::normalise;
+use crate::record::{SpanFlags, SpanRecord, TraceRecords};
+
+/// A connection lasts at least so long, in nanoseconds.
+pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
+/// A connection has at least so many children.
+pub const CHILDREN_MIN: usize = 16;
+/// A connection has so many children of each operation on average.
+const CHILDREN_PER_OPERATION_MIN: usize = 4;
+/// A connection lasts so many times as long as its median child.
+const TIMES_MEDIAN_MIN: i64 = 50;
+/// How many operations are told apart; others are never divided.
+const OPERATIONS_MAX: usize = 4_096;
+
+/// Traces of which connections are learned.
+#[derive(Debug, Default)]
+pub struct ConnectionLearning {
+    /// By the operation of long spans: which are connections, and which are not.
+    votes: BTreeMap<Operation, [u64; 2]>,
+    /// By the operation of their connection; that of an unrecorded one is not known.
+    requests: BTreeMap<Option<Operation>, FxHashSet<Operation>>,
+    operations: usize,
+}
+
+impl ConnectionLearning {
+    /// Notes the connections of a trace. Returns true if it has a span that may be one.
+    pub fn observe(&mut self, trace: &TraceRecords) -> bool {
+        let mut is_judged = false;
+        let places: FxHashMap<u64, &SpanRecord> = trace
+            .spans
+            .iter()
+            .map(|span| (span.span_id, span))
+            .collect();
+        let mut children: BTreeMap<u64, Vec<&SpanRecord>> = BTreeMap::new();
+        for span in trace.spans.iter().filter(|span| span.parent_id != 0) {
+            let parent = places.get(&span.parent_id);
+            if parent.is_none_or(|parent| parent.parent_id == 0) {
+                children.entry(span.parent_id).or_default().push(span);
+            }
+        }
+        let alone = trace
+            .spans
+            .iter()
+            .filter(|span| span.parent_id == 0 && !children.contains_key(&span.span_id));
+        let alone: Vec<_> = alone.map(|root| root.span_id).collect();
+        alone
+            .into_iter()
+            .for_each(|root| _ = children.entry(root).or_default());
+        for (parent, children) in children {
+            let parent = places.get(&parent).copied();
+            let Some(is_connection) = is_connection(parent, &children) else {
+                continue;
+            };
+            is_judged = true;
+            let connection = parent.map(operation);
+            if let Some(connection) = &connection
+                && (self.votes.len() < OPERATIONS_MAX || self.votes.contains_key(connection))
+            {
+                self.votes.entry(connection.clone()).or_default()[usize::from(!is_connection)] += 1;
+            }
+            if is_connection {
+                self.note(connection, &children);
+            }
+        }
+        is_judged
+    }
+
+    fn note(&mut self, connection: Option<Operation>, children: &[&SpanRecord]) {
+        let requests = self.requests.entry(connection).or_default();
+        for child in children.iter().filter(|child| is_worker(child)) {
+            if self.operations < OPERATIONS_MAX && requests.insert(operation(child)) {
+                self.operations += 1;
+            }
+        }
+    }
+
+    /// Returns what was learned.
+    #[must_use]
+    pub fn learned(&self) -> Connections {
+        let Self {
+            votes, requests, ..
+        } = self;
+        let is_connection = |connection: &Option<Operation>| match connection {
+            None => true,
+            Some(connection) => votes.get(connection).is_some_and(|[yes, no]| yes > no),
+        };
+        let mut learned = Connections::default();
+        for (connection, requests) in requests {
+            if is_connection(connection) {
+                learned.connections.extend(connection.clone());
+                learned.requests.extend(requests.iter().cloned());
+            }
+        }
+        learned
+    }
+}
+
+/// Judges a span by its children, by the rule above; `None` if it is short, or takes part in a request of others.
+fn is_connection(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<bool> {
+    let (from_ns, to_ns) = match parent {
+        Some(parent) => (parent.start_ns, parent.end_ns),
+        None => (
+            children.iter().map(|child| child.start_ns).min()?,
+            children.iter().map(|child| child.end_ns).max()?,
+        ),
+    };
+    let length_ns = to_ns.saturating_sub(from_ns);
+    let takes_part = |parent: &SpanRecord| {
+        parent.flags.contains(SpanFlags::SERVER) || parent.flags.contains(SpanFlags::CLIENT)
+    };
+    if length_ns < CONNECTION_NS_MIN || parent.is_some_and(takes_part) {
+        return None;
+    }
+    let workers = || children.iter().filter(|child| is_worker(child));
+    let mut lengths: Vec<i64> = workers()
+        .map(|child| child.end_ns.saturating_sub(child.start_ns))
+        .collect();
+    if lengths.len() < CHILDREN_MIN {
+        return Some(false);
+    }
+    let operations: FxHashSet<_> = workers()
+        .map(|child| (&child.service, normalise(&child.name)))
+        .collect();
+    let middle = lengths.len() / 2;
+    let median = *lengths.select_nth_unstable(middle).1;
+    Some(
+        operations.len() * CHILDREN_PER_OPERATION_MIN <= lengths.len()
+            && median.saturating_mul(TIMES_MEDIAN_MIN) <= length_ns
+            && covered_ns(children, from_ns, to_ns).saturating_mul(3) <= length_ns,
+    )
+}
+
+/// Time in which a child runs.
+fn covered_ns(children: &[&SpanRecord], from_ns: i64, to_ns: i64) -> i64 {
+    let mut times: Vec<(i64, i64)> = children
+        .iter()
+        .map(|child| (child.start_ns, child.end_ns))
+        .collect();
+    times.sort_unstable();
+    let (mut covered, mut until) = (0i64, from_ns);
+    for (start, end) in times {
+        let (start, end) = (start.max(until), end.min(to_ns));
+        covered += end.saturating_sub(start).max(0);
+        until = until.max(end);
+    }
+    covered
+}

@@ -1,0 +1,253 @@
+use std::collections::BTreeMap;
+
+use super::known::operation;
+use super::{ConnectionLearning, Connections, connection_ids, request_id};
+use crate::record::{AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
+use proptest::prelude::*;
+
+const MS: i64 = 1_000_000;
+
+fn span(span_id: u64, parent_id: u64, name: &str, start_ns: i64, end_ns: i64) -> SpanRecord {
+    SpanRecord {
+        span_id,
+        parent_id,
+        service: "redis".into(),
+        name: name.into(),
+        host: "h".into(),
+        process: 1,
+        start_ns,
+        end_ns,
+        flags: SpanFlags(0),
+        events: Vec::new(),
+    }
+}
+
+/// A connection of 2 s with a command every 100 ms, which writes.
+fn connection(has_root: bool) -> TraceRecords {
+    let root = has_root.then(|| span(1, 0, "run", 0, 2_000 * MS));
+    let commands = (0..20u64).flat_map(|number| {
+        let start = 100 * MS * number as i64;
+        let name = ["get", "set"][number as usize % 2];
+        [
+            span(10 + number, 1, name, start, start + 2 * MS),
+            span(
+                100 + number,
+                10 + number,
+                "write",
+                start + MS,
+                start + 2 * MS,
+            ),
+        ]
+    });
+    TraceRecords {
+        id: TraceId(7 << 64 | 5),
+        spans: root.into_iter().chain(commands).collect(),
+        ..TraceRecords::default()
+    }
+}
+
+fn learned(traces: &[TraceRecords]) -> Connections {
+    let mut learning = ConnectionLearning::default();
+    traces.iter().for_each(|trace| _ = learning.observe(trace));
+    learning.learned()
+}
+
+#[test]
+fn commands_of_a_connection_are_requests() {
+    for has_root in [true, false] {
+        let mut trace = connection(has_root);
+        trace.attributes = vec![
+            AttributeRecord {
+                owner: RecordOwner::Span(12),
+                key: "k".into(),
+                value: "of get".into(),
+            },
+            AttributeRecord {
+                owner: RecordOwner::InSpan(103, 0),
+                key: "k".into(),
+                value: "of set's write".into(),
+            },
+        ];
+        let connections = learned(&[trace.clone()]);
+        assert_eq!(
+            connections.names(),
+            if has_root { vec!["redis:run"] } else { vec![] }
+        );
+        let division = connections.divide(&mut trace).unwrap();
+        assert_eq!(division.connections.len(), usize::from(has_root));
+        assert_eq!(division.requests.len(), 20);
+        for (number, request) in division.requests.iter().enumerate() {
+            let expected = ["redis:get", "redis:set"][number % 2];
+            assert_eq!(request.root_operation().as_deref(), Some(expected));
+            assert_eq!(request.spans.len(), 2);
+            assert_eq!(request.id, TraceId(7 << 64 | (10 + number as u128)));
+            assert_eq!(request.attribute("k").is_some(), [2, 3].contains(&number));
+            let (_, (from, to)) = connection_ids(request.id);
+            assert!(from <= TraceId(7 << 64 | 5) && TraceId(7 << 64 | 5) <= to);
+        }
+    }
+}
+
+#[test]
+fn a_short_connection_of_a_known_operation_is_divided_too() {
+    let connections = learned(&[connection(true)]);
+    let mut short = connection(true);
+    short.spans.truncate(3);
+    short.spans[0].end_ns = 5 * MS;
+    assert_eq!(connections.divide(&mut short).unwrap().requests.len(), 1);
+    let mut other = connection(true);
+    other.spans[0].name = "job".into();
+    assert!(connections.divide(&mut other).is_none());
+}
+
+#[test]
+fn ids_of_64_bits_are_kept_whole() {
+    let id = request_id(TraceId(0xabc), 9);
+    assert_eq!(id, TraceId(0xabc << 64 | 9));
+    assert_eq!(connection_ids(id).0, TraceId(0xabc));
+}
+
+#[test]
+fn jobs_and_requests_are_none() {
+    let change = |change: &dyn Fn(&mut SpanRecord)| {
+        let mut trace = connection(true);
+        trace.spans.iter_mut().for_each(change);
+        learned(&[trace])
+    };
+    let of_root = |change: fn(&mut SpanRecord)| {
+        move |span: &mut SpanRecord| {
+            if span.parent_id == 0 {
+                change(span);
+            }
+        }
+    };
+    let of_children = |change: fn(&mut SpanRecord)| {
+        move |span: &mut SpanRecord| {
+            if span.parent_id == 1 {
+                change(span);
+            }
+        }
+    };
+    let is_none: [&dyn Fn(&mut SpanRecord); 5] = [
+        // A request of others.
+        &of_root(|root| root.flags = SpanFlags::SERVER),
+        // It is short.
+        &of_root(|root| root.end_ns = 999 * MS),
+        // It calls others.
+        &of_children(|child| child.flags = SpanFlags::CLIENT),
+        // Children run most of the time.
+        &of_children(|child| child.end_ns = child.start_ns + 35 * MS),
+        // Each child is of another operation.
+        &of_children(|child| child.name = format!("step{}", child.span_id).into()),
+    ];
+    for (number, is_none) in is_none.iter().enumerate() {
+        assert!(change(is_none).is_empty(), "{number}");
+    }
+    assert!(!change(&|_| ()).is_empty());
+    // Most of these jobs are busy.
+    let busy = {
+        let mut trace = connection(true);
+        trace.spans.retain(|span| span.span_id < 14);
+        trace
+    };
+    assert!(learned(&[connection(true), busy.clone(), busy]).is_empty());
+}
+
+#[test]
+fn a_declared_operation_is_a_request_inside_of_any() {
+    let mut connections = Connections::default();
+    connections.declare(["redis:write".to_owned()]);
+    let mut trace = connection(true);
+    let division = connections.divide(&mut trace).unwrap();
+    assert_eq!(
+        (division.requests.len(), division.connections.len()),
+        (20, 1)
+    );
+    assert!(
+        division
+            .requests
+            .iter()
+            .all(|request| request.spans.len() == 1)
+    );
+    // The outermost of several.
+    let mut nested = TraceRecords {
+        spans: vec![
+            span(1, 0, "a", 0, 9),
+            span(2, 1, "write", 1, 8),
+            span(3, 2, "write", 2, 7),
+        ],
+        ..TraceRecords::default()
+    };
+    assert_eq!(
+        connections.divide(&mut nested).unwrap().requests[0]
+            .spans
+            .len(),
+        2
+    );
+    let mut root = TraceRecords {
+        spans: vec![span(2, 0, "write", 1, 8)],
+        ..TraceRecords::default()
+    };
+    assert!(connections.divide(&mut root).is_none());
+}
+
+/// For each span, the last of its ancestors and itself that begins a request.
+fn reference(connections: &Connections, trace: &TraceRecords) -> BTreeMap<u64, Option<u64>> {
+    let find = |id: u64| trace.spans.iter().find(|span| span.span_id == id);
+    let outermost = |span: &SpanRecord| {
+        let (mut found, mut next) = (None, Some(span));
+        while let Some(span) = next {
+            let above = find(span.parent_id).filter(|_| span.parent_id != 0);
+            let is_inside = above.is_some_and(|above| {
+                above.parent_id == 0 && connections.connections.contains(&operation(above))
+            }) || above.is_none()
+                && span.parent_id != 0
+                && connections.requests.contains(&operation(span));
+            if is_inside || connections.is_declared(span) {
+                found = Some(span.span_id);
+            }
+            next = above;
+        }
+        found
+    };
+    trace
+        .spans
+        .iter()
+        .map(|span| (span.span_id, outermost(span)))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn each_span_is_in_its_outermost_request(
+        parents in prop::collection::vec((0u64..40, 0usize..4), 1..40),
+    ) {
+        let mut connections = learned(&[connection(true)]);
+        connections.declare(["redis:write".to_owned()]);
+        // Parents have smaller numbers; some are absent, 0 is none.
+        let spans = parents.iter().zip(1u64..).map(|(&(parent, name), id)| {
+            let parent = if parent < id { parent } else { parent + 100 };
+            span(id, parent, ["run", "get", "write", "other"][name], 0, 1)
+        });
+        let mut trace = TraceRecords { spans: spans.collect(), ..TraceRecords::default() };
+        let expected = reference(&connections, &trace);
+        let whole = trace.clone();
+        let Some(division) = connections.divide(&mut trace) else {
+            let is_root = |id: &u64| whole.spans.iter().any(|span| span.span_id == *id && span.parent_id == 0);
+            prop_assert!(expected.values().flatten().all(is_root));
+            return Ok(());
+        };
+        let mut seen = BTreeMap::new();
+        for request in &division.requests {
+            let root = request.root().map(|root| root.span_id);
+            for span in &request.spans {
+                prop_assert!(seen.insert(span.span_id, root).is_none());
+            }
+        }
+        for (id, owner) in expected {
+            if owner.is_some() {
+                prop_assert_eq!(seen.get(&id), Some(&owner));
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What is known of operations before traces are read. It is kept beside the store.
+
+use serde::{Deserialize, Serialize};
+use stroboscope_analysis::connection::{ConnectionLearning, Connections};
+use stroboscope_analysis::inner_operations::InnerOperations;
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_store::tables::{
+    AttributeKeys, Store, StoreError, TraceFiles, TraceReader, operation_facts,
+};
+
+use super::cache::Cache;
+
+/// The kind of its cache entry.
+const KIND: &str = "operations";
+/// A trace of more bytes teaches nothing of connections.
+const LEARNED_TRACE_BYTES_MAX: usize = 512 << 20;
+
+/// In place of an operation of requests: children of connections are part of these.
+pub const NO_REQUESTS: &str = "none";
+
+/// Operations that run inside others, and those of connections.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct KnownOperations {
+    pub(super) inner: InnerOperations,
+    pub(super) connections: Connections,
+}
+
+impl KnownOperations {
+    /// Finds what was kept of the store, or looks through it.
+    pub(super) fn of(
+        store: &Store,
+        cache: Option<&Cache>,
+        threads: usize,
+    ) -> Result<Self, StoreError> {
+        if let Some(kept) = cache.and_then(|cache| cache.find(KIND, "")) {
+            return Ok(kept);
+        }
+        let operations = Self::learn(store, threads)?;
+        if let Some(cache) = cache.filter(|cache| cache.is_of(store)) {
+            cache.keep(KIND, "", &operations);
+        }
+        Ok(operations)
+    }
+
+    fn learn(store: &Store, threads: usize) -> Result<Self, StoreError> {
+        let facts = operation_facts(store, threads)?;
+        let long = facts.long_traces();
+        let mut learning = ConnectionLearning::default();
+        if !long.is_empty() {
+            let files = TraceFiles::open(store, &AttributeKeys::none())?.only(long);
+            let mut reader = TraceReader::of(&files);
+            let mut records = TraceRecords::default();
+            while reader.next_within(&mut records, |bytes| bytes <= LEARNED_TRACE_BYTES_MAX) {
+                learning.observe(&records);
+            }
+        }
+        let (inner, connections) = (facts.inner, learning.learned());
+        Ok(Self { inner, connections })
+    }
+}

@@ -1,0 +1,61 @@
+//! What is in a collector's log and not in the store yet.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::flush::{Counters, Flusher};
+use stroboscope_store::limits::Limits;
+use stroboscope_store::tables::Store;
+use stroboscope_store::wal::{
+    HEADER_BYTES, Payload, PayloadKind, list_segments, read_segment, segment_path,
+};
+
+/// A larger segment is taken for one with records, without a look.
+const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
+
+/// Whether a segment of the log holds any record, or anything that cannot be read.
+fn has_records(segment: &Path) -> bool {
+    let is_some = |payload: &Payload| {
+        payload.kind != PayloadKind::Batch
+            || CheckedBatch::from_bytes(&payload.bytes, &Limits::default())
+                .map_or(true, |batch| batch.records() > 0)
+    };
+    read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
+}
+
+/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
+/// collector has them in hand.
+pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
+    let segments = list_segments(&data.wal()).unwrap_or_default();
+    if segments.is_empty() {
+        return 0;
+    }
+    // Held by a collector: it will do so itself within seconds.
+    let Ok(_lock) = data.lock() else {
+        let bytes_of = |number: u64| {
+            let path = segment_path(&data.wal(), number);
+            let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+            // That services were idle stays in the log for long, and nobody waits for it.
+            if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) {
+                0
+            } else {
+                bytes
+            }
+        };
+        return segments
+            .into_iter()
+            .map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64))
+            .sum();
+    };
+    let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))
+        .and_then(|mut flusher| flusher.recover());
+    match recovered {
+        Ok(segments) => {
+            tracing::info!("put {segments} WAL segments of an earlier run into the store");
+        }
+        Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
+    }
+    0
+}
