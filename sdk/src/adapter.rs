@@ -19,7 +19,7 @@ use tracing_core::span::{Attributes, Id};
 
 use crate::captured::unseen_request;
 use crate::context::{self, Scope, SpanContext};
-use crate::span::{Span, write_event, write_event_quickly};
+use crate::span::{Span, mark_connection, write_event, write_event_quickly};
 use known::Known;
 
 /// All locks of the adapter, in the order in which they are taken.
@@ -56,6 +56,9 @@ pub(crate) fn begin(
     if span.is_none() && parent.is_valid() {
         // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
         return Span::unrecorded(parent);
+    }
+    if span.is_recorded() && outer.is_valid() {
+        mark_connection(outer, &known.callsite);
     }
     if span.is_none() && outer.is_valid() {
         // What is below must not join what this is inside of, which may be recorded.

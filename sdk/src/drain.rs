@@ -184,6 +184,7 @@ impl Drain {
                 RecordKind::Begin => self.begin(&head, fields, windows),
                 RecordKind::Event => self.event(&head, fields, windows),
                 RecordKind::Fields => {
+                    self.open.add_flags(head.span_id, u32::from(head.flags));
                     self.add_fields(head.span_id, owned(head.callsite, fields));
                 }
                 RecordKind::Close => self.end_or_keep(End {

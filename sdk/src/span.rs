@@ -297,10 +297,25 @@ pub(crate) fn add_fields(
     callsite: &'static Callsite,
     fields: impl FnOnce(&mut FieldWriter<'_>),
 ) {
+    add(span, callsite, 0, fields);
+}
+
+/// Marks an open span, if it is recorded, as one that requests begin inside of.
+#[cfg(feature = "tracing")]
+pub(crate) fn mark_connection(span: SpanContext, callsite: &'static Callsite) {
+    add(span, callsite, SpanFlag::Connection as u16, |_| {});
+}
+
+fn add(
+    span: SpanContext,
+    callsite: &'static Callsite,
+    flags: u16,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) {
     thread::write(|place, lineage| {
         let head = Head {
             kind: RecordKind::Fields,
-            flags: 0,
+            flags,
             ticks: ticks(),
             callsite,
             trace_id: 0,

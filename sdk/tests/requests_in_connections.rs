@@ -78,6 +78,7 @@ fn each_request_is_chosen_by_itself() {
     // The request in the burst only, although its connection is followed.
     assert_eq!(request.parent, 0);
     assert!(request.has(SpanFlag::LocalRoot) && request.trace != connection.trace);
+    assert!(connection.has(SpanFlag::Connection) && !request.has(SpanFlag::Connection));
     assert_eq!(request.attributes["number"], "1");
     assert_eq!(
         (other.parent, &other.trace),

@@ -9,7 +9,8 @@
 //! in two thirds of the time. The same holds for a parent that was not recorded, from its first child to its last: a
 //! connection may be older than the recording, and is recorded only when it ends. An operation is a connection's if most of its spans
 //! that last so long are. The division then applies to all of the operation's spans, however short, so that requests of one kind
-//! have one form.
+//! have one form. The SDK marks connections where it is told which spans are requests; what is left of such a connection is no
+//! request either.
 //!
 //! The rule is ours; the papers' systems have one trace for each request.
 
@@ -21,4 +22,4 @@ mod tests;
 
 pub use division::{Division, connection_ids, request_id};
 pub use known::Connections;
-pub use learning::{CHILDREN_MIN, CONNECTION_NS_MIN, ConnectionLearning};
+pub use learning::{CHILDREN_MIN, CONNECTION_NS_MIN, ConnectionLearning, is_marked};

@@ -71,6 +71,9 @@ impl SpanFlags {
     /// The span serves a request of another process.
     pub const SERVER: SpanFlags = SpanFlags(128);
 
+    /// Requests began inside of the span, which are no part of it.
+    pub const CONNECTION: SpanFlags = SpanFlags(256);
+
     /// Whether every bit of `other` is set.
     pub const fn contains(self, other: SpanFlags) -> bool {
         self.0 & other.0 == other.0

@@ -46,6 +46,9 @@ impl KnownOperations {
         let facts = operation_facts(store, threads)?;
         let long = facts.long_traces();
         let mut learning = ConnectionLearning::default();
+        for (service, name) in &facts.marked {
+            learning.mark(service, name);
+        }
         if !long.is_empty() {
             let files = TraceFiles::open(store, &AttributeKeys::none())?.only(long);
             let mut reader = TraceReader::of(&files);

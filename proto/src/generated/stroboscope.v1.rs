@@ -213,6 +213,9 @@ pub enum SpanFlag {
     Client = 64,
     /// The span serves a request of another process: a server span.
     Server = 128,
+    /// Requests began inside of the span, which are no part of it: it is a
+    /// connection's, or a worker's.
+    Connection = 256,
 }
 impl SpanFlag {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -230,6 +233,7 @@ impl SpanFlag {
             Self::Panicked => "SPAN_FLAG_PANICKED",
             Self::Client => "SPAN_FLAG_CLIENT",
             Self::Server => "SPAN_FLAG_SERVER",
+            Self::Connection => "SPAN_FLAG_CONNECTION",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -244,6 +248,7 @@ impl SpanFlag {
             "SPAN_FLAG_PANICKED" => Some(Self::Panicked),
             "SPAN_FLAG_CLIENT" => Some(Self::Client),
             "SPAN_FLAG_SERVER" => Some(Self::Server),
+            "SPAN_FLAG_CONNECTION" => Some(Self::Connection),
             _ => None,
         }
     }

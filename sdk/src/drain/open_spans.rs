@@ -118,6 +118,15 @@ impl OpenSpans {
         None
     }
 
+    /// Adds flags to a span whose begin was seen.
+    pub(crate) fn add_flags(&mut self, span_id: u64, flags: u32) {
+        if flags != 0
+            && let Some(Entry::Open(span)) = self.entries.get_mut(&span_id)
+        {
+            span.flags |= flags;
+        }
+    }
+
     /// Takes the open spans for which `is_due` holds; their ends will mean nothing.
     pub(crate) fn take_due(&mut self, is_due: impl Fn(&OpenSpan) -> bool) -> Vec<OpenSpan> {
         let mut taken = Vec::new();

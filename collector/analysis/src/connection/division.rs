@@ -59,16 +59,13 @@ impl Connections {
         let begins = |at: usize| {
             let span = &spans[at];
             let is_inside = match parent(at) {
-                Some(above) => {
-                    spans[above].parent_id == 0
-                        && is_worker(span)
-                        && self.connections.contains(&operation(&spans[above]))
-                }
+                Some(above) => is_worker(span) && self.is_connection(&spans[above]),
                 None => span.parent_id != 0 && self.requests.contains(&operation(span)),
             };
             is_inside || self.is_declared(span)
         };
-        if !(0..spans.len()).any(begins) {
+        let has_connection = spans.iter().any(|span| self.is_connection(span));
+        if !has_connection && !(0..spans.len()).any(begins) {
             return None;
         }
         // Of each span, the outermost request that it is inside of.
@@ -97,7 +94,7 @@ impl Connections {
         let owners: FxHashMap<u64, usize> = (spans.iter().zip(&outermost))
             .filter_map(|(span, owner)| Some((span.span_id, owner.flatten()?)))
             .collect();
-        if owners.values().all(|owner| spans[*owner].parent_id == 0) {
+        if !has_connection && owners.values().all(|owner| spans[*owner].parent_id == 0) {
             return None;
         }
         Some(into_requests(trace, &owners))

@@ -33,7 +33,7 @@ impl Connections {
     /// Returns true if no trace has to be divided.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.declared.is_empty()
+        self.connections.is_empty() && self.requests.is_empty() && self.declared.is_empty()
     }
 
     /// Makes a request of each span of these operations, `service:name`, wherever it is.
@@ -62,6 +62,10 @@ impl Connections {
     #[must_use]
     pub fn is_request(&self, span: &SpanRecord) -> bool {
         !self.is_empty() && (self.requests.contains(&operation(span)) || self.is_declared(span))
+    }
+
+    pub(super) fn is_connection(&self, span: &SpanRecord) -> bool {
+        span.parent_id == 0 && self.connections.contains(&operation(span))
     }
 
     pub(super) fn is_declared(&self, span: &SpanRecord) -> bool {

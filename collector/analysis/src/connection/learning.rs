@@ -26,13 +26,20 @@ pub struct ConnectionLearning {
     votes: BTreeMap<Operation, [u64; 2]>,
     /// By the operation of their connection; that of an unrecorded one is not known.
     requests: BTreeMap<Option<Operation>, FxHashSet<Operation>>,
+    /// Those that the SDK marked.
+    marked: FxHashSet<Operation>,
     operations: usize,
 }
 
 impl ConnectionLearning {
     /// Notes the connections of a trace. Returns true if it has a span that may be one.
     pub fn observe(&mut self, trace: &TraceRecords) -> bool {
+        let marks = trace.spans.iter().filter(|span| is_marked(span));
         let mut is_judged = false;
+        for span in marks {
+            self.mark(&span.service, &span.name);
+            is_judged = true;
+        }
         let places: FxHashMap<u64, &SpanRecord> = trace
             .spans
             .iter()
@@ -72,6 +79,13 @@ impl ConnectionLearning {
         is_judged
     }
 
+    /// Notes that spans of this operation are marked as connections.
+    pub fn mark(&mut self, service: &str, name: &str) {
+        if self.marked.len() < OPERATIONS_MAX {
+            self.marked.insert((service.into(), normalise(name).into()));
+        }
+    }
+
     fn note(&mut self, connection: Option<Operation>, children: &[&SpanRecord]) {
         let requests = self.requests.entry(connection).or_default();
         for child in children.iter().filter(|child| is_worker(child)) {
@@ -85,13 +99,17 @@ impl ConnectionLearning {
     #[must_use]
     pub fn learned(&self) -> Connections {
         let Self {
-            votes, requests, ..
+            votes,
+            requests,
+            marked,
+            ..
         } = self;
         let is_connection = |connection: &Option<Operation>| match connection {
             None => true,
             Some(connection) => votes.get(connection).is_some_and(|[yes, no]| yes > no),
         };
         let mut learned = Connections::default();
+        learned.connections.extend(marked.iter().cloned());
         for (connection, requests) in requests {
             if is_connection(connection) {
                 learned.connections.extend(connection.clone());
@@ -100,6 +118,12 @@ impl ConnectionLearning {
         }
         learned
     }
+}
+
+/// Returns true for a connection that the SDK marked.
+#[must_use]
+pub fn is_marked(span: &SpanRecord) -> bool {
+    span.parent_id == 0 && span.flags.contains(SpanFlags::CONNECTION)
 }
 
 /// Judges a span by its children, by the rule above; `None` if it is short, or takes part in a request of others.

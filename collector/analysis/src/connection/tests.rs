@@ -101,6 +101,20 @@ fn a_short_connection_of_a_known_operation_is_divided_too() {
 }
 
 #[test]
+fn what_is_left_of_a_marked_connection_is_no_request() {
+    let mut rest = connection(true);
+    rest.spans.truncate(1);
+    assert!(learned(&[rest.clone()]).divide(&mut rest.clone()).is_none());
+    rest.spans[0].flags = SpanFlags::CONNECTION;
+    let connections = learned(&[rest.clone()]);
+    // So is one that nothing was asked on.
+    rest.spans[0].flags = SpanFlags(0);
+    let division = connections.divide(&mut rest).unwrap();
+    assert!(division.requests.is_empty());
+    assert_eq!(division.connections, ["redis:run"]);
+}
+
+#[test]
 fn ids_of_64_bits_are_kept_whole() {
     let id = request_id(TraceId(0xabc), 9);
     assert_eq!(id, TraceId(0xabc << 64 | 9));

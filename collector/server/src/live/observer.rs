@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::clock::{ClockEstimates, Resolution};
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
-use stroboscope_analysis::connection::{CHILDREN_MIN, ConnectionLearning, Connections};
+use stroboscope_analysis::connection::{CHILDREN_MIN, ConnectionLearning, Connections, is_marked};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::TraceRecords;
@@ -285,7 +285,8 @@ impl Live {
     }
 
     fn observe(&mut self, mut trace: TraceRecords) {
-        if trace.spans.len() >= CHILDREN_MIN && self.learning.observe(&trace) {
+        let may_be = trace.spans.len() >= CHILDREN_MIN || trace.spans.iter().any(is_marked);
+        if may_be && self.learning.observe(&trace) {
             self.connections = self.learning.learned();
         }
         match self.connections.divide(&mut trace) {

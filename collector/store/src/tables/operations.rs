@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt64Array};
+use arrow_array::{
+    Array, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stroboscope_analysis::connection::{CHILDREN_MIN, CONNECTION_NS_MIN};
 use stroboscope_analysis::inner_operations::InnerOperations;
 use stroboscope_analysis::name_rule::normalise;
+use stroboscope_analysis::record::SpanFlags;
 
 use super::batch_column::column;
 use super::kinds::{id, ids};
@@ -17,7 +20,7 @@ use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
 use super::reader::TableReader;
 
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 8] = [
     "trace_id",
     "parent_id",
     "service",
@@ -25,6 +28,7 @@ const COLUMNS: [&str; 7] = [
     "process",
     "start_ns",
     "end_ns",
+    "flags",
 ];
 
 /// Examples of long traces that are kept of each operation.
@@ -37,6 +41,8 @@ const LONG_OPERATIONS_MAX: usize = 256;
 pub struct OperationFacts {
     /// Operations of all spans that have a parent and were recorded by a process of ours (imports are left alone).
     pub inner: InnerOperations,
+    /// Service and name of spans that the SDK marked as connections.
+    pub marked: BTreeSet<(String, String)>,
     /// By the operation that a trace begins with: the longest traces in which [connections](stroboscope_analysis::connection) may be.
     long: FxHashMap<(String, String), BTreeSet<(i64, u128)>>,
 }
@@ -50,6 +56,7 @@ impl OperationFacts {
 
     fn merge(&mut self, other: Self) {
         self.inner.merge(&other.inner);
+        self.marked.extend(other.marked);
         for (operation, traces) in other.long {
             for (length_ns, id) in traces {
                 self.note_long(&operation.0, &operation.1, length_ns, id);
@@ -139,7 +146,16 @@ fn add_long(
     let ends: Int64Array = column(batch, "end_ns")?;
     let services: DictionaryArray<Int32Type> = column(batch, "service")?;
     let names: DictionaryArray<Int32Type> = column(batch, "name")?;
+    let flags: UInt32Array = column(batch, "flags")?;
     for row in 0..batch.num_rows() {
+        if flags.value(row) & SpanFlags::CONNECTION.0 != 0
+            && found.marked.len() < LONG_OPERATIONS_MAX
+        {
+            let (service, name) = (text(&services, row), text(&names, row));
+            found
+                .marked
+                .insert((service.to_owned(), normalise(name).into_owned()));
+        }
         let (id, start_ns, end_ns) = (id(&traces, row), starts.value(row), ends.value(row));
         if trace.spans == 0 || trace.id != id {
             trace.end(found);
