@@ -18,7 +18,8 @@
 //! Before step 2, records of hosts whose clocks disagree are put on one time axis by [`clock`]; after it,
 //! [`Exclusion`](exclusion::Exclusion) takes out segments that are nobody's business. What the model has become is shown
 //! by [`convergence`] and [`structural_change`]; what the paths say by [`anomaly`] (slow requests), [`breakdown`] (by
-//! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`]; what changed between two periods by [`flow`] and [`compare`].
+//! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`]; where failures start by [`failure`];
+//! what changed between two periods by [`flow`] and [`compare`].
 //!
 //! Most analyses are two [passes](pass::Pass) over the traces: the first makes the model (or finds a threshold), the second
 //! uses it. None of them keeps traces.
@@ -60,7 +61,7 @@
 //! Each knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`duration`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
 //! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`connection`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
-//! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
+//! [`slack_validation`], [`prediction`] and [`flow`]; [`failure`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!
@@ -89,6 +90,7 @@ pub mod edit_distance;
 pub mod exclusion;
 pub mod experiment;
 pub mod explain;
+pub mod failure;
 pub mod flow;
 pub mod inner_operations;
 pub mod kernel;

@@ -50,6 +50,12 @@ impl SpanTree {
         &self.children[self.first_child[number] as usize..self.first_child[number + 1] as usize]
     }
 
+    /// The number of a span's parent; `None` for one without, or whose parent is missing.
+    pub(crate) fn parent(&self, number: usize) -> Option<usize> {
+        let parent = self.parent[number];
+        (parent != NO_PARENT).then_some(parent as usize)
+    }
+
     /// Makes this the forest of these records.
     pub(crate) fn build(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         self.keep_one_of_each_id(records, diagnostics);

@@ -1,0 +1,279 @@
+//! Failed requests: how a request ended, where its failure starts, and the way by which it travels.
+//!
+//! A request failed if a root of it failed. One whose root was not recorded failed if a failure travels out of what was. A request
+//! in which another span failed has recovered.
+//!
+//! A failure starts at its *origin*: a failed span below which no other one failed. A failure travels from a span to its
+//! parent. It also travels through spans that are not marked as failed, as functions seldom are, but not through
+//! servers' and clients' spans, which state their outcome. The origin of a failed request is connected to its failed root in
+//! this way. Of several, the one that ended first counts: the others may be consequences.
+
+use crate::flow::{ERROR, failed_spans, is_failure};
+use crate::name_rule::normalise;
+use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+use crate::segment::SpanTree;
+use rustc_hash::FxHashSet;
+
+const ERROR_TYPE: &str = "error.type";
+const EXCEPTION_TYPE: &str = "exception.type";
+const GRPC_CODE: &str = "rpc.grpc.status_code";
+/// The names of a response's status over HTTP, the current one first.
+const HTTP_STATUSES: [&str; 2] = ["http.response.status_code", "http.status_code"];
+/// The attributes that hold a message, the best first; [`ERROR`] may be one as well.
+const MESSAGES: [&str; 3] = [
+    "otel.status_description",
+    "exception.message",
+    "error.message",
+];
+/// Messages are cut to so many characters.
+const MESSAGE_CHARS_MAX: usize = 200;
+
+/// The attributes that a failure is described by. They have to be read.
+pub const FAILURE_KEYS: [&str; 9] = [
+    ERROR,
+    ERROR_TYPE,
+    EXCEPTION_TYPE,
+    GRPC_CODE,
+    HTTP_STATUSES[0],
+    HTTP_STATUSES[1],
+    MESSAGES[0],
+    MESSAGES[1],
+    MESSAGES[2],
+];
+
+/// Returns true for an attribute that is part of a failure, or of the response: no reason for it.
+#[must_use]
+pub fn is_of_failure(key: &str) -> bool {
+    const PARTS: [&str; 5] = ["error", "exception", "otel.status", "http.response", "err"];
+    let is_part = |part: &&str| {
+        let rest = key.strip_prefix(*part);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '_']))
+    };
+    PARTS.iter().any(is_part) || FAILURE_KEYS.contains(&key) || key == "cancelled"
+}
+
+/// The spans that a failure travelled through, from its origin up to the last failed one: in a failed request its root, if that was
+/// recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailureTrail<'a> {
+    /// True if the request itself failed; otherwise it recovered.
+    pub has_reached_root: bool,
+    /// At least one.
+    pub spans: Vec<&'a SpanRecord>,
+}
+
+/// Finds where failures start. Kept between requests for its memory.
+#[derive(Clone, Debug, Default)]
+pub struct FailureFinder {
+    tree: SpanTree,
+    failed: FxHashSet<u64>,
+    /// The numbers of spans, parents before their children.
+    order: Vec<usize>,
+    /// By number: true if a failure below travels up to here.
+    is_below: Vec<bool>,
+    /// By number: true if a failure travels from here to a failed root, or out of what was recorded.
+    is_connected: Vec<bool>,
+}
+
+impl FailureFinder {
+    /// Returns the trail of a request's failure, of which [`ERROR`] was read; `None` if no span failed.
+    pub fn trail<'a>(&mut self, records: &'a TraceRecords) -> Option<FailureTrail<'a>> {
+        self.failed.clear();
+        self.failed.extend(failed_spans(records));
+        if self.failed.is_empty() {
+            return None;
+        }
+        let spans = &records.spans;
+        self.tree.build(spans, &mut Vec::new());
+        self.list_spans();
+        let Self {
+            tree,
+            failed,
+            order,
+            is_below,
+            is_connected,
+        } = self;
+        let has_failed = |number: usize| failed.contains(&tree.span(spans, number).span_id);
+        let passes = |number: usize| {
+            let flags = tree.span(spans, number).flags;
+            has_failed(number)
+                || !(flags.contains(SpanFlags::SERVER) || flags.contains(SpanFlags::CLIENT))
+        };
+        is_below.clear();
+        is_below.resize(tree.len(), false);
+        for &number in order.iter().rev() {
+            let mut children = tree.children(number).iter().map(|child| *child as usize);
+            is_below[number] =
+                children.any(|child| has_failed(child) || (passes(child) && is_below[child]));
+        }
+        let has_root = spans.iter().any(|span| span.parent_id == 0);
+        is_connected.clear();
+        is_connected.resize(tree.len(), false);
+        for &root in tree.roots() {
+            let root = root as usize;
+            is_connected[root] = match has_root {
+                true => tree.span(spans, root).parent_id == 0 && has_failed(root),
+                false => passes(root),
+            };
+        }
+        for &number in order.iter() {
+            if let Some(parent) = tree.parent(number) {
+                is_connected[number] = is_connected[parent] && passes(number);
+            }
+        }
+        let mut spans_in_order = order.iter();
+        let has_reached_root =
+            spans_in_order.any(|number| has_failed(*number) && is_connected[*number]);
+        let origins = order.iter().copied().filter(|number| {
+            has_failed(*number)
+                && !is_below[*number]
+                && (is_connected[*number] || !has_reached_root)
+        });
+        let origin = origins.min_by_key(|number| {
+            let span = tree.span(spans, *number);
+            (span.end_ns, span.start_ns, *number)
+        })?;
+        let mut trail = vec![origin];
+        let mut at = origin;
+        let mut failed_until = 1;
+        while let Some(parent) = tree.parent(at).filter(|parent| passes(*parent)) {
+            trail.push(parent);
+            at = parent;
+            if has_failed(at) {
+                failed_until = trail.len();
+            }
+        }
+        trail.truncate(failed_until);
+        Some(FailureTrail {
+            has_reached_root,
+            spans: trail
+                .into_iter()
+                .map(|number| tree.span(spans, number))
+                .collect(),
+        })
+    }
+
+    fn list_spans(&mut self) {
+        self.order.clear();
+        let roots = self.tree.roots().iter();
+        self.order.extend(roots.map(|root| *root as usize));
+        let mut next = 0;
+        while let Some(&number) = self.order.get(next) {
+            let children = self.tree.children(number).iter();
+            self.order.extend(children.map(|child| *child as usize));
+            next += 1;
+        }
+    }
+}
+
+/// What a failed span states of its failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StatedFailure {
+    /// The type of the error or the status, such as `HTTP 503`; `error` where neither is stated.
+    pub kind: String,
+    /// The message, with its ids replaced; empty, if there is none.
+    pub message: String,
+}
+
+impl StatedFailure {
+    /// Reads what a span states, by its own attributes and those of events in it; [`FAILURE_KEYS`] have to be read.
+    #[must_use]
+    pub fn of(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
+        let said = Said::of(records, span);
+        StatedFailure {
+            kind: said.kind(span.flags.contains(SpanFlags::PANICKED)),
+            message: said.message(),
+        }
+    }
+}
+
+/// The attributes of a failed span and of events in it.
+struct Said<'a>(Vec<(RecordOwner, &'a str, &'a str)>);
+
+impl<'a> Said<'a> {
+    fn of(records: &'a TraceRecords, span: &SpanRecord) -> Said<'a> {
+        let of_span = records.attributes.iter().filter(|said| match said.owner {
+            RecordOwner::Span(id) | RecordOwner::InSpan(id, _) => id == span.span_id,
+            RecordOwner::Event(_) => false,
+        });
+        let mut said: Vec<_> = of_span
+            .map(|said| (said.owner, &*said.value, &*said.key))
+            .filter(|(_, value, _)| !value.trim().is_empty())
+            .collect();
+        // The span itself comes before its events.
+        said.sort_unstable();
+        Said(said)
+    }
+
+    fn first(&self, keys: &[&str]) -> Option<&'a str> {
+        let of = |wanted: &&str| {
+            let mut said = self.0.iter();
+            said.find(|(_, _, key)| key == wanted)
+                .map(|(_, value, _)| *value)
+        };
+        keys.iter().find_map(of)
+    }
+
+    fn kind(&self, has_panicked: bool) -> String {
+        let of_error = self.first(&[ERROR_TYPE]);
+        // A status is said with what it is of.
+        let is_name = |name: &&str| !name.bytes().all(|byte| byte.is_ascii_digit());
+        let name = of_error.filter(|name| is_name(name) && *name != "_OTHER");
+        if let Some(name) = name.or_else(|| self.first(&[EXCEPTION_TYPE])) {
+            return name.to_owned();
+        }
+        if has_panicked {
+            return "panic".to_owned();
+        }
+        let code = self.first(&[GRPC_CODE]).filter(|code| *code != "0");
+        if let Some(code) = code {
+            return format!("gRPC {}", grpc_name(code).unwrap_or(code));
+        }
+        let is_failed = |status: &&str| status.parse().is_ok_and(|status: u16| status >= 400);
+        if let Some(status) = self.first(&HTTP_STATUSES).filter(is_failed) {
+            return format!("HTTP {status}");
+        }
+        of_error.unwrap_or("error").to_owned()
+    }
+
+    fn message(&self) -> String {
+        let of_error = || {
+            let error = self.first(&[ERROR]);
+            error.filter(|error| is_failure(error) && !["true", "1"].contains(error))
+        };
+        let message = self.first(&MESSAGES).or_else(of_error).unwrap_or_default();
+        let line = message.trim().lines().next().unwrap_or_default();
+        let line = match line.char_indices().nth(MESSAGE_CHARS_MAX) {
+            Some((end, _)) => &line[..end],
+            None => line,
+        };
+        normalise(line).into_owned()
+    }
+}
+
+/// The name of a gRPC status code.
+fn grpc_name(code: &str) -> Option<&'static str> {
+    const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    NAMES.get(code.parse::<usize>().ok()?).copied()
+}
+
+#[cfg(test)]
+mod tests;
