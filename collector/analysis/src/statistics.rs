@@ -8,7 +8,7 @@ pub mod regression;
 mod shares;
 pub mod stratified;
 
-pub use change_point::{Block, CHANGE_SIDE_MIN, ChangePoint, clearest_change, last_change};
+pub use change_point::{Block, CHANGE_SIDE_MIN, ChangePoint, Scores, clearest_change, last_change};
 pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density, density_of_sample};
 pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use order::{median, percentile};

@@ -10,11 +10,12 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::pass::{Pass, TraceView};
-use stroboscope_analysis::statistics::{Block, ChangePoint, clearest_change, last_change};
+use stroboscope_analysis::statistics::{Block, ChangePoint, Scores, clearest_change, last_change};
 
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
+use super::time_blocks::blocks;
 use super::time_columns::{Limit, TimeColumns};
 
 /// Root operations that are searched.
@@ -23,12 +24,6 @@ const ROOTS_SEARCHED: usize = 3;
 const FALSE_ALARMS_MAX: f64 = 0.03;
 /// Columns with requests in them, at most.
 const COLUMNS_MAX: usize = 512;
-/// Blocks of a root's columns, at most.
-const BLOCKS_MAX: usize = 96;
-/// Pauses this many times as long as the usual one lie between bursts,
-const PAUSE_MIN: i64 = 8;
-/// and of so many bursts, none is cut.
-const BURSTS_MIN: usize = 16;
 /// Factor by which the median changes at least: machines drift by a tenth either way without a cause.
 const RATIO_MIN: f64 = 1.2;
 /// Probability that a later request takes longer than an earlier one, or less long, at least: where two kinds of requests
@@ -226,7 +221,8 @@ struct Series {
 impl Series {
     /// `None` of nothing.
     fn of(columns: Vec<(i64, Bands)>) -> Option<Self> {
-        let blocks = blocks(&columns);
+        let counts: Vec<(i64, u64)> = columns.iter().map(|of| (of.0, count(&of.1))).collect();
+        let blocks = blocks(&counts);
         (!columns.is_empty()).then_some(Self { columns, blocks })
     }
 
@@ -283,10 +279,10 @@ impl Series {
     fn step(&self, root: String, shift: u32, p_max: f64) -> Option<LatencyStep> {
         let ranked = self.ranked();
         let matters = |before, after| self.differ(before, after, [RATIO_MIN, APART_MIN]);
-        if let Some(change) = last_change(&ranked, p_max, matters) {
+        if let Some(change) = last_change(&ranked, Scores::Ranks, p_max, matters) {
             return Some(self.step_at(root, shift, change));
         }
-        let change = clearest_change(&ranked, DOUBTFUL_P_MAX)?;
+        let change = clearest_change(&ranked, Scores::Ranks, DOUBTFUL_P_MAX)?;
         if !self.differ(0..change.at, change.at..ranked.len(), DOUBTFUL) {
             return None;
         }
@@ -315,53 +311,6 @@ impl Series {
             requests_needed: None,
         }
     }
-}
-
-/// Cuts columns into blocks: of the one with the most requests, at its longest pause, again and again. So bursts are blocks,
-/// where there are enough of them, and what comes evenly is cut evenly.
-fn blocks(columns: &[(i64, Bands)]) -> Vec<Range<usize>> {
-    let mut until = vec![0];
-    for (_, bands) in columns {
-        until.push(until[until.len() - 1] + count(bands));
-    }
-    let requests = |of: &Range<usize>| until[of.end] - until[of.start];
-    let least = until[columns.len()].div_ceil(2 * BLOCKS_MAX as u64);
-    let pause = |place: usize| columns[place].0 - columns[place - 1].0;
-    let pause_min = pause_min((1..columns.len()).map(pause).collect());
-    let longest_pause = |of: &Range<usize>| {
-        let places = (of.start + 1)..of.end;
-        let sides = |place: usize| [of.start..place, place..of.end].map(|side| requests(&side));
-        let is_cut = |place: &usize| {
-            pause(*place) >= pause_min && sides(*place).iter().all(|requests| *requests >= least)
-        };
-        places.filter(is_cut).max_by_key(|place| {
-            let [before, after] = sides(*place);
-            (pause(*place), std::cmp::Reverse(before.abs_diff(after)))
-        })
-    };
-    let mut whole = Vec::new();
-    let mut open: Vec<_> = std::iter::once(0..columns.len()).collect();
-    while open.len() + whole.len() < BLOCKS_MAX
-        && let Some(largest) = (0..open.len()).max_by_key(|at| requests(&open[*at]))
-    {
-        let block = open.swap_remove(largest);
-        match longest_pause(&block) {
-            Some(place) => open.extend([block.start..place, place..block.end]),
-            None => whole.push(block),
-        }
-    }
-    whole.extend(open);
-    whole.sort_unstable_by_key(|block| block.start);
-    whole
-}
-
-/// The shortest pause to cut at: one between bursts, if there are enough of these.
-fn pause_min(mut pauses: Vec<i64>) -> i64 {
-    pauses.sort_unstable();
-    let usual = pauses.get(pauses.len() / 2).copied().unwrap_or_default();
-    let long = usual.saturating_mul(PAUSE_MIN);
-    let bursts = pauses.iter().filter(|pause| **pause >= long).count() + 1;
-    if bursts < BURSTS_MIN { 0 } else { long }
 }
 
 #[cfg(test)]

@@ -10,6 +10,10 @@
 //! drifts. So the statistic is divided by how much more the sums of neighbouring blocks vary than independent ones would
 //! (a variance ratio, of what is left when the candidate's step is taken out), in the shuffled series as well.
 //!
+//! Of values that are 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two shares against one.
+//! The share on one side is often 0, where a standardised difference and the variance ratio find half of what this one does.
+//! Their neighbours are not discounted either: a share that drifts changes.
+//!
 //! Of several changes the last is found by binary segmentation. What rises and falls again halfway has no clear change as a
 //! whole, so the last half and the last quarter are searched as well, each with its part of the false alarms. The caller
 //! decides which changes matter; those that do not are no changes, and hide none.
@@ -24,6 +28,15 @@ const SHUFFLES: u32 = 1_999;
 const PARTS: [(u32, f64); 3] = [(0, 0.6), (1, 0.2), (2, 0.2)];
 /// Seed of the shuffles: the same series has the same answer.
 const SEED: u64 = 0x5eed_0f57_e950_0001;
+
+/// What the scores of a series are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scores {
+    /// Ranks, or other numbers without wild ones.
+    Ranks,
+    /// 0 or 1.
+    Outcomes,
+}
 
 /// Neighbouring values of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,7 +56,8 @@ pub struct ChangePoint {
     pub at: usize,
     /// Probability of so clear a change anywhere in a series without one, 0 to 1.
     pub p_value: f64,
-    /// Square of the standardised statistic, but for the variance of a single score.
+    /// Square of the standardised statistic, but for the variance of a single score; of outcomes the logarithm of the
+    /// likelihood ratio.
     pub square: f64,
 }
 
@@ -52,13 +66,19 @@ pub struct ChangePoint {
 #[must_use]
 pub fn last_change(
     blocks: &[Block],
+    scores: Scores,
     p_max: f64,
     matters: impl Fn(Range<usize>, Range<usize>) -> bool,
 ) -> Option<ChangePoint> {
-    let search = Search { p_max, matters };
+    let search = Search {
+        scores,
+        p_max,
+        matters,
+    };
     let last = search.anywhere(blocks)?;
     // It only says how far to look back, and nobody is told how sure it is.
     let earlier = Search {
+        scores,
         p_max: p_max / 10.0,
         matters: &search.matters,
     };
@@ -70,6 +90,7 @@ pub fn last_change(
 }
 
 struct Search<M> {
+    scores: Scores,
     p_max: f64,
     matters: M,
 }
@@ -95,7 +116,7 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
     }
 
     fn clearest(&self, blocks: &[Block], from: usize, p_max: f64) -> Option<ChangePoint> {
-        let change = clearest_change(&blocks[from..], p_max)?;
+        let change = clearest_change(&blocks[from..], self.scores, p_max)?;
         let at = from + change.at;
         (self.matters)(from..at, at..blocks.len()).then_some(ChangePoint { from, at, ..change })
     }
@@ -103,9 +124,13 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
 
 /// Finds the clearest change of a series; `None` where it is not as unlikely to be chance as `p_max` says.
 #[must_use]
-pub fn clearest_change(blocks: &[Block], p_max: f64) -> Option<ChangePoint> {
-    let (at, square) = largest(blocks)?;
-    let square = square / variance_ratio(blocks, at);
+pub fn clearest_change(blocks: &[Block], scores: Scores, p_max: f64) -> Option<ChangePoint> {
+    let (at, square) = largest(blocks, scores)?;
+    let ratio = |blocks: &[Block], at: usize| match scores {
+        Scores::Ranks => variance_ratio(blocks, at),
+        Scores::Outcomes => 1.0,
+    };
+    let square = square / ratio(blocks, at);
     let mut shuffled = blocks.to_vec();
     // Among the shuffled ones the series itself counts as one.
     let mut as_large = 1u32;
@@ -114,9 +139,9 @@ pub fn clearest_change(blocks: &[Block], p_max: f64) -> Option<ChangePoint> {
     for _ in 0..SHUFFLES {
         shuffle(&mut shuffled, &mut random);
         // Most are smaller before they are divided, and need not be.
-        let is_as_large = largest(&shuffled).is_some_and(|(place, of_shuffled)| {
+        let is_as_large = largest(&shuffled, scores).is_some_and(|(place, of_shuffled)| {
             let least = square * (1.0 - ROUNDING);
-            of_shuffled >= least && of_shuffled / variance_ratio(&shuffled, place) >= least
+            of_shuffled >= least && of_shuffled / ratio(&shuffled, place) >= least
         });
         as_large += u32::from(is_as_large);
         if f64::from(as_large) > bearable {
@@ -142,17 +167,19 @@ fn sum(blocks: &[Block]) -> Block {
     })
 }
 
-/// Where the standardised statistic is largest, and its square but for a factor that all orders of the same blocks share;
-/// the first of equal ones.
-fn largest(blocks: &[Block]) -> Option<(usize, f64)> {
+/// Where the statistic is largest, and that of ranks squared, but for a factor that all orders of the same blocks share; the
+/// first of equal ones.
+fn largest(blocks: &[Block], scores: Scores) -> Option<(usize, f64)> {
+    let statistic = match scores {
+        Scores::Ranks => standardised_square,
+        Scores::Outcomes => likelihood_ratio,
+    };
     let all = sum(blocks);
     let mut before = Block::default();
     let mut best: Option<(usize, f64)> = None;
     for (place, block) in blocks.iter().enumerate() {
         if place >= CHANGE_SIDE_MIN && place + CHANGE_SIDE_MIN <= blocks.len() {
-            // Multiplied before it is divided, so that for ranks nothing is exactly 0.
-            let off = (before.scores * all.values - before.values * all.scores) / all.values;
-            let square = off * off / (before.values * (all.values - before.values));
+            let square = statistic(before, all);
             if best.is_none_or(|(_, known)| square > known * (1.0 + ROUNDING)) {
                 best = Some((place, square));
             }
@@ -161,6 +188,28 @@ fn largest(blocks: &[Block]) -> Option<(usize, f64)> {
         before.scores += block.scores;
     }
     best.filter(|(_, square)| *square > 0.0)
+}
+
+fn standardised_square(before: Block, all: Block) -> f64 {
+    // Multiplied before it is divided, so that for ranks nothing is exactly 0.
+    let off = (before.scores * all.values - before.values * all.scores) / all.values;
+    off * off / (before.values * (all.values - before.values))
+}
+
+/// The logarithm of how much likelier the outcomes are with a share for either side than with one for all.
+fn likelihood_ratio(before: Block, all: Block) -> f64 {
+    let likelihood = |of: Block| {
+        let part = |count: f64| match count > 0.0 {
+            true => count * (count / of.values).ln(),
+            false => 0.0,
+        };
+        part(of.scores) + part(of.values - of.scores)
+    };
+    let after = Block {
+        values: all.values - before.values,
+        scores: all.scores - before.scores,
+    };
+    (likelihood(before) + likelihood(after) - likelihood(all)).max(0.0)
 }
 
 /// How many times as much the sums of neighbouring blocks vary as independent blocks' would, at least 1: the largest ratio
@@ -259,7 +308,7 @@ mod tests {
     }
 
     fn last(series: &[f64]) -> Option<ChangePoint> {
-        last_change(&singles(series), 0.02, |_, _| true)
+        last_change(&singles(series), Scores::Ranks, 0.02, |_, _| true)
     }
 
     proptest! {
@@ -270,17 +319,44 @@ mod tests {
     }
 
     fn check_ranks(series: &[f64]) {
-        let (fast, slow) = (largest(&singles(series)), obvious(series));
+        let (fast, slow) = (largest(&singles(series), Scores::Ranks), obvious(series));
         assert_eq!(fast.map(|(at, _)| at), slow.map(|(at, _)| at), "{series:?}");
         if let (Some((_, fast)), Some((_, slow))) = (fast, slow) {
             assert!((fast - slow).abs() < 1e-6, "{series:?}: {fast} {slow}");
         }
     }
 
+    /// The likelihood ratio by its definition: the probability of each outcome.
+    fn obvious_of_outcomes(series: &[bool]) -> Option<f64> {
+        let likelihood = |side: &[bool]| -> f64 {
+            let share = side.iter().filter(|of| **of).count() as f64 / side.len() as f64;
+            let each = side.iter().map(|of| if *of { share } else { 1.0 - share });
+            each.map(f64::ln).sum()
+        };
+        let places = CHANGE_SIDE_MIN..(series.len() + 1).saturating_sub(CHANGE_SIDE_MIN);
+        let ratios = places
+            .map(|at| likelihood(&series[..at]) + likelihood(&series[at..]) - likelihood(series));
+        ratios.max_by(f64::total_cmp).filter(|ratio| *ratio > 1e-9)
+    }
+
+    proptest! {
+        #[test]
+        fn outcomes_say_what_their_likelihood_says(series in proptest::collection::vec(any::<bool>(), 0..40)) {
+            let outcome = |of: &bool| Block { values: 1.0, scores: f64::from(u8::from(*of)) };
+            let blocks: Vec<Block> = series.iter().map(outcome).collect();
+            let fast = largest(&blocks, Scores::Outcomes).map(|(_, ratio)| ratio);
+            let (fast, slow) = (fast.unwrap_or(0.0), obvious_of_outcomes(&series).unwrap_or(0.0));
+            prop_assert!((fast - slow).abs() < 1e-9, "{fast} {slow}");
+        }
+    }
+
     #[test]
     fn halves_of_equal_rank_sums_have_no_change() {
         check_ranks(&[0.0, 7.0, 1.0, 2.0, 2.0, 0.0]);
-        assert_eq!(largest(&singles(&[0.0, 7.0, 1.0, 2.0, 2.0, 0.0])), None);
+        assert_eq!(
+            largest(&singles(&[0.0, 7.0, 1.0, 2.0, 2.0, 0.0]), Scores::Ranks),
+            None
+        );
     }
 
     /// All orders of a short series, one by one.
@@ -311,7 +387,9 @@ mod tests {
                 ));
             });
             let exact: f64 = as_large / all;
-            let found = clearest_change(&singles(&series), 1.0).unwrap().p_value;
+            let found = clearest_change(&singles(&series), Scores::Ranks, 1.0)
+                .unwrap()
+                .p_value;
             let spread = (exact * (1.0 - exact) / f64::from(SHUFFLES)).sqrt();
             assert!(
                 (found - exact).abs() < 4.0 * spread + 1e-3,
@@ -362,8 +440,9 @@ mod tests {
         println!("false alarms: {found} of 1000");
         assert!(found <= 30, "{found}");
         // The level is kept, not undercut by a rule that finds nothing.
-        let at_a_tenth = (0..1_000)
-            .filter(|at| clearest_change(&singles(&noise.series(*at, 30)), 0.1).is_some());
+        let at_a_tenth = (0..1_000).filter(|at| {
+            clearest_change(&singles(&noise.series(*at, 30)), Scores::Ranks, 0.1).is_some()
+        });
         let at_a_tenth = at_a_tenth.count();
         println!("at a level of 0.1: {at_a_tenth} of 1000");
         assert!((70..=130).contains(&at_a_tenth), "{at_a_tenth}");
@@ -409,7 +488,7 @@ mod tests {
             };
             mean(after) > 2.0 * mean(before)
         };
-        let large = last_change(&singles(&series), 0.02, is_large).unwrap();
+        let large = last_change(&singles(&series), Scores::Ranks, 0.02, is_large).unwrap();
         assert_eq!((large.from, large.at), (0, 30));
         for nothing in [&[][..], &[1.0; 50], &[1.0, 2.0, 3.0]] {
             assert_eq!(last(nothing), None);

@@ -1,0 +1,57 @@
+//! Blocks of columns of time, among which a change is searched: requests of one burst are alike, and belong together.
+
+use std::ops::Range;
+
+/// Blocks, at most.
+const BLOCKS_MAX: usize = 96;
+/// Pauses this many times as long as the usual one lie between bursts,
+const PAUSE_MIN: i64 = 8;
+/// and of so many bursts, none is cut.
+const BURSTS_MIN: usize = 16;
+
+/// Cuts columns, each with its number of requests, into blocks: of the one with the most requests, at its longest pause, again
+/// and again. So bursts are blocks, where there are enough of them, and what comes evenly is cut evenly.
+pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
+    let mut until = vec![0];
+    for (_, requests) in columns {
+        until.push(until[until.len() - 1] + requests);
+    }
+    let requests = |of: &Range<usize>| until[of.end] - until[of.start];
+    let least = until[columns.len()].div_ceil(2 * BLOCKS_MAX as u64);
+    let pause = |place: usize| columns[place].0 - columns[place - 1].0;
+    let pause_min = pause_min((1..columns.len()).map(pause).collect());
+    let longest_pause = |of: &Range<usize>| {
+        let places = (of.start + 1)..of.end;
+        let sides = |place: usize| [of.start..place, place..of.end].map(|side| requests(&side));
+        let is_cut = |place: &usize| {
+            pause(*place) >= pause_min && sides(*place).iter().all(|requests| *requests >= least)
+        };
+        places.filter(is_cut).max_by_key(|place| {
+            let [before, after] = sides(*place);
+            (pause(*place), std::cmp::Reverse(before.abs_diff(after)))
+        })
+    };
+    let mut whole = Vec::new();
+    let mut open: Vec<_> = std::iter::once(0..columns.len()).collect();
+    while open.len() + whole.len() < BLOCKS_MAX
+        && let Some(largest) = (0..open.len()).max_by_key(|at| requests(&open[*at]))
+    {
+        let block = open.swap_remove(largest);
+        match longest_pause(&block) {
+            Some(place) => open.extend([block.start..place, place..block.end]),
+            None => whole.push(block),
+        }
+    }
+    whole.extend(open);
+    whole.sort_unstable_by_key(|block| block.start);
+    whole
+}
+
+/// The shortest pause to cut at: one between bursts, if there are enough of these.
+fn pause_min(mut pauses: Vec<i64>) -> i64 {
+    pauses.sort_unstable();
+    let usual = pauses.get(pauses.len() / 2).copied().unwrap_or_default();
+    let long = usual.saturating_mul(PAUSE_MIN);
+    let bursts = pauses.iter().filter(|pause| **pause >= long).count() + 1;
+    if bursts < BURSTS_MIN { 0 } else { long }
+}
