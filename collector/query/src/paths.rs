@@ -10,6 +10,7 @@ use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
@@ -78,8 +79,8 @@ pub struct Paths {
     pub examples: BTreeMap<SegmentId, TraceId>,
     /// Of each segment that has slack, the request in which it has most.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
-    /// Recorded requests whose root failed, among those used.
-    pub failed: u64,
+    /// Requests whose root failed, among those used, by root operation; of others there are none.
+    pub failed: BTreeMap<String, WeightedCount>,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
     joining: Joining,
@@ -88,11 +89,18 @@ pub struct Paths {
 }
 
 impl Paths {
+    /// Requests whose root failed, among those used.
+    #[must_use]
+    pub fn failed_requests(&self) -> WeightedCount {
+        self.failed.values().copied().sum()
+    }
+
     /// Returns sentences on what makes the figures mislead: see [`circumstances()`](circumstances), and parts that no context joins.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
-        let mut said = circumstances(&self.processor_use, None, self.failed, requests.recorded());
+        let failed = self.failed_requests().recorded();
+        let mut said = circumstances(&self.processor_use, None, failed, requests.recorded());
         said.append(&mut self.joining.signs(self.notes.connections.is_empty()));
         said
     }
@@ -149,7 +157,7 @@ pub struct PathsByRoot<'a> {
     by_root: BTreeMap<String, PathAggregate>,
     longest: Largest,
     slackest: Largest,
-    failed: u64,
+    failed: BTreeMap<String, WeightedCount>,
     joining: Joining,
 }
 
@@ -194,11 +202,15 @@ impl Largest {
 
 impl Pass<TraceView<'_>> for PathsByRoot<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
+        let root = self.inference.known_root(seen.records);
+        if has_failed(seen.records) {
+            let failed = self.failed.entry(root.clone()).or_default();
+            failed.count(seen.weight());
+        }
         self.by_root
-            .entry(self.inference.known_root(seen.records))
+            .entry(root)
             .or_default()
             .observe(seen.path, seen.weight());
-        self.failed += u64::from(has_failed(seen.records));
         self.joining.observe(seen.records);
         for timing in &seen.path.segments {
             let at = timing.segment.0 as usize;
@@ -218,7 +230,9 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .for_each(|(root, paths)| self.by_root.entry(root.clone()).or_default().merge(paths));
         self.longest.merge(other.longest);
         self.slackest.merge(other.slackest);
-        self.failed += other.failed;
+        for (root, failed) in other.failed {
+            *self.failed.entry(root).or_default() += failed;
+        }
         self.joining.merge(other.joining);
     }
 }
@@ -259,7 +273,7 @@ impl Question for PathsQuestion {
             by_root: BTreeMap::new(),
             longest: Largest::default(),
             slackest: Largest::default(),
-            failed: 0,
+            failed: BTreeMap::new(),
             joining: Joining::default(),
         }
     }

@@ -261,7 +261,7 @@ impl Infer {
         Ok(Inferred {
             notes: &inference.notes,
             recorded: (&recorded).into(),
-            roots: root_rows(&inference.roots),
+            roots: root_rows(&inference.roots, None),
             segments: segment_entries(&inference.model),
             happens_before: Pairs(inference.relations.all_happens_before()),
             mutual_exclusion: Pairs(inference.relations.all_mutual_exclusion()),

@@ -134,13 +134,13 @@ impl OverviewReport {
         let requests = paths.aggregate.traces();
         Ok(Self {
             used_traces: requests.rounded(),
-            failed: paths.failed,
+            failed: paths.failed_requests().recorded(),
             latency: Latency::of(&inference.roots.headline()),
             step,
             bottlenecks: bottlenecks(&paths, labels),
             circumstances: paths.circumstances(),
             operations: by_time(&paths.aggregate, labels),
-            roots: root_rows(&inference.roots),
+            roots: root_rows(&inference.roots, Some(&paths.failed)),
             heatmap: heatmap_rows(&map),
             bursts: recorded.bursts,
             processes: recorded.processes,

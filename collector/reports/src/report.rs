@@ -131,7 +131,7 @@ impl ReportVerb {
             print_json(&WrittenPage {
                 notes: &overview.notes,
                 used_traces: requests.rounded(),
-                roots: root_rows(&inference.roots),
+                roots: root_rows(&inference.roots, None),
                 html: &self.html,
                 bytes: page.len(),
             })?;

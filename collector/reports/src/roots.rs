@@ -1,5 +1,7 @@
 //! Requests by root operation.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::by_root::ByRoot;
@@ -93,6 +95,9 @@ pub struct RootRow {
     complete: u64,
     incomplete: u64,
     with_caller: u64,
+    /// Requests among those used whose root failed; absent where attributes are not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<u64>,
     share_of_time: f64,
     latency: Latency,
     after_answer_requests: u64,
@@ -109,8 +114,12 @@ fn weighted(requests: WeightedCount) -> Option<WeightedCount> {
     requests.is_weighted().then_some(requests)
 }
 
-/// Those with callers first, the ones with the most time first.
-pub(crate) fn root_rows(roots: &ByRoot) -> Vec<RootRow> {
+/// Those with callers first, the ones with the most time first. `failed` has the number of failed requests by root, where that
+/// is known.
+pub(crate) fn root_rows(
+    roots: &ByRoot,
+    failed: Option<&BTreeMap<String, WeightedCount>>,
+) -> Vec<RootRow> {
     let ranked = roots.ranked().into_iter();
     let row = ranked.map(|(root, of)| RootRow {
         root: root.to_owned(),
@@ -118,6 +127,7 @@ pub(crate) fn root_rows(roots: &ByRoot) -> Vec<RootRow> {
         complete: of.complete.rounded(),
         incomplete: of.incomplete.rounded(),
         with_caller: of.with_caller.rounded(),
+        failed: failed.map(|failed| failed.get(root).map_or(0, |failed| failed.rounded())),
         share_of_time: roots.share(root),
         latency: Latency::of(&of.latency),
         after_answer_requests: of.after_answer.weighted_count().rounded(),
@@ -143,6 +153,7 @@ rows! {
     requests: Count, "requests" = row.requests;
     complete: Count, "complete" = row.complete;
     incomplete: Count, "incomplete" = (row.incomplete > 0).then_some(row.incomplete);
+    failed: Count, "failed" = row.failed.filter(|failed| *failed > 0);
     latency_p50_ns: DurationNs, "p50" = ns(row.latency.p50_ns);
     latency_p95_ns: DurationNs, "p95" = ns(row.latency.p95_ns);
     latency_p99_ns: DurationNs, "p99" = ns(row.latency.p99_ns);

@@ -14,7 +14,6 @@ use crate::results::pipelines::pipeline_rows;
 use crate::results::slack::SlackList;
 use crate::results::strata::BrokenDown;
 use crate::results::tradeoffs::TradeoffsSay;
-use crate::roots::root_rows;
 use crate::study::Known;
 use crate::verb::Report as _;
 use stroboscope_present::humanise::duration;
@@ -87,7 +86,7 @@ impl PageInput<'_> {
 
     fn roots(&self, doc: &mut Doc) {
         let roots = &self.known.inference.roots;
-        let rows = root_rows(roots);
+        let rows = &self.aggregate.roots;
         doc.heading("Requests by root operation").sentence(format!(
             "{} of {} root operations. Latency ends when the root span does: the caller has its answer; what goes on \
              after that is counted apart. A root that is a server's or a client's span has a caller, who waits; of \
@@ -96,7 +95,7 @@ impl PageInput<'_> {
             rows.len(),
             headline_is_of(roots)
         ));
-        doc.table("", &rows, ROOTS_SHOWN);
+        doc.table("", rows, ROOTS_SHOWN);
     }
 
     fn latency(&self, doc: &mut Doc) {

@@ -40,7 +40,7 @@ pub struct Aggregate {
     requests_text: String,
     #[serde(skip)]
     latency_text: String,
-    roots: Vec<RootRow>,
+    pub(crate) roots: Vec<RootRow>,
     mean_tail_share: f64,
     segments: Vec<SegmentShare>,
     categories: Vec<CategoryShare>,
@@ -131,7 +131,7 @@ impl Aggregate {
             latency: Latency::of(&roots.headline()),
             latency_of: headline_is_of(roots),
             latency_text: latency_text(roots),
-            roots: root_rows(roots),
+            roots: root_rows(roots, Some(&paths.failed)),
             mean_tail_share: paths.aggregate.tail_wait().1.mean(traces),
             segments: segments
                 .map(|(id, of)| {

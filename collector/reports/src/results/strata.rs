@@ -119,7 +119,7 @@ impl BrokenDown {
             used_traces: report.whole.requests.rounded(),
             latency: Latency::of(&roots.headline()),
             latency_of: headline_is_of(roots),
-            roots: root_rows(roots),
+            roots: root_rows(roots, None),
             by,
             cdf: with_cdf.then(|| cdfs(&report)),
             cdf_rows: if with_cdf {
