@@ -23,7 +23,7 @@ mod template;
 
 pub use identity::{Incarnations, SaidText};
 pub use parameters::{LeftOut, PARAMETERS_MAX, Why};
-pub use sample::{IMBALANCE_MAX, SAMPLE_MAX, SAMPLE_MIN};
+pub use sample::{IMBALANCE_MAX, SAMPLE_MAX, SAMPLE_MIN, place_of};
 pub use sentence::{ExplainedLeaf, ParameterCondition, ParameterTest};
 pub use stored::StoredRows;
 pub use template::Template;
@@ -151,7 +151,7 @@ pub struct Explanation {
 }
 
 /// Requests of each category that are needed.
-const REQUESTS_MIN: usize = 12;
+pub const REQUESTS_MIN: usize = 12;
 
 /// A leaf that holds for requests that were held out.
 #[derive(Clone, Debug)]

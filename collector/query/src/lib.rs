@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `filter`, `kernel_events` and `parts` (its ranges,
 //! read side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap` and `step` (since when latency is another), `operations`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap` and `step` (since when latency is another), `failures`, `operations`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -24,6 +24,7 @@ mod clocks;
 mod compare;
 mod experiment;
 mod explain;
+mod failures;
 mod filter;
 mod filter_reading;
 mod first_look;
@@ -92,6 +93,10 @@ pub use experiment::{
 pub use explain::{
     AmongLater, Describe, EXPLAINED_MAX, Explained, ExplainedChange, HowCompared, Telling,
     explain_change, explain_first_cause,
+};
+pub use failures::{
+    FailedApart, FailureGroup, Failures, GroupedFailures, Outcomes, RateChange, RootFailures,
+    failures,
 };
 pub use filter::Filter;
 pub use first_look::alignment;

@@ -1,6 +1,5 @@
 //! The report `overview`: latency and its last change, bottlenecks, failures and losses.
 
-use chrono::DateTime;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,9 +18,9 @@ use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::latency::Latency;
 use crate::roots::{RootRow, root_rows, show_roots};
+use crate::step_commands::comparing_commands;
 use crate::study::NamedStudy;
-use crate::suggest::{command_on, quoted};
-use crate::time::written;
+use crate::time::since;
 use crate::verb::{ReadingVerb, Report};
 
 /// Operations in the picture.
@@ -216,7 +215,7 @@ fn loss_rows(recorded: &Recorded) -> Vec<LossRow> {
 pub fn step_text(step: &LatencyStep) -> String {
     let [before, after] = step.medians_ns.map(|ns| duration_spaced(ns as f64));
     let [old, new] = step.requests;
-    let (since, root) = (since(step), &step.root);
+    let (since, root) = (since(step.at_ns, step.until_ns), &step.root);
     match step.requests_needed {
         None => format!("Since about {since} the median of {root} is {after} rather than {before}"),
         Some(needed) => format!(
@@ -224,40 +223,6 @@ pub fn step_text(step: &LatencyStep) -> String {
              before and {new} after, where some {needed} would show it"
         ),
     }
-}
-
-/// The time of a step, with its day unless that is the last one.
-fn since(step: &LatencyStep) -> String {
-    let at = DateTime::from_timestamp_nanos(step.at_ns);
-    let last = DateTime::from_timestamp_nanos(step.until_ns);
-    let format = match at.date_naive() == last.date_naive() {
-        true => "%H:%M:%S",
-        false => "%Y-%m-%d %H:%M:%S",
-    };
-    at.format(format).to_string()
-}
-
-/// The commands that compare the requests before and after a step, of the same store and with the same filters.
-fn step_commands(step: &LatencyStep, reading: &ReadingArguments) -> String {
-    let [from, at, until] = [step.before_from_ns, step.at_ns, step.until_ns].map(written);
-    let mut options = format!("--before {from}..{at} --after {at}..{until} --root ");
-    options += &quoted(&step.root);
-    if let Some((formula, _)) = &reading.from.filter {
-        options += &format!(" --where {}", quoted(formula));
-    }
-    if let Some(exclude) = &reading.exclude {
-        options += &format!(" --exclude {}", quoted(exclude.as_str()));
-    }
-    if reading.from.include_incomplete {
-        options += " --include-incomplete";
-    }
-    if reading.trust_clocks {
-        options += " --trust-clocks";
-    }
-    let compare = command_on(&format!("compare {options}"), &reading.from.data.data);
-    format!(
-        "`{compare}` compares before and after; `explain` with the same arguments looks for attributes."
-    )
 }
 
 impl ReadingVerb for OverviewVerb {
@@ -271,7 +236,8 @@ impl ReadingVerb for OverviewVerb {
     fn answer(&self, study: &NamedStudy) -> Result<OverviewReport, Failure> {
         let mut report = OverviewReport::of(study.inner()).map_err(Failure::of)?;
         if let Some(step) = &report.step {
-            report.commands = step_commands(step, &self.reading);
+            let times_ns = [step.before_from_ns, step.at_ns, step.until_ns];
+            report.commands = comparing_commands(&step.root, times_ns, &self.reading);
         }
         Ok(report)
     }
@@ -303,7 +269,7 @@ impl Report for OverviewReport {
         if self.failed > 0 {
             let failed = counted(self.failed, "recorded request");
             doc.sentence(format!(
-                "Failed: {failed}; `stroboscope requests --failed` lists them."
+                "Failed: {failed}; `stroboscope failures` says since when, and where they start."
             ));
         }
         for most in &self.bottlenecks {

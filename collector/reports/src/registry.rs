@@ -11,8 +11,8 @@ use crate::failure::{Failure, Status};
 use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{
-    anomalies, burst, clocks, compare, critical_path, experiment, explain, flows, infer, model,
-    operations, overview, pool, predict, report, requests, results, search, slack, timeline,
+    anomalies, burst, clocks, compare, critical_path, experiment, explain, failures, flows, infer,
+    model, operations, overview, pool, predict, report, requests, results, search, slack, timeline,
     tradeoffs, what_if,
 };
 
@@ -95,6 +95,7 @@ pub fn reports() -> Vec<Entry> {
             page: None,
             ..reading::<requests::RequestsVerb>("requests")
         },
+        reading::<failures::FailuresVerb>("failures"),
         other("infer", infer::Infer::run)
             .saying::<infer::Inferred<'_>>()
             .paged::<infer::Infer>(&[]),

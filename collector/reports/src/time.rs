@@ -39,6 +39,17 @@ pub fn written(at_ns: i64) -> String {
         .to_string()
 }
 
+/// The time of a change in UTC, with its day unless the last request is of the same day.
+#[must_use]
+pub fn since(at_ns: i64, until_ns: i64) -> String {
+    let [at, last] = [at_ns, until_ns].map(DateTime::from_timestamp_nanos);
+    let format = match at.date_naive() == last.date_naive() {
+        true => "%H:%M:%S",
+        false => "%Y-%m-%d %H:%M:%S",
+    };
+    at.format(format).to_string()
+}
+
 /// An instant as [`parse_instant`] reads it, or ns since the Unix epoch.
 pub fn parse_moment(text: &str) -> Result<i64, String> {
     text.trim().parse().or_else(|_| {

@@ -13,6 +13,7 @@ mod escapes;
 mod experiment;
 mod explain;
 mod explain_exact;
+mod failures;
 mod flows;
 mod help;
 mod import_mapped;

@@ -67,7 +67,7 @@ fn every_verb_answers_or_refuses_clearly() {
         "--after",
         "2026-01-02T03:00:01..2026-01-02T03:00:02",
     ];
-    let limited: [&[&str]; 14] = [
+    let limited: [&[&str]; 15] = [
         &["infer"],
         &["critical-path"],
         &["critical-path", "--each"],
@@ -77,6 +77,7 @@ fn every_verb_answers_or_refuses_clearly() {
         &["what-if", "--operation", operation, "--scale", "0.5"],
         &["predict"],
         &["flows"],
+        &["failures"],
         &["clocks"],
         &["search", "{ name = \"operation 7\" }"],
         &["tradeoffs", "log"],

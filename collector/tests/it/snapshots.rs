@@ -9,10 +9,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{attributes, clocks, requests};
+use crate::{attributes, clocks, failures, requests};
 
 /// Which store, what the file is called, and the verb. With `--json` it is asked again.
-const SAID: [(&str, &str, &str); 31] = [
+const SAID: [(&str, &str, &str); 32] = [
     ("shop", "overview", "overview"),
     ("shop", "requests", "requests --top 5 --min 1us"),
     ("shop", "infer", "infer"),
@@ -45,6 +45,7 @@ const SAID: [(&str, &str, &str); 31] = [
     ("shop", "clocks", "clocks"),
     ("shop", "timeline-trace", "timeline --trace 1"),
     ("shop", "full-names", "slack --full-names"),
+    ("failing", "failures", "failures"),
     ("users", "infer-log", "infer"),
     ("users", "critical-path-by", "critical-path --by browser"),
     (
@@ -133,6 +134,7 @@ fn snapshots(store: &Path, name: &str, arguments: &str) -> [(String, String); 2]
 fn verbs_say_what_was_reviewed() {
     let stores = [
         ("shop", requests::imported()),
+        ("failing", failures::imported()),
         ("users", attributes::imported()),
         ("hosts", clocks::stored()),
     ];

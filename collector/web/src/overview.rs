@@ -192,7 +192,7 @@ fn figures(html: &mut Html, report: &OverviewReport) {
             false => "of them failed",
         };
         let failed = count_spaced(report.failed);
-        figure(name, &failed, Some("/traces?failed=yes"));
+        figure(name, &failed, Some("/failures"));
     }
     if report.processes > 0 {
         figure("bursts", &count_spaced(report.bursts), None);

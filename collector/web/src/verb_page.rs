@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
         "Understand",
         &[
             ("operations", "Operations"),
+            ("failures", "Failures"),
             ("critical-path", "Critical path"),
             ("slack", "Slack"),
             ("model", "Causal model"),

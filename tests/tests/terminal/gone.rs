@@ -24,6 +24,7 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("infer", "--data DATA"),
     ("operations", "--data DATA"),
     ("overview", "--data DATA"),
+    ("failures", "--data DATA"),
     ("requests", "--data DATA"),
     ("model", "--data DATA"),
     ("critical-path", "--data DATA"),

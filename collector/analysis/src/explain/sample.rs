@@ -42,7 +42,7 @@ impl<'a> Drawn<'a> {
                 .filter(|request| request.is_mutation == class)
                 .collect();
             of_class.sort_by(|a, b| {
-                let key = |of: &ExplainedRequest| drawn_at(hash(of.id, seed), of.weight);
+                let key = |of: &ExplainedRequest| drawn_at(place_of(of.id, seed), of.weight);
                 key(a)
                     .total_cmp(&key(b))
                     .then_with(|| (a.id, a.start_ns).cmp(&(b.id, b.start_ns)))
@@ -86,8 +86,8 @@ fn drawn_at(hash: u64, weight: f64) -> f64 {
     -(-chance).ln_1p() / weight.max(f64::MIN_POSITIVE)
 }
 
-/// Ids of one source may be in order; their hashes are not (splitmix64's finish).
-pub(super) fn hash(id: TraceId, seed: u64) -> u64 {
+/// A request's place in a random order of all: ids of one source may be in order, their hashes are not (splitmix64's finish).
+pub fn place_of(id: TraceId, seed: u64) -> u64 {
     let mixed = (id.0 ^ (id.0 >> 64)) as u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -101,7 +101,8 @@ impl ExplainedLeaf {
         self.sentence_of("of the later requests, those", did)
     }
 
-    fn sentence_of(&self, requests: &str, are: &str) -> String {
+    /// As a sentence about these requests, and what they are or do.
+    pub fn sentence_of(&self, requests: &str, are: &str) -> String {
         let conditions: Vec<String> = self
             .conditions
             .iter()

@@ -5,7 +5,7 @@
 
 use super::Parameter;
 use super::parameters::{Asked, LARGEST, NOT_RECORDED, RECORDED, SMALLEST, number};
-use super::sample::hash;
+use super::sample::place_of;
 use super::sentence::{ParameterCondition, ParameterTest};
 use crate::decision_tree::{Column, Condition, Table, Test, Values};
 use crate::record::TraceId;
@@ -167,7 +167,7 @@ impl StoredRows {
     ) {
         let side = &mut self.sides[usize::from(is_mutation)];
         side.seen += weight;
-        let hash = hash(id, 0);
+        let hash = place_of(id, 0);
         if side.keeps(hash) {
             side.hashes.push(hash);
             side.cells

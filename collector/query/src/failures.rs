@@ -1,0 +1,311 @@
+//! Failed requests: how many there are of each root operation, since when, where their failures start, and what tells these
+//! requests from others.
+//!
+//! Requests of which a part is missing count as well: a process that dies takes the rest of its requests with it.
+
+mod apart;
+mod origins;
+mod rate;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use stroboscope_analysis::by_root::{OTHER_ROOTS, ROOTS_MAX};
+use stroboscope_analysis::clock::Alignment;
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::failure::{FAILURE_KEYS, FailureFinder};
+use stroboscope_analysis::record::{SpanFlags, TraceRecords};
+use stroboscope_analysis::sampling::WeightedCount;
+use stroboscope_analysis::segment::answered_interval;
+use stroboscope_store::tables::AttributeKeys;
+
+use super::notes::Notes;
+use super::query_error::QueryError;
+use super::sampled_notes::Weighing;
+use super::source::{Selection, Source};
+pub use apart::FailedApart;
+use apart::{RequestSample, tell_apart};
+use origins::FailuresByOrigin;
+pub use origins::{FailureGroup, GroupedFailures};
+use rate::OutcomesOverTime;
+pub use rate::{Outcomes, RateChange};
+
+/// Root operations whose error rate is searched for changes, those with the most failed requests.
+const ROOTS_SEARCHED: usize = 8;
+/// Probability of a false alarm, of all of them together.
+const FALSE_ALARMS_MAX: f64 = 0.03;
+
+/// Requests of one root operation.
+#[derive(Clone, Debug, Default)]
+pub struct RootFailures {
+    pub outcomes: Outcomes,
+    /// Requests in which a span failed, and not the root.
+    pub recovered: WeightedCount,
+    /// Latency of failed requests, and of the others, where the root was recorded from its begin to its end.
+    pub latency_failed: Distribution,
+    pub latency_others: Distribution,
+    over_time: OutcomesOverTime,
+    /// Others, and failed ones.
+    samples: [RequestSample; 2],
+}
+
+impl RootFailures {
+    /// The latency of all.
+    #[must_use]
+    pub fn latency(&self) -> Distribution {
+        let mut all = self.latency_others.clone();
+        all.merge(&self.latency_failed);
+        all
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.outcomes.requests += other.outcomes.requests;
+        self.outcomes.failed += other.outcomes.failed;
+        self.recovered += other.recovered;
+        self.latency_failed.merge(&other.latency_failed);
+        self.latency_others.merge(&other.latency_others);
+        self.over_time.merge(other.over_time);
+        let samples = self.samples.iter_mut().zip(other.samples);
+        samples.for_each(|(sample, other)| sample.merge(other));
+    }
+}
+
+/// The failures of all selected requests.
+#[derive(Debug)]
+pub struct Failures {
+    pub outcomes: Outcomes,
+    pub recovered: WeightedCount,
+    /// By root operation, the ones with the most failed requests first.
+    pub roots: Vec<(String, RootFailures)>,
+    /// The last change of each root operation's error rate, if there was one; the surest first.
+    pub changes: Vec<RateChange>,
+    /// By where failures start, the most frequent first; recovered ones after all failed ones.
+    pub origins: Vec<(FailureGroup, GroupedFailures)>,
+    /// Requests with a failed span of more groups than are told apart.
+    pub other_origins: WeightedCount,
+    /// What tells failed requests from others, of the root operations with the most of them.
+    pub apart: Vec<FailedApart>,
+    pub notes: Notes,
+}
+
+/// Finds failures. Reads the selected time once, incomplete requests included, and then a sample of it. `alignment` is how clocks are corrected, if they
+/// are.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn failures(
+    source: &Source,
+    selection: Selection,
+    alignment: Option<&Alignment>,
+) -> Result<Failures, QueryError> {
+    let selection = Selection {
+        include_incomplete: true,
+        ..selection
+    };
+    let parts = source.parts(selection, &AttributeKeys::of(FAILURE_KEYS))?;
+    let workers = vec![Worker::default(); parts.count()];
+    let visit = |worker: &mut Worker, records: &mut TraceRecords, _: &mut Notes| {
+        if let Some(alignment) = alignment {
+            alignment.apply(records);
+        }
+        worker.observe(records);
+    };
+    let (workers, notes) = source.fold("finding failures", selection, &parts, workers, visit)?;
+    let mut all = Worker::default();
+    workers.into_iter().for_each(|worker| all.merge(worker));
+    let mut found = all.failures(notes);
+    let with_failed = found.roots.iter().map(|(root, of)| (&**root, &of.samples));
+    found.apart = tell_apart(source, selection, with_failed)?;
+    Ok(found)
+}
+
+#[derive(Clone, Debug, Default)]
+struct Worker {
+    roots: BTreeMap<String, RootFailures>,
+    origins: FailuresByOrigin,
+    finder: FailureFinder,
+}
+
+impl Worker {
+    fn observe(&mut self, records: &TraceRecords) {
+        let name = records.root_name();
+        let weight = records.weight();
+        let trail = self.finder.trail(records);
+        let has_failed = trail.as_ref().is_some_and(|trail| trail.has_reached_root);
+        let (start_ns, answer_ns) = answered_interval(records);
+        let root = root_of(&mut self.roots, &name);
+        root.outcomes.observe(has_failed, weight);
+        root.over_time.observe(start_ns, has_failed, weight);
+        root.samples[usize::from(has_failed)].observe(records.id, weight);
+        if is_timed(records) {
+            let latency = match has_failed {
+                true => &mut root.latency_failed,
+                false => &mut root.latency_others,
+            };
+            latency.record_weighted(answer_ns.abs_diff(start_ns), weight);
+        }
+        if let Some(trail) = &trail {
+            if !has_failed {
+                root.recovered.count(weight);
+            }
+            self.origins.observe(records, &name, trail);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (name, root) in other.roots {
+            root_of(&mut self.roots, &name).merge(root);
+        }
+        self.origins.merge(other.origins);
+    }
+
+    fn failures(self, notes: Notes) -> Failures {
+        let (mut outcomes, mut recovered) = (Outcomes::default(), WeightedCount::default());
+        for root in self.roots.values() {
+            outcomes.requests += root.outcomes.requests;
+            outcomes.failed += root.outcomes.failed;
+            recovered += root.recovered;
+        }
+        let mut roots: Vec<(String, RootFailures)> = self.roots.into_iter().collect();
+        // Stable sorts: equals stay in order of name.
+        roots.sort_by_key(|(_, of)| {
+            let Outcomes { requests, failed } = of.outcomes;
+            Reverse((failed.rounded(), requests.rounded()))
+        });
+        let mut origins: Vec<_> = self.origins.groups.into_iter().collect();
+        origins.sort_by_key(|(group, of)| Reverse((group.has_reached_root, of.requests.rounded())));
+        Failures {
+            outcomes,
+            recovered,
+            changes: changes(&roots),
+            roots,
+            origins,
+            other_origins: self.origins.others,
+            apart: Vec::new(),
+            notes: notes.weighing(Weighing::Everything),
+        }
+    }
+}
+
+fn root_of<'a>(roots: &'a mut BTreeMap<String, RootFailures>, name: &str) -> &'a mut RootFailures {
+    let fits = roots.len() < ROOTS_MAX || roots.contains_key(name);
+    let name = if fits { name } else { OTHER_ROOTS };
+    roots.entry(name.to_owned()).or_default()
+}
+
+/// Returns true if the root was recorded from its begin to its end.
+fn is_timed(records: &TraceRecords) -> bool {
+    const PARTIAL: [SpanFlags; 3] = [
+        SpanFlags::CUT_OPEN,
+        SpanFlags::CUT_CLOSE,
+        SpanFlags::UNFINISHED,
+    ];
+    let is_whole = |flags: SpanFlags| !PARTIAL.iter().any(|flag| flags.contains(*flag));
+    records.root().is_some_and(|root| is_whole(root.flags))
+}
+
+fn changes(roots: &[(String, RootFailures)]) -> Vec<RateChange> {
+    let with_failed = roots.iter().filter(|(_, of)| !of.outcomes.failed.is_zero());
+    let searched: Vec<_> = with_failed.take(ROOTS_SEARCHED).collect();
+    let p_max = FALSE_ALARMS_MAX / searched.len().max(1) as f64;
+    let changes = searched
+        .into_iter()
+        .filter_map(|(name, of)| of.over_time.last_change(name, p_max));
+    let mut changes: Vec<RateChange> = changes.collect();
+    changes.sort_by(|a, b| a.p_value.total_cmp(&b.p_value));
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::flow::ERROR;
+    use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord, TraceId};
+
+    use super::*;
+
+    /// A request whose page takes a call; which of them failed, how long it took, and flags of its root.
+    fn request(id: u128, failed: &[u64], took_ns: i64, flags: SpanFlags) -> TraceRecords {
+        let span = |(span_id, parent_id, name): (u64, u64, &str)| SpanRecord {
+            span_id,
+            parent_id,
+            service: "web".into(),
+            name: name.into(),
+            host: "h".into(),
+            process: 1,
+            start_ns: 0,
+            end_ns: took_ns,
+            flags: if span_id == 1 { flags } else { SpanFlags(0) },
+            events: Vec::new(),
+        };
+        let said = failed.iter().map(|span_id| AttributeRecord {
+            owner: RecordOwner::Span(*span_id),
+            key: ERROR.into(),
+            value: "true".into(),
+        });
+        TraceRecords {
+            id: TraceId(id),
+            spans: [(1, 0, "page"), (2, 1, "call")].map(span).to_vec(),
+            attributes: said.collect(),
+            ..TraceRecords::default()
+        }
+    }
+
+    #[test]
+    fn requests_are_counted_by_their_outcome() {
+        let none = SpanFlags(0);
+        let mut part = request(5, &[2], 70, none);
+        part.spans.remove(0);
+        let requests = [
+            request(1, &[], 50, none),
+            request(2, &[1, 2], 10, none),
+            request(3, &[2], 60, none),
+            request(4, &[1], 20, SpanFlags::UNFINISHED),
+            part,
+        ];
+        let mut merged = Worker::default();
+        for request in &requests {
+            let mut worker = Worker::default();
+            worker.observe(request);
+            merged.merge(worker);
+        }
+        let found = merged.failures(Notes::default());
+        let count = |of: &Outcomes| (of.requests.rounded(), of.failed.rounded());
+        assert_eq!(count(&found.outcomes), (5, 3));
+        assert_eq!(found.recovered.rounded(), 1);
+        let roots: Vec<_> = found
+            .roots
+            .iter()
+            .map(|(name, of)| (&**name, count(&of.outcomes)))
+            .collect();
+        assert_eq!(roots, [("web:page", (4, 2)), ("(no root)", (1, 1))]);
+        let page = &found.roots[0].1;
+        // When the unfinished one would have ended is not known.
+        assert_eq!(
+            (page.latency_failed.count(), page.latency_others.count()),
+            (1, 2)
+        );
+        assert_eq!((page.latency().count(), page.latency().max_ns()), (3, 60));
+        let origins: Vec<_> = found
+            .origins
+            .iter()
+            .map(|(group, of)| {
+                (
+                    &*group.root,
+                    &*group.origin,
+                    group.has_reached_root,
+                    of.requests.rounded(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            origins,
+            [
+                ("(no root)", "web:call", true, 1),
+                ("web:page", "web:call", true, 1),
+                ("web:page", "web:page", true, 1),
+                ("web:page", "web:call", false, 1),
+            ]
+        );
+        assert_eq!(found.changes, []);
+    }
+}

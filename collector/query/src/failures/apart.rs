@@ -1,0 +1,219 @@
+//! What tells failed requests from others of the same root operation: attributes, by a tree as for `explain`.
+//!
+//! The reading that counts failures keeps a sample of the ids of both; what these requests say is read afterwards. What is part of
+//! a failure, or of a response, explains nothing and is left out, and so are attributes of events, which may tell of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use stroboscope_analysis::explain::{
+    ExplainSettings, ExplainedRequest, Explanation, Parameter, REQUESTS_MIN, Template, explain,
+    place_of,
+};
+use stroboscope_analysis::failure::is_of_failure;
+use stroboscope_analysis::flow::Operation;
+use stroboscope_analysis::name_rule::normalise;
+use stroboscope_analysis::record::{RecordOwner, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::sampling::Weight;
+use stroboscope_store::tables::AttributeKeys;
+
+use super::super::notes::Notes;
+use super::super::query_error::QueryError;
+use super::super::source::{Selection, Source};
+
+/// Requests of one outcome and root operation that are kept, at most.
+const KEPT_MAX: usize = 512;
+/// Root operations whose failed requests are told from others, those with the most of them.
+const ROOTS_MAX: usize = 3;
+
+/// A random sample of requests: those whose ids have the least hashes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RequestSample {
+    kept: BTreeMap<(u64, TraceId), Weight>,
+    requests: u64,
+}
+
+impl RequestSample {
+    pub(super) fn observe(&mut self, id: TraceId, weight: Weight) {
+        self.requests += 1;
+        self.kept.insert((place_of(id, 0), id), weight);
+        self.bound();
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.kept.extend(other.kept);
+        self.bound();
+    }
+
+    fn bound(&mut self) {
+        while self.kept.len() > KEPT_MAX {
+            self.kept.pop_last();
+        }
+    }
+
+    /// How many requests each kept one stands for.
+    fn requests_each(&self) -> f64 {
+        self.requests as f64 / self.kept.len().max(1) as f64
+    }
+}
+
+/// What tells failed requests of a root operation from others.
+#[derive(Clone, Debug)]
+pub struct FailedApart {
+    pub root: String,
+    /// Its mutation is that requests failed.
+    pub explanation: Explanation,
+}
+
+/// A request that is read.
+struct Wanted {
+    /// The place of its root among those explained.
+    root: usize,
+    has_failed: bool,
+    weight: f64,
+}
+
+/// Tells failed requests, the second of each pair of samples, from others. Reads only the sampled requests.
+pub(super) fn tell_apart<'a>(
+    source: &Source,
+    selection: Selection,
+    roots: impl Iterator<Item = (&'a str, &'a [RequestSample; 2])>,
+) -> Result<Vec<FailedApart>, QueryError> {
+    let is_enough = |sample: &RequestSample| sample.kept.len() >= REQUESTS_MIN;
+    let enough = roots.filter(|(_, samples)| samples.iter().all(is_enough));
+    let roots: Vec<_> = enough.take(ROOTS_MAX).collect();
+    let mut wanted: BTreeMap<TraceId, Wanted> = BTreeMap::new();
+    for (root, (_, samples)) in roots.iter().enumerate() {
+        for (sample, has_failed) in samples.iter().zip([false, true]) {
+            let each = sample.requests_each();
+            wanted.extend(sample.kept.iter().map(|((_, id), weight)| {
+                let weight = each * weight.value();
+                let of_request = Wanted {
+                    root,
+                    has_failed,
+                    weight,
+                };
+                (*id, of_request)
+            }));
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let parts = source.parts(selection, &AttributeKeys::all())?;
+    let parts = parts.only(wanted.keys().map(|id| id.0).collect());
+    let workers = vec![vec![Vec::new(); roots.len()]; parts.count()];
+    let visit =
+        |found: &mut Vec<Vec<ExplainedRequest>>, records: &mut TraceRecords, _: &mut Notes| {
+            if let Some(wanted) = wanted.get(&records.id) {
+                found[wanted.root].push(explained(records, wanted));
+            }
+        };
+    let what = "reading what failed requests say";
+    let (workers, _) = source.fold(what, selection, &parts, workers, visit)?;
+    let mut apart = Vec::new();
+    for (at, (root, _)) in roots.into_iter().enumerate() {
+        let of_root = workers.iter().flat_map(|found| found[at].iter().cloned());
+        let requests: Vec<ExplainedRequest> = of_root.collect();
+        // Fewer than before can be selected by a store that is written to.
+        if let Ok(explanation) = explain(&requests, &ExplainSettings::default()) {
+            let root = root.to_owned();
+            apart.push(FailedApart { root, explanation });
+        }
+    }
+    Ok(apart)
+}
+
+/// What a request says of itself but its failure.
+fn explained(records: &mut TraceRecords, wanted: &Wanted) -> ExplainedRequest {
+    records
+        .attributes
+        .retain(|said| matches!(said.owner, RecordOwner::Span(_)) && !is_of_failure(&said.key));
+    let operation = |span: &SpanRecord| Operation {
+        service: span.service.clone(),
+        name: normalise(&span.name).into(),
+        host: None,
+    };
+    let operations: BTreeSet<Operation> = records.spans.iter().map(operation).collect();
+    let said = Template::new(&operations, None, false).said(records);
+    let starts = records.spans.iter().map(|span| span.start_ns);
+    let mut parameters: Vec<(Parameter, Arc<str>)> = said
+        .into_iter()
+        .map(|said| (said.parameter, said.text))
+        .collect();
+    parameters.dedup();
+    ExplainedRequest {
+        id: records.id,
+        start_ns: starts.min().unwrap_or_default(),
+        is_mutation: wanted.has_failed,
+        weight: wanted.weight,
+        parameters,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::record::{AttributeRecord, SpanFlags};
+
+    use super::*;
+
+    #[test]
+    fn samples_of_parts_are_those_of_the_whole() {
+        let sample = |ids: std::ops::Range<u128>| {
+            let mut sample = RequestSample::default();
+            ids.for_each(|id| sample.observe(TraceId(id), Weight::ONE));
+            sample
+        };
+        let mut merged = sample(1_000..3_000);
+        merged.merge(sample(0..1_000));
+        assert_eq!(merged, sample(0..3_000));
+        assert_eq!((merged.kept.len(), merged.requests), (KEPT_MAX, 3_000));
+        // It is not of the first.
+        let early = merged.kept.keys().filter(|(_, id)| id.0 < 1_500).count();
+        assert!((200..312).contains(&early), "{early}");
+        assert_eq!(sample(0..10).requests_each(), 1.0);
+    }
+
+    #[test]
+    fn failures_and_events_say_nothing_of_themselves() {
+        let said = |owner, key: &str| AttributeRecord {
+            owner,
+            key: key.into(),
+            value: "x".into(),
+        };
+        let span = SpanRecord {
+            span_id: 1,
+            parent_id: 0,
+            service: "web".into(),
+            name: "GET /7".into(),
+            host: "".into(),
+            process: 1,
+            start_ns: 5,
+            end_ns: 9,
+            flags: SpanFlags(0),
+            events: Vec::new(),
+        };
+        let mut records = TraceRecords {
+            spans: vec![span],
+            attributes: vec![
+                said(RecordOwner::Span(1), "tenant"),
+                said(RecordOwner::Span(1), "error.type"),
+                said(RecordOwner::InSpan(1, 0), "level"),
+            ],
+            ..TraceRecords::default()
+        };
+        let wanted = Wanted {
+            root: 0,
+            has_failed: true,
+            weight: 2.0,
+        };
+        let found = explained(&mut records, &wanted);
+        let said: Vec<String> = found.parameters.iter().map(|of| of.0.to_string()).collect();
+        assert_eq!(said, [" (web:GET /*)", "tenant (web:GET /*)"]);
+        assert_eq!(
+            (found.start_ns, found.weight, found.is_mutation),
+            (5, 2.0, true)
+        );
+    }
+}

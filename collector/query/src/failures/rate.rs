@@ -1,0 +1,265 @@
+//! Error rates: how many requests failed, and since when that share is what it is.
+//!
+//! Requests are counted by columns of time, which are cut into [blocks](super::super::time_blocks::blocks) as latencies are.
+//! Among the blocks, [a change](stroboscope_analysis::statistics::last_change) of the failed share is searched.
+
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
+use stroboscope_analysis::statistics::{Block, Scores, last_change};
+
+use super::super::time_blocks::blocks;
+use super::super::time_columns::{Limit, OfColumn, TimeColumns};
+
+/// Columns with requests in them, at most.
+const COLUMNS_MAX: usize = 512;
+/// The share of failed or of other requests changes by this factor at least.
+const RATIO_MIN: f64 = 1.5;
+/// Failed requests on the side with more of them, at least: fewer are an accident.
+const FAILED_MIN: u64 = 5;
+
+/// A number of requests, and of those among them that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    pub requests: WeightedCount,
+    pub failed: WeightedCount,
+}
+
+impl Outcomes {
+    pub(super) fn observe(&mut self, has_failed: bool, weight: Weight) {
+        self.requests.count(weight);
+        if has_failed {
+            self.failed.count(weight);
+        }
+    }
+
+    /// The part of the requests that failed, 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.failed.share_of(self.requests)
+    }
+}
+
+impl OfColumn for Outcomes {
+    fn take_in(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.failed += other.failed;
+    }
+}
+
+/// The outcomes of requests of one root operation over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OutcomesOverTime(TimeColumns<Outcomes>);
+
+impl Default for OutcomesOverTime {
+    fn default() -> Self {
+        Self(TimeColumns::within(Limit::Occupied(COLUMNS_MAX)))
+    }
+}
+
+/// A change of the share of failed requests. Of pairs, the first is before it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RateChange {
+    /// The root operation whose requests fail more or less often.
+    pub root: String,
+    /// Begin of what it is compared with: the first request, or the change before this one; ns since the Unix epoch.
+    pub before_from_ns: i64,
+    /// When it changed, to a block of requests.
+    pub at_ns: i64,
+    /// After the last request.
+    pub until_ns: i64,
+    /// The shares of failed requests, 0 to 1.
+    pub rates: [f64; 2],
+    pub requests: [u64; 2],
+    pub failed: [u64; 2],
+    /// Probability of so clear a change anywhere where there is none.
+    pub p_value: f64,
+}
+
+impl OutcomesOverTime {
+    pub(super) fn observe(&mut self, start_ns: i64, has_failed: bool, weight: Weight) {
+        self.0.at(start_ns).observe(has_failed, weight);
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.0.merge(other.0);
+    }
+
+    /// Finds the last change of the failed share; `None` where none is as unlikely to be chance as `p_max` says.
+    pub(super) fn last_change(&self, root: &str, p_max: f64) -> Option<RateChange> {
+        let (starts, outcomes): (Vec<i64>, Vec<Outcomes>) = self.0.columns.iter().unzip();
+        let recorded = outcomes.iter().map(|of| of.requests.recorded());
+        let counts: Vec<(i64, u64)> = starts.iter().copied().zip(recorded).collect();
+        let blocks = blocks(&counts);
+        let sum = |blocks: &[Range<usize>]| {
+            let mut sum = Outcomes::default();
+            let columns = blocks.iter().flat_map(Clone::clone);
+            columns.for_each(|column| sum.take_in(outcomes[column]));
+            sum
+        };
+        let scored = |block: &Range<usize>| {
+            let of = sum(std::slice::from_ref(block));
+            Block {
+                values: of.requests.estimate(),
+                scores: of.failed.estimate(),
+            }
+        };
+        let scored: Vec<Block> = blocks.iter().map(scored).collect();
+        let change = last_change(&scored, Scores::Outcomes, p_max, |before, after| {
+            differ([before, after].map(|side| sum(&blocks[side])))
+        })?;
+        let sides =
+            [change.from..change.at, change.at..blocks.len()].map(|side| sum(&blocks[side]));
+        let begin_ns = |block: usize| starts[blocks[block].start] << self.0.shift;
+        Some(RateChange {
+            root: root.to_owned(),
+            before_from_ns: begin_ns(change.from),
+            at_ns: begin_ns(change.at),
+            until_ns: starts.last()?.saturating_add(1) << self.0.shift,
+            rates: sides.map(|side| side.share()),
+            requests: sides.map(|side| side.requests.rounded()),
+            failed: sides.map(|side| side.failed.rounded()),
+            p_value: change.p_value,
+        })
+    }
+}
+
+/// Returns true if the shares of two sides differ by enough to matter.
+fn differ(sides: [Outcomes; 2]) -> bool {
+    let [before, after] = sides.map(|side| side.share());
+    let (less, more) = (before.min(after), before.max(after));
+    let ratio = |less: f64, more: f64| more >= RATIO_MIN * less;
+    let worse = usize::from(after > before);
+    sides[worse].failed.recorded() >= FAILED_MIN
+        && (ratio(less, more) || ratio(1.0 - more, 1.0 - less))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Noise(u64);
+
+    impl Noise {
+        fn uniform(&mut self) -> f64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        }
+
+        /// So many requests, about one each second, that fail as often as `rate` says at each; in bursts of 20, if asked for.
+        fn requests(
+            &mut self,
+            requests: usize,
+            in_bursts: bool,
+            rate: impl Fn(usize) -> f64,
+        ) -> OutcomesOverTime {
+            let mut seen = OutcomesOverTime::default();
+            let mut at = 0.0;
+            for request in 0..requests {
+                at -= self.uniform().ln() * if in_bursts { 0.001 } else { 1.0 };
+                if in_bursts && request % 20 == 0 {
+                    at += 20.0;
+                }
+                let has_failed = self.uniform() < rate(request);
+                seen.observe((at * 1e9) as i64, has_failed, Weight::ONE);
+            }
+            seen
+        }
+    }
+
+    const P_MAX: f64 = 0.03;
+
+    #[test]
+    fn of_constant_rates_at_most_one_in_twenty_changes() {
+        const SERIES: usize = 200;
+        let mut noise = Noise(20_261_127);
+        for in_bursts in [false, true] {
+            for rate in [0.002, 0.01, 0.05, 0.3, 0.9] {
+                let found = (0..SERIES).filter(|at| {
+                    let seen = noise.requests(60 + at * 37 % 1_500, in_bursts, |_| rate);
+                    seen.last_change("r", P_MAX).is_some()
+                });
+                let found = found.count();
+                println!("in bursts {in_bursts}, rate {rate}: {found} of {SERIES}");
+                assert!(found * 20 <= SERIES, "{rate}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_jump_to_five_percent_is_found_within_a_few_hundred_requests() {
+        const SERIES: usize = 100;
+        let mut noise = Noise(777);
+        for (before, after, least) in [(300, 300, 90), (1_000, 200, 90), (300, 200, 85)] {
+            let (mut found, mut near) = (0, 0);
+            for at in 0..SERIES {
+                let in_bursts = at % 2 == 1;
+                let rate = |request| if request < before { 0.0 } else { 0.05 };
+                let seen = noise.requests(before + after, in_bursts, rate);
+                let change = seen.last_change("r", P_MAX);
+                // A few fall again later, by chance.
+                if let Some(change) = change.filter(|change| change.rates[1] > change.rates[0]) {
+                    found += 1;
+                    near += usize::from(change.requests[0].abs_diff(before as u64) <= 60);
+                }
+            }
+            println!(
+                "{before} and {after}: {found} of {SERIES}, {near} of them within 60 requests"
+            );
+            assert!(found >= least && near * 10 >= found * 8, "{found} {near}");
+        }
+    }
+
+    #[test]
+    fn the_last_change_is_told_with_what_was_before_it() {
+        let mut noise = Noise(5);
+        let outage = |request| match request {
+            400..700 => 0.5,
+            _ => 0.01,
+        };
+        let seen = noise.requests(1_100, false, outage);
+        let change = seen.last_change("web:home", P_MAX).unwrap();
+        assert!(
+            change.rates[0] > 0.4 && change.rates[1] < 0.05,
+            "{change:?}"
+        );
+        assert!(change.requests[0].abs_diff(300) < 30, "{change:?}");
+        assert!(change.requests[1].abs_diff(400) < 30, "{change:?}");
+        assert!(change.before_from_ns < change.at_ns && change.at_ns < change.until_ns);
+        // A tenth more often is no change, and neither are a few failures.
+        let more = noise.requests(
+            20_000,
+            false,
+            |request| if request < 10_000 { 0.2 } else { 0.23 },
+        );
+        assert_eq!(more.last_change("r", P_MAX), None);
+        let few = noise.requests(300, false, |request| f64::from(u8::from(request > 296)));
+        assert_eq!(few.last_change("r", P_MAX), None);
+        assert_eq!(OutcomesOverTime::default().last_change("r", 1.0), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn in_any_order_and_in_parts_it_is_the_same(
+            requests in proptest::collection::vec((prop_oneof![0i64..1 << 30, 0i64..1 << 50], any::<bool>()), 0..600),
+            cut in 0usize..600,
+        ) {
+            let seen = |some: &[(i64, bool)]| {
+                let mut seen = OutcomesOverTime::default();
+                some.iter().for_each(|(start_ns, has_failed)| seen.observe(*start_ns, *has_failed, Weight::ONE));
+                seen
+            };
+            let (before, after) = requests.split_at(cut.min(requests.len()));
+            let mut merged = seen(after);
+            merged.merge(seen(before));
+            prop_assert_eq!(merged, seen(&requests));
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! The report `failures`: which requests fail, since when, where their failures start, and what tells them from others.
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::explain::ExplainedLeaf;
+use stroboscope_analysis::sampling::WeightedCount;
+use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::page::path_segment;
+use stroboscope_present::rows;
+use stroboscope_present::show::{Cell, Doc, Row as _, TableSpec};
+use stroboscope_query::{
+    FailedApart, FailureGroup, Failures, GroupedFailures, Notes, RateChange, RootFailures,
+    alignment, failures,
+};
+
+use tokio::runtime::Runtime;
+
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::latency::Latency;
+use crate::step_commands::comparing_commands;
+use crate::study::NamedStudy;
+use crate::time::{since, written};
+use crate::verb::{ReadingVerb, Report, give};
+use crate::{Failure, Status};
+
+/// Root operations shown.
+const ROOTS_SHOWN: usize = 20;
+/// Failed requests pull the median down, or up, where both medians differ by more than this factor.
+const MEDIANS_RATIO: f64 = 1.1;
+
+/// Show which requests fail, since when, where their failures start, and what tells them from others
+///
+/// A request fails if its root does: by an attribute `error` that is not false, or by a panic. Requests of which a part is
+/// missing count, too; those without a root fail if a failure travels out of what was recorded of them. A failure starts at the
+/// failed span below which no other one failed; of several, at the one that ended first. Requests with a failed span whose root did not fail have
+/// recovered. Attributes of spans tell failed requests of a root operation from others, as `explain` does, if there are at least
+/// 12 of both; what is part of the failure itself is left out.
+#[derive(Debug, Args)]
+pub struct FailuresVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Show so many origins of failures; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    top: usize,
+}
+
+/// Which requests fail, since when, where their failures start, and what tells them from others.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailuresReport {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Requests, incomplete ones included.
+    requests: u64,
+    failed: u64,
+    failed_share: f64,
+    /// Requests in which a span failed, and not the root.
+    recovered: u64,
+    /// The root operations with the most failed requests first.
+    roots: Vec<FailureRootRow>,
+    /// The last change of each root operation's error rate, the surest first; none, where nothing is unlikely to be chance.
+    changes: Vec<FailureChangeRow>,
+    /// Where failed requests began to fail, the most frequent first.
+    origins: Vec<FailureOriginRow>,
+    /// Where the failures of requests that recovered started.
+    recovered_origins: Vec<RecoveredOriginRow>,
+    /// Requests with failures of more origins than are told apart.
+    other_origins: u64,
+    /// What tells failed requests of a root operation from others, failed ones and the largest part first.
+    leaves: Vec<FailureLeafRow>,
+    /// Commands that say more of the first change; empty on a page, which has links.
+    #[serde(skip)]
+    commands: String,
+    #[serde(skip)]
+    top: usize,
+}
+
+/// Requests of a root operation, and how many of them failed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailureRootRow {
+    /// `service:name`; `(no root)` is of requests whose beginning was not recorded.
+    root: String,
+    requests: u64,
+    failed: u64,
+    failed_share: f64,
+    recovered: u64,
+    /// Latency of the requests whose root was recorded from its begin to its end; null, if there is none.
+    latency: Option<Latency>,
+    /// The same without failed requests.
+    latency_without_failed: Option<Latency>,
+}
+
+/// A change of the share of a root operation's requests that fail.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct FailureChangeRow(RateChange);
+
+/// Failed requests of a root operation whose failures started at one operation in one way.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailureOriginRow {
+    root: String,
+    /// The operation that failed first.
+    origin: String,
+    /// The type of its error, or its status.
+    kind: String,
+    /// Its message, with ids replaced by `*`; empty, if there is none.
+    message: String,
+    requests: u64,
+    /// The part of all failed requests, 0 to 1.
+    share: f64,
+    /// When the first and the last of these spans ended, ns since the Unix epoch.
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+    /// Id of the request with the first of them.
+    example: Option<String>,
+    /// The operations through which its failure travelled, from the origin to the root.
+    trail: Vec<String>,
+}
+
+/// Requests that recovered from failures of one operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RecoveredOriginRow {
+    root: String,
+    origin: String,
+    kind: String,
+    message: String,
+    requests: u64,
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+    example: Option<String>,
+}
+
+/// Requests of a root operation that have something in common, and mostly failed, or did not.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailureLeafRow {
+    root: String,
+    /// All of these are true of them.
+    conditions: Vec<String>,
+    /// Whether most of them failed.
+    failed: bool,
+    /// The part of such requests that did.
+    precision: f64,
+    /// The part of all requests of that outcome that are such.
+    recall: f64,
+    /// How many requests are such.
+    requests: u64,
+    /// How many of those that judged the tree are such.
+    held_out: u64,
+    /// How probable it is that so many are told by chance.
+    p_value: f64,
+    #[serde(skip)]
+    sentence: String,
+}
+
+rows! {
+    FailureRootRow as row, "failures": "Requests of a root operation, and how many of them failed.";
+    {
+        let ns = |latency: &Option<Latency>, of: fn(&Latency) -> u64| {
+            Cell::from(latency.as_ref().map(|latency| of(latency) as f64))
+        };
+        let all = |of| ns(&row.latency, of);
+        let others = |of| ns(&row.latency_without_failed, of);
+    }
+    root: Text, "root operation" = Cell::Linked(
+        row.root.clone(),
+        format!("/traces?failed=yes&operation={}", path_segment(&row.root)),
+    );
+    requests: Count, "requests" = row.requests;
+    failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
+    failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed_share);
+    recovered: Count, "recovered" = (row.recovered > 0).then_some(row.recovered);
+    p50_ns: DurationNs, "p50" = all(|of| of.p50_ns);
+    p95_ns: DurationNs, "p95" = all(|of| of.p95_ns);
+    p99_ns: DurationNs, "p99" = all(|of| of.p99_ns);
+    p50_without_failed_ns: DurationNs, "p50 without failed" = others(|of| of.p50_ns);
+    p95_without_failed_ns: DurationNs, "p95 without failed" = others(|of| of.p95_ns);
+    p99_without_failed_ns: DurationNs, "p99 without failed" = others(|of| of.p99_ns);
+}
+
+rows! {
+    FailureChangeRow as row, "failure_changes": "A change of the share of a root operation's requests that fail.";
+    {
+        let change = &row.0;
+        let [from, at, until] = [change.before_from_ns, change.at_ns, change.until_ns].map(written);
+        let root = path_segment(&change.root);
+    }
+    root: Text, "root operation" = Cell::Linked(
+        change.root.clone(),
+        format!("/compare?before={from}..{at}&after={at}..{until}&root={root}"),
+    );
+    at: Instant, "since (UTC)" = change.at_ns;
+    share: Share, "failed" = change.rates[1];
+    failed: Count, "requests" = change.failed[1];
+    requests: Count, "of" = change.requests[1];
+    share_before: Share, "failed before" = change.rates[0];
+    failed_before: Count, "requests" = change.failed[0];
+    requests_before: Count, "of" = change.requests[0];
+    p_value: Probability, "p" = change.p_value;
+}
+
+rows! {
+    FailureOriginRow as row, "failure_origins": "Failed requests whose failures started at one operation in one way.";
+    {
+        let trail = row.trail.join(" → ");
+    }
+    origin: Text, "starts at" = &*row.origin;
+    kind: Text, "with" = &*row.kind;
+    message: Text, "message" = Some(&*row.message).filter(|message| !message.is_empty());
+    requests: Count, "requests" = row.requests;
+    share: Share, "of failed" = row.share;
+    first: Instant, "first (UTC)" = row.first_ns;
+    last: Instant, "last (UTC)" = row.last_ns;
+    example: Request, "first in" = row.example.as_deref();
+    root: Text, "root operation" = &*row.root;
+    trail: Text, "travelled" = &*trail;
+}
+
+rows! {
+    RecoveredOriginRow as row, "recovered_failures": "Requests that recovered from failures of one operation.";
+    origin: Text, "starts at" = &*row.origin;
+    kind: Text, "with" = &*row.kind;
+    message: Text, "message" = Some(&*row.message).filter(|message| !message.is_empty());
+    requests: Count, "requests" = row.requests;
+    first: Instant, "first (UTC)" = row.first_ns;
+    last: Instant, "last (UTC)" = row.last_ns;
+    example: Request, "first in" = row.example.as_deref();
+    root: Text, "root operation" = &*row.root;
+}
+
+rows! {
+    FailureLeafRow as row, "failure_leaves": "Requests with something in common that mostly failed, or did not.";
+    conditions: Text, "requests with" = &*row.conditions.join(" and ");
+    failed: Text, "mostly" = if row.failed { "failed" } else { "did not" };
+    precision: Share, "precision" = row.precision;
+    recall: Share, "recall" = row.recall;
+    requests: Count, "requests" = row.requests;
+    held_out: Count, "held out" = row.held_out;
+    p_value: Probability, "p" = row.p_value;
+    root: Text, "root operation" = &*row.root;
+}
+
+impl FailureLeafRow {
+    fn of(root: &str, leaf: &ExplainedLeaf) -> Self {
+        let what = if leaf.is_mutation {
+            "fail"
+        } else {
+            "do not fail"
+        };
+        Self {
+            root: root.to_owned(),
+            conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
+            failed: leaf.is_mutation,
+            precision: leaf.precision(),
+            recall: leaf.recall(),
+            requests: leaf.stored.iter().sum(),
+            held_out: leaf.held_out.iter().sum::<usize>() as u64,
+            p_value: leaf.p_value,
+            sentence: leaf.sentence_of("requests", what),
+        }
+    }
+}
+
+impl FailureRootRow {
+    fn of((root, of): &(String, RootFailures)) -> Self {
+        let (all, others) = (of.latency(), &of.latency_others);
+        let latency = |of| Some(Latency::of(of)).filter(|_| of.count() > 0);
+        Self {
+            root: root.clone(),
+            requests: of.outcomes.requests.rounded(),
+            failed: of.outcomes.failed.rounded(),
+            failed_share: of.outcomes.share(),
+            recovered: of.recovered.rounded(),
+            latency: latency(&all),
+            latency_without_failed: latency(others),
+        }
+    }
+
+    /// A sentence, where failed requests make latency misleading.
+    fn warning(&self) -> Option<String> {
+        let (all, others) = (
+            self.latency.as_ref()?,
+            self.latency_without_failed.as_ref()?,
+        );
+        let [all_ns, others_ns] = [all.p50_ns, others.p50_ns].map(|ns| ns as f64);
+        let (faster, slower) = (
+            all_ns * MEDIANS_RATIO < others_ns,
+            others_ns * MEDIANS_RATIO < all_ns,
+        );
+        let how = match (faster, slower) {
+            (false, false) => return None,
+            (true, _) => "faster",
+            (false, true) => "slower",
+        };
+        Some(format!(
+            "Failed requests of {} are {how} than others, and move the median: it is {} of all, and {} without them.",
+            self.root,
+            duration(all_ns),
+            duration(others_ns)
+        ))
+    }
+}
+
+impl FailureOriginRow {
+    fn of(group: FailureGroup, of: GroupedFailures, failed: WeightedCount) -> Self {
+        let (example, trail) = of.example.unzip();
+        Self {
+            root: group.root,
+            origin: group.origin,
+            kind: group.stated.kind,
+            message: group.stated.message,
+            requests: of.requests.rounded(),
+            share: of.requests.share_of(failed),
+            first_ns: of.times_ns.map(|times| times.0),
+            last_ns: of.times_ns.map(|times| times.1),
+            example: example.map(|id| id.to_string()),
+            trail: trail.unwrap_or_default(),
+        }
+    }
+}
+
+impl From<FailureOriginRow> for RecoveredOriginRow {
+    fn from(row: FailureOriginRow) -> Self {
+        Self {
+            root: row.root,
+            origin: row.origin,
+            kind: row.kind,
+            message: row.message,
+            requests: row.requests,
+            first_ns: row.first_ns,
+            last_ns: row.last_ns,
+            example: row.example,
+        }
+    }
+}
+
+/// Describes a change: `Since about 14:32:10, 5.2% of web:home fail rather than 0.1%`.
+fn change_text(change: &RateChange) -> String {
+    let [before, after] = change.rates.map(percent);
+    format!(
+        "Since about {}, {after} of {} fail rather than {before}",
+        since(change.at_ns, change.until_ns),
+        change.root,
+    )
+}
+
+impl FailuresReport {
+    fn of(found: Failures, top: usize) -> Self {
+        let failed = found.outcomes.failed;
+        let (reached, recovered): (Vec<_>, Vec<_>) = found
+            .origins
+            .into_iter()
+            .partition(|(group, _)| group.has_reached_root);
+        let row = |(group, of)| FailureOriginRow::of(group, of, failed);
+        let leaves = |of: &FailedApart| {
+            let leaves = of.explanation.leaves.iter();
+            let rows = leaves.map(|leaf| FailureLeafRow::of(&of.root, leaf));
+            rows.collect::<Vec<_>>()
+        };
+        Self {
+            requests: found.outcomes.requests.rounded(),
+            failed: failed.rounded(),
+            failed_share: found.outcomes.share(),
+            recovered: found.recovered.rounded(),
+            roots: found.roots.iter().map(FailureRootRow::of).collect(),
+            changes: found.changes.into_iter().map(FailureChangeRow).collect(),
+            leaves: found.apart.iter().flat_map(leaves).collect(),
+            commands: String::new(),
+            origins: reached.into_iter().map(row).collect(),
+            recovered_origins: recovered.into_iter().map(row).map(Into::into).collect(),
+            other_origins: found.other_origins.rounded(),
+            top: if top == 0 { usize::MAX } else { top },
+            notes: found.notes,
+        }
+    }
+
+    fn headline(&self) -> String {
+        let requests = counted(self.requests, "request");
+        let failed = match self.failed {
+            0 => format!("None of {requests} failed"),
+            failed => format!(
+                "{failed} of {requests} failed ({})",
+                percent(self.failed_share)
+            ),
+        };
+        match self.recovered {
+            0 => format!("{failed}."),
+            recovered => format!(
+                "{failed}; {} recovered, where a span failed and the root did not.",
+                counted(recovered, "other")
+            ),
+        }
+    }
+}
+
+impl ReadingVerb for FailuresVerb {
+    type Report = FailuresReport;
+    const TABLES: &'static [TableSpec] = &[
+        FailureRootRow::TABLE,
+        FailureChangeRow::TABLE,
+        FailureOriginRow::TABLE,
+        RecoveredOriginRow::TABLE,
+        FailureLeafRow::TABLE,
+    ];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<FailuresReport, Failure> {
+        let (source, selection) = (study.source(), study.selection());
+        let clocks = alignment(source, selection).map_err(Failure::of)?;
+        let found = failures(source, selection, clocks.as_ref()).map_err(Failure::of)?;
+        Ok(FailuresReport::of(found, self.top))
+    }
+
+    fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
+        let study = NamedStudy::of(&self.reading, runtime.handle())?;
+        let mut report = self.answer(&study)?;
+        if let Some(FailureChangeRow(change)) = report.changes.first() {
+            let times_ns = [change.before_from_ns, change.at_ns, change.until_ns];
+            report.commands = comparing_commands(&change.root, times_ns, &self.reading);
+        }
+        give(&report, &self.reading.from, &self.show)
+    }
+}
+
+impl Report for FailuresReport {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Failures");
+        doc.sentence(self.headline());
+        match self.changes.first() {
+            Some(FailureChangeRow(change)) => {
+                doc.sentence(format!("{}. {}", change_text(change), self.commands));
+            }
+            None if self.failed > 0 => {
+                doc.sentence(
+                    "The share of failed requests did not change by more than chance explains.",
+                );
+            }
+            None => {}
+        }
+        for warning in self.roots.iter().filter_map(FailureRootRow::warning) {
+            doc.sentence(warning);
+        }
+        doc.table("Requests by root operation", &self.roots, ROOTS_SHOWN);
+        doc.table("Changes over time", &self.changes, self.changes.len());
+        doc.table("Where failures start", &self.origins, self.top);
+        let telling = self.leaves.iter().find(|leaf| leaf.failed);
+        if let Some(leaf) = telling {
+            doc.sentence(format!("Of {}, {}.", leaf.root, leaf.sentence));
+        }
+        doc.table(
+            "What tells failed requests from others",
+            &self.leaves,
+            self.leaves.len(),
+        );
+        doc.table("Recovered", &self.recovered_origins, self.top);
+        if self.other_origins > 0 {
+            doc.sentence(format!(
+                "Not listed: failures of {} with origins beyond those that are told apart.",
+                counted(self.other_origins, "request")
+            ));
+        }
+    }
+}

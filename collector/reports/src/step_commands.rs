@@ -1,0 +1,33 @@
+//! Commands that say more of a change in time.
+
+use crate::arguments::ReadingArguments;
+use crate::suggest::{command_on, quoted};
+use crate::time::written;
+
+/// The commands that compare the requests of a root operation before and after a step, of the same store and with the same
+/// filters. The times are those at which the period before it begins, of the step, and of the end.
+pub(crate) fn comparing_commands(
+    root: &str,
+    times_ns: [i64; 3],
+    reading: &ReadingArguments,
+) -> String {
+    let [from, at, until] = times_ns.map(written);
+    let mut options = format!("--before {from}..{at} --after {at}..{until} --root ");
+    options += &quoted(root);
+    if let Some((formula, _)) = &reading.from.filter {
+        options += &format!(" --where {}", quoted(formula));
+    }
+    if let Some(exclude) = &reading.exclude {
+        options += &format!(" --exclude {}", quoted(exclude.as_str()));
+    }
+    if reading.from.include_incomplete {
+        options += " --include-incomplete";
+    }
+    if reading.trust_clocks {
+        options += " --trust-clocks";
+    }
+    let compare = command_on(&format!("compare {options}"), &reading.from.data.data);
+    format!(
+        "`{compare}` compares before and after; `explain` with the same arguments looks for attributes."
+    )
+}
