@@ -114,7 +114,15 @@ pub fn failures(
     let mut all = Worker::default();
     workers.into_iter().for_each(|worker| all.merge(worker));
     let mut found = all.failures(notes);
-    let with_failed = found.roots.iter().map(|(root, of)| (&**root, &of.samples));
+    // Before the rate rose, nobody failed, whatever they said.
+    let rose = |root: &str| {
+        let mut changes = found.changes.iter();
+        changes.find(|change| change.root == root && change.rates[1] > change.rates[0])
+    };
+    let with_failed = found.roots.iter().map(|(root, of)| {
+        let from_ns = rose(root).map_or(i64::MIN, |change| change.at_ns);
+        (&**root, &of.samples, from_ns)
+    });
     found.apart = tell_apart(source, selection, with_failed)?;
     Ok(found)
 }

@@ -35,7 +35,7 @@ const MEDIANS_RATIO: f64 = 1.1;
 /// missing count, too; those without a root fail if a failure travels out of what was recorded of them. A failure starts at the
 /// failed span below which no other one failed; of several, at the one that ended first. Requests with a failed span whose root did not fail have
 /// recovered. Attributes of spans tell failed requests of a root operation from others, as `explain` does, if there are at least
-/// 12 of both; what is part of the failure itself is left out.
+/// 12 of both, since the error rate rose, if it did; what is part of the failure itself is left out.
 #[derive(Debug, Args)]
 pub struct FailuresVerb {
     #[command(flatten)]
@@ -320,6 +320,23 @@ impl FailureOriginRow {
     }
 }
 
+impl FailureOriginRow {
+    fn sentence(&self) -> String {
+        let message = match &*self.message {
+            "" => String::new(),
+            message => format!(": {message}"),
+        };
+        format!(
+            "{} of failed requests are of {} and start to fail at {} ({}{message}). The way of the first: {}.",
+            percent(self.share),
+            self.root,
+            self.origin,
+            self.kind,
+            self.trail.join(" → ")
+        )
+    }
+}
+
 impl From<FailureOriginRow> for RecoveredOriginRow {
     fn from(row: FailureOriginRow) -> Self {
         Self {
@@ -449,6 +466,9 @@ impl Report for FailuresReport {
             doc.sentence(warning);
         }
         doc.table("Requests by root operation", &self.roots, ROOTS_SHOWN);
+        if let Some(most) = self.origins.first() {
+            doc.sentence(most.sentence());
+        }
         doc.table("Changes over time", &self.changes, self.changes.len());
         doc.table("Where failures start", &self.origins, self.top);
         let telling = self.leaves.iter().find(|leaf| leaf.failed);

@@ -74,17 +74,20 @@ struct Wanted {
     weight: f64,
 }
 
-/// Tells failed requests, the second of each pair of samples, from others. Reads only the sampled requests.
+/// A root operation, samples of its other and of its failed requests, and since when it is asked about.
+type RootSamples<'a> = (&'a str, &'a [RequestSample; 2], i64);
+
+/// Tells failed requests from others. Reads only the sampled requests.
 pub(super) fn tell_apart<'a>(
     source: &Source,
     selection: Selection,
-    roots: impl Iterator<Item = (&'a str, &'a [RequestSample; 2])>,
+    roots: impl Iterator<Item = RootSamples<'a>>,
 ) -> Result<Vec<FailedApart>, QueryError> {
     let is_enough = |sample: &RequestSample| sample.kept.len() >= REQUESTS_MIN;
-    let enough = roots.filter(|(_, samples)| samples.iter().all(is_enough));
+    let enough = roots.filter(|(_, samples, _)| samples.iter().all(is_enough));
     let roots: Vec<_> = enough.take(ROOTS_MAX).collect();
     let mut wanted: BTreeMap<TraceId, Wanted> = BTreeMap::new();
-    for (root, (_, samples)) in roots.iter().enumerate() {
+    for (root, (_, samples, _)) in roots.iter().enumerate() {
         for (sample, has_failed) in samples.iter().zip([false, true]) {
             let each = sample.requests_each();
             wanted.extend(sample.kept.iter().map(|((_, id), weight)| {
@@ -107,16 +110,18 @@ pub(super) fn tell_apart<'a>(
     let visit =
         |found: &mut Vec<Vec<ExplainedRequest>>, records: &mut TraceRecords, _: &mut Notes| {
             if let Some(wanted) = wanted.get(&records.id) {
-                found[wanted.root].push(explained(records, wanted));
+                let (_, _, from_ns) = roots[wanted.root];
+                let request = explained(records, wanted);
+                found[wanted.root].extend(Some(request).filter(|of| of.start_ns >= from_ns));
             }
         };
     let what = "reading what failed requests say";
     let (workers, _) = source.fold(what, selection, &parts, workers, visit)?;
     let mut apart = Vec::new();
-    for (at, (root, _)) in roots.into_iter().enumerate() {
+    for (at, (root, ..)) in roots.into_iter().enumerate() {
         let of_root = workers.iter().flat_map(|found| found[at].iter().cloned());
         let requests: Vec<ExplainedRequest> = of_root.collect();
-        // Fewer than before can be selected by a store that is written to.
+        // Too few may have begun since then.
         if let Ok(explanation) = explain(&requests, &ExplainSettings::default()) {
             let root = root.to_owned();
             apart.push(FailedApart { root, explanation });
