@@ -104,8 +104,11 @@ pub(super) fn tell_apart<'a>(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let parts = source.parts(selection, &AttributeKeys::all())?;
-    let parts = parts.only(wanted.keys().map(|id| id.0).collect());
+    let mut parts = source.parts(selection, &AttributeKeys::all())?;
+    // A request of a connection has an id that no stored trace has.
+    if source.connections().is_empty() {
+        parts = parts.only(wanted.keys().map(|id| id.0).collect());
+    }
     let workers = vec![vec![Vec::new(); roots.len()]; parts.count()];
     let visit =
         |found: &mut Vec<Vec<ExplainedRequest>>, records: &mut TraceRecords, _: &mut Notes| {
