@@ -3,6 +3,7 @@
 mod carry;
 mod event;
 mod failure;
+mod fields;
 mod frame;
 mod quick;
 #[cfg(test)]
@@ -16,6 +17,9 @@ pub(crate) use event::{write_event, write_event_quickly};
 pub use failure::error;
 #[doc(hidden)]
 pub use failure::{note_failure, once};
+pub(crate) use fields::add_fields;
+#[cfg(feature = "tracing")]
+pub(crate) use fields::mark_connection;
 pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;
@@ -289,41 +293,6 @@ impl Span {
         }
         std::mem::forget(self);
     }
-}
-
-/// Adds fields to an open span that is recorded.
-pub(crate) fn add_fields(
-    span: SpanContext,
-    callsite: &'static Callsite,
-    fields: impl FnOnce(&mut FieldWriter<'_>),
-) {
-    add(span, callsite, 0, fields);
-}
-
-/// Marks an open span, if it is recorded, as one that requests begin inside of.
-#[cfg(feature = "tracing")]
-pub(crate) fn mark_connection(span: SpanContext, callsite: &'static Callsite) {
-    add(span, callsite, SpanFlag::Connection as u16, |_| {});
-}
-
-fn add(
-    span: SpanContext,
-    callsite: &'static Callsite,
-    flags: u16,
-    fields: impl FnOnce(&mut FieldWriter<'_>),
-) {
-    thread::write(|place, lineage| {
-        let head = Head {
-            kind: RecordKind::Fields,
-            flags,
-            ticks: ticks(),
-            callsite,
-            trace_id: 0,
-            span_id: span.span_id(),
-            parent_id: 0,
-        };
-        record::write(place, lineage, &head, fields)
-    });
 }
 
 impl Drop for Span {
