@@ -8,7 +8,8 @@
 //! second, has 16 children or more, which are of few operations and most of them 50 times shorter, and if nothing runs inside of it
 //! in two thirds of the time. The same holds for a parent that was not recorded, from its first child to its last: a
 //! connection may be older than the recording, and is recorded only when it ends. An operation is a connection's if most of its spans
-//! that last so long are. The division then applies to all of the operation's spans, however short, so that requests of one kind
+//! that last so long are, and if one of them lasts ten seconds, or one of its children's operations begins traces elsewhere, as
+//! commands do when a burst opens inside of a connection: a slow request that calls few functions is none. The division then applies to all of the operation's spans, however short, so that requests of one kind
 //! have one form. The SDK marks connections where it is told which spans are requests; what is left of such a connection is no
 //! request either.
 //!

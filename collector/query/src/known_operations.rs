@@ -49,6 +49,9 @@ impl KnownOperations {
         for (service, name) in &facts.marked {
             learning.mark(service, name);
         }
+        for (service, name) in &facts.roots {
+            learning.note_root(service, name);
+        }
         if !long.is_empty() {
             let files = TraceFiles::open(store, &AttributeKeys::none())?.only(long);
             let mut reader = TraceReader::of(&files);

@@ -10,6 +10,8 @@ use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 
 /// A connection lasts at least so long, in nanoseconds.
 pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
+/// A span that lasts so long needs no other evidence.
+const EVIDENT_NS_MIN: i64 = 10_000_000_000;
 /// A connection has at least so many children.
 pub const CHILDREN_MIN: usize = 16;
 /// A connection has so many children of each operation on average.
@@ -25,10 +27,20 @@ pub struct ConnectionLearning {
     /// By the operation of long spans: which are connections, and which are not.
     votes: BTreeMap<Operation, [u64; 2]>,
     /// By the operation of their connection; that of an unrecorded one is not known.
-    requests: BTreeMap<Option<Operation>, FxHashSet<Operation>>,
+    requests: BTreeMap<Option<Operation>, RequestsSeen>,
+    /// Operations that traces began with, unless their callers are known.
+    roots: FxHashSet<Operation>,
     /// Those that the SDK marked.
     marked: FxHashSet<Operation>,
     operations: usize,
+}
+
+/// The requests inside of connections of one operation.
+#[derive(Debug, Default)]
+struct RequestsSeen {
+    operations: FxHashSet<Operation>,
+    /// Length of the longest of these connections.
+    longest_ns: i64,
 }
 
 impl ConnectionLearning {
@@ -62,7 +74,7 @@ impl ConnectionLearning {
             .for_each(|root| _ = children.entry(root).or_default());
         for (parent, children) in children {
             let parent = places.get(&parent).copied();
-            let Some(is_connection) = is_connection(parent, &children) else {
+            let Some((is_connection, length_ns)) = judge(parent, &children) else {
                 continue;
             };
             is_judged = true;
@@ -73,7 +85,7 @@ impl ConnectionLearning {
                 self.votes.entry(connection.clone()).or_default()[usize::from(!is_connection)] += 1;
             }
             if is_connection {
-                self.note(connection, &children);
+                self.note(connection, &children, length_ns);
             }
         }
         is_judged
@@ -86,10 +98,18 @@ impl ConnectionLearning {
         }
     }
 
-    fn note(&mut self, connection: Option<Operation>, children: &[&SpanRecord]) {
+    /// Notes that traces begin with spans of this operation, which are neither servers' nor clients'.
+    pub fn note_root(&mut self, service: &str, name: &str) {
+        if self.roots.len() < OPERATIONS_MAX {
+            self.roots.insert((service.into(), normalise(name).into()));
+        }
+    }
+
+    fn note(&mut self, connection: Option<Operation>, children: &[&SpanRecord], length_ns: i64) {
         let requests = self.requests.entry(connection).or_default();
+        requests.longest_ns = requests.longest_ns.max(length_ns);
         for child in children.iter().filter(|child| is_worker(child)) {
-            if self.operations < OPERATIONS_MAX && requests.insert(operation(child)) {
+            if self.operations < OPERATIONS_MAX && requests.operations.insert(operation(child)) {
                 self.operations += 1;
             }
         }
@@ -101,6 +121,7 @@ impl ConnectionLearning {
         let Self {
             votes,
             requests,
+            roots,
             marked,
             ..
         } = self;
@@ -110,10 +131,15 @@ impl ConnectionLearning {
         };
         let mut learned = Connections::default();
         learned.connections.extend(marked.iter().cloned());
-        for (connection, requests) in requests {
-            if is_connection(connection) {
+        for (connection, seen) in requests {
+            let is_evident = seen.longest_ns >= EVIDENT_NS_MIN
+                || seen
+                    .operations
+                    .iter()
+                    .any(|request| roots.contains(request));
+            if is_evident && is_connection(connection) {
                 learned.connections.extend(connection.clone());
-                learned.requests.extend(requests.iter().cloned());
+                learned.requests.extend(seen.operations.iter().cloned());
             }
         }
         learned
@@ -126,8 +152,9 @@ pub fn is_marked(span: &SpanRecord) -> bool {
     span.parent_id == 0 && span.flags.contains(SpanFlags::CONNECTION)
 }
 
-/// Judges a span by its children, by the rule above; `None` if it is short, or takes part in a request of others.
-fn is_connection(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<bool> {
+/// Judges a span by its children, by the rule above, and returns how long it lasts; `None` if it is short, or takes part in a
+/// request of others.
+fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool, i64)> {
     let (from_ns, to_ns) = match parent {
         Some(parent) => (parent.start_ns, parent.end_ns),
         None => (
@@ -147,18 +174,17 @@ fn is_connection(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Optio
         .map(|child| child.end_ns.saturating_sub(child.start_ns))
         .collect();
     if lengths.len() < CHILDREN_MIN {
-        return Some(false);
+        return Some((false, length_ns));
     }
     let operations: FxHashSet<_> = workers()
         .map(|child| (&child.service, normalise(&child.name)))
         .collect();
     let middle = lengths.len() / 2;
     let median = *lengths.select_nth_unstable(middle).1;
-    Some(
-        operations.len() * CHILDREN_PER_OPERATION_MIN <= lengths.len()
-            && median.saturating_mul(TIMES_MEDIAN_MIN) <= length_ns
-            && covered_ns(children, from_ns, to_ns).saturating_mul(3) <= length_ns,
-    )
+    let is_connection = operations.len() * CHILDREN_PER_OPERATION_MIN <= lengths.len()
+        && median.saturating_mul(TIMES_MEDIAN_MIN) <= length_ns
+        && covered_ns(children, from_ns, to_ns).saturating_mul(3) <= length_ns;
+    Some((is_connection, length_ns))
 }
 
 /// Time in which a child runs.

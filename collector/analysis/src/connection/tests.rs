@@ -49,6 +49,7 @@ fn connection(has_root: bool) -> TraceRecords {
 fn learned(traces: &[TraceRecords]) -> Connections {
     let mut learning = ConnectionLearning::default();
     traces.iter().for_each(|trace| _ = learning.observe(trace));
+    learning.note_root("redis", "get");
     learning.learned()
 }
 
@@ -98,6 +99,20 @@ fn a_short_connection_of_a_known_operation_is_divided_too() {
     let mut other = connection(true);
     other.spans[0].name = "job".into();
     assert!(connections.divide(&mut other).is_none());
+}
+
+#[test]
+fn ten_seconds_or_requests_without_a_parent_are_evidence() {
+    let mut learning = ConnectionLearning::default();
+    learning.observe(&connection(true));
+    assert!(learning.learned().is_empty());
+    learning.note_root("redis", "write");
+    learning.note_root("other", "get");
+    assert!(learning.learned().is_empty());
+    let mut long = connection(true);
+    long.spans[0].end_ns = 10_000 * MS;
+    learning.observe(&long);
+    assert_eq!(learning.learned().names(), ["redis:run"]);
 }
 
 #[test]

@@ -36,11 +36,18 @@ const LONG_TRACES_PER_OPERATION_MAX: usize = 4;
 /// Operations that long traces are kept of.
 const LONG_OPERATIONS_MAX: usize = 256;
 
+/// Operations of roots that are told apart.
+const ROOT_OPERATIONS_MAX: usize = 4_096;
+/// Flags by which roots differ.
+const OF_KIND: u32 = SpanFlags::SERVER.0 | SpanFlags::CLIENT.0 | SpanFlags::CONNECTION.0;
+
 /// What [`operation_facts`] finds.
 #[derive(Clone, Debug, Default)]
 pub struct OperationFacts {
     /// Operations of all spans that have a parent and were recorded by a process of ours (imports are left alone).
     pub inner: InnerOperations,
+    /// Service and name of spans without a parent, recorded by a process of ours, that are neither servers' nor clients'.
+    pub roots: BTreeSet<(String, String)>,
     /// Service and name of spans that the SDK marked as connections.
     pub marked: BTreeSet<(String, String)>,
     /// By the operation that a trace begins with: the longest traces in which [connections](stroboscope_analysis::connection) may be.
@@ -56,6 +63,7 @@ impl OperationFacts {
 
     fn merge(&mut self, other: Self) {
         self.inner.merge(&other.inner);
+        self.roots.extend(other.roots);
         self.marked.extend(other.marked);
         for (operation, traces) in other.long {
             for (length_ns, id) in traces {
@@ -93,7 +101,7 @@ pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, 
             let mut trace = TraceExtent::default();
             while let Some(batch) = reader.next_batch() {
                 // What is wrong with the columns is said by whoever reads traces.
-                let _ = add_inner(&batch, &mut found.inner);
+                let _ = add_operations(&batch, &mut found);
                 let _ = add_long(&batch, &mut trace, &mut found);
             }
             trace.end(&mut found);
@@ -146,16 +154,7 @@ fn add_long(
     let ends: Int64Array = column(batch, "end_ns")?;
     let services: DictionaryArray<Int32Type> = column(batch, "service")?;
     let names: DictionaryArray<Int32Type> = column(batch, "name")?;
-    let flags: UInt32Array = column(batch, "flags")?;
     for row in 0..batch.num_rows() {
-        if flags.value(row) & SpanFlags::CONNECTION.0 != 0
-            && found.marked.len() < LONG_OPERATIONS_MAX
-        {
-            let (service, name) = (text(&services, row), text(&names, row));
-            found
-                .marked
-                .insert((service.to_owned(), normalise(name).into_owned()));
-        }
         let (id, start_ns, end_ns) = (id(&traces, row), starts.value(row), ends.value(row));
         if trace.spans == 0 || trace.id != id {
             trace.end(found);
@@ -175,18 +174,23 @@ fn add_long(
     Ok(())
 }
 
-fn add_inner(batch: &RecordBatch, found: &mut InnerOperations) -> Result<(), String> {
+fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(), String> {
     let parents: UInt64Array = column(batch, "parent_id")?;
     let processes = ids(batch, "process")?;
     let services: DictionaryArray<Int32Type> = column(batch, "service")?;
     let names: DictionaryArray<Int32Type> = column(batch, "name")?;
-    let mut seen: FxHashSet<(i32, i32)> = FxHashSet::default();
+    let flags: UInt32Array = column(batch, "flags")?;
+    let mut seen: FxHashSet<(i32, i32, bool, u32)> = FxHashSet::default();
     let mut last = None;
     for row in 0..batch.num_rows() {
-        if parents.value(row) == 0 {
-            continue;
-        }
-        let keys = (services.keys().value(row), names.keys().value(row));
+        let (is_root, flags) = (parents.value(row) == 0, flags.value(row));
+        let kind = flags & OF_KIND;
+        let keys = (
+            services.keys().value(row),
+            names.keys().value(row),
+            is_root,
+            kind,
+        );
         // Most spans are like others of their batch.
         if last == Some(keys) || seen.contains(&keys) || id(&processes, row) == 0 {
             continue;
@@ -194,7 +198,18 @@ fn add_inner(batch: &RecordBatch, found: &mut InnerOperations) -> Result<(), Str
         last = Some(keys);
         seen.insert(keys);
         let (service, name) = (text(&services, row), text(&names, row));
-        found.insert(&service.into(), &name.into());
+        if !is_root {
+            found.inner.insert(&service.into(), &name.into());
+            continue;
+        }
+        let operations = match kind {
+            0 => &mut found.roots,
+            kind if kind & SpanFlags::CONNECTION.0 != 0 => &mut found.marked,
+            _ => continue,
+        };
+        if operations.len() < ROOT_OPERATIONS_MAX {
+            operations.insert((service.to_owned(), normalise(name).into_owned()));
+        }
     }
     Ok(())
 }
