@@ -25,8 +25,8 @@ const MESSAGES: [&str; 3] = [
     "exception.message",
     "error.message",
 ];
-/// Messages are cut to so many characters.
-const MESSAGE_CHARS_MAX: usize = 200;
+/// Types and messages are cut to so many characters.
+const TEXT_CHARS_MAX: usize = 200;
 
 /// The attributes that a failure is described by. They have to be read.
 pub const FAILURE_KEYS: [&str; 9] = [
@@ -220,7 +220,7 @@ impl<'a> Said<'a> {
         let is_name = |name: &&str| !name.bytes().all(|byte| byte.is_ascii_digit());
         let name = of_error.filter(|name| is_name(name) && *name != "_OTHER");
         if let Some(name) = name.or_else(|| self.first(&[EXCEPTION_TYPE])) {
-            return name.to_owned();
+            return first_line(name);
         }
         if has_panicked {
             return "panic".to_owned();
@@ -242,13 +242,18 @@ impl<'a> Said<'a> {
             error.filter(|error| is_failure(error) && !["true", "1"].contains(error))
         };
         let message = self.first(&MESSAGES).or_else(of_error).unwrap_or_default();
-        let line = message.trim().lines().next().unwrap_or_default();
-        let line = match line.char_indices().nth(MESSAGE_CHARS_MAX) {
-            Some((end, _)) => &line[..end],
-            None => line,
-        };
-        normalise(line).into_owned()
+        first_line(message)
     }
+}
+
+/// The beginning of a text, with its ids replaced.
+fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let line = match line.char_indices().nth(TEXT_CHARS_MAX) {
+        Some((end, _)) => &line[..end],
+        None => line,
+    };
+    normalise(line).into_owned()
 }
 
 /// The name of a gRPC status code.

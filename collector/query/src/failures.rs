@@ -144,7 +144,7 @@ impl Worker {
         let root = root_of(&mut self.roots, &name);
         root.outcomes.observe(has_failed, weight);
         root.over_time.observe(start_ns, has_failed, weight);
-        root.samples[usize::from(has_failed)].observe(records.id, weight);
+        root.samples[usize::from(has_failed)].observe(records.id, weight, start_ns);
         if is_timed(records) {
             let latency = match has_failed {
                 true => &mut root.latency_failed,

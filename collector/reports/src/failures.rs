@@ -4,6 +4,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::explain::ExplainedLeaf;
+use stroboscope_analysis::root::NO_ROOT;
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::page::path_segment;
@@ -26,6 +27,8 @@ use crate::{Failure, Status};
 
 /// Root operations shown.
 const ROOTS_SHOWN: usize = 20;
+/// Sentences on medians that failed requests move, at most; failed requests, and others, of each, at least.
+const WARNINGS: (usize, u64) = (3, 12);
 /// Failed requests pull the median down, or up, where both medians differ by more than this factor.
 const MEDIANS_RATIO: f64 = 1.1;
 
@@ -163,10 +166,14 @@ rows! {
         let all = |of| ns(&row.latency, of);
         let others = |of| ns(&row.latency_without_failed, of);
     }
-    root: Text, "root operation" = Cell::Linked(
-        row.root.clone(),
-        format!("/traces?failed=yes&operation={}", path_segment(&row.root)),
-    );
+    root: Text, "root operation" = match row.root == NO_ROOT {
+        // Pages of requests list those with a root.
+        true => Cell::from(row.root.as_str()),
+        false => Cell::Linked(
+            row.root.clone(),
+            format!("/traces?failed=yes&operation={}", path_segment(&row.root)),
+        ),
+    };
     requests: Count, "requests" = row.requests;
     failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
     failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed_share);
@@ -283,6 +290,9 @@ impl FailureRootRow {
             self.latency.as_ref()?,
             self.latency_without_failed.as_ref()?,
         );
+        if self.failed.min(self.requests - self.failed) < WARNINGS.1 {
+            return None;
+        }
         let [all_ns, others_ns] = [all.p50_ns, others.p50_ns].map(|ns| ns as f64);
         let (faster, slower) = (
             all_ns * MEDIANS_RATIO < others_ns,
@@ -451,18 +461,16 @@ impl Report for FailuresReport {
     fn show(&self, doc: &mut Doc) {
         doc.heading("Failures");
         doc.sentence(self.headline());
-        match self.changes.first() {
-            Some(FailureChangeRow(change)) => {
-                doc.sentence(format!("{}. {}", change_text(change), self.commands));
-            }
-            None if self.failed > 0 => {
-                doc.sentence(
-                    "The share of failed requests did not change by more than chance explains.",
-                );
-            }
-            None => {}
+        if let Some(FailureChangeRow(change)) = self.changes.first() {
+            let said = format!("{}. {}", change_text(change), self.commands);
+            doc.sentence(said.trim_end());
+        } else if self.failed > 0 {
+            doc.sentence(
+                "The share of failed requests did not change by more than chance explains.",
+            );
         }
-        for warning in self.roots.iter().filter_map(FailureRootRow::warning) {
+        let warnings = self.roots.iter().filter_map(FailureRootRow::warning);
+        for warning in warnings.take(WARNINGS.0) {
             doc.sentence(warning);
         }
         doc.table("Requests by root operation", &self.roots, ROOTS_SHOWN);

@@ -222,7 +222,7 @@ fn spans_state_their_failures_in_many_ways() {
     ];
     check_stated(&both, SERVER, "Timeout", "after * tries");
     let long = "x".repeat(500);
-    let cut = "x".repeat(MESSAGE_CHARS_MAX);
+    let cut = "x".repeat(TEXT_CHARS_MAX);
     check_stated(&[(MESSAGES[2], &long)], INNER, "error", &cut);
 }
 

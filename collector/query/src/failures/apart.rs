@@ -22,21 +22,24 @@ use super::super::query_error::QueryError;
 use super::super::source::{Selection, Source};
 
 /// Requests of one outcome and root operation that are kept, at most.
-const KEPT_MAX: usize = 512;
+const KEPT_MAX: usize = 2_048;
+/// Those among them that are read, at most.
+const READ_MAX: usize = 512;
 /// Root operations whose failed requests are told from others, those with the most of them.
 const ROOTS_MAX: usize = 3;
 
 /// A random sample of requests: those whose ids have the least hashes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RequestSample {
-    kept: BTreeMap<(u64, TraceId), Weight>,
+    /// With the begin of each.
+    kept: BTreeMap<(u64, TraceId), (Weight, i64)>,
     requests: u64,
 }
 
 impl RequestSample {
-    pub(super) fn observe(&mut self, id: TraceId, weight: Weight) {
+    pub(super) fn observe(&mut self, id: TraceId, weight: Weight, start_ns: i64) {
         self.requests += 1;
-        self.kept.insert((place_of(id, 0), id), weight);
+        self.kept.insert((place_of(id, 0), id), (weight, start_ns));
         self.bound();
     }
 
@@ -52,9 +55,18 @@ impl RequestSample {
         }
     }
 
-    /// How many requests each kept one stands for.
-    fn requests_each(&self) -> f64 {
-        self.requests as f64 / self.kept.len().max(1) as f64
+    /// The kept requests that began since then, at most [`READ_MAX`], and how many each of them stands for.
+    fn since(&self, from_ns: i64) -> (Vec<(TraceId, Weight)>, f64) {
+        let later = self
+            .kept
+            .iter()
+            .filter(|(_, (_, start_ns))| *start_ns >= from_ns);
+        let mut later: Vec<_> = later.map(|((_, id), (weight, _))| (*id, *weight)).collect();
+        let kept = later.len();
+        later.truncate(READ_MAX);
+        let each = self.requests as f64 / self.kept.len().max(1) as f64;
+        let each = each * kept as f64 / later.len().max(1) as f64;
+        (later, each)
     }
 }
 
@@ -83,14 +95,16 @@ pub(super) fn tell_apart<'a>(
     selection: Selection,
     roots: impl Iterator<Item = RootSamples<'a>>,
 ) -> Result<Vec<FailedApart>, QueryError> {
-    let is_enough = |sample: &RequestSample| sample.kept.len() >= REQUESTS_MIN;
-    let enough = roots.filter(|(_, samples, _)| samples.iter().all(is_enough));
+    let later = roots.map(|(root, samples, from_ns)| {
+        let later = samples.each_ref().map(|sample| sample.since(from_ns));
+        (root, later)
+    });
+    let enough = later.filter(|(_, samples)| samples.iter().all(|of| of.0.len() >= REQUESTS_MIN));
     let roots: Vec<_> = enough.take(ROOTS_MAX).collect();
     let mut wanted: BTreeMap<TraceId, Wanted> = BTreeMap::new();
-    for (root, (_, samples, _)) in roots.iter().enumerate() {
-        for (sample, has_failed) in samples.iter().zip([false, true]) {
-            let each = sample.requests_each();
-            wanted.extend(sample.kept.iter().map(|((_, id), weight)| {
+    for (root, (_, samples)) in roots.iter().enumerate() {
+        for ((sample, each), has_failed) in samples.iter().zip([false, true]) {
+            wanted.extend(sample.iter().map(|(id, weight)| {
                 let weight = each * weight.value();
                 let of_request = Wanted {
                     root,
@@ -113,9 +127,7 @@ pub(super) fn tell_apart<'a>(
     let visit =
         |found: &mut Vec<Vec<ExplainedRequest>>, records: &mut TraceRecords, _: &mut Notes| {
             if let Some(wanted) = wanted.get(&records.id) {
-                let (_, _, from_ns) = roots[wanted.root];
-                let request = explained(records, wanted);
-                found[wanted.root].extend(Some(request).filter(|of| of.start_ns >= from_ns));
+                found[wanted.root].push(explained(records, wanted));
             }
         };
     let what = "reading what failed requests say";
@@ -124,7 +136,6 @@ pub(super) fn tell_apart<'a>(
     for (at, (root, ..)) in roots.into_iter().enumerate() {
         let of_root = workers.iter().flat_map(|found| found[at].iter().cloned());
         let requests: Vec<ExplainedRequest> = of_root.collect();
-        // Too few may have begun since then.
         if let Ok(explanation) = explain(&requests, &ExplainSettings::default()) {
             let root = root.to_owned();
             apart.push(FailedApart { root, explanation });
@@ -133,7 +144,7 @@ pub(super) fn tell_apart<'a>(
     Ok(apart)
 }
 
-/// What a request says of itself but its failure.
+/// Returns the attributes of a request but those of its failure.
 fn explained(records: &mut TraceRecords, wanted: &Wanted) -> ExplainedRequest {
     records
         .attributes
@@ -170,17 +181,23 @@ mod tests {
     fn samples_of_parts_are_those_of_the_whole() {
         let sample = |ids: std::ops::Range<u128>| {
             let mut sample = RequestSample::default();
-            ids.for_each(|id| sample.observe(TraceId(id), Weight::ONE));
+            ids.for_each(|id| sample.observe(TraceId(id), Weight::ONE, id as i64));
             sample
         };
-        let mut merged = sample(1_000..3_000);
-        merged.merge(sample(0..1_000));
-        assert_eq!(merged, sample(0..3_000));
-        assert_eq!((merged.kept.len(), merged.requests), (KEPT_MAX, 3_000));
+        let mut merged = sample(2_000..6_000);
+        merged.merge(sample(0..2_000));
+        assert_eq!(merged, sample(0..6_000));
+        assert_eq!((merged.kept.len(), merged.requests), (KEPT_MAX, 6_000));
         // It is not of the first.
-        let early = merged.kept.keys().filter(|(_, id)| id.0 < 1_500).count();
-        assert!((200..312).contains(&early), "{early}");
-        assert_eq!(sample(0..10).requests_each(), 1.0);
+        let early = merged.kept.keys().filter(|(_, id)| id.0 < 3_000).count();
+        assert!((900..1_150).contains(&early), "{early}");
+        // Of the last twentieth there are enough, and they stand for about as many as there were.
+        let (late, each) = merged.since(5_700);
+        assert!((70..140).contains(&late.len()), "{}", late.len());
+        assert!((each - 6_000.0 / KEPT_MAX as f64).abs() < 1e-9, "{each}");
+        let (all, each) = merged.since(0);
+        assert_eq!((all.len(), each), (READ_MAX, 6_000.0 / READ_MAX as f64));
+        assert_eq!(sample(0..10).since(0).1, 1.0);
     }
 
     #[test]
