@@ -29,9 +29,11 @@ pub(crate) fn set_requests(names: Vec<String>) {
 
 fn is_request(metadata: &'static Metadata<'static>) -> bool {
     let names = REQUESTS.read().unwrap_or_else(PoisonError::into_inner);
-    !names.is_empty()
-        && metadata.is_span()
-        && (names.iter()).any(|name| *name == *event_or_span_name(metadata))
+    if names.is_empty() || !metadata.is_span() {
+        return false;
+    }
+    let own = event_or_span_name(metadata);
+    names.iter().any(|name| name == own)
 }
 
 /// Open addressing over slots that are written once. Callsites are statics, so nothing is ever removed, an address is

@@ -118,12 +118,14 @@ impl OpenSpans {
         None
     }
 
-    /// Adds flags to a span whose begin was seen.
+    /// Adds flags to a span whose begin was seen, and to those that it is inside of.
     pub(crate) fn add_flags(&mut self, span_id: u64, flags: u32) {
-        if flags != 0
-            && let Some(Entry::Open(span)) = self.entries.get_mut(&span_id)
+        let mut next = span_id;
+        while let Some(Entry::Open(span)) = self.entries.get_mut(&next)
+            && span.flags & flags != flags
         {
             span.flags |= flags;
+            next = span.parent_id;
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is recorded of a span after it began.
+//! Records that add to a span after it began.
 
 #[cfg(feature = "tracing")]
 use stroboscope_proto::v1::SpanFlag;
