@@ -208,6 +208,8 @@ pub struct TraceRecords {
     pub id: TraceId,
     /// The id as its source wrote it, when that was not hexadecimal.
     pub name: Option<Arc<str>>,
+    /// The id of the trace that this request was [divided](crate::connection) from.
+    pub divided_from: Option<TraceId>,
     /// Spans (SDK, OpenTelemetry, Jaeger, Zipkin).
     pub spans: Vec<SpanRecord>,
     /// Event-log records.
@@ -229,6 +231,12 @@ const HOSTS_COMPARED_MAX: usize = 32;
 pub const SEVERAL_VALUES: &str = "(several)";
 
 impl TraceRecords {
+    /// Returns the id that the store and the kernel have.
+    #[must_use]
+    pub fn stored_id(&self) -> TraceId {
+        self.divided_from.unwrap_or(self.id)
+    }
+
     /// How many requests this one stands for.
     pub fn weight(&self) -> Weight {
         self.sampling.weight()

@@ -106,6 +106,11 @@ pub(super) fn candidates(
     if look.unseen.len() as f64 > READ_SHARE_MAX * plan.of as f64 {
         return Ok(plan.all("of most requests not all was seen, so that nothing is false of them for want of a span"));
     }
+    if !source.connections().is_empty() && !look.unseen.is_empty() {
+        return Ok(plan.all(
+            "requests inside of connections have ids of their own, and not all was seen of some",
+        ));
+    }
     let times_ns = selection.range.records_ns();
     let files = TraceFiles::open_between(source.store(), keys, times_ns)?;
     let probe = SpanProbe {

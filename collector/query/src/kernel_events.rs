@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{KernelEvent, Unit};
 use stroboscope_store::tables::Damage;
@@ -22,7 +22,7 @@ pub(super) struct KernelEvents {
 impl KernelEvents {
     /// The events of a request.
     pub(super) fn of(&self, records: &TraceRecords) -> &[KernelEvent] {
-        let found = self.of_trace.get(&(records.id.0 as u64));
+        let found = self.of_trace.get(&(records.stored_id().0 as u64));
         found.map_or(&[], Vec::as_slice)
     }
 
@@ -35,7 +35,15 @@ impl KernelEvents {
         let time_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let hosts = records.hosts().into_iter();
         let is_seen = time_ns.is_some_and(|time_ns| self.is_seen(hosts, time_ns));
-        unit.with_kernel(self.of(records).iter().map(|event| (0, event)), is_seen)
+        // Of a connection's events, those of this request.
+        let spans: Option<FxHashSet<u64>> = records
+            .divided_from
+            .map(|_| records.spans.iter().map(|span| span.span_id).collect());
+        let events = self.of(records).iter().filter(|event| {
+            let spans = spans.as_ref();
+            spans.is_none_or(|spans| spans.contains(&event.span_id))
+        });
+        unit.with_kernel(events.map(|event| (0, event)), is_seen)
     }
 
     /// True if the kernels of these hosts were recorded all that time.

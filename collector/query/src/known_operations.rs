@@ -1,4 +1,4 @@
-//! What is known of operations before traces are read. It is kept beside the store.
+//! Operations that run inside others, and those of connections. They are found before traces are read, and kept beside the store.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::connection::{ConnectionLearning, Connections};
@@ -13,7 +13,7 @@ use super::cache::Cache;
 /// The kind of its cache entry.
 const KIND: &str = "operations";
 /// A trace of more bytes teaches nothing of connections.
-const LEARNED_TRACE_BYTES_MAX: usize = 512 << 20;
+const LEARNED_TRACE_BYTES_MAX: usize = 128 << 20;
 
 /// In place of an operation of requests: children of connections are part of these.
 pub const NO_REQUESTS: &str = "none";

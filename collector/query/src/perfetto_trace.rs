@@ -94,7 +94,7 @@ fn segments_of(records: &TraceRecords) -> Vec<NamedSegment> {
     let mut all = Vec::new();
     for node in tree(records) {
         all.extend(node.segments.iter().map(|segment| NamedSegment {
-            trace: records.id.0 as u64,
+            trace: records.stored_id().0 as u64,
             span: node.span.span_id,
             track: node.operation(),
             name: format!("{} … {}", segment.start, segment.end),

@@ -181,7 +181,10 @@ impl Source {
         if operations.iter().any(|operation| operation == NO_REQUESTS) {
             *connections = Connections::default();
         }
-        connections.declare(operations.iter().cloned());
+        let declared = operations
+            .iter()
+            .filter(|operation| *operation != NO_REQUESTS);
+        connections.declare(declared.cloned());
         self
     }
 

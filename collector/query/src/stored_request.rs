@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use stroboscope_analysis::connection::connection_ids;
+use stroboscope_analysis::connection::{connection_ids, request_at};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, LeftOut, TraceFiles};
@@ -84,7 +84,8 @@ impl Source {
         let id = TraceId(wanted.id);
         let mut found = RequestFound::default();
         self.find_in((id, id), wanted, times_ns.clone(), &mut found)?;
-        if found.request.is_none() && !self.connections().is_empty() {
+        // Ids of 64 bits are those of traces.
+        if found.request.is_none() && id.0 >> 64 != 0 {
             let (short, long) = connection_ids(id);
             self.find_in((short, short), wanted, times_ns.clone(), &mut found)?;
             if found.request.is_none() {
@@ -115,13 +116,7 @@ impl Source {
             let (spans, share) = room.check(id, read)?;
             let records = match is_it {
                 true => Some(records),
-                false => self
-                    .connections()
-                    .divide(&mut records)
-                    .and_then(|division| {
-                        let mut requests = division.requests.into_iter();
-                        requests.find(|request| request.id.0 == wanted.id)
-                    }),
+                false => request_at(&mut records, wanted.id as u64),
             };
             found.request = records.map(|records| StoredRequest {
                 spans: if is_it {

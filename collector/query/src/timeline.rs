@@ -18,6 +18,7 @@ use super::kernel::{ChunkView, KernelPart, between, each_chunk};
 use super::query_error::QueryError;
 use super::reading_memory::Room;
 use super::source::Source;
+use super::stored_request::RequestWanted;
 use super::time_range::TimeRange;
 use stroboscope_store::tables::{
     ANALYSED_RECORD_BYTES, AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader,
@@ -114,20 +115,22 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
 /// # Errors
 /// When there is no such trace, or the store cannot be read.
 pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView, QueryError> {
-    let (mut found, mut damage) = (None, Vec::new());
     let keys = AttributeKeys::none();
-    // By the index; only who knows the lower half of an id has to look at all.
-    let ranges = [
-        Some(IdRange::only(trace)),
-        (trace >> 64 == 0).then_some(IdRange::ALL),
-    ];
-    for range in ranges.into_iter().flatten() {
-        let files = TraceFiles::open_of(source.store(), &keys, i64::MIN..=i64::MAX, &range)?;
-        let mut reader = files.read(&range, 1);
+    let wanted = RequestWanted {
+        id: trace,
+        keys: &keys,
+        spans_max: usize::MAX,
+        reserved: 1,
+    };
+    let by_id = source.find_request(wanted, i64::MIN..=i64::MAX)?;
+    let (mut found, mut damage) = (by_id.request.map(|found| found.records), by_id.damage);
+    // Who knows the lower half of an id only has to look at all.
+    if found.is_none() && trace >> 64 == 0 {
+        let files = TraceFiles::open(source.store(), &keys)?;
+        let mut reader = files.read(&IdRange::ALL, 1);
         let mut progress = source
             .observer()
             .begin("looking for the trace", "traces", None);
-        let is_it = |id: u128| id == trace || range == IdRange::ALL && id as u64 == trace as u64;
         let mut records = TraceRecords::default();
         while found.is_none()
             && let Some(id) = reader.next_id()
@@ -135,15 +138,12 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
             progress.add(1);
             let mut room = Room::new(source.share());
             let read = reader.first_of(id, usize::MAX, &mut records, |bytes| room.grow(bytes));
-            if is_it(id) {
+            if id as u64 == trace as u64 {
                 room.check(id, read)?;
                 found = Some(std::mem::take(&mut records));
             }
         }
         damage = [files.damage(), &reader.damage()].concat();
-        if found.is_some() {
-            break;
-        }
     }
     let no_such = || QueryError::NoSuchTrace {
         trace: name.to_owned(),
@@ -151,7 +151,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     };
     let low = found
         .as_ref()
-        .map_or(trace as u64, |records| records.id.0 as u64);
+        .map_or(trace as u64, |records| records.stored_id().0 as u64);
     let seen_ns = match &found {
         Some(records) => bounds(records),
         None => seen_by_kernel(source, low)?,

@@ -1,4 +1,4 @@
-//! What is in a collector's log and not in the store yet.
+//! The write-ahead log of a collector, as far as it is not in the store yet.
 
 use std::path::Path;
 use std::sync::Arc;

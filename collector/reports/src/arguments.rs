@@ -94,7 +94,7 @@ pub struct SelectionArguments {
     /// Only requests of this root operation (service:name, as the table by root operation lists them)
     #[arg(long, value_name = "OPERATION")]
     pub root: Option<String>,
-    /// Take each span of this operation (service:name) for a request, wherever it is; `none`: take no children of long-lived spans,
+    /// Take each span of this operation (service:name) for a request, wherever it is, and leave out what it is inside of; `none`: take no children of long-lived spans,
     /// such as those of connections and of workers' loops, for requests
     #[arg(id = "request", long = "request", value_name = "OPERATION")]
     pub requests: Vec<String>,

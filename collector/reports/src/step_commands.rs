@@ -17,6 +17,9 @@ pub(crate) fn comparing_commands(
     if let Some((formula, _)) = &reading.from.filter {
         options += &format!(" --where {}", quoted(formula));
     }
+    for request in &reading.from.requests {
+        options += &format!(" --request {}", quoted(request));
+    }
     if let Some(exclude) = &reading.exclude {
         options += &format!(" --exclude {}", quoted(exclude.as_str()));
     }

@@ -12,7 +12,7 @@ use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 pub struct Division {
     /// In order of their ids.
     pub requests: Vec<TraceRecords>,
-    /// Operations of the connections that the requests were inside of, as far as these were recorded.
+    /// Operations of the connections that were left out.
     pub connections: Vec<String>,
 }
 
@@ -47,15 +47,8 @@ impl Connections {
             return None;
         }
         let spans = &trace.spans;
-        let places: FxHashMap<u64, usize> = spans
-            .iter()
-            .zip(0..)
-            .map(|(span, at)| (span.span_id, at))
-            .collect();
-        let parent = |at: usize| match spans[at].parent_id {
-            0 => None,
-            id => places.get(&id).copied(),
-        };
+        let places = places(spans);
+        let parent = |at: usize| parent(spans, &places, at);
         let begins = |at: usize| {
             let span = &spans[at];
             let is_inside = match parent(at) {
@@ -68,41 +61,85 @@ impl Connections {
         if !has_connection && !(0..spans.len()).any(begins) {
             return None;
         }
-        // Of each span, the outermost request that it is inside of.
-        let mut outermost: Vec<Option<Option<usize>>> = vec![None; spans.len()];
-        let mut chain = Vec::new();
-        for at in 0..spans.len() {
-            let mut next = Some(at);
-            let mut found = None;
-            while let Some(at) = next {
-                if let Some(known) = outermost[at] {
-                    found = known;
-                    break;
-                }
-                // A circle of parents has no outermost span.
-                outermost[at] = Some(None);
-                chain.push(at);
-                next = parent(at);
-            }
-            while let Some(at) = chain.pop() {
-                if found.is_none() && begins(at) {
-                    found = Some(at);
-                }
-                outermost[at] = Some(found);
-            }
-        }
-        let owners: FxHashMap<u64, usize> = (spans.iter().zip(&outermost))
-            .filter_map(|(span, owner)| Some((span.span_id, owner.flatten()?)))
-            .collect();
+        let owners = outermost(spans, parent, begins);
         if !has_connection && owners.values().all(|owner| spans[*owner].parent_id == 0) {
             return None;
         }
-        Some(into_requests(trace, &owners))
+        Some(into_requests(trace, &owners, |root| {
+            self.is_connection(root)
+        }))
     }
 }
 
+/// Takes the request that begins with this span out of a trace, as [`Connections::divide`] does; `None` if it is not there, or has
+/// no parent.
+#[must_use]
+pub fn request_at(trace: &mut TraceRecords, span_id: u64) -> Option<TraceRecords> {
+    let spans = &trace.spans;
+    let places = places(spans);
+    let first = *places.get(&span_id)?;
+    if spans[first].parent_id == 0 {
+        return None;
+    }
+    let id = request_id(trace.id, span_id);
+    let owners = outermost(spans, |at| parent(spans, &places, at), |at| at == first);
+    let division = into_requests(trace, &owners, |_| true);
+    let mut requests = division.requests.into_iter();
+    requests.find(|request| request.id == id)
+}
+
+fn places(spans: &[SpanRecord]) -> FxHashMap<u64, usize> {
+    let ids = spans.iter().map(|span| span.span_id);
+    ids.zip(0..).collect()
+}
+
+fn parent(spans: &[SpanRecord], places: &FxHashMap<u64, usize>, at: usize) -> Option<usize> {
+    match spans[at].parent_id {
+        0 => None,
+        id => places.get(&id).copied(),
+    }
+}
+
+/// Finds the outermost request that each span is inside of; by span, the place of the request's first span.
+fn outermost(
+    spans: &[SpanRecord],
+    parent: impl Fn(usize) -> Option<usize>,
+    begins: impl Fn(usize) -> bool,
+) -> FxHashMap<u64, usize> {
+    let mut outermost: Vec<Option<Option<usize>>> = vec![None; spans.len()];
+    let mut chain = Vec::new();
+    for at in 0..spans.len() {
+        let mut next = Some(at);
+        let mut found = None;
+        while let Some(at) = next {
+            if let Some(known) = outermost[at] {
+                found = known;
+                break;
+            }
+            // A circle of parents has no outermost span.
+            outermost[at] = Some(None);
+            chain.push(at);
+            next = parent(at);
+        }
+        while let Some(at) = chain.pop() {
+            if found.is_none() && begins(at) {
+                found = Some(at);
+            }
+            outermost[at] = Some(found);
+        }
+    }
+    (spans.iter().zip(&outermost))
+        .filter_map(|(span, owner)| Some((span.span_id, owner.flatten()?)))
+        .collect()
+}
+
 /// Takes a trace apart. `owners` has the place of the request's first span for each span that is in one.
-fn into_requests(trace: &mut TraceRecords, owners: &FxHashMap<u64, usize>) -> Division {
+/// Roots that are in none are left out; those that `is_connection` says so of are named.
+fn into_requests(
+    trace: &mut TraceRecords,
+    owners: &FxHashMap<u64, usize>,
+    is_connection: impl Fn(&SpanRecord) -> bool,
+) -> Division {
     let empty = |first: &SpanRecord| {
         let id = match first.parent_id {
             0 => trace.id,
@@ -110,6 +147,7 @@ fn into_requests(trace: &mut TraceRecords, owners: &FxHashMap<u64, usize>) -> Di
         };
         TraceRecords {
             id,
+            divided_from: (id != trace.id).then_some(trace.id),
             clocks: trace.clocks.clone(),
             sampling: trace.sampling,
             ..TraceRecords::default()
@@ -162,10 +200,11 @@ fn into_requests(trace: &mut TraceRecords, owners: &FxHashMap<u64, usize>) -> Di
         let request = owner_of(&attribute.owner).and_then(|owner| requests.get_mut(&owner));
         request.unwrap_or(&mut rest).attributes.push(attribute);
     }
-    let connections = rest.spans.iter().filter(|span| span.parent_id == 0);
+    let roots = || rest.spans.iter().filter(|span| span.parent_id == 0);
+    let connections = roots().filter(|root| is_connection(root));
     division.connections = connections.map(SpanRecord::operation).collect();
     division.requests = requests.into_values().collect();
-    if division.connections.is_empty() && !(rest.spans.is_empty() && rest.events.is_empty()) {
+    if roots().next().is_none() && !(rest.spans.is_empty() && rest.events.is_empty()) {
         rest.name = trace.name.take();
         division.requests.push(rest);
     }

@@ -1,4 +1,4 @@
-//! Which operations are of connections, and which of the requests inside of them.
+//! Operations of connections, and of the requests inside of them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which operations are of connections, learned from long traces.
+//! Learning from long traces which operations are of connections.
 
 use std::collections::BTreeMap;
 
@@ -79,9 +79,13 @@ impl ConnectionLearning {
             };
             is_judged = true;
             let connection = parent.map(operation);
-            if let Some(connection) = &connection
-                && (self.votes.len() < OPERATIONS_MAX || self.votes.contains_key(connection))
-            {
+            let has_room = connection.as_ref().is_none_or(|connection| {
+                self.votes.len() < OPERATIONS_MAX || self.votes.contains_key(connection)
+            });
+            if !has_room {
+                continue;
+            }
+            if let Some(connection) = &connection {
                 self.votes.entry(connection.clone()).or_default()[usize::from(!is_connection)] += 1;
             }
             if is_connection {

@@ -190,7 +190,7 @@ fn a_declared_operation_is_a_request_inside_of_any() {
     let division = connections.divide(&mut trace).unwrap();
     assert_eq!(
         (division.requests.len(), division.connections.len()),
-        (20, 1)
+        (20, 0)
     );
     assert!(
         division

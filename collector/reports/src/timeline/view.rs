@@ -343,7 +343,7 @@ impl<'a> Happenings<'a> {
 }
 
 fn show_request(records: &TraceRecords, kernel: &[KernelPart], doc: &mut Doc) {
-    let low = records.id.0 as u64;
+    let low = records.stored_id().0 as u64;
     let nodes = tree(records);
     let start_ns = records
         .spans
@@ -429,7 +429,7 @@ fn show_others(view: &TimelineView, doc: &mut Doc) {
     let known: Vec<u64> = view
         .requests
         .iter()
-        .map(|records| records.id.0 as u64)
+        .map(|records| records.stored_id().0 as u64)
         .collect();
     for part in &view.kernel {
         let summaries = requests(&part.timeline, part.architecture);

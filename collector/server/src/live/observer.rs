@@ -285,7 +285,10 @@ impl Live {
     }
 
     fn observe(&mut self, mut trace: TraceRecords) {
-        if let Some(root) = trace.root().filter(|_| !trace.has_caller()) {
+        if let Some(root) = trace
+            .root()
+            .filter(|root| root.process != 0 && !trace.has_caller())
+        {
             self.learning.note_root(&root.service, &root.name);
         }
         let may_be = trace.spans.len() >= CHILDREN_MIN || trace.spans.iter().any(is_marked);

@@ -1,4 +1,4 @@
-//! What is known of operations before any trace is read: columns of all spans, looked through without making rows.
+//! A look through columns of all spans, without making rows: operations inside of others, and long traces.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -221,6 +221,7 @@ impl TraceReader {
     ) -> Result<u64, u64> {
         trace.id = TraceId(id);
         trace.name = None;
+        trace.divided_from = None;
         trace.spans.clear();
         trace.events.clear();
         trace.clocks.clear();

@@ -98,7 +98,7 @@ pub(super) fn lock_table(html: &mut Html, request: &Request) {
             match row
                 .longest
                 .first()
-                .map(|example| holder(example, request.recorded.id.0 as u64))
+                .map(|example| holder(example, request.recorded.stored_id().0 as u64))
             {
                 Some((text, Some(address))) => cells.link(&address, &text),
                 Some((text, None)) => cells.name(&text),

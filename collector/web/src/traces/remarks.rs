@@ -97,7 +97,7 @@ fn signed(ns: i64) -> String {
 
 /// Where its time went, as the kernel of each host saw it.
 pub(super) fn kernel(request: &Request) -> Vec<String> {
-    let low = request.recorded.id.0 as u64;
+    let low = request.recorded.stored_id().0 as u64;
     let parts = request.kernel.iter();
     parts.filter_map(|part| kernel_of(part, low)).collect()
 }

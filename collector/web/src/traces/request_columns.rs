@@ -322,7 +322,7 @@ fn kernel(
     let (mut kind, mut thread) = (Vec::new(), Vec::new());
     let (mut text, mut holder, mut lock) = (Vec::new(), Vec::new(), Vec::new());
     let (mut left_out, mut windows) = (0, Vec::new());
-    let low = request.recorded.id.0 as u64;
+    let low = request.recorded.stored_id().0 as u64;
     for part in &request.kernel {
         let room = KERNEL_ROWS_MAX.saturating_sub(span.len());
         let (rows, more) = rows(part, low, room);
