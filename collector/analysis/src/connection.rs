@@ -10,8 +10,8 @@
 //! connection may be older than the recording, and is recorded only when it ends. An operation is a connection's if most of its spans
 //! that last so long are, and if one of them lasts ten seconds, or one of its children's operations begins traces elsewhere, as
 //! commands do when a burst opens inside of a connection: a slow request that calls few functions is none. The division then applies to all of the operation's spans, however short, so that requests of one kind
-//! have one form. The SDK marks connections where it is told which spans are requests; what is left of such a connection is no
-//! request either.
+//! have one form. Where the SDK is told the names of requests, it marks the connections that they begin in; the rest of such a connection
+//! is no request either.
 //!
 //! The rule is ours; the papers' systems have one trace for each request.
 

@@ -166,7 +166,7 @@ impl FailureFinder {
     }
 }
 
-/// What a failed span states of its failure.
+/// Type and message of a failure, as the failed span states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatedFailure {
     /// The type of the error or the status, such as `HTTP 503`; `error` where neither is stated.

@@ -173,7 +173,7 @@ impl Source {
         Self { root, ..self }
     }
 
-    /// The same; each span of these operations, `service:name`, is a request, wherever it is. With [`NO_REQUESTS`] among
+    /// Returns this source with each span of these operations, `service:name`, as a request, wherever it is. With [`NO_REQUESTS`] among
     /// them, children of connections are none.
     #[must_use]
     pub fn with_requests(mut self, operations: &[String]) -> Self {
@@ -194,7 +194,7 @@ impl Source {
         Self { filter, ..self }
     }
 
-    /// Returns what requests are selected by, and what is a request, as text: the same text means the same requests.
+    /// Returns the selection of requests and their declared operations as text: the same text means the same requests.
     pub(super) fn chosen(&self) -> String {
         let declared = self.connections().declared();
         format!("{:?} {:?} {declared:?}", self.root, self.filter())

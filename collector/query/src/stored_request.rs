@@ -12,7 +12,7 @@ use super::query_error::QueryError;
 use super::reading_memory::Room;
 use super::source::{Selection, Source};
 
-/// What is looked for, and how much of it.
+/// The request to find, and the part of it to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestWanted<'a> {
     pub(super) id: u128,
@@ -35,7 +35,7 @@ pub(super) struct StoredRequest {
     pub(super) share: QueryShare,
 }
 
-/// What a search for a request found, and what it could not read.
+/// Result of a search for a request, with the damage and the records that were left out.
 #[derive(Debug, Default)]
 pub(super) struct RequestFound {
     pub(super) request: Option<StoredRequest>,

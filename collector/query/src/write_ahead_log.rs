@@ -15,7 +15,7 @@ use stroboscope_store::wal::{
 /// A larger segment is taken for one with records, without a look.
 const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Whether a segment of the log holds any record, or anything that cannot be read.
+/// Returns true if a segment of the log holds a record, or cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
         payload.kind != PayloadKind::Batch

@@ -13,7 +13,7 @@ use crate::reading_memory::parse_reading_limit;
 use crate::suggest::DATA_DEFAULT;
 use crate::time::in_order;
 pub use crate::time::{parse_duration, parse_instant, parse_moment, parse_range};
-use stroboscope_query::{CategoryChoice, CategoryRule, Selection, TimeRange};
+use stroboscope_query::{CategoryChoice, CategoryRule, NO_REQUESTS, Selection, TimeRange};
 use stroboscope_remote::address::{Remote, is_remote};
 use stroboscope_remote::mirror::{Mirror, default_cache};
 use stroboscope_search::{Formula, parse};
@@ -96,7 +96,7 @@ pub struct SelectionArguments {
     pub root: Option<String>,
     /// Take each span of this operation (service:name) for a request, wherever it is, and leave out what it is inside of; `none`: take no children of long-lived spans,
     /// such as those of connections and of workers' loops, for requests
-    #[arg(id = "request", long = "request", value_name = "OPERATION")]
+    #[arg(id = "request", long = "request", value_name = "OPERATION", value_parser = parse_operation)]
     pub requests: Vec<String>,
     /// Only requests of which this formula holds, as `search` takes it: '{ service = "store" && duration > 5ms }'
     #[arg(long = "where", value_name = "FORMULA", value_parser = parse_formula)]
@@ -108,6 +108,15 @@ pub struct SelectionArguments {
     /// and a model that takes more is refused [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     pub memory_limit: Option<u64>,
+}
+
+fn parse_operation(text: &str) -> Result<String, String> {
+    if text == NO_REQUESTS || text.contains(':') {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "expected service:name, as tables list operations, or `{NO_REQUESTS}`"
+    ))
 }
 
 /// Reads a formula; what is wrong is said with a mark below the place.

@@ -162,7 +162,7 @@ fn make(metadata: &'static Metadata<'static>, index: usize, is_request: bool) ->
 
 /// Returns a name that says more to people than `tracing`'s, and stays the same from version to version: that of an event
 /// after its place in the source ("event src/main.rs:7") becomes its target. A function's (`apply`) gets its module
-/// (`get::apply`), as others of its service may have the same; whether one has is known only later, and names must not change.
+/// (`get::apply`), as another function of the service may have the same name. Another one may be met later, and names must not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if metadata.is_event() {

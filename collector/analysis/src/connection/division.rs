@@ -39,8 +39,8 @@ pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
 }
 
 impl Connections {
-    /// Divides a trace into the requests of its connections; `None` if there are none in it. What is in no request is
-    /// part of the connection, and left out.
+    /// Divides a trace into the requests of its connections; `None` if there are none in it. Spans outside of all requests
+    /// belong to the connection, and are left out.
     #[must_use]
     pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
         if self.is_empty() {
@@ -134,7 +134,7 @@ fn outermost(
 }
 
 /// Takes a trace apart. `owners` has the place of the request's first span for each span that is in one.
-/// Roots that are in none are left out; those that `is_connection` says so of are named.
+/// Roots outside of all requests are left out, and named if `is_connection` returns true for them.
 fn into_requests(
     trace: &mut TraceRecords,
     owners: &FxHashMap<u64, usize>,

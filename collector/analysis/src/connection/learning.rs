@@ -18,19 +18,19 @@ pub const CHILDREN_MIN: usize = 16;
 const CHILDREN_PER_OPERATION_MIN: usize = 4;
 /// A connection lasts so many times as long as its median child.
 const TIMES_MEDIAN_MIN: i64 = 50;
-/// How many operations are told apart; others are never divided.
+/// Most operations that are told apart; spans of others are never divided.
 const OPERATIONS_MAX: usize = 4_096;
 
 /// Traces of which connections are learned.
 #[derive(Debug, Default)]
 pub struct ConnectionLearning {
-    /// By the operation of long spans: which are connections, and which are not.
+    /// By the operation of long spans: the number of connections, and of other spans.
     votes: BTreeMap<Operation, [u64; 2]>,
     /// By the operation of their connection; that of an unrecorded one is not known.
     requests: BTreeMap<Option<Operation>, RequestsSeen>,
     /// Operations that traces began with, unless their callers are known.
     roots: FxHashSet<Operation>,
-    /// Those that the SDK marked.
+    /// Operations of connections that the SDK marked.
     marked: FxHashSet<Operation>,
     operations: usize,
 }

@@ -29,7 +29,7 @@ const PARTS: [(u32, f64); 3] = [(0, 0.6), (1, 0.2), (2, 0.2)];
 /// Seed of the shuffles: the same series has the same answer.
 const SEED: u64 = 0x5eed_0f57_e950_0001;
 
-/// What the scores of a series are.
+/// Kind of a series' scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scores {
     /// Ranks, or other numbers without wild ones.

@@ -1,4 +1,4 @@
-//! What tells failed requests from others of the same root operation: attributes, by a tree as for `explain`.
+//! Attributes that tell failed requests from others of the same root operation, by a tree as for `explain`.
 //!
 //! The reading that counts failures keeps a sample of the ids of both; what these requests say is read afterwards. What is part of
 //! a failure, or of a response, explains nothing and is left out, and so are attributes of events, which may tell of it.

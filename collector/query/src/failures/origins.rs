@@ -11,7 +11,7 @@ const GROUPS_MAX: usize = 1_024;
 /// Operations of a trail at most, the origin and the root among them.
 const TRAIL_MAX: usize = 24;
 
-/// What requests of one group have in common.
+/// Key of a group of failed requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailureGroup {
     pub root: String,

@@ -1,4 +1,4 @@
-//! Error rates: how many requests failed, and since when that share is what it is.
+//! Error rates: the share of failed requests, and its last change.
 //!
 //! Requests are counted by columns of time, which are cut into [blocks](super::super::time_blocks::blocks) as latencies are.
 //! Among the blocks, [a change](stroboscope_analysis::statistics::last_change) of the failed share is searched.

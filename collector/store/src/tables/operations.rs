@@ -41,7 +41,7 @@ const ROOT_OPERATIONS_MAX: usize = 4_096;
 /// Flags by which roots differ.
 const OF_KIND: u32 = SpanFlags::SERVER.0 | SpanFlags::CLIENT.0 | SpanFlags::CONNECTION.0;
 
-/// What [`operation_facts`] finds.
+/// Result of [`operation_facts`].
 #[derive(Clone, Debug, Default)]
 pub struct OperationFacts {
     /// Operations of all spans that have a parent and were recorded by a process of ours (imports are left alone).
@@ -122,7 +122,7 @@ pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, 
     }))
 }
 
-/// What a file has of a trace, whose rows are neighbours there.
+/// The part of a trace in one file, where its rows are neighbours.
 #[derive(Debug, Default)]
 struct TraceExtent {
     id: u128,
