@@ -2,20 +2,38 @@
 
 use chrono::DateTime;
 
-/// A duration for people: three significant digits and a unit.
+/// A duration for people: three significant digits and a unit, and two units from two minutes on: `12.3ms`, `5min 20s`.
 pub fn duration(ns: f64) -> String {
     let (scaled, unit) = match ns.abs() {
         ns_abs if ns_abs < 1e3 => return format!("{ns:.0}ns"),
         ns_abs if ns_abs < 1e6 => (ns / 1e3, "µs"),
         ns_abs if ns_abs < 1e9 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
+        ns_abs if ns_abs < 120e9 => (ns / 1e9, "s"),
+        _ => return long_duration(ns / 1e9),
     };
-    let decimals = if scaled.abs() < 10.0 {
+    three_digits(scaled) + unit
+}
+
+fn long_duration(seconds: f64) -> String {
+    let sign = if seconds < 0.0 { "-" } else { "" };
+    let seconds = seconds.abs().round() as u64;
+    let (size, unit, smaller, smaller_unit) = match seconds {
+        0..7_200 => (60, "min", 1, "s"),
+        7_200..172_800 => (3_600, "h", 60, "min"),
+        _ => (86_400, "d", 3_600, "h"),
+    };
+    let (whole, rest) = (seconds / size, seconds % size / smaller);
+    format!("{sign}{whole}{unit} {rest}{smaller_unit}")
+}
+
+/// A number with three significant digits, or all digits before its point.
+pub(crate) fn three_digits(number: f64) -> String {
+    let decimals = if number.abs() < 10.0 {
         2
     } else {
-        usize::from(scaled.abs() < 100.0)
+        usize::from(number.abs() < 100.0)
     };
-    format!("{scaled:.decimals$}{unit}")
+    format!("{number:.decimals$}")
 }
 
 /// An instant for people: UTC, to the microsecond.
@@ -45,6 +63,9 @@ pub fn duration_tick(ns: f64) -> String {
 }
 
 fn spaced(text: &str) -> String {
+    if text.contains(' ') {
+        return text.replace(' ', "\u{a0}");
+    }
     let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit);
     format!("{number}\u{a0}{unit}")
@@ -103,6 +124,10 @@ mod tests {
         check(12_345_678.0, "12.3ms");
         check(123_456_789.0, "123ms");
         check(1.5e9, "1.50s");
+        check(119.9e9, "120s");
+        check(-125e9, "-2min 5s");
+        check(7_788e9, "2h 9min");
+        check(200_000e9, "2d 7h");
     }
 
     #[test]
@@ -125,6 +150,7 @@ mod tests {
         assert_eq!(duration_tick(1e6), "1\u{a0}ms");
         assert_eq!(duration_tick(2.5e8), "250\u{a0}ms");
         assert_eq!(duration_tick(0.0), "0\u{a0}ns");
+        assert_eq!(duration_tick(300e9), "5min\u{a0}0s");
         assert_eq!(count_spaced(1234), "1234");
         assert_eq!(count_spaced(1_234_567), "1\u{202f}234\u{202f}567");
     }

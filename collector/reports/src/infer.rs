@@ -98,8 +98,8 @@ rows! {
     traces: Count, "traces" = point.traces;
     happens_before: Count, "happens before" = point.happens_before as u64;
     mutual_exclusion: Count, "exclusions" = point.mutual_exclusion as u64;
-    new_per_thousand: Number, "new per 1000" = per_thousand(changes.happens_before_added + changes.mutual_exclusion_added);
-    gone_per_thousand: Number, "gone per 1000" =
+    new_per_thousand: Mean, "new per 1000" = per_thousand(changes.happens_before_added + changes.mutual_exclusion_added);
+    gone_per_thousand: Mean, "gone per 1000" =
         per_thousand(changes.happens_before_removed + changes.mutual_exclusion_removed);
     segments: Count, "segments" = point.segments as u64;
 }

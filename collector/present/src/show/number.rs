@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 
 use super::table::Kind;
-use crate::humanise::{duration, percent};
+use crate::humanise::{duration, percent, three_digits};
 
 /// Text of a number as people read it.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn real(value: f64, kind: Kind) -> String {
         Kind::DifferenceNs => duration(0.0),
         Kind::Share => percent(value),
         Kind::Probability => format!("{value:.1e}"),
-        Kind::Mean => format!("{value:.2}"),
+        Kind::Mean => three_digits(value),
         Kind::Text
         | Kind::Segment
         | Kind::Request

@@ -23,9 +23,9 @@ pub enum Kind {
     DifferenceNs,
     /// A part of a whole, 0 to 1, for people in percent; `Float64`.
     Share,
-    /// A number with its sign and two decimals; `Float64`.
+    /// A number that may be negative, with its sign and two decimals; `Float64`.
     Number,
-    /// How many on average; `Float64`.
+    /// A number that cannot be negative, such as a mean of counts; three digits and no sign; `Float64`.
     Mean,
     /// A probability, in powers of ten; `Float64`.
     Probability,

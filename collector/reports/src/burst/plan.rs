@@ -309,9 +309,9 @@ rows! {
     period_ns: DurationNs, "every" = row.period_ms as f64 * 1e6;
     duty: Text, "duty" = &*percent_of(row.duty);
     overhead: Text, "overhead" = &*row.overhead.map_or_else(String::new, percent_of);
-    whole_per_hour: Number, "whole an hour" = row.whole_per_hour.round();
+    whole_per_hour: Mean, "whole an hour" = row.whole_per_hour.round();
     cut_share: Share, "cut" = row.cut_share;
-    followed_per_hour: Number, "followed" = row.followed_per_hour.round();
+    followed_per_hour: Mean, "followed" = row.followed_per_hour.round();
 }
 
 impl Report for BurstPlanSays {

@@ -285,10 +285,10 @@ rows! {
     metric: Text, "latency" = &*row.metric;
     difference: Text, "differs by" = &*said(percent(row.difference));
     interval: Text, "between" = &*said(format!("{} … {}", percent(row.low), percent(row.high)));
-    q_value: Number, "q" = row.q_value;
+    q_value: Probability, "q" = row.q_value;
     control_ns: DurationNs, "control" = row.control_ns;
     test_ns: DurationNs, "test" = row.test_ns;
-    times_for_5_percent: Number, "times for 5 %" = row.times_for_5_percent;
+    times_for_5_percent: Mean, "times for 5 %" = row.times_for_5_percent;
     why_not: Text, "why not" = text(&row.why_not);
     root: Text, "of" = &*row.part();
 }
@@ -298,7 +298,7 @@ rows! {
     root: Text, "operation" = &*row.root;
     control: Share, "control" = row.control;
     test: Share, "test" = row.test;
-    q_value: Number, "q" = row.q_value;
+    q_value: Probability, "q" = row.q_value;
 }
 
 rows! {

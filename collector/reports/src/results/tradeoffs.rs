@@ -151,9 +151,9 @@ rows! {
     point: Text, "point" = &*row.point;
     tradeoff_rate: Share, "left out" = row.tradeoff_rate;
     share_with_drop: Share, "worse answers" = row.share_with_drop;
-    mean_drop: Number, "mean drop" = row.mean_drop;
+    mean_drop: Mean, "mean drop" = row.mean_drop;
     random_share_with_drop: Share, "worse at random" = row.random_share_with_drop;
-    random_mean_drop: Number, "mean at random" = row.random_mean_drop;
+    random_mean_drop: Mean, "mean at random" = row.random_mean_drop;
     requests: Count, "answers" = row.requests;
 }
 

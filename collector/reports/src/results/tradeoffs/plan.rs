@@ -43,8 +43,8 @@ rows! {
     tradeoff_rate: Share, "left out" = row.tradeoff_rate;
     predicted_ns: DurationNs, "latency" = row.predicted_ns;
     met: Flag, "goal met" = row.met;
-    expected_drop: Number, "drop" = row.expected_drop;
-    utility_per_second: Number, "utility/s" = row.utility_per_second;
+    expected_drop: Mean, "drop" = row.expected_drop;
+    utility_per_second: Mean, "utility/s" = row.utility_per_second;
     instances: Text, "instances" = row.instances.as_deref();
     goal: Text, "goal" = &*row.goal;
 }
