@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use self::page::PageInput;
 use crate::arguments::{CategoryArguments, ReadingArguments};
-use crate::output::{print, print_json};
+use crate::output::{print_as_is, print_json, terminal_view};
 use crate::periods::PeriodArguments;
 use crate::results::anomalies::Anomalies;
 use crate::results::compare::{Compared, cause_in_words};
@@ -22,11 +22,12 @@ use crate::results::critical_path::Aggregate;
 use crate::results::slack::SlackList;
 use crate::results::strata::BrokenDown;
 use crate::results::tradeoffs::{LogSays, PolicySays, TradeoffsSay, read_policy};
-use crate::roots::{RootRow, root_rows, roots_text};
+use crate::roots::{RootRow, root_rows, show_roots};
 use crate::study::NamedStudy;
 use crate::{Failure, Status, notes};
 use stroboscope_present::page::to_page_of_sections;
 use stroboscope_present::roots::requests_text;
+use stroboscope_present::show::Doc;
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
     PathsQuestion, StrataRule, compare, explain_first_cause, tradeoffs,
@@ -136,12 +137,11 @@ impl ReportVerb {
                 bytes: page.len(),
             })?;
         } else {
-            let roots = roots_text(&inference.roots);
-            print(&format!(
-                "{roots}\n{}; the page is {}",
-                requests_text(requests),
-                self.html.display()
-            ))?;
+            let mut doc = Doc::new();
+            show_roots(&root_rows(&inference.roots, None), &mut doc);
+            let html = self.html.display();
+            doc.sentence(format!("{}; the page is {html}", requests_text(requests)));
+            print_as_is(&terminal_view().render(&doc))?;
         }
         Ok(notes::tell(&overview.notes))
     }

@@ -8,8 +8,7 @@ use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::sampling::WeightedCount;
 
 use crate::latency::Latency;
-use crate::output::Table;
-use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::humanise::duration;
 use stroboscope_present::page::path_segment;
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::rows;
@@ -17,59 +16,6 @@ use stroboscope_present::show::{Cell, Doc};
 
 /// Root operations shown.
 const ROOTS_SHOWN: usize = 20;
-
-/// The table; nothing where there is no request.
-pub(crate) fn roots_text(roots: &ByRoot) -> String {
-    let ranked = roots.ranked();
-    let mut table = Table::new(&[
-        "requests",
-        "complete",
-        "p50",
-        "p95",
-        "p99",
-        "of all time",
-        "after the answer",
-        "caller",
-        "root operation",
-    ]);
-    for (root, of) in ranked.iter().take(ROOTS_SHOWN) {
-        let latency = of.latency.percentiles();
-        let shown = |ns: u64| {
-            if of.latency.count() == 0 {
-                String::new()
-            } else {
-                duration(ns as f64)
-            }
-        };
-        let after = match of.after_answer.weighted_count().rounded() {
-            0 => String::new(),
-            count => format!("{} in {count}", duration(of.after_answer.mean_ns())),
-        };
-        table.row(vec![
-            of.requests().rounded().to_string(),
-            of.complete.rounded().to_string(),
-            shown(latency.p50_ns),
-            shown(latency.p95_ns),
-            shown(latency.p99_ns),
-            percent(roots.share(root)),
-            after,
-            if of.has_caller() {
-                "yes".to_owned()
-            } else {
-                "?".to_owned()
-            },
-            (*root).to_owned(),
-        ]);
-    }
-    if ranked.is_empty() {
-        return String::new();
-    }
-    let more = match ranked.len().saturating_sub(ROOTS_SHOWN) {
-        0 => String::new(),
-        more => format!("{more} more root operations are not shown.\n"),
-    };
-    format!("Requests by root operation\n{}\n{more}", table.render())
-}
 
 /// What is said of latency where root operations are not told apart.
 pub(crate) fn latency_text(roots: &ByRoot) -> String {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
-use crate::output::{has_colour, json, print_as_is, width};
+use crate::output::{json, print_as_is, terminal_view};
 use crate::study::{NamedStudy, Reader};
 use crate::{Failure, Status, notes};
 use stroboscope_present::page::to_page;
@@ -142,15 +142,13 @@ pub fn give_as(
     let text = if form.is_json {
         json(report)?
     } else {
-        let (width, has_colour) = if form.out.is_some() {
-            (None, false)
-        } else {
-            (width(), has_colour())
+        let view = match form.out {
+            None => terminal_view(),
+            Some(_) => TextView::default(),
         };
         TextView {
-            width,
             full_names: show.full_names,
-            colour: has_colour,
+            ..view
         }
         .render(&doc)
     };

@@ -9,7 +9,7 @@ use stroboscope_present::humanise::{are, counted};
 use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc, TextView};
 use stroboscope_reports::arguments::DataArguments;
-use stroboscope_reports::output::{has_colour, print_as_is, print_json, width};
+use stroboscope_reports::output::{print_as_is, print_json, terminal_view};
 use stroboscope_reports::{Failure, Status};
 use stroboscope_store::check::{Check, CheckReport, Finding, TableSize};
 use stroboscope_store::data_dir::{DataDir, DataDirError};
@@ -92,9 +92,8 @@ impl CheckVerb {
             print_json(&checked)?;
         } else {
             let view = TextView {
-                width: width(),
                 full_names: true,
-                colour: has_colour(),
+                ..terminal_view()
             };
             print_as_is(&view.render(&checked.doc()))?;
         }

@@ -1,7 +1,7 @@
 //! What tests of the program share: running it, and reading what it says.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -28,4 +28,17 @@ pub(crate) fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, 
 #[track_caller]
 pub(crate) fn json_of(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
+}
+
+/// Returns a file of data that others recorded, if it lies beside the project.
+pub(crate) fn others(name: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")
+        .map_or_else(beside, Into::into)
+        .join(name);
+    if !path.exists() {
+        eprintln!("SKIPPED: {} is not there", path.display());
+        return None;
+    }
+    Some(path)
 }

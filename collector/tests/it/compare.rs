@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{check, json_of};
+use crate::common::{check, json_of, others};
 
 /// When the periods begin, in ns since the epoch: 2026-11-21T10:00 and 11:00, UTC.
 const BEFORE_NS: u64 = 1_795_255_200_000_000_000;
@@ -284,19 +284,6 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
         }
     }
     found
-}
-
-/// A file of data that others recorded, if it lies beside the project.
-fn others(name: &str) -> Option<std::path::PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-    let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")
-        .map_or_else(beside, Into::into)
-        .join(name);
-    if !path.exists() {
-        eprintln!("SKIPPED: {} is not there", path.display());
-        return None;
-    }
-    Some(path)
 }
 
 fn others_compared(before: &str, after: &str) -> Option<Value> {

@@ -1,11 +1,11 @@
 //! `flows`: categories of requests, and one of them.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{check, json_of};
+use crate::common::{check, json_of, others};
 
 const FROM_NS: u64 = 1_795_255_200_000_000_000;
 
@@ -210,8 +210,6 @@ fn what_is_not_there_is_said() {
 /// What others recorded: every request is of a category, and every category can be shown.
 #[test]
 fn others_requests_are_shown() {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-    let data = std::env::var_os("STROBOSCOPE_OTHERS_DATA").map_or_else(beside, PathBuf::from);
     for (file, requests) in [
         (
             "dsb/socialNetwork_compose_post_20traces.jaeger.json.zst",
@@ -220,11 +218,7 @@ fn others_requests_are_shown() {
         ("zipkin/trainticket_case1_success.json", 1),
         ("jaeger/example_trace.json", 0),
     ] {
-        let path = data.join(file);
-        if !path.exists() {
-            eprintln!("SKIPPED: {} is not there", path.display());
-            continue;
-        }
+        let Some(path) = others(file) else { continue };
         let folder = tempfile::tempdir().unwrap();
         check(
             folder.path(),

@@ -9,6 +9,7 @@ mod care;
 mod cli;
 mod clocks;
 mod config;
+mod distinct_rows;
 mod escapes;
 mod experiment;
 mod explain;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{attributes, clocks, failures, requests};
 
 /// Which store, what the file is called, and the verb. With `--json` it is asked again.
-const SAID: [(&str, &str, &str); 32] = [
+pub(crate) const SAID: [(&str, &str, &str); 32] = [
     ("shop", "overview", "overview"),
     ("shop", "requests", "requests --top 5 --min 1us"),
     ("shop", "infer", "infer"),

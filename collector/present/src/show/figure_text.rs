@@ -2,8 +2,9 @@
 
 use super::figure::{Bar, Chart, Drawing, Graph, Ink, Interval, Line, Stack, Timeline};
 use super::number::real;
-use super::scrub::{scrubbed, shortened};
+use super::scrub::scrubbed;
 use super::table::Kind;
+use super::wrap;
 use crate::humanise::{duration, percent};
 
 /// So wide are pictures in what is no terminal.
@@ -65,28 +66,34 @@ fn count_text(count: f64) -> String {
     }
 }
 
-/// Names in a column of their own, which takes up to half of the width, and what is left of it.
-fn names<'a>(
-    names: impl Iterator<Item = &'a str>,
+/// Names in a column of their own, which takes up to half of the width.
+struct NameColumn {
     width: usize,
-    besides: usize,
-) -> (Vec<String>, usize) {
-    let names: Vec<String> = names.map(scrubbed).collect();
-    let longest = names
-        .iter()
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or(0);
-    let room = longest.min(width / 2);
-    let padded = names.iter().map(|name| {
-        let name = shortened(name, room);
-        let pad = " ".repeat(room - name.chars().count());
-        name + &pad
-    });
-    (
-        padded.collect(),
-        width.saturating_sub(room + 2 + besides).max(DRAWN_MIN),
-    )
+    /// How many columns are left for what is drawn.
+    drawn: usize,
+}
+
+impl NameColumn {
+    /// The column of these names, where `besides` more columns are taken.
+    fn of<'a>(names: impl Iterator<Item = &'a str>, width: usize, besides: usize) -> Self {
+        let longest = names.map(|name| wrap::columns(&scrubbed(name))).max();
+        let name_width = longest.unwrap_or(0).min(width / 2);
+        let drawn = width.saturating_sub(name_width + 2 + besides);
+        Self {
+            width: name_width,
+            drawn: drawn.max(DRAWN_MIN),
+        }
+    }
+
+    /// Returns a name with what is drawn beside its first line.
+    fn lines(&self, name: &str, drawn: &str) -> Vec<String> {
+        let mut lines = wrap::cell(&scrubbed(name), self.width);
+        if let Some(first) = lines.first_mut() {
+            let line = format!("{}  {drawn}", wrap::padded(first, self.width));
+            line.trim_end().clone_into(first);
+        }
+        lines
+    }
 }
 
 fn highest(lines: &[Line], place: &dyn Fn(f64) -> f64) -> f64 {
@@ -108,7 +115,8 @@ fn last_x(lines: &[Line]) -> f64 {
 /// Each line of a chart as one line, whose characters are as high as it is there.
 fn curves(lines: &[Line], end: f64, place: &dyn Fn(f64) -> f64, width: usize) -> Vec<String> {
     let top = highest(lines, place).max(f64::MIN_POSITIVE);
-    let (names, columns) = names(lines.iter().map(|line| &*line.name), width, 0);
+    let names = NameColumn::of(lines.iter().map(|line| &*line.name), width, 0);
+    let columns = names.drawn;
     let level = |line: &Line, column: usize| {
         let x = end * (column + 1) as f64 / columns as f64;
         let y = line
@@ -119,9 +127,9 @@ fn curves(lines: &[Line], end: f64, place: &dyn Fn(f64) -> f64, width: usize) ->
             .map_or(0.0, |(_, y)| place(*y));
         LEVELS[(y / top * 8.0).round().clamp(0.0, 8.0) as usize]
     };
-    let drawn = lines.iter().zip(names).map(|(line, name)| {
+    let drawn = lines.iter().flat_map(|line| {
         let curve: String = (0..columns).map(|column| level(line, column)).collect();
-        format!("{name}  {curve}").trim_end().to_owned()
+        names.lines(&line.name, &curve)
     });
     drawn.collect()
 }
@@ -136,21 +144,18 @@ fn bar_lines(bars: &[Bar], width: usize) -> Vec<String> {
         .map(|beside| beside.chars().count() + 1)
         .max()
         .unwrap_or(0);
-    let (names, columns) = names(bars.iter().map(|bar| &*bar.name), width, room);
+    let names = NameColumn::of(bars.iter().map(|bar| &*bar.name), width, room);
+    let columns = names.drawn;
     let longest = bars
         .iter()
         .map(|bar| bar.share)
         .fold(f64::MIN_POSITIVE, f64::max);
-    let drawn = bars
-        .iter()
-        .zip(names)
-        .zip(beside)
-        .map(|((bar, name), beside)| {
-            let eighths = (bar.share.max(0.0) / longest * 8.0 * columns as f64).round() as usize;
-            let part = EIGHTHS[eighths % 8].to_string();
-            let whole = CRITICAL.to_string().repeat(eighths / 8);
-            format!("{name}  {whole}{} {beside}", part.trim_end())
-        });
+    let drawn = bars.iter().zip(beside).flat_map(|(bar, beside)| {
+        let eighths = (bar.share.max(0.0) / longest * 8.0 * columns as f64).round() as usize;
+        let part = EIGHTHS[eighths % 8].to_string();
+        let whole = CRITICAL.to_string().repeat(eighths / 8);
+        names.lines(&bar.name, &format!("{whole}{} {beside}", part.trim_end()))
+    });
     drawn.collect()
 }
 
@@ -164,14 +169,15 @@ fn stack_lines(stacks: &[Stack], kind: Kind, width: usize) -> Vec<String> {
         .map(|total| total.chars().count() + 1)
         .max()
         .unwrap_or(0);
-    let (names, columns) = names(stacks.iter().map(|stack| &*stack.name), width, room);
+    let names = NameColumn::of(stacks.iter().map(|stack| &*stack.name), width, room);
+    let columns = names.drawn;
     let longest = stacks
         .iter()
         .map(Stack::length)
         .fold(f64::MIN_POSITIVE, f64::max);
     let fill = |style: usize| FILLS[style % FILLS.len()];
     let mut said: Vec<String> = Vec::new();
-    for ((stack, name), total) in stacks.iter().zip(names).zip(totals) {
+    for (stack, total) in stacks.iter().zip(totals) {
         let mut bar = String::new();
         let (mut sum, mut drawn) = (0.0, 0);
         for part in &stack.parts {
@@ -184,7 +190,7 @@ fn stack_lines(stacks: &[Stack], kind: Kind, width: usize) -> Vec<String> {
             ));
             drawn = end.max(drawn);
         }
-        said.push(format!("{name}  {bar} {total}"));
+        said.extend(names.lines(&stack.name, &format!("{bar} {total}")));
     }
     let legend = stacks.first().map_or(&[][..], |stack| &stack.parts);
     let legend: Vec<String> = legend
@@ -201,7 +207,8 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
         .iter()
         .map(|row| format!("{}{}", "  ".repeat(row.depth), row.name))
         .collect();
-    let (names, columns) = names(indented.iter().map(|name| &**name), width, 0);
+    let names = NameColumn::of(indented.iter().map(|name| &**name), width, 0);
+    let columns = names.drawn;
     let length_ns = timeline.length_ns.max(1) as f64;
     let column = |ns: u64| ((ns as f64 / length_ns * columns as f64) as usize).min(columns);
     // What is short is seen as well: a character of its own.
@@ -250,12 +257,8 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
     let mut said: Vec<String> = timeline
         .rows
         .iter()
-        .zip(names)
-        .map(|(of, name)| {
-            format!("{name}  {}", row(&of.intervals))
-                .trim_end()
-                .to_owned()
-        })
+        .zip(&indented)
+        .flat_map(|(of, name)| names.lines(name, &row(&of.intervals)))
         .collect();
     let mut legend = vec![format!("{} in all", duration(timeline.length_ns as f64))];
     let character = |ink| match ink {

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
-use stroboscope_analysis::task_path::JOINT;
+use stroboscope_analysis::task_path::{JOINT, last_component};
 
 /// A segment, by number, by its full path and by a short name. In JSON it is `segment`, `task`, `start` and `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentName {
     id: SegmentId,
     label: Option<SegmentLabel>,
-    short: Arc<str>,
+    /// As much of its task's path as is unique among the tasks of its model.
+    task: Arc<str>,
+    /// Its first and last event, as short; empty, if it is the only segment of its task.
+    part: Arc<str>,
 }
 
 impl SegmentName {
@@ -28,13 +31,28 @@ impl SegmentName {
     pub fn full(&self) -> String {
         self.label
             .as_ref()
-            .map_or_else(|| self.short.to_string(), ToString::to_string)
+            .map_or_else(|| self.short(), ToString::to_string)
     }
 
     /// As much of that as is unique among the segments of its model.
     #[must_use]
     pub fn short(&self) -> String {
-        self.short.to_string()
+        match &*self.part {
+            "" => self.task.to_string(),
+            part => format!("{} [{part}]", self.task),
+        }
+    }
+
+    /// Returns the task, and which part of it the segment is: from which event to which. The latter is empty where a short name
+    /// is asked for and the task has no other segment.
+    pub(super) fn task_and_part(&self, is_full: bool) -> (String, String) {
+        match &self.label {
+            Some(label) if is_full => (
+                label.task.to_string(),
+                format!("{} … {}", label.start, label.end),
+            ),
+            _ => (self.task.to_string(), self.part.to_string()),
+        }
     }
 }
 
@@ -83,22 +101,26 @@ impl Names {
     pub fn of(labels: &Labels) -> Self {
         let tasks = short_tasks(labels);
         let mut segments: HashMap<&str, usize> = HashMap::new();
-        labels
-            .iter()
-            .for_each(|(_, label)| *segments.entry(&*label.task).or_default() += 1);
+        let mut alike: HashMap<(&str, String), usize> = HashMap::new();
+        for (_, label) in labels.iter() {
+            *segments.entry(&*label.task).or_default() += 1;
+            *alike.entry((&*label.task, short_part(label))).or_default() += 1;
+        }
         let name = |(id, label): (SegmentId, &SegmentLabel)| {
-            let task = &tasks[&*label.task];
-            // What a task has one segment of is the task.
-            let is_alone = segments[&*label.task] == 1;
-            let short = if is_alone {
-                task.clone()
+            let part = short_part(label);
+            let part = if segments[&*label.task] == 1 {
+                // What a task has one segment of is the task.
+                String::new()
+            } else if alike[&(&*label.task, part.clone())] == 1 {
+                part
             } else {
-                format!("{task} [{} … {}]", label.start, label.end)
+                format!("{} … {}", label.start, label.end)
             };
             SegmentName {
                 id,
                 label: Some(label.clone()),
-                short: short.into(),
+                task: (&*tasks[&*label.task]).into(),
+                part: part.into(),
             }
         };
         Self {
@@ -112,13 +134,31 @@ impl Names {
         let unknown = || SegmentName {
             id,
             label: None,
-            short: format!("segment {}", id.0).into(),
+            task: format!("segment {}", id.0).into(),
+            part: "".into(),
         };
         self.of.get(id.index()).cloned().unwrap_or_else(unknown)
     }
 }
 
-/// Per task, its last component, and the nearest ancestor that no other task with that last component has.
+/// Returns a segment's events, without its own service before the names of children: `→db:read … end`, and `→read … end` in
+/// `db`.
+fn short_part(label: &SegmentLabel) -> String {
+    let operation = last_component(&label.task);
+    let service = operation.split_once(':').map_or("", |(service, _)| service);
+    let short = |event: &str| {
+        let child = event.strip_prefix(['→', '←']);
+        let own = child.and_then(|child| child.strip_prefix(service)?.strip_prefix(':'));
+        match (own, event.chars().next()) {
+            (Some(own), Some(arrow)) => format!("{arrow}{own}"),
+            _ => event.to_owned(),
+        }
+    };
+    format!("{} … {}", short(&label.start), short(&label.end))
+}
+
+/// Per task, its last component, and the nearest ancestor that no other task with that last component has; or where each has
+/// such others, the shortest end of the path that is its own.
 fn short_tasks(labels: &Labels) -> HashMap<&str, String> {
     let mut alike: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut paths: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -154,11 +194,15 @@ fn short_task(path: &[&str], alike: &HashMap<&str, Vec<Vec<&str>>>) -> String {
         Some(at) if ancestors[at] == *last => folded(path),
         Some(at) if at + 1 == ancestors.len() => format!("{}{JOINT}{last}", ancestors[at]),
         Some(at) => format!("{}{JOINT}…{JOINT}{last}", ancestors[at]),
-        None => folded(path),
+        None => {
+            let is_own = |from: &usize| !others().any(|other| other.ends_with(&path[*from..]));
+            let from = (0..path.len()).rev().find(is_own).unwrap_or(0);
+            folded(&path[from..])
+        }
     }
 }
 
-/// The whole path; what calls itself stands once.
+/// Returns a path in which what calls itself stands once.
 fn folded(path: &[&str]) -> String {
     let mut parts: Vec<(&str, usize)> = Vec::new();
     for component in path {
@@ -225,6 +269,22 @@ mod tests {
             &["a:x > … > d:read", "e:x > … > d:read"],
         );
         check(
+            &[
+                whole("a:x > b:y > d:read"),
+                whole("a:x > c:z > d:read"),
+                whole("e:x > b:y > d:read"),
+            ],
+            &["a:x > b:y > d:read", "c:z > d:read", "e:x > … > d:read"],
+        );
+        check(
+            &[
+                whole("a:x > b:y > c:z > d:read"),
+                whole("a:x > c:z > b:y > d:read"),
+                whole("a:x > c:z > d:read"),
+            ],
+            &["b:y > c:z > d:read", "b:y > d:read", "a:x > c:z > d:read"],
+        );
+        check(
             &[whole("a:x"), whole("a:x > a:x > a:x")],
             &["a:x", "a:x ×3"],
         );
@@ -235,6 +295,20 @@ mod tests {
                 ("a:x > b:y", "start", "end"),
             ],
             &["a:x [start … →b:y]", "a:x [←b:y … end]", "b:y"],
+        );
+        check(
+            &[
+                ("a:x", "start", "→a:y"),
+                ("a:x", "start", "→b:y"),
+                ("a:x", "start", "→y"),
+                ("a:x", "←a:y#2", "end"),
+            ],
+            &[
+                "a:x [start … →a:y]",
+                "a:x [start … →b:y]",
+                "a:x [start … →y]",
+                "a:x [←y#2 … end]",
+            ],
         );
         check(&[], &[]);
     }

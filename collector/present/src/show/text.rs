@@ -3,20 +3,22 @@
 use super::doc::{Doc, Part};
 use super::figure::Figure;
 use super::figure_text;
+use super::layout;
 use super::number::real;
-use super::scrub::{scrubbed, scrubbed_lines, shortened};
-use super::table::{Cell, Column, Kind, Table};
+use super::scrub::{scrubbed, scrubbed_lines};
+use super::table::{Cell, Kind, Table};
+use super::wrap;
 use crate::humanise::instant;
 
-/// A name keeps so many characters, however narrow the terminal is.
-const NAME_MIN: usize = 24;
+/// Stands above which part of its task a segment is.
+const PART_HEAD: &str = "from … to";
 const BOLD: &str = "\u{1b}[1m";
 const PLAIN: &str = "\u{1b}[0m";
 
 /// How a text is wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextView {
-    /// So many columns; none: whatever reads it wants all.
+    /// How many columns lines may take. Without it nothing is broken or left out, as programs that read the text want it.
     pub width: Option<usize>,
     /// Whether segments are called by their full path.
     pub full_names: bool,
@@ -24,13 +26,23 @@ pub struct TextView {
     pub colour: bool,
 }
 
+/// A table in lines of a terminal.
+#[derive(Clone, Debug)]
+pub struct TableLines {
+    pub head: Vec<String>,
+    /// The lines of each row that is shown.
+    pub rows: Vec<Vec<String>>,
+    /// Heads of the columns that there was no room for.
+    pub hidden: Vec<String>,
+}
+
 impl TextView {
     /// The document as a text, without a line's end.
     #[must_use]
     pub fn render(&self, doc: &Doc) -> String {
         let parts = doc.parts().iter().filter_map(|part| match part {
-            Part::Heading(text) => Some(self.bold(&scrubbed_lines(text))),
-            Part::Sentence(text) => Some(scrubbed_lines(text)),
+            Part::Heading(text) => Some(self.bold(&self.wrapped(&scrubbed_lines(text)))),
+            Part::Sentence(text) => Some(self.wrapped(&scrubbed_lines(text))),
             Part::Table(table) => (table.shown > 0).then(|| self.table(table)),
             Part::Figure(figure) => figure.is_for_terminals.then(|| self.figure(figure)),
         });
@@ -56,75 +68,78 @@ impl TextView {
     }
 
     fn table(&self, table: &Table) -> String {
-        let columns = &*table.spec.columns;
-        let rows: Vec<Vec<String>> = table.rows[..table.shown]
-            .iter()
-            .map(|row| {
-                row.iter()
-                    .zip(columns)
-                    .map(|(cell, column)| self.cell(cell, column.kind))
-                    .collect()
-            })
-            .collect();
-        // What nobody has a value for is no column for people.
-        let is_empty = |at: usize| rows.iter().all(|row| row[at].is_empty());
-        let is_shown = |at: &usize| !columns[*at].head.is_empty() && !is_empty(*at);
-        let kept: Vec<usize> = (0..columns.len()).filter(is_shown).collect();
-        let widths = self.widths(&kept, columns, &rows);
-        let line = |cell: &dyn Fn(usize) -> String| {
-            let cells: Vec<String> = kept
-                .iter()
-                .zip(&widths)
-                .map(|(at, width)| {
-                    let text = shortened(&cell(*at), *width);
-                    let pad = " ".repeat(width - text.chars().count());
-                    if is_left(columns[*at].kind) {
-                        text + &pad
-                    } else {
-                        pad + &text
-                    }
-                })
-                .collect();
-            cells.join("  ").trim_end().to_owned()
-        };
         let mut out = Vec::new();
         let cut = match table.rows.len() {
             all if all > table.shown => format!(" ({} of {all})", table.shown),
             _ => String::new(),
         };
         if !table.title.is_empty() {
-            out.push(scrubbed_lines(&table.title) + &cut);
+            out.push(self.wrapped(&(scrubbed_lines(&table.title) + &cut)));
         }
-        out.push(self.bold(&line(&|at| scrubbed(&columns[at].head))));
-        out.extend(rows.iter().map(|row| line(&|at| row[at].clone())));
+        let lines = self.lines(table);
+        out.extend(lines.head.iter().map(|line| self.bold(line)));
+        out.extend(lines.rows.into_iter().flatten());
+        if let (false, Some(width)) = (lines.hidden.is_empty(), self.width) {
+            let hidden = lines.hidden.join(", ");
+            out.push(self.wrapped(&format!("Not shown in {width} columns: {hidden}.")));
+        }
         out.join("\n")
     }
 
-    /// As wide as what is in them; where that is too much, names give way, the widest first.
-    fn widths(&self, kept: &[usize], columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
-        let width = |at: &usize| {
-            let cells = rows.iter().map(|row| row[*at].chars().count());
-            cells
-                .chain([columns[*at].head.chars().count()])
-                .max()
-                .unwrap_or(0)
-        };
-        let mut widths: Vec<usize> = kept.iter().map(width).collect();
-        let room = self.width.unwrap_or(usize::MAX);
-        let total =
-            |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-        while total(&widths) > room {
-            let names = (0..kept.len())
-                .filter(|at| is_left(columns[kept[*at]].kind) && widths[*at] > NAME_MIN);
-            let Some(widest) = names.max_by_key(|at| widths[*at]) else {
-                break;
-            };
-            let over = total(&widths) - room;
-            widths[widest] = widths[widest]
-                .saturating_sub(over.min(widths[widest] - NAME_MIN))
-                .max(NAME_MIN);
+    /// Returns the lines of a table.
+    #[must_use]
+    pub fn lines(&self, table: &Table) -> TableLines {
+        let mut columns = self.columns(table);
+        let hidden = layout::fit(&mut columns, self.width);
+        let head = layout::lines(&columns, |column| wrap::head(&column.head, column.width));
+        let row = |row| layout::lines(&columns, |column| column.lines_of(row));
+        TableLines {
+            head,
+            rows: (0..table.shown).map(row).collect(),
+            hidden,
         }
-        widths
+    }
+
+    /// Returns what people see of a table. A column that no row has a value for is none.
+    fn columns(&self, table: &Table) -> Vec<layout::Column> {
+        let mut columns = Vec::new();
+        for (at, column) in table.spec.columns.iter().enumerate() {
+            if column.head.is_empty() {
+                continue;
+            }
+            let head = scrubbed(&column.head);
+            let cells = table.rows[..table.shown].iter().map(|row| &row[at]);
+            if column.kind == Kind::Segment {
+                let (tasks, parts) = cells.map(|cell| self.task_and_part(cell)).unzip();
+                columns.push(layout::Column::new(head, column.kind, tasks));
+                columns.push(layout::Column::new(
+                    PART_HEAD.to_owned(),
+                    column.kind,
+                    parts,
+                ));
+            } else {
+                let cells = cells.map(|cell| self.cell(cell, column.kind)).collect();
+                columns.push(layout::Column::new(head, column.kind, cells));
+            }
+        }
+        columns.retain(layout::Column::has_values);
+        columns
+    }
+
+    /// Returns a segment's task and which part of it the segment is, which are a column each.
+    fn task_and_part(&self, cell: &Cell) -> (String, String) {
+        match cell {
+            Cell::Segment(name) => {
+                let (task, part) = name.task_and_part(self.full_names);
+                (scrubbed(&task), scrubbed(&part))
+            }
+            other => (self.cell(other, Kind::Segment), String::new()),
+        }
+    }
+
+    fn wrapped(&self, text: &str) -> String {
+        self.width
+            .map_or_else(|| text.to_owned(), |width| wrap::sentences(text, width))
     }
 
     fn cell(&self, cell: &Cell, kind: Kind) -> String {
@@ -135,14 +150,7 @@ impl TextView {
             }
             Cell::Text(text) | Cell::Linked(text, _) => scrubbed(text),
             Cell::Nested(depth, text) => "  ".repeat(*depth) + &scrubbed(text),
-            Cell::Segment(name) => scrubbed(
-                if self.full_names {
-                    name.full()
-                } else {
-                    name.short()
-                }
-                .as_ref(),
-            ),
+            Cell::Segment(name) => scrubbed(&name.short()),
             Cell::Count(count) => count.to_string(),
             Cell::Instant(at_ns) => instant(*at_ns),
             Cell::Real(value) => real(*value, kind),
@@ -158,15 +166,11 @@ pub fn short_request(id: &str) -> &str {
     if is_id { &id[16..] } else { id }
 }
 
-fn is_left(kind: Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Segment | Kind::Request)
-}
-
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
 
-    use super::super::table::{Row, TableSpec};
+    use super::super::table::{Column, Row, TableSpec};
     use super::*;
 
     struct Share(&'static str, f64);
@@ -219,37 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_in_the_middle() {
-        let rows = [Share(
-            "client:page > edge:load > web:load > web:rank [start … end]",
-            0.5,
-        )];
+    fn what_is_too_wide_goes_on_in_the_next_line() {
+        let mut doc = Doc::new();
+        doc.sentence("Nine words that take more columns than there are.")
+            .table(
+                "Shares",
+                &[Share("client:page > edge:load > web:load", 0.5)],
+                9,
+            );
         let view = TextView {
-            width: Some(40),
+            width: Some(35),
             ..TextView::default()
         };
-        let head = format!("name{}share", " ".repeat(31));
-        check(
-            view,
-            &rows,
-            9,
-            &format!("\n\nShares\n{head}\nclient:pag…web:rank [start … end]  50.0%"),
-        );
-        let narrow = TextView {
-            width: Some(3),
-            ..TextView::default()
-        }
-        .render(&{
-            let mut doc = Doc::new();
-            doc.table("", &rows, 9);
-            doc
-        });
-        assert!(
-            narrow
-                .lines()
-                .all(|line| line.chars().count() <= NAME_MIN + 2 + 5),
-            "{narrow}"
-        );
+        let expected = "Nine words that take more columns\nthan there are.\n\nShares\n\
+            name                          share\nclient:page > edge:load >     50.0%\n  web:load";
+        assert_eq!(view.render(&doc), expected);
     }
 
     #[test]

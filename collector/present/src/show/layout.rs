@@ -1,0 +1,201 @@
+//! Columns of a table side by side in a terminal.
+
+use super::table::Kind;
+use super::wrap;
+
+/// What parts two columns.
+const GAP: &str = "  ";
+/// Names keep so many columns of the terminal, however narrow it is.
+const NAME_MIN: usize = 24;
+
+/// A column as people see it.
+pub(super) struct Column {
+    pub head: String,
+    kind: Kind,
+    cells: Vec<String>,
+    /// How many columns of the terminal it takes.
+    pub width: usize,
+}
+
+impl Column {
+    /// A column that is as wide as what is in it.
+    pub(super) fn new(head: String, kind: Kind, cells: Vec<String>) -> Self {
+        let mut column = Self {
+            head,
+            kind,
+            cells,
+            width: 0,
+        };
+        column.width = column.cells_width().max(wrap::columns(&column.head));
+        column
+    }
+
+    pub(super) fn has_values(&self) -> bool {
+        self.cells.iter().any(|cell| !cell.is_empty())
+    }
+
+    /// Returns the lines of one of its cells.
+    pub(super) fn lines_of(&self, row: usize) -> Vec<String> {
+        let cell = &self.cells[row];
+        if self.is_name() {
+            wrap::cell(cell, self.width)
+        } else {
+            vec![cell.clone()]
+        }
+    }
+
+    /// Returns whether its cells may be broken into lines. Ids and numbers may not.
+    fn is_name(&self) -> bool {
+        matches!(self.kind, Kind::Text | Kind::Segment)
+    }
+
+    fn is_left(&self) -> bool {
+        self.is_name() || self.kind == Kind::Request
+    }
+
+    fn cells_width(&self) -> usize {
+        let widths = self.cells.iter().map(|cell| wrap::columns(cell));
+        widths.max().unwrap_or(0)
+    }
+
+    fn longest_word_of_head(&self) -> usize {
+        let words = self.head.split(' ').map(wrap::columns);
+        words.max().unwrap_or(0)
+    }
+}
+
+/// Makes columns as narrow as the terminal wants them: heads are broken first, then names, the widest first. What is too wide
+/// after that is hidden from the right, but for names; returns the hidden heads.
+pub(super) fn fit(columns: &mut Vec<Column>, room: Option<usize>) -> Vec<String> {
+    let mut hidden = Vec::new();
+    let Some(room) = room else { return hidden };
+    if taken(columns) <= room {
+        return hidden;
+    }
+    loop {
+        for column in columns.iter_mut() {
+            column.width = column.cells_width().max(column.longest_word_of_head());
+        }
+        narrow_names(columns, room);
+        let last = columns.iter().rposition(|column| !column.is_name());
+        match last.filter(|_| taken(columns) > room) {
+            Some(last) => hidden.insert(0, columns.remove(last).head),
+            None => break,
+        }
+    }
+    widen_heads(columns, room);
+    hidden
+}
+
+fn taken(columns: &[Column]) -> usize {
+    let gaps = GAP.len() * columns.len().saturating_sub(1);
+    columns.iter().map(|column| column.width).sum::<usize>() + gaps
+}
+
+/// Takes from the widest names until all fits.
+fn narrow_names(columns: &mut [Column], room: usize) {
+    for _ in room..taken(columns) {
+        let names = columns
+            .iter_mut()
+            .filter(|column| column.is_name() && column.width > NAME_MIN);
+        if let Some(widest) = names.max_by_key(|column| column.width) {
+            widest.width -= 1;
+        }
+    }
+}
+
+/// Gives the room that is left to the heads with the most lines.
+fn widen_heads(columns: &mut [Column], room: usize) {
+    for _ in taken(columns)..room {
+        let lines = |column: &&mut Column| wrap::head(&column.head, column.width).len();
+        let broken = columns.iter_mut().filter(|column| lines(column) > 1);
+        if let Some(most) = broken.max_by_key(lines) {
+            most.width += 1;
+        }
+    }
+}
+
+/// Returns what stands in the columns beside each other, in as many lines as the longest of them takes.
+pub(super) fn lines(columns: &[Column], text: impl Fn(&Column) -> Vec<String>) -> Vec<String> {
+    let texts: Vec<Vec<String>> = columns.iter().map(text).collect();
+    let count = texts.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |at: usize| {
+        let parts = columns.iter().zip(&texts).map(|(column, lines)| {
+            let text = lines.get(at).map_or("", |line| line);
+            if column.is_left() {
+                wrap::padded(text, column.width)
+            } else {
+                let pad = column.width.saturating_sub(wrap::columns(text));
+                " ".repeat(pad) + text
+            }
+        });
+        parts.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
+    };
+    (0..count).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(head: &str, kind: Kind, cell: &str) -> Column {
+        Column::new(head.to_owned(), kind, vec![cell.to_owned()])
+    }
+
+    #[track_caller]
+    fn check(width: usize, hidden: &[&str], expected: &[&str]) {
+        let operation = "ts-travel-service:TravelController.queryInfo";
+        let mut columns = vec![
+            column("operation", Kind::Text, operation),
+            column("what requests wait for", Kind::Share, "13.1%"),
+            column("in", Kind::Request, "3632ff9c4162ed41"),
+        ];
+        assert_eq!(fit(&mut columns, Some(width)), hidden);
+        let mut said = lines(&columns, |column| wrap::head(&column.head, column.width));
+        said.extend(lines(&columns, |column| column.lines_of(0)));
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn heads_give_way_before_names_and_numbers_are_hidden_last() {
+        check(
+            86,
+            &[],
+            &[
+                "operation                                     what requests wait for  in",
+                "ts-travel-service:TravelController.queryInfo                   13.1%  3632ff9c4162ed41",
+            ],
+        );
+        check(
+            80,
+            &[],
+            &[
+                "operation                                        what requests  in",
+                "                                                      wait for",
+                "ts-travel-service:TravelController.queryInfo             13.1%  3632ff9c4162ed41",
+            ],
+        );
+        check(
+            60,
+            &[],
+            &[
+                "operation                             what  in",
+                "                                  requests",
+                "                                  wait for",
+                "ts-travel-service:                   13.1%  3632ff9c4162ed41",
+                "  TravelController.queryInfo",
+            ],
+        );
+        check(
+            40,
+            &["in"],
+            &[
+                "operation                           what",
+                "                                requests",
+                "                                wait for",
+                "ts-travel-service:                 13.1%",
+                "  TravelController.queryInfo",
+            ],
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Texts in lines that fit a terminal.
+
+use unicode_width::UnicodeWidthStr as _;
+
+/// Indents the second and later lines of a cell, so that they are not read as rows.
+const CELL_INDENT: &str = "  ";
+
+/// Returns how many columns of a terminal a text takes.
+pub(super) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// Returns a text with spaces behind it, so that it is `width` columns wide.
+pub(super) fn padded(text: &str, width: usize) -> String {
+    text.to_owned() + &" ".repeat(width.saturating_sub(columns(text)))
+}
+
+/// Returns sentences in lines of at most `width` columns. A line that begins with spaces keeps that indent where it goes on.
+/// What stands between backticks is there to be copied and stays in one line, however long it is.
+#[must_use]
+pub fn sentences(text: &str, width: usize) -> String {
+    let lines = text.split('\n').flat_map(|line| {
+        let indent = &line[..line.len() - line.trim_start_matches(' ').len()];
+        filled(line, width, indent, &[words])
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a column's head in lines of at most `width` columns, or of its longest word.
+pub(super) fn head(text: &str, width: usize) -> Vec<String> {
+    filled(text, width, "", &[words])
+}
+
+/// Returns a cell in lines of at most `width` columns. Nothing of it is left out but spaces at ends of lines: it is broken where
+/// tasks of a path join, or else between words, parts of a name or characters.
+pub(super) fn cell(text: &str, width: usize) -> Vec<String> {
+    let nested = &text[..text.len() - text.trim_start_matches(' ').len()];
+    filled(
+        text,
+        width,
+        &(nested.to_owned() + CELL_INDENT),
+        &[
+            |text| text.split_inclusive(" > ").collect(),
+            words,
+            |text| text.split_inclusive(':').collect(),
+            |text| {
+                text.split_inclusive(['/', '.', '-', '_', ',', '='])
+                    .collect()
+            },
+            |text| text.split_inclusive(|_| true).collect(),
+        ],
+    )
+}
+
+/// Cuts a text into the pieces that a line may end behind.
+type Cut = fn(&str) -> Vec<&str>;
+
+fn words(text: &str) -> Vec<&str> {
+    let mut is_command = false;
+    let is_end = |c: char| {
+        is_command ^= c == '`';
+        c == ' ' && !is_command
+    };
+    text.split_inclusive(is_end).collect()
+}
+
+/// Returns a text in lines, cut by the first of `cuts` and, where a piece is longer than a line, by the next.
+fn filled(text: &str, width: usize, indent: &str, cuts: &[Cut]) -> Vec<String> {
+    let mut lines = Lines {
+        ended: Vec::new(),
+        last: String::new(),
+        width,
+        indent,
+    };
+    lines.put(text, cuts);
+    lines.end();
+    lines.ended
+}
+
+struct Lines<'a> {
+    ended: Vec<String>,
+    last: String,
+    width: usize,
+    indent: &'a str,
+}
+
+impl Lines<'_> {
+    fn put(&mut self, text: &str, cuts: &[Cut]) {
+        let needed = columns(text.trim_end_matches(' '));
+        let is_begun = !self.last.trim_start_matches(' ').is_empty();
+        if columns(&self.last) + needed <= self.width {
+            self.last += text;
+        } else if is_begun && (columns(self.indent) + needed <= self.width || cuts.is_empty()) {
+            self.end();
+            self.last = self.indent.to_owned() + text;
+        } else if let [cut, finer @ ..] = cuts {
+            cut(text)
+                .into_iter()
+                .for_each(|piece| self.put(piece, finer));
+        } else {
+            self.last += text;
+        }
+    }
+
+    fn end(&mut self) {
+        self.ended.push(self.last.trim_end_matches(' ').to_owned());
+        self.last.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_end_lines_between_words() {
+        let check = |text: &str, width, expected: &str| {
+            assert_eq!(sentences(text, width), expected);
+        };
+        check("", 5, "");
+        check("one two\n\nthree", 80, "one two\n\nthree");
+        check("one two three", 7, "one two\nthree");
+        check("one two three", 8, "one two\nthree");
+        check("  one two three", 9, "  one two\n  three");
+        check("see `a b --c` for it", 9, "see\n`a b --c`\nfor it");
+        check("see `a b --cc` for it", 5, "see\n`a b --cc`\nfor\nit");
+        check("見る 見る", 5, "見る\n見る");
+    }
+
+    #[test]
+    fn cells_keep_all_of_their_characters() {
+        let check = |text: &str, width, expected: &[&str]| {
+            let lines = cell(text, width);
+            assert_eq!(lines, expected);
+            let without = |text: &str| text.replace(' ', "");
+            assert_eq!(without(&lines.concat()), without(text));
+        };
+        check("a:x > b:y", 9, &["a:x > b:y"]);
+        check("a:x > b:y", 7, &["a:x >", "  b:y"]);
+        check(
+            "shop-cart:GET /items",
+            11,
+            &["shop-cart:", "  GET", "  /items"],
+        );
+        check("shop-cart:GET /items", 14, &["shop-cart:GET", "  /items"]);
+        check("  nested name", 10, &["  nested", "    name"]);
+        check("abcdefghij", 5, &["abcde", "  fgh", "  ij"]);
+        check("abc", 1, &["a", "  b", "  c"]);
+    }
+}
