@@ -17,6 +17,7 @@ use stroboscope_query::{CategoryChoice, CategoryRule, NO_REQUESTS, Selection, Ti
 use stroboscope_remote::address::{Remote, is_remote};
 use stroboscope_remote::mirror::{Mirror, default_cache};
 use stroboscope_search::{Formula, parse};
+use stroboscope_store::data_dir::DataDir;
 use tokio::runtime::Handle;
 
 /// Where the data is.
@@ -41,10 +42,20 @@ impl DataArguments {
         Ok(&self.data)
     }
 
-    /// The folder to read from: itself, or a mirror of what is published, for as long as that is kept.
+    /// Returns the directory to read from: itself, or a mirror of what is published, for as long as that is kept. Where nobody
+    /// names one and the default holds only stores of demos, that is the newest of them.
     pub fn to_read(&self, runtime: &Handle) -> Result<Readable, Failure> {
         match self.data.to_str().filter(|_| is_remote(&self.data)) {
-            None => Ok(Readable::Folder(self.data.clone())),
+            None => {
+                let demo = newest_demo(&self.data);
+                if let Some(demo) = &demo {
+                    say!(
+                        "the newest demo is read, {}; --data names another",
+                        demo.display()
+                    );
+                }
+                Ok(Readable::Folder(demo.unwrap_or_else(|| self.data.clone())))
+            }
             Some(url) => {
                 let remote = Remote::open(url).map_err(Failure::of)?;
                 let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));
@@ -56,6 +67,20 @@ impl DataArguments {
             }
         }
     }
+}
+
+/// Returns the newest `demo-SECONDS` in the default directory, if that is no store itself.
+fn newest_demo(data: &Path) -> Option<PathBuf> {
+    if data != Path::new(DATA_DEFAULT) || DataDir::existing(data).is_ok() {
+        return None;
+    }
+    let entries = std::fs::read_dir(data).ok()?.flatten();
+    let demos = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let seconds: u64 = name.to_str()?.strip_prefix("demo-")?.parse().ok()?;
+        Some((seconds, entry.path()))
+    });
+    demos.max().map(|(_, path)| path)
 }
 
 /// What is read.

@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::latency::Latency;
+use crate::notes::NOTHING_READ;
 use crate::step_commands::comparing_commands;
 use crate::study::NamedStudy;
 use crate::time::{since, written};
@@ -403,6 +404,9 @@ impl FailuresReport {
     }
 
     fn headline(&self) -> String {
+        if self.requests == 0 {
+            return NOTHING_READ.to_owned();
+        }
         let requests = counted(self.requests, "request");
         let failed = match self.failed {
             0 => format!("None of {requests} failed"),

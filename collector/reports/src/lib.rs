@@ -12,6 +12,7 @@
 mod advice;
 pub mod anomalies;
 pub mod arguments;
+pub mod bad_argument;
 pub mod burst;
 mod clock_words;
 pub mod clocks;

@@ -10,6 +10,10 @@ use crate::Status;
 use stroboscope_present::humanise::{are, counted};
 use stroboscope_query::{NO_REQUESTS, Notes};
 
+/// Said where nothing was read, so that nobody takes it for an answer.
+pub(crate) const NOTHING_READ: &str =
+    "No request in the store is of the time and the root operation that are asked for.";
+
 /// Most damaged files shown one by one.
 const DAMAGE_SHOWN: usize = 20;
 

@@ -13,6 +13,7 @@ use stroboscope_query::{
 
 use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::notes::NOTHING_READ;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
 
@@ -172,7 +173,10 @@ impl Report for RequestsReport {
 
     fn show(&self, doc: &mut Doc) {
         let of = counted(self.searched, "request");
-        doc.sentence(format!("{} of {of}.", self.matched));
+        doc.sentence(match self.searched {
+            0 => NOTHING_READ.to_owned(),
+            _ => format!("{} of {of}.", self.matched),
+        });
         doc.table("", &self.requests, usize::MAX);
     }
 }

@@ -7,6 +7,7 @@ use stroboscope_search::Formula;
 
 use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments, parse_formula};
+use crate::notes::NOTHING_READ;
 use crate::search_plan::SearchPlanSays;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
@@ -277,11 +278,14 @@ impl Report for SearchSays {
                 counted(unknown, what)
             ),
         };
-        doc.sentence(format!(
-            "It holds of {} of {}{unknown}.",
-            self.matched,
-            counted(self.searched, what)
-        ));
+        doc.sentence(match self.searched {
+            0 => NOTHING_READ.to_owned(),
+            searched => format!(
+                "It holds of {} of {}{unknown}.",
+                self.matched,
+                counted(searched, what)
+            ),
+        });
         if let Some(largest) = self.too_large_bursts.iter().map(|burst| burst.bytes).max() {
             doc.sentence(format!(
                 "Not searched: {} of more rows than may be held at a time; the largest takes {} MiB (--memory MIB).",

@@ -1,6 +1,9 @@
 //! Sizes on the command line.
 
-/// Bytes, with a decimal or binary unit.
+/// Without a unit, sizes from here on are bytes.
+const UNITLESS_MIN: u64 = 1_000;
+
+/// Returns bytes of a number with a decimal or binary unit. Few bytes without a unit are refused: `20` was meant to be more.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "must be a number of bytes, such as 500MB, 20GiB or 1TB".to_owned();
     let digits = text
@@ -20,6 +23,11 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let number: u64 = number.parse().map_err(|_| wrong())?;
+    if unit.is_empty() && (1..UNITLESS_MIN).contains(&number) {
+        return Err(format!(
+            "{number} needs a unit, such as {number}GiB or {number}B"
+        ));
+    }
     number
         .checked_mul(scale)
         .filter(|&bytes| bytes > 0)
@@ -34,9 +42,10 @@ mod tests {
     fn sizes_have_decimal_and_binary_units() {
         assert_eq!(parse_size("500MB"), Ok(500_000_000));
         assert_eq!(parse_size("20GiB"), Ok(20 << 30));
-        assert_eq!(parse_size("17"), Ok(17));
+        assert_eq!(parse_size("17000"), Ok(17_000));
+        assert_eq!(parse_size("17B"), Ok(17));
         assert_eq!(parse_size("2 GiB"), Ok(2 << 30));
-        for wrong in ["", "0", "GB", "-1GB", "1.5GB", "5gb", "99999999999TB"] {
+        for wrong in ["", "0", "17", "GB", "-1GB", "1.5GB", "5gb", "99999999999TB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
     }

@@ -48,7 +48,7 @@ pub enum SqlError {
     #[error(transparent)]
     Query(#[from] QueryError),
     /// The engine, or the query.
-    #[error("{0}")]
+    #[error("{}", engine_text(.0))]
     Engine(#[from] DataFusionError),
     /// It took longer than it may.
     #[error("the query took longer than {0:?}, and was ended")]
@@ -56,6 +56,25 @@ pub enum SqlError {
     /// The rows cannot be printed.
     #[error("cannot print the rows: {0}")]
     Print(#[from] datafusion::arrow::error::ArrowError),
+}
+
+/// Returns an error of the engine without the names of its types.
+fn engine_text(error: &DataFusionError) -> String {
+    match error.find_root() {
+        DataFusionError::SQL(parser, _) => {
+            let text = parser.to_string();
+            let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
+            format!("cannot read the query: {text}")
+        }
+        DataFusionError::Plan(text) => {
+            let rest = text.strip_prefix("table 'datafusion.public.");
+            match rest.and_then(|rest| rest.strip_suffix("' not found")) {
+                Some(table) => format!("there is no table {table}; `show tables` lists them"),
+                None => text.clone(),
+            }
+        }
+        _ => error.strip_backtrace(),
+    }
 }
 
 /// What a query may take.
@@ -169,7 +188,10 @@ fn run(
     let snapshot = Snapshot::of(source.store()).map_err(QueryError::from)?;
     runtime.block_on(async {
         let memory = RuntimeEnvBuilder::new().with_memory_limit(limits.memory_bytes, 1.0);
-        let context = SessionContext::new_with_config_rt(config, memory.build_arc()?);
+        let context = SessionContext::new_with_config_rt(
+            config.with_information_schema(true),
+            memory.build_arc()?,
+        );
         let store = ListingTableUrl::parse(URL)?.object_store();
         context.register_object_store(store.as_ref(), Arc::new(snapshot));
         for table in &tables {

@@ -86,13 +86,12 @@ pub(super) struct KernelArguments {
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
-    let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if duration.is_zero() {
-        Err("must be longer than nothing".to_owned())
-    } else {
-        Ok(duration)
-    }
+    let wrong = || "a number of seconds above 0, such as 10".to_owned();
+    let seconds = text.parse::<f64>().map_err(|_| wrong())?;
+    let duration = Duration::try_from_secs_f64(seconds).ok();
+    duration
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(wrong)
 }
 
 impl KernelArguments {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::log::Log;
 use super::settings;
 use super::verbs::{self, verbs};
+use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::failure::Status;
 use stroboscope_reports::output::say;
 
@@ -27,7 +28,8 @@ pub fn main() -> ExitCode {
             return FAILED.into();
         }
     };
-    let matches = program.get_matches_from(arguments);
+    let matches = program.try_get_matches_from(arguments);
+    let matches = matches.unwrap_or_else(|error| in_our_words(error).exit());
     let log = Log::begin(&matches);
     match verbs::run(&verbs, &matches) {
         Ok(Status::Done) => ExitCode::SUCCESS,

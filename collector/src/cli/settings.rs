@@ -14,6 +14,7 @@ use stroboscope_query::nearest;
 use toml::{Table, Value};
 
 use stroboscope_reports::Failure;
+use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::output::say;
 
 /// What the variables of the environment begin with.
@@ -300,7 +301,7 @@ fn check(verb: &Command, setting: &Setting) -> Result<(), Failure> {
     ) {
         return Ok(());
     }
-    let text = error.to_string();
+    let text = in_our_words(error).to_string();
     let line = text.lines().next().unwrap_or_default();
     Err(Failure::new(format!(
         "{place}: {}",

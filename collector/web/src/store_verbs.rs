@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, value_parser};
 use stroboscope_reports::arguments::ReadingArguments;
+use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::failure::{Failure, FailureCode};
 use stroboscope_reports::notes::remarks;
 use stroboscope_reports::study::Reader;
@@ -101,7 +102,10 @@ impl StoreVerbs {
         words.extend(last);
         let command = (page.command)(Command::new(about.name));
         let matches = command.try_get_matches_from(words).map_err(|error| {
-            Failure::coded(FailureCode::Asked, what_is_wrong(&error.to_string()))
+            Failure::coded(
+                FailureCode::Asked,
+                what_is_wrong(&in_our_words(error).to_string()),
+            )
         })?;
         Ok((page, matches))
     }

@@ -1,0 +1,113 @@
+//! Mistakes that people make first: none is silent, and none is answered in a parser's words.
+
+use crate::common::check;
+use crate::requests;
+
+/// Words of the standard library's and the engine's parsers.
+const PARSERS_WORDS: [&str; 8] = [
+    "invalid digit",
+    "invalid float",
+    "invalid socket",
+    "ParserError",
+    "Error during planning",
+    "datafusion",
+    "Utf8Error",
+    "Error {",
+];
+
+/// A command, and what its error must say.
+const MISTAKES: [(&str, &str); 32] = [
+    ("requests --top x", "a whole number"),
+    (
+        "requests --top 99999999999999999999",
+        "a smaller whole number",
+    ),
+    ("requests --top -3", "unexpected argument '-3'"),
+    ("requests --min 5", "a number and a unit"),
+    ("requests --from yesterday", "unexpected argument '--from'"),
+    ("requests --since yesterday", "yesterday"),
+    ("overview --data nosuch", "there is no data folder nosuch"),
+    ("overview --data file", "not a directory"),
+    ("slack --root nosuch", "there are: "),
+    (
+        "critical-path --by nosuch",
+        "no request has the attribute nosuch",
+    ),
+    (
+        "critical-path --since 1h",
+        "began in the time that is asked for",
+    ),
+    ("compare", "compare needs two periods"),
+    ("compare --after 2023-01-30", "a range such as 2h..1h"),
+    (
+        "compare --before nosuch --after x",
+        "an attribute and its value",
+    ),
+    ("search foo", "expected a formula"),
+    ("search {status=eror}", "expected `error`, `ok` or `unset`"),
+    ("search {nam=\"x\"}", "attributes begin with a dot"),
+    ("what-if --operation nosuch --scale 0.5", "lists operations"),
+    ("what-if --operation shop:charge --scale 50%", "such as 0.5"),
+    ("import nosuch.json", "cannot read nosuch.json"),
+    ("import file", "no form that is known"),
+    ("collect --keep-bytes 20", "20 needs a unit, such as 20GiB"),
+    ("collect --listen 4317", "an address and a port"),
+    ("collect --listen localhost", "an address and a port"),
+    ("view --http 80x", "an address and a port"),
+    ("timeline --trace zz", "there is no trace zz"),
+    ("sql select+1+from+nosuch", "there is no table nosuch"),
+    ("sql selct+1", "cannot read the query"),
+    ("kernel record --seconds x", "a number"),
+    ("burst plan --goal", "a value is required"),
+    ("experiment", "--by <ATTRIBUTE>"),
+    ("operatons", "'operations'"),
+];
+
+#[test]
+fn errors_say_what_is_wrong_and_what_to_do() {
+    let store = requests::imported();
+    std::fs::write(store.path().join("file"), "neither JSON nor a store\n").unwrap();
+    for (mistake, expected) in MISTAKES {
+        if mistake.starts_with("sql") && !cfg!(feature = "sql") {
+            continue;
+        }
+        let arguments: Vec<String> = mistake
+            .split(' ')
+            .map(|word| word.replace('+', " "))
+            .collect();
+        let arguments: Vec<&str> = arguments.iter().map(|word| &**word).collect();
+        let (_, error) = check(store.path(), &arguments, 2);
+        assert!(error.contains(expected), "{mistake}: {error}");
+        for word in PARSERS_WORDS {
+            assert!(!error.contains(word), "{mistake}: {error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let store = requests::imported();
+    for empty in ["requests --since 1h", "failures --since 1h"] {
+        let arguments: Vec<&str> = empty.split(' ').collect();
+        let (said, _) = check(store.path(), &arguments, 0);
+        assert!(
+            said.contains("No request in the store is of the time"),
+            "{empty}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_newest_demo_is_read_where_there_is_no_other_store() {
+    let store = requests::imported();
+    let data = store.path().join("stroboscope-data");
+    let demos = store.path().join("demos/stroboscope-data");
+    std::fs::create_dir_all(demos.join("demo-9")).unwrap();
+    std::fs::rename(&data, demos.join("demo-10")).unwrap();
+    let (requests, said) = check(&store.path().join("demos"), &["requests"], 0);
+    assert!(
+        said.contains("stroboscope-data/demo-10; --data names another"),
+        "{said}"
+    );
+    assert!(!requests.is_empty());
+}
