@@ -20,6 +20,7 @@ mod run;
 #[cfg(test)]
 mod schemas;
 mod settings;
+mod shell;
 mod sql;
 mod top;
 mod verbs;

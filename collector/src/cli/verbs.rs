@@ -1,14 +1,40 @@
 //! The verbs: those that are no reports, one line each, and the reports.
 
+use std::fmt::Write as _;
+
 use clap::{ArgMatches, Command};
 use stroboscope_reports::registry::{Entry, other, reports};
 use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
 use tokio::runtime::Builder;
 
-use super::{check, collect, compact, config, import, kernel, ready, sql, top, view};
+use super::{check, collect, compact, config, import, kernel, ready, shell, sql, top, view};
 
-/// All of them, in the order of the help.
+/// The subcommands by what people want, in the order of the help. Those that are in no group come last.
+const GROUPS: [(&str, &[&str]); 7] = [
+    (
+        "Look",
+        &[
+            "view",
+            "top",
+            "overview",
+            "critical-path",
+            "failures",
+            "operations",
+            "requests",
+            "timeline",
+            "report",
+        ],
+    ),
+    ("Compare", &["compare", "explain", "experiment", "flows"]),
+    ("Find", &["search", "anomalies", "sql"]),
+    ("Plan", &["what-if", "slack", "burst", "tradeoffs", "pool"]),
+    ("Run", &["demo", "collect", "kernel", "ready", "config"]),
+    ("Store", &["import", "check", "compact"]),
+    ("Research", &["infer", "model", "clocks", "predict"]),
+];
+
+/// All of them.
 pub(super) fn verbs() -> Vec<Entry> {
     let mut verbs = vec![
         #[cfg(feature = "demo")]
@@ -25,6 +51,8 @@ pub(super) fn verbs() -> Vec<Entry> {
     ];
     verbs.extend(reports());
     verbs.push(other("sql", sql::Sql::run));
+    verbs.push(other("completions", shell::Completions::run));
+    verbs.push(other("man", shell::Man::run));
     verbs
 }
 
@@ -45,11 +73,47 @@ struct Program;
 /// The command line of these verbs.
 pub(super) fn command(verbs: &[Entry]) -> Command {
     let program = <Program as clap::CommandFactory>::command();
-    program.subcommands(
+    let program = program.subcommands(
         verbs
             .iter()
             .map(|verb| (verb.command)(Command::new(verb.name))),
-    )
+    );
+    let groups = groups(&program);
+    program.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}\n\n\
+         `stroboscope COMMAND --help` says more of each.\n"
+    ))
+}
+
+/// The subcommands under the headings of their groups.
+fn groups(program: &Command) -> String {
+    let mut rest: Vec<&Command> = program.get_subcommands().collect();
+    let longest = rest.iter().map(|of| of.get_name().len()).max();
+    let indent = longest.unwrap_or(0);
+    let mut text = String::new();
+    let mut group = |heading: &str, commands: Vec<&Command>| {
+        if commands.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "{heading}:");
+        for command in commands {
+            let about = command.get_about().map(ToString::to_string);
+            let (name, about) = (command.get_name(), about.unwrap_or_default());
+            let _ = writeln!(text, "  {name:indent$}  {about}");
+        }
+        text.push('\n');
+    };
+    for (heading, names) in GROUPS {
+        let (of_group, others) = rest
+            .into_iter()
+            .partition(|of| names.contains(&of.get_name()));
+        rest = others;
+        let mut of_group: Vec<&Command> = of_group;
+        of_group.sort_by_key(|of| names.iter().position(|name| *name == of.get_name()));
+        group(heading, of_group);
+    }
+    group("Other", rest);
+    text
 }
 
 /// Runs the verb that was asked for.

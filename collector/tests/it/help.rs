@@ -25,8 +25,8 @@ fn help(verb: &[String]) -> String {
 
 /// The verbs that a help text lists.
 fn verbs(help: &str) -> Vec<String> {
-    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let listed = commands.take_while(|line| !line.is_empty());
+    let after_usage = help.lines().skip_while(|line| !line.starts_with("Usage:"));
+    let listed = after_usage.take_while(|line| *line != "Options:");
     // Where a verb's text is long, it goes on in lines that are indented further.
     let names = listed.filter_map(|line| {
         line.strip_prefix("  ")
@@ -34,7 +34,7 @@ fn verbs(help: &str) -> Vec<String> {
     });
     names
         .filter_map(|line| line.split_whitespace().next())
-        .filter(|verb| *verb != "help")
+        .filter(|verb| *verb != "help" && !verb.starts_with(['<', '[']))
         .map(str::to_owned)
         .collect()
 }
