@@ -15,6 +15,9 @@ pub struct Callsite {
     pub(crate) position: (&'static str, u32),
     #[cfg(feature = "tracing")]
     pub(crate) role: Role,
+    /// True for events of `tracing`, whose name is only their target.
+    #[cfg(feature = "tracing")]
+    pub(crate) is_named_by_message: bool,
 }
 
 /// Meaning of a callsite's fields to the drain.
@@ -47,12 +50,20 @@ impl Callsite {
             position: (file, line),
             #[cfg(feature = "tracing")]
             role: Role::Plain,
+            #[cfg(feature = "tracing")]
+            is_named_by_message: false,
         }
     }
 
     #[cfg(feature = "tracing")]
     pub(crate) fn with_role(mut self, role: Role) -> Self {
         self.role = role;
+        self
+    }
+
+    #[cfg(feature = "tracing")]
+    pub(crate) const fn named_by_message(mut self) -> Self {
+        self.is_named_by_message = true;
         self
     }
 }

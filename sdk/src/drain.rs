@@ -6,6 +6,8 @@
 //!   there and says so (`CUT_CLOSE`); one that began before the window is not recorded.
 //! - A begin whose end never comes is closed after [`Limits::span_ns_max`] and marked `UNFINISHED`.
 
+#[cfg(feature = "tracing")]
+mod event_names;
 mod open_spans;
 pub(crate) mod rings;
 
@@ -69,6 +71,8 @@ pub(crate) struct Drain {
     overdue_ends: Vec<End>,
     overdue_fields: FxHashMap<u64, Fields>,
     builder: BatchBuilder,
+    #[cfg(feature = "tracing")]
+    event_names: event_names::EventNames,
     limits: Limits,
     counts: Counts,
 }
@@ -105,6 +109,8 @@ impl Drain {
             overdue_ends: Vec::new(),
             overdue_fields: FxHashMap::default(),
             builder: BatchBuilder::default(),
+            #[cfg(feature = "tracing")]
+            event_names: event_names::EventNames::default(),
             limits,
             counts: Counts::default(),
         }
@@ -255,6 +261,11 @@ impl Drain {
         if self.describe_span(head, &fields) {
             return;
         }
+        #[cfg(feature = "tracing")]
+        let name = self
+            .event_names
+            .name(head.callsite, named(head.callsite, fields.clone()));
+        #[cfg(not(feature = "tracing"))]
         let name = head.callsite.name;
         self.counts.events += 1;
         let event = TimedEvent {

@@ -121,7 +121,7 @@ fn tower_https_spans_are_requests() {
         .into_iter()
         .map(|(name, ..)| name)
         .collect();
-    assert_eq!(events, ["tower_http::trace::on_failure"]);
+    assert_eq!(events, ["response failed"]);
 }
 
 /// Below a server span of ours, it is the same request once more.

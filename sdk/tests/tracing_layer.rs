@@ -53,10 +53,7 @@ fn both_kinds_of_annotation_nest_in_one_tree() {
     assert_eq!(theirs.attributes["late"], "yes");
     let events = collector.events();
     assert_eq!(events.len(), 1, "{events:?}");
-    assert_eq!(
-        (events[0].0.as_str(), events[0].1),
-        ("tracing_layer", theirs.id)
-    );
+    assert_eq!((events[0].0.as_str(), events[0].1), ("found", theirs.id));
     assert!(!stroboscope::current().is_valid());
 }
 

@@ -206,7 +206,7 @@ fn check_own_only(run: &Run) {
         ("page", REQUESTS),
         ("newsfeed.v1.Store/Read", 2 * REQUESTS),
         ("look_up", REQUESTS),
-        ("tracing_transports", REQUESTS),
+        ("found", REQUESTS),
         ("outside", 1),
     ];
     let expected: BTreeMap<String, usize> = expected

@@ -145,13 +145,16 @@ pub(crate) fn at(index: u32) -> Option<&'static Known> {
 
 fn make(metadata: &'static Metadata<'static>, index: usize, is_request: bool) -> &'static Known {
     let fields: Vec<&'static str> = metadata.fields().iter().map(|field| field.name()).collect();
-    let callsite = Callsite::new(
+    let mut callsite = Callsite::new(
         event_or_span_name(metadata),
         Box::leak(fields.into_boxed_slice()),
         metadata.file().unwrap_or(""),
         metadata.line().unwrap_or(0),
     )
     .with_role(conventions::role_of(metadata));
+    if is_unnamed_event(metadata) {
+        callsite = callsite.named_by_message();
+    }
     Box::leak(Box::new(Known {
         metadata,
         callsite,
@@ -160,16 +163,21 @@ fn make(metadata: &'static Metadata<'static>, index: usize, is_request: bool) ->
     }))
 }
 
-/// Returns a name that says more to people than `tracing`'s, and stays the same from version to version: that of an event
-/// after its place in the source ("event src/main.rs:7") becomes its target. A function's (`apply`) gets its module
+/// Returns true for events that have only a place in the source ("event src/main.rs:7").
+fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event() && metadata.name().starts_with("event ")
+}
+
+/// Returns a name that says more to people than `tracing`'s, and stays the same from version to version. An event without a name
+/// gets its target, in place of which the drain puts its message. A function's (`apply`) gets its module
 /// (`get::apply`), as another function of the service may have the same name. Another one may be met later, and names must not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
+    if is_unnamed_event(metadata) {
+        return metadata.target();
+    }
     if metadata.is_event() {
-        return match name.starts_with("event ") {
-            true => metadata.target(),
-            false => name,
-        };
+        return name;
     }
     let is_function = !conventions::is_request(name)
         && !name.is_empty()

@@ -1,0 +1,95 @@
+//! Names of `tracing`'s events, which have a place in the source but no name of their own.
+
+use rustc_hash::FxHashMap;
+
+use crate::callsite::Callsite;
+use crate::record::FieldValue;
+
+/// A callsite with more messages than this puts values into them: its events are named by their target.
+const MESSAGES_MAX: usize = 8;
+/// Longer messages are no names.
+const MESSAGE_BYTES_MAX: usize = 64;
+/// Callsites with names; with the bounds above, names of a process take at most half a MiB.
+const CALLSITES_MAX: usize = 1_024;
+
+/// The messages of each callsite, until there are too many of them.
+#[derive(Debug, Default)]
+pub(super) struct EventNames {
+    /// By the callsite's address. `None`, where messages are no names.
+    messages: FxHashMap<usize, Option<Vec<&'static str>>>,
+}
+
+impl EventNames {
+    /// Returns the name of an event of this callsite: its message, where it has a few of them.
+    pub(super) fn name<'a>(
+        &mut self,
+        callsite: &'static Callsite,
+        mut fields: impl Iterator<Item = (&'static str, FieldValue<'a>)>,
+    ) -> &'static str {
+        if !callsite.is_named_by_message {
+            return callsite.name;
+        }
+        match fields.find(|(name, _)| *name == "message") {
+            Some((_, FieldValue::Text(text))) => {
+                self.known(callsite, text).unwrap_or(callsite.name)
+            }
+            _ => callsite.name,
+        }
+    }
+
+    fn known(&mut self, callsite: &'static Callsite, message: &str) -> Option<&'static str> {
+        let address = std::ptr::from_ref(callsite).addr();
+        if self.messages.len() >= CALLSITES_MAX && !self.messages.contains_key(&address) {
+            return None;
+        }
+        let names = self
+            .messages
+            .entry(address)
+            .or_insert_with(|| Some(Vec::new()));
+        let messages = names.as_mut()?;
+        if let Some(known) = messages.iter().find(|known| **known == message) {
+            return Some(known);
+        }
+        if messages.len() == MESSAGES_MAX || message.is_empty() || message.len() > MESSAGE_BYTES_MAX
+        {
+            *names = None;
+            return None;
+        }
+        let name: &'static str = message.to_owned().leak();
+        messages.push(name);
+        Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static COUNTED: Callsite = Callsite::new("app::queue", &["message"], "", 0).named_by_message();
+    static GREETED: Callsite = Callsite::new("app::door", &["message"], "", 0).named_by_message();
+    static OWN_NAME: Callsite = Callsite::new("counted", &["message"], "", 0);
+
+    #[test]
+    fn events_are_named_by_their_messages_until_these_have_values() {
+        let mut names = EventNames::default();
+        let mut name = |callsite, message: &str| {
+            names.name(
+                callsite,
+                [("message", FieldValue::Text(message))].into_iter(),
+            )
+        };
+        assert_eq!(name(&COUNTED, "counted"), "counted");
+        assert_eq!(name(&OWN_NAME, "another"), "counted");
+        for user in 0..MESSAGES_MAX {
+            let message = format!("hello, {user}");
+            assert_eq!(name(&GREETED, &message), message);
+        }
+        assert_eq!(name(&GREETED, "hello, 8"), "app::door");
+        assert_eq!(name(&GREETED, "hello, 1"), "app::door");
+        assert_eq!(name(&COUNTED, "counted"), "counted");
+        assert_eq!(
+            name(&COUNTED, &"x".repeat(MESSAGE_BYTES_MAX + 1)),
+            "app::queue"
+        );
+    }
+}
