@@ -128,7 +128,7 @@ fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
     let mut command = program.command(&["collect"]);
     command
         .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
-        .args(["--otlp-http", "none"])
+        .args(["--otlp-http", "127.0.0.1:0"])
         .args(more);
     let mut server = Server::start(command);
     let after = |said: &str, mark: &str| {
@@ -221,20 +221,36 @@ fn the_end_of_a_service_is_said_with_its_name() {
 #[test]
 fn a_service_at_the_wrong_port_is_told_the_right_one() {
     let program = Program::new();
-    let (_server, address, pages) = collect(&program, &[]);
+    let (mut server, address, pages) = collect(&program, &[]);
     let port = address.rsplit(':').next().expect("a port");
-    let mut lost = service(&format!("http://{pages}"));
-    let line = lost.wait_for("an explanation", |said| {
-        said.lines()
-            .find(|line| line.starts_with("stroboscope: "))
-            .map(str::to_owned)
+    let otlp = server.wait_for("OTLP's address", |said| {
+        let rest = said
+            .lines()
+            .find_map(|line| line.strip_prefix("collecting OTLP on "))?;
+        Some(
+            rest.trim()
+                .trim_start_matches("http://")
+                .trim_end_matches('/')
+                .to_owned(),
+        )
     });
-    for words in [
-        &pages,
-        "port for pages",
-        &format!("STROBOSCOPE_COLLECTOR=http://127.0.0.1:{port}"),
+    for (wrong, is_for) in [
+        (&pages, "port for pages"),
+        (&otlp, "port for OTLP over HTTP"),
     ] {
-        assert!(line.contains(words), "{words:?} is not in {line:?}");
+        let mut lost = service(&format!("http://{wrong}"));
+        let line = lost.wait_for("an explanation", |said| {
+            said.lines()
+                .find(|line| line.starts_with("stroboscope: "))
+                .map(str::to_owned)
+        });
+        for words in [
+            wrong,
+            is_for,
+            &format!("STROBOSCOPE_COLLECTOR=http://127.0.0.1:{port}"),
+        ] {
+            assert!(line.contains(words), "{words:?} is not in {line:?}");
+        }
     }
     let page = get(&pages, "/nothing");
     assert!(

@@ -145,8 +145,12 @@ impl Collector {
             &listen,
         )
         .await?;
+        let grpc_port = server.address().port();
         let otlp_http = match otlp_http {
-            Some(address) => Some(OtlpHttpServer::start(doors.clone(), address, door).await?),
+            Some(address) => {
+                let started = OtlpHttpServer::start(doors.clone(), address, door, grpc_port);
+                Some(started.await?)
+            }
             None => None,
         };
         let mut ports = Vec::new();
@@ -156,7 +160,6 @@ impl Collector {
         }
         let http = match http {
             Some(address) => {
-                let grpc_port = server.address().port();
                 let (intake, control) = (intake.clone(), control.clone());
                 let pages = Pages {
                     site,

@@ -16,7 +16,7 @@ use tower::ServiceExt as _;
 use super::pages::{Pages, ServedPort, ServedSite};
 use super::{fleet, metrics, model, now};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
-use crate::ingest::{otlp_message, refusal};
+use crate::ingest::{otlp_message, wrong_port};
 
 /// Longest text of a burst-config.
 const BODY_BYTES_MAX: usize = 1_024;
@@ -233,13 +233,8 @@ fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
 /// Says where else to go: to the other port, or to a page that there is.
 async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
     let path = request.uri().path();
-    let kind = request
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    if kind.is_some_and(|kind| kind.starts_with("application/grpc")) {
-        let message = wrong_door(request.uri().host(), shared.grpc_port);
-        return refusal(tonic::Status::unimplemented(message));
+    if let Some(answer) = wrong_port(&request, "pages and metrics", shared.grpc_port) {
+        return answer;
     }
     let words = match path.strip_prefix("/v1/") {
         Some(signal @ ("traces" | "logs" | "metrics")) => {
@@ -264,14 +259,5 @@ fn no_such(path: &str) -> String {
     format!(
         "there is no page {path:?}; there are /fleet, /metrics, /model, /api/critical-path, /api/processes, \
          /api/doors, /healthz, /readyz and /burst-config"
-    )
-}
-
-/// What a caller is told who wants the gRPC door of the same collector, by the name of the host that it used itself.
-fn wrong_door(host: Option<&str>, grpc_port: u16) -> String {
-    let host = host.unwrap_or("HOST");
-    format!(
-        "this is the collector's port for pages and metrics; it takes what services ship on port {grpc_port}: \
-         STROBOSCOPE_COLLECTOR=http://{host}:{grpc_port}"
     )
 }

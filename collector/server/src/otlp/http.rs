@@ -19,6 +19,7 @@ use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
 use super::signal::{Encoding, Signal};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening, Packing, Reading, unpack_beside};
+use crate::ingest::wrong_port;
 use crate::pool::Peer;
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -51,11 +52,12 @@ impl OtlpHttpServer {
         doors: Arc<Doors>,
         address: SocketAddr,
         door: Door,
+        grpc_port: u16,
     ) -> Result<Self, OtlpHttpError> {
         let router = Router::new()
             .route(Signal::Traces.path(), post(traces).fallback(no_post))
             .route(Signal::Logs.path(), post(logs).fallback(no_post))
-            .fallback(elsewhere)
+            .fallback(move |request| elsewhere(request, grpc_port))
             .with_state(door);
         let opening = Opening {
             doors,
@@ -265,7 +267,10 @@ async fn no_post(request: Request) -> Response<Body> {
     response
 }
 
-async fn elsewhere(request: Request) -> Response<Body> {
+async fn elsewhere(request: Request, grpc_port: u16) -> Response<Body> {
+    if let Some(answer) = wrong_port(&request, "OTLP over HTTP", grpc_port) {
+        return answer;
+    }
     let encoding = Encoding::of(request.headers()).unwrap_or(Encoding::Json);
     let path = request.uri().path();
     let message = match path.strip_prefix("/v1/") {
