@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `filter`, `kernel_events` and `parts` (its ranges,
 //! read side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap` and `step` (since when latency is another), `failures`, `operations`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `request_rate` and `step` (since when latency is another), `failures`, `operations`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -52,6 +52,7 @@ mod query_error;
 mod reading_memory;
 mod recorded;
 mod request;
+mod request_rate;
 pub mod request_tree;
 mod rounds;
 mod sampled_notes;
@@ -122,6 +123,7 @@ pub use request::{
     Request, RequestAsked, UnmodelledSegment, request, request_exists, request_of_low, span_of,
     unmodelled,
 };
+pub use request_rate::{RequestRate, RequestRates};
 pub use sampled_notes::{SamplingNotes, Weighing};
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,

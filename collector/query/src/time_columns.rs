@@ -102,7 +102,8 @@ impl<T: OfColumn> TimeColumns<T> {
         }
     }
 
-    fn widen_to(&mut self, shift: u32) {
+    /// Makes columns at least 2 to this power ns wide.
+    pub(super) fn widen_to(&mut self, shift: u32) {
         let by = shift - self.shift;
         self.shift = shift;
         if by == 0 {

@@ -64,6 +64,21 @@ impl Connections {
         !self.is_empty() && (self.requests.contains(&operation(span)) || self.is_declared(span))
     }
 
+    /// Returns true if a span of this operation is where a request begins: it has no parent, unless it is that of a connection, or it
+    /// is a request inside of one.
+    #[must_use]
+    pub fn begins_request(&self, service: &str, name: &str, is_root: bool) -> bool {
+        if self.is_empty() {
+            return is_root;
+        }
+        let name = normalise(name);
+        let operation: Operation = (service.into(), name.as_ref().into());
+        let is_declared = || self.declared.contains(&format!("{service}:{name}"));
+        (is_root && !self.connections.contains(&operation))
+            || self.requests.contains(&operation)
+            || is_declared()
+    }
+
     pub(super) fn is_connection(&self, span: &SpanRecord) -> bool {
         span.parent_id == 0 && self.connections.contains(&operation(span))
     }

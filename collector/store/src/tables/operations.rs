@@ -214,7 +214,7 @@ fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(),
     Ok(())
 }
 
-fn text(column: &DictionaryArray<Int32Type>, row: usize) -> &str {
+pub(super) fn text(column: &DictionaryArray<Int32Type>, row: usize) -> &str {
     let texts = column.values().as_any().downcast_ref::<StringArray>();
     column
         .key(row)

@@ -1,0 +1,55 @@
+//! Starts of the spans of one file, from four of its columns, without making rows.
+
+use arrow_array::types::Int32Type;
+use arrow_array::{DictionaryArray, Int64Array, RecordBatch, UInt64Array};
+use object_store::path::Path;
+use rustc_hash::FxHashMap;
+
+use super::batch_column::column;
+use super::objects::Store;
+use super::operations::text;
+use super::partition::StoreTable;
+use super::read_budget::ReadBudget;
+use super::reader::TableReader;
+
+const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "start_ns"];
+
+/// Hands the start of each span to `visit`, with the number that `number` gives to its service and name, and to whether it has no
+/// parent; spans without a number are left out. A damaged file is read up to its damage, which is named where traces are read.
+pub fn visit_span_starts(
+    store: &Store,
+    object: &(Path, u64),
+    mut number: impl FnMut(&str, &str, bool) -> Option<u32>,
+    mut visit: impl FnMut(u32, i64),
+) {
+    let budget = ReadBudget::of(1);
+    let mut reader = TableReader::open(store, StoreTable::Spans, object, &COLUMNS, budget);
+    while let Some(batch) = reader.next_batch() {
+        // Readers of traces report columns of a wrong type.
+        let _ = visit_batch(&batch, &mut number, &mut visit);
+    }
+}
+
+fn visit_batch(
+    batch: &RecordBatch,
+    number: &mut impl FnMut(&str, &str, bool) -> Option<u32>,
+    visit: &mut impl FnMut(u32, i64),
+) -> Result<(), String> {
+    let parents: UInt64Array = column(batch, "parent_id")?;
+    let starts: Int64Array = column(batch, "start_ns")?;
+    let services: DictionaryArray<Int32Type> = column(batch, "service")?;
+    let names: DictionaryArray<Int32Type> = column(batch, "name")?;
+    // Each pair of texts is looked up once per batch.
+    let mut numbers: FxHashMap<(i32, i32, bool), Option<u32>> = FxHashMap::default();
+    for row in 0..batch.num_rows() {
+        let is_root = parents.value(row) == 0;
+        let key = (services.keys().value(row), names.keys().value(row), is_root);
+        let number = *numbers
+            .entry(key)
+            .or_insert_with(|| number(text(&services, row), text(&names, row), is_root));
+        if let Some(number) = number {
+            visit(number, starts.value(row));
+        }
+    }
+    Ok(())
+}
