@@ -1,6 +1,7 @@
 //! Documents as pages: those of a site, in one [frame](PageHead), and files that need nothing else.
 
 mod assets;
+mod carried;
 mod content;
 mod frame;
 mod html;
@@ -8,6 +9,7 @@ mod standalone;
 mod table;
 
 pub use assets::Asset;
+pub use carried::Carried;
 pub use content::body;
 pub use frame::{NavLink, POLICY, PageHead};
 pub use html::Html;
