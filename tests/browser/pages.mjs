@@ -232,6 +232,31 @@ async function keyboard() {
     assert.equal(await page.inputValue(".tl-tools input"), "step 7");
 }
 
+/** A drag over requests over time chooses a range, which the pages behind links have, too; All leads back. */
+async function range() {
+    await load("/traces");
+    const listed = () => page.locator("table.data tbody tr").count();
+    const all = await listed();
+    const box = await page.locator("svg.rate").boundingBox();
+    const drag = async (/** @type {number} */ from, /** @type {number} */ to) => {
+        await page.mouse.move(box.x + box.width * from, box.y + box.height / 2);
+        await page.mouse.down();
+        await page.mouse.move(box.x + box.width * to, box.y + box.height / 2, { steps: 3 });
+        await Promise.all([page.waitForURL(/since=.*&until=/), page.mouse.up()]);
+        await page.waitForSelector("footer");
+    };
+    await drag(0, 1);
+    assert.equal(await listed(), all);
+    const chosen = new URL(page.url()).searchParams.get("since");
+    await Promise.all([page.waitForURL(/\/operations/), page.click("header nav a[href^='/operations']")]);
+    assert.equal(new URL(page.url()).searchParams.get("since"), chosen);
+    const names = await page.locator("select[name=root] option").allInnerTexts();
+    assert.ok(names.length > 1, names.join());
+    await Promise.all([page.waitForURL(/root=/), page.selectOption("select[name=root]", names[1])]);
+    await Promise.all([page.waitForURL((url) => !url.searchParams.has("since")), page.click(".presets a:text('All')")]);
+    assert.equal(new URL(page.url()).searchParams.get("root"), names[1]);
+}
+
 /** Links to a span lead to it, from wherever they are; on a phone its details come into sight, too. */
 async function oneRequest() {
     await load(`/traces/${asked.smallId}`);
@@ -325,7 +350,7 @@ async function tables() {
 }
 
 try {
-    for (const part of [everyPage, nothingThere, nothingExecuted, tables, oneRequest, heatmap, perfetto, large]) {
+    for (const part of [everyPage, nothingThere, nothingExecuted, tables, range, oneRequest, heatmap, perfetto, large]) {
         const began = Date.now();
         await part();
         console.log(`${part.name}: ${((Date.now() - began) / 1000).toFixed(1)} s`);

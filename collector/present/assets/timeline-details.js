@@ -138,6 +138,12 @@ function segments(trace, span) {
     return titled("Its own segments", items, Math.max(0, count - LISTED_MAX));
 }
 
+/** Time range and root operation, which all links of a page take along. */
+function carried() {
+    const said = new URLSearchParams(location.search);
+    return ["since", "until", "root"].map((name) => (said.get(name) ? `&${name}=${encodeURIComponent(said.get(name) ?? "")}` : "")).join("");
+}
+
 /** @param {Trace} trace @param {number} span */
 function kernel(trace, span) {
     const { first, start, end, kind, thread, text, holder, lock } = trace.kernel;
@@ -160,11 +166,11 @@ function kernel(trace, span) {
             const moment = isHeld || Number.isNaN(end[at]) ? start[at] : end[at];
             const near = BigInt(trace.head.origin_ns) + BigInt(Math.round(moment));
             const what = isHeld ? "the request that held it" : "the request that woke it";
-            item.append(" ", element("a", { href: `/traces/${low}?at=${near}` }, what));
+            item.append(" ", element("a", { href: `/traces/${low}?at=${near}${carried()}` }, what));
         }
         if (lock[at] !== NONE) {
             const name = encodeURIComponent(trace.head.locks[lock[at]]);
-            item.append(" ", element("a", { href: `/timeline?lock=${name}` }, "all who wait there"));
+            item.append(" ", element("a", { href: `/timeline?lock=${name}${carried()}` }, "all who wait there"));
         }
         return item;
     });

@@ -52,8 +52,13 @@ pub fn since(at_ns: i64, until_ns: i64) -> String {
 
 /// An instant as [`parse_instant`] reads it, or ns since the Unix epoch.
 pub fn parse_moment(text: &str) -> Result<i64, String> {
+    parse_moment_before(text, now_ns()?)
+}
+
+/// An instant as [`parse_moment`] reads it, with times ago counted from `now_ns`.
+pub fn parse_moment_before(text: &str, now_ns: i64) -> Result<i64, String> {
     text.trim().parse().or_else(|_| {
-        parse_instant(text.trim()).map_err(|instants| {
+        parse_instant_before(text.trim(), now_ns).map_err(|instants| {
             format!(
                 "a moment is a number of nanoseconds since the Unix epoch, such as 1795309397000000000 (`date +%s%N` \
                  prints it), or {instants}"
@@ -64,12 +69,18 @@ pub fn parse_moment(text: &str) -> Result<i64, String> {
 
 /// An instant in ns since the Unix epoch: a day or a time of day, in UTC unless it says otherwise, or a time before now.
 pub fn parse_instant(text: &str) -> Result<i64, String> {
+    parse_instant_before(text, now_ns()?)
+}
+
+fn now_ns() -> Result<i64, String> {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since_epoch.unwrap_or_default().as_nanos()).map_err(|_| INSTANTS.to_owned())
+}
+
+fn parse_instant_before(text: &str, now_ns: i64) -> Result<i64, String> {
     if let Ok(ago) = parse_duration(text) {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        return i64::try_from(since_epoch.saturating_sub(ago).as_nanos())
-            .map_err(|_| INSTANTS.to_owned());
+        let ago_ns = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
+        return Ok(now_ns.saturating_sub(ago_ns).max(0));
     }
     let naive = || {
         WITHOUT_OFFSET

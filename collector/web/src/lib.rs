@@ -6,8 +6,10 @@
 //! - `progress`: how far an answer has come.
 //! - `answers`: answers that were made, kept in memory; each is made once at a time.
 //! - `refreshed`: what pages that are open ask for again.
+//! - `rates`: requests over time, of the files that there are.
 //! - `model`: the store as it was opened last, and the model of it.
 //! - `site`: the store, who answers, and how much at once.
+//! - `scope`: time range and root operation of a page; `range_strip`: their form, and the rate of requests.
 //! - `respond`: an answer as a page, at once where it is there, and in pieces where it takes long.
 //! - `asset_files`: the stylesheet and the modules.
 //! - `command_line`: what to type for the same.
@@ -30,9 +32,12 @@ mod model;
 mod overview;
 mod periods;
 mod progress;
+mod range_strip;
+mod rates;
 mod refreshed;
 mod respond;
 mod router;
+mod scope;
 mod site;
 pub mod store_verbs;
 mod traces;

@@ -8,47 +8,66 @@ use axum::response::Response;
 use stroboscope_present::humanise::{are, count_spaced, counted, duration_spaced, percent};
 use stroboscope_present::page::{Asset, Html, body, path_segment};
 use stroboscope_present::show::Doc;
-use stroboscope_query::{Bottleneck, InferSettings, Notes, QueryError, Selection, Study};
+use stroboscope_query::{Bottleneck, InferSettings, Notes, QueryError, Study};
 use stroboscope_reports::overview::{OverviewReport, step_text};
 use tokio::runtime::Handle;
 
 use crate::heatmap::heatmap;
 use crate::periods::TwoPeriods;
 use crate::progress::Telling;
-use crate::respond::{Head, NoPage, content, page};
+use crate::range_strip::Steered;
+use crate::respond::{Head, NoPage, content, page, page_now};
+use crate::scope::Scope;
 use crate::site::Site;
 
 /// Kinds of requests, and causes of losses, in tables.
 const ROWS_SHOWN: usize = 15;
 
-pub(crate) async fn overview(State(site): State<Site>) -> Response {
-    let mut head = Head::new("Overview", "/");
+pub(crate) async fn overview(State(site): State<Site>, scope: Scope) -> Response {
+    let mut head = Head::new("Overview", "/", &scope, Steered::RangeAndRoot);
     head.scripts = &[Asset::Heatmap];
-    page(&site, head, "/", |site, runtime, telling| {
-        let mut html = Html::new();
-        html.markup("<div data-live=\"/fragment/overview\" data-live-seconds=\"5\">")
-            .html(&content_of(site, runtime, telling)?)
-            .markup("</div>\n");
-        Ok(html)
-    })
+    if let Err(wrong) = scope.check() {
+        return page_now(&site, &head, Err(NoPage::bad_request(wrong)));
+    }
+    page(
+        &site,
+        head,
+        &scope.key("/"),
+        move |site, runtime, telling| {
+            let mut html = Html::new();
+            html.markup("<div data-live=\"/fragment/overview\" data-live-seconds=\"5\">")
+                .html(&content_of(&scope, site, runtime, telling)?)
+                .markup("</div>\n");
+            Ok(html)
+        },
+    )
     .await
 }
 
 /// What the page refreshes.
-pub(crate) async fn fragment(State(site): State<Site>) -> Response {
-    if let Some(answer) = site.refreshed().fresh() {
-        return answer.alone();
+pub(crate) async fn fragment(State(site): State<Site>, scope: Scope) -> Response {
+    let key = scope.key("/fragment/overview");
+    if let Some(answer) = site.refreshed().fresh(&key) {
+        return answer.carrying(&scope).alone();
     }
-    let began = Instant::now();
-    let answer = content(&site, "/fragment/overview", content_of).await;
-    site.refreshed().keep(&answer, began.elapsed());
-    answer.alone()
+    let (began, of_scope) = (Instant::now(), scope.clone());
+    let answer = content(&site, &key, move |site, runtime, telling| {
+        content_of(&of_scope, site, runtime, telling)
+    })
+    .await;
+    site.refreshed().keep(key, &answer, began.elapsed());
+    answer.carrying(&scope).alone()
 }
 
 /// What is wrong with the store, in words, and with the status that fits.
 fn unreadable(error: &QueryError) -> NoPage {
     match error {
-        QueryError::Empty { .. } | QueryError::NoneInRange(_) => NoPage {
+        QueryError::NoneInRange(_) => NoPage {
+            status: StatusCode::OK,
+            message: "Nothing to show: no request began in this time range. The strip above has those that there are."
+                .to_owned(),
+        },
+        QueryError::Empty { .. } => NoPage {
             status: StatusCode::OK,
             message: format!(
                 "Nothing to show yet: {error}. Point services here with STROBOSCOPE_COLLECTOR, or try `stroboscope demo`."
@@ -62,11 +81,19 @@ fn unreadable(error: &QueryError) -> NoPage {
     }
 }
 
-fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, NoPage> {
+fn content_of(
+    scope: &Scope,
+    site: &Site,
+    runtime: &Handle,
+    telling: &Telling,
+) -> Result<Html, NoPage> {
     let source = site
         .source(runtime, telling.observer())
         .map_err(|error| unreadable(&error))?;
-    let study = Study::new(source, Selection::default(), InferSettings::default());
+    let source = source.with_root(scope.root());
+    let selection = scope.selection(site, runtime);
+    let selection = selection.map_err(NoPage::bad_request)?;
+    let study = Study::new(source, selection, InferSettings::default());
     let report = OverviewReport::of(&study).map_err(|error| unreadable(&error))?;
     let bursts = study
         .source()

@@ -18,10 +18,14 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::answers::{Answer, Awaited, Found, MadeOf};
 use crate::progress::{Step, Telling};
+use crate::range_strip::{Steered, range_strip};
+use crate::scope::Scope;
 use crate::site::Site;
 
 /// An answer that is there within this time is given in one piece, with its status.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The first page waits so long for what its strip shows; without it, it comes without a picture.
+const FIRST_PATIENCE: Duration = Duration::from_millis(250);
 /// How often those who wait are told how far it is.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
 /// How many times; who waits longer is told no more.
@@ -38,20 +42,31 @@ pub(crate) struct Head {
     pub(crate) scripts: &'static [Asset],
     /// What is there before the answer: the form of its options.
     pub(crate) before: Html,
+    /// Time range and root operation of its address.
+    pub(crate) scope: Scope,
+    /// How it uses them.
+    pub(crate) steered: Steered,
 }
 
 impl Head {
-    pub(crate) fn new(title: impl Into<String>, current: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        title: impl Into<String>,
+        current: impl Into<String>,
+        scope: &Scope,
+        steered: Steered,
+    ) -> Self {
         Self {
             title: title.into(),
             about: String::new(),
             current: current.into(),
             scripts: &[],
             before: Html::new(),
+            scope: scope.clone(),
+            steered,
         }
     }
 
-    fn begin(&self, site: &Site) -> Html {
+    fn begin(&self, site: &Site) -> String {
         let mut html = PageHead {
             title: &self.title,
             about: &self.about,
@@ -59,10 +74,16 @@ impl Head {
             navigation: site.navigation(),
             current: &self.current,
             scripts: self.scripts,
+            above: &range_strip(&self.scope, self.steered, site.rates()),
         }
         .begin();
         html.html(&self.before);
-        html
+        self.carry(html.as_str())
+    }
+
+    /// Markup whose links take time range and root operation along.
+    fn carry(&self, markup: &str) -> String {
+        self.scope.carried.carry(markup)
     }
 }
 
@@ -185,6 +206,9 @@ pub(crate) async fn page(
     key: impl Into<Key>,
     make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
 ) -> Response {
+    if head.steered != Steered::Not {
+        read_rate(site).await;
+    }
     let found = find(site, key.into(), move |site, runtime, telling| {
         of_content(make(site, runtime, telling))
     })
@@ -199,6 +223,19 @@ pub(crate) async fn page(
         Ok(None) => whole(site, &head, &fallen()),
         Err(_) => in_pieces(site, &head, awaited),
     }
+}
+
+/// Has requests over time read where the store has changed. A page waits for the first reading, and for later ones no longer than for
+/// its answer: until then it shows those of before.
+async fn read_rate(site: &Site) {
+    let patience = match site.rates().known() {
+        Some(_) if site.rates().is_being_read() => return,
+        Some(_) => PATIENCE,
+        None => FIRST_PATIENCE,
+    };
+    let (of_site, runtime) = (site.clone(), Handle::current());
+    let reading = tokio::task::spawn_blocking(move || drop(of_site.rate(&runtime)));
+    let _ = tokio::time::timeout(patience, reading).await;
 }
 
 /// What is no page, such as numbers for a picture: `make` gives its bytes.
@@ -232,6 +269,15 @@ pub(crate) async fn data(
 }
 
 impl Answer {
+    /// The answer with links that take time range and root operation along.
+    pub(crate) fn carrying(self, scope: &Scope) -> Self {
+        let bytes = scope.carried.carry(&String::from_utf8_lossy(&self.bytes));
+        Self {
+            bytes: bytes.into(),
+            ..self
+        }
+    }
+
     /// Without a frame.
     pub(crate) fn alone(self) -> Response {
         let mut headers = headers(self.content_type);
@@ -293,9 +339,9 @@ fn html_headers() -> HeaderMap {
 }
 
 fn whole(site: &Site, head: &Head, answer: &Answer) -> Response {
-    let mut page = head.begin(site).into_string();
+    let mut page = head.begin(site);
     page.push_str(OPEN);
-    page.push_str(&String::from_utf8_lossy(&answer.bytes));
+    page.push_str(&head.carry(&String::from_utf8_lossy(&answer.bytes)));
     page.push_str(CLOSE);
     page.push_str(PageHead::end().as_str());
     let mut headers = html_headers();
@@ -316,9 +362,8 @@ const CLOSE: &str = "</div>";
 
 fn in_pieces(site: &Site, head: &Head, mut awaited: Awaited) -> Response {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(4);
-    let begin = head.begin(site);
+    let (mut first, carried) = (head.begin(site), head.scope.carried.clone());
     tokio::spawn(async move {
-        let mut first = begin.into_string();
         first.push_str(&told(&awaited.step.borrow_and_update().clone()));
         if sender.send(Ok(first.into())).await.is_err() {
             return;
@@ -343,7 +388,9 @@ fn in_pieces(site: &Site, head: &Head, mut awaited: Awaited) -> Response {
         let answer = answer.unwrap_or_else(fallen);
         for piece in [
             Bytes::from_static(OPEN.as_bytes()),
-            answer.bytes,
+            carried
+                .carry(&String::from_utf8_lossy(&answer.bytes))
+                .into(),
             Bytes::from_static(CLOSE.as_bytes()),
             PageHead::end().into_string().into(),
         ] {

@@ -11,7 +11,9 @@ use stroboscope_present::page::NavLink;
 
 use crate::asset_files::asset;
 use crate::overview;
+use crate::range_strip::Steered;
 use crate::respond::{Head, NoPage, page_now};
+use crate::scope::Scope;
 use crate::site::{Site, SiteOptions};
 use crate::traces;
 use crate::verb_page;
@@ -47,15 +49,19 @@ pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
         .route("/assets/{hash}/{name}", get(asset))
         .merge(traces::routes());
     for name in names {
-        let page = get(move |state: State<Site>, query: RawQuery| {
-            verb_page::verb_page(name, state, query)
+        let page = get(move |state: State<Site>, scope: Scope, query: RawQuery| {
+            verb_page::verb_page(name, state, scope, query)
         });
         router = router.route(&format!("/{name}"), page);
     }
     router.fallback(no_page).with_state(site)
 }
 
-async fn no_page(State(site): State<Site>, uri: Uri) -> Response {
+async fn no_page(State(site): State<Site>, scope: Scope, uri: Uri) -> Response {
     let none = NoPage::not_found(format!("There is no page {:?}.", uri.path()));
-    page_now(&site, &Head::new("No such page", ""), Err(none))
+    page_now(
+        &site,
+        &Head::new("No such page", "", &scope, Steered::Not),
+        Err(none),
+    )
 }

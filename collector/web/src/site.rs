@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stroboscope_present::page::NavLink;
-use stroboscope_query::{QueryError, Request, RequestAsked, Source};
+use stroboscope_query::{QueryError, Request, RequestAsked, RequestRate, Source};
 use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{Store, StoreTable, list_kernel};
@@ -14,6 +14,7 @@ use twox_hash::XxHash3_128;
 
 use crate::answers::Answers;
 use crate::model::{Known, Model, Models, RequestKey};
+use crate::rates::Rates;
 use crate::refreshed::Refreshed;
 use crate::verbs::Verbs;
 
@@ -71,6 +72,7 @@ struct Inner {
     models: Models,
     state: Mutex<Option<(Instant, String)>>,
     refreshed: Refreshed,
+    rates: Rates,
     /// Of the answers that are kept.
     _share: QueryShare,
 }
@@ -97,6 +99,7 @@ impl Site {
                 answers,
                 state: Mutex::default(),
                 refreshed: Refreshed::default(),
+                rates: Rates::default(),
                 _share: share,
             }),
         }
@@ -132,6 +135,17 @@ impl Site {
     pub(crate) fn opened(&self, runtime: &Handle) -> Result<Arc<Source>, QueryError> {
         let open = || self.source(runtime, silent());
         self.inner.models.source(&self.state(runtime), open)
+    }
+
+    /// Requests over time; none, where the store cannot be read or has none. Not for async code.
+    pub(crate) fn rate(&self, runtime: &Handle) -> Option<Arc<RequestRate>> {
+        let open = || self.opened(runtime);
+        self.inner.rates.of(&self.state(runtime), open)
+    }
+
+    /// Requests over time as of the last reading.
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.inner.rates
     }
 
     /// The model that single requests' critical paths go by. Not for async code.

@@ -43,10 +43,12 @@ use url::form_urlencoded;
 
 use self::asked_id::{asked_span, asked_trace};
 use self::awaited_path::{path_is_known, path_soon};
-use self::list_page::{Asked, form, found, ways_before};
+use self::list_page::{Asked, form, found};
 use crate::model::Model;
 use crate::progress::Telling;
+use crate::range_strip::Steered;
 use crate::respond::{Head, Key, NoPage, data, page, page_now};
+use crate::scope::Scope;
 use crate::site::Site;
 
 /// Who holds a lock is looked for among requests that began so long before and after, ns.
@@ -103,21 +105,25 @@ async fn reading<T: Send + 'static>(
     })
 }
 
-async fn list(State(site): State<Site>, RawQuery(query): RawQuery) -> Response {
+async fn list(State(site): State<Site>, scope: Scope, RawQuery(query): RawQuery) -> Response {
     let asked = Asked::of(&query.unwrap_or_default());
-    let mut head = Head::new("Traces", "/traces");
+    let mut head = Head::new("Traces", "/traces", &scope, Steered::RangeAndRoot);
     "Requests, the slowest first. Each links to what ran when in it.".clone_into(&mut head.about);
-    head.before = form(&asked);
-    head.before.html(&ways_before(&asked));
-    let wanted = match asked.wanted() {
+    head.before = form(&asked, &scope);
+    let wanted = match scope.check().and(asked.wanted()) {
         Ok(wanted) => wanted,
         Err(wrong) => return page_now(&site, &head, Err(NoPage::bad_request(wrong))),
     };
-    let key = asked.address();
+    let key = scope.key(&asked.address());
     page(&site, head, &key, move |site, runtime, telling| {
-        let list = listed(site, runtime, telling, wanted);
+        let selection = scope.selection(site, runtime);
+        let selection = Selection {
+            include_incomplete: true,
+            ..selection.map_err(NoPage::bad_request)?
+        };
+        let list = listed(site, runtime, telling, (selection, scope.root(), wanted));
         match list {
-            Ok(list) => Ok(found(&asked, &list)),
+            Ok(list) => Ok(found(&asked, selection.range, &list)),
             Err(QueryError::Empty { .. }) => Ok(empty()),
             Err(error) => Err(no_page(&error)),
         }
@@ -129,9 +135,9 @@ fn listed(
     site: &Site,
     runtime: &Handle,
     telling: &Telling,
-    (selection, wanted): (Selection, stroboscope_query::RequestsWanted),
+    (selection, root, wanted): (Selection, Option<String>, stroboscope_query::RequestsWanted),
 ) -> Result<RequestList, QueryError> {
-    let source = site.source(runtime, telling.observer())?;
+    let source = site.source(runtime, telling.observer())?.with_root(root);
     let model = site.model(runtime, telling.observer());
     let alignment = model
         .as_ref()
@@ -170,6 +176,7 @@ fn part(asked: RequestAsked) -> String {
 async fn one(
     State(site): State<Site>,
     Path(text): Path<String>,
+    scope: Scope,
     RawQuery(query): RawQuery,
 ) -> Response {
     let near_ns = asked_for(query.as_deref(), "at").and_then(|at| at.parse::<i64>().ok());
@@ -188,7 +195,8 @@ async fn one(
         }
     })
     .await;
-    let mut head = Head::new(format!("Trace {}", short_request(&shown(&text))), "/traces");
+    let title = format!("Trace {}", short_request(&shown(&text)));
+    let mut head = Head::new(title, "/traces", &scope, Steered::Below);
     head.scripts = &[
         Asset::TimelineStyle,
         Asset::Timeline,
@@ -199,7 +207,10 @@ async fn one(
         Ok((asked, whole)) if asked != whole => {
             // What ran at that moment is what it was asked for.
             let moment = near_ns.map_or_else(String::new, |at_ns| format!("#at={at_ns}"));
-            return Redirect::temporary(&format!("/traces/{whole:032x}{moment}")).into_response();
+            let query = Some(scope.query()).filter(|query| !query.is_empty());
+            let query = query.map_or_else(String::new, |query| format!("?{query}"));
+            let address = format!("/traces/{whole:032x}{query}{moment}");
+            return Redirect::temporary(&address).into_response();
         }
         Ok((id, _)) => id,
         Err(none) => {

@@ -2,6 +2,7 @@
 
 use stroboscope_present::page::Html;
 
+use crate::scope::{Scope, is_of_scope};
 use crate::verbs::{Field, FieldKind, VerbPage};
 
 /// What takes the name of an attribute is called so.
@@ -9,8 +10,8 @@ const ATTRIBUTE: &str = "ATTRIBUTE";
 /// Names that are offered.
 const ATTRIBUTES_OFFERED_MAX: usize = 500;
 
-/// The form, with what was asked filled in.
-pub(crate) fn form(page: &VerbPage, asked: &[(String, String)]) -> Html {
+/// The form, with what was asked filled in. Time range and root operation have a form of their own, and are sent along.
+pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -> Html {
     let mut html = Html::new();
     let submits_itself = page
         .fields
@@ -25,8 +26,8 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)]) -> Html {
             ""
         })
         .markup(">");
-    let (common, own): (Vec<&Field>, Vec<&Field>) =
-        page.fields.iter().partition(|field| field.is_common);
+    let fields = page.fields.iter().filter(|field| !is_of_scope(&field.name));
+    let (common, own): (Vec<&Field>, Vec<&Field>) = fields.partition(|field| field.is_common);
     let (first, more): (Vec<&Field>, Vec<&Field>) =
         own.into_iter().partition(|field| is_first(field));
     html.markup("<div class=\"fields\">");
@@ -48,6 +49,7 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)]) -> Html {
         }
         html.markup("</div></details>");
     }
+    scope.hidden(&mut html);
     html.markup("<p class=\"go\"><button>Show</button></p></form>\n");
     html
 }

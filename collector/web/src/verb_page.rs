@@ -10,7 +10,9 @@ use stroboscope_reports::notes::Remark;
 use tokio::runtime::Handle;
 
 use crate::command_line::command_line;
+use crate::range_strip::Steered;
 use crate::respond::{Head, NoPage, page, page_now};
+use crate::scope::{Scope, is_of_scope};
 use crate::site::Site;
 use crate::verb_form::{asks_for_attributes, attribute_list, form};
 use crate::verbs::{FieldKind, VerbPage};
@@ -96,12 +98,22 @@ pub(crate) fn links(pages: &[VerbPage]) -> Vec<NavLink> {
     placed.into_iter().map(|(_, _, link)| link).collect()
 }
 
+/// Returns how the report uses the time range and the root operation of the address.
+fn steered(page: &VerbPage) -> Steered {
+    let has = |name: &str| page.fields.iter().any(|field| field.name == name);
+    match (has("since"), has("root")) {
+        (true, true) => Steered::RangeAndRoot,
+        (true, false) => Steered::Range,
+        (false, _) => Steered::Not,
+    }
+}
+
 /// What was asked of a verb: what is empty was not filled in.
-fn asked(page: &VerbPage, query: Option<&str>) -> Vec<(String, String)> {
+fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, String)> {
     let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let mut asked: Vec<(String, String)> = pairs
         .map(|(name, value)| (name.into_owned(), value.trim().to_owned()))
-        .filter(|(_, value)| !value.is_empty())
+        .filter(|(name, value)| !value.is_empty() && !is_of_scope(name))
         .collect();
     let field = |name: &str| page.fields.iter().find(|field| field.name == name);
     // A form fills in what is so anyway.
@@ -119,29 +131,44 @@ fn asked(page: &VerbPage, query: Option<&str>) -> Vec<(String, String)> {
     let is_only_factor = asked
         .iter()
         .all(|(name, _)| field(name).is_some_and(|field| field.kind == FieldKind::Factor));
-    if is_only_factor { Vec::new() } else { asked }
+    if is_only_factor {
+        asked.clear();
+    }
+    let parameters = scope.parameters().filter(|(name, _)| field(name).is_some());
+    asked.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    asked
 }
 
 /// The page of a verb.
 pub(crate) async fn verb_page(
     name: &'static str,
     State(site): State<Site>,
+    scope: Scope,
     RawQuery(query): RawQuery,
 ) -> Response {
     let pages = site.verbs().pages();
     let Some(about) = pages.iter().find(|page| page.name == name).cloned() else {
         let none = NoPage::not_found(format!("There is no verb {name:?}."));
-        return page_now(&site, &Head::new("No such page", ""), Err(none));
+        return page_now(
+            &site,
+            &Head::new("No such page", "", &scope, Steered::Not),
+            Err(none),
+        );
     };
-    let asked = asked(&about, query.as_deref());
-    let mut head = Head::new(title(name), format!("/{name}"));
+    let asked = asked(&about, query.as_deref(), &scope);
+    // Time range and root operation are those of all pages, and ask nothing of this one.
+    let is_asked = asked.iter().any(|(name, _)| !is_of_scope(name));
+    let mut head = Head::new(title(name), format!("/{name}"), &scope, steered(&about));
     head.about = about_page(&about);
-    head.before = form(&about, &asked);
+    head.before = form(&about, &asked, &scope);
+    if let Err(wrong) = scope.check() {
+        return page_now(&site, &head, Err(NoPage::bad_request(wrong)));
+    }
     let key = url::form_urlencoded::Serializer::new(format!("/{name}?"))
         .extend_pairs(&asked)
         .finish();
     if let Err(error) = site.verbs().check(name, &asked) {
-        if !asked.is_empty() {
+        if is_asked {
             return page_now(&site, &head, Err(no_page(&error)));
         }
         // Who has asked for nothing yet is told what to ask, and not what is wrong.
@@ -153,16 +180,17 @@ pub(crate) async fn verb_page(
         .await;
     }
     page(&site, head, &key, move |site, runtime, telling| {
+        let asked = Scope::fixed(&asked, site, runtime);
         let answer = site.verbs().answer(name, &asked, telling.observer());
         let answer = match answer {
             Ok(answer) => answer,
-            Err(failure) if asked.is_empty() && failure.code == FailureCode::NeedsMore => {
+            Err(failure) if !is_asked && failure.code == FailureCode::NeedsMore => {
                 let mut html = introduction(&about);
                 html.html(&choices(site, runtime, &about));
                 return Ok(html);
             }
             // Nothing is wrong with what was asked: there is nothing to show.
-            Err(failure) if asked.is_empty() && failure.code == FailureCode::Failed => {
+            Err(failure) if !is_asked && failure.code == FailureCode::Failed => {
                 return Err(NoPage {
                     status: StatusCode::OK,
                     message: failure.to_string(),

@@ -26,6 +26,8 @@ pub enum Asset {
     Heatmap,
     /// Tables, graphs, forms and fragments.
     Tables,
+    /// The time range above each page.
+    Range,
     /// Hands traces to Perfetto's page.
     Perfetto,
     /// Shows a page again when what it lacks is there.
@@ -40,7 +42,7 @@ macro_rules! asset {
 
 impl Asset {
     /// How many there are.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Style,
@@ -55,6 +57,7 @@ impl Asset {
         Self::TimelineState,
         Self::Heatmap,
         Self::Tables,
+        Self::Range,
         Self::Perfetto,
         Self::Awaited,
     ];
@@ -79,6 +82,7 @@ impl Asset {
             Self::TimelineState => asset!("timeline-state.js"),
             Self::Heatmap => asset!("heatmap.js"),
             Self::Tables => asset!("tables.js"),
+            Self::Range => asset!("range.js"),
             Self::Perfetto => asset!("perfetto.js"),
             Self::Awaited => asset!("awaited.js"),
         }

@@ -33,6 +33,8 @@ pub struct PageHead<'a> {
     pub current: &'a str,
     /// The modules and stylesheets it loads, beside those that all pages have.
     pub scripts: &'a [Asset],
+    /// Content above the headline.
+    pub above: &'a Html,
 }
 
 impl PageHead<'_> {
@@ -48,7 +50,7 @@ impl PageHead<'_> {
         .markup(" · Stroboscope</title><link rel=\"icon\" href=\"data:,\"/><link rel=\"stylesheet\" href=\"")
         .markup(Asset::Style.path())
         .markup("\"/>");
-        for script in [Asset::Tables].iter().chain(self.scripts) {
+        for script in [Asset::Tables, Asset::Range].iter().chain(self.scripts) {
             let (open, close) = if script.is_style() {
                 ("<link rel=\"stylesheet\" href=\"", "\"/>")
             } else {
@@ -61,7 +63,9 @@ impl PageHead<'_> {
             .text(self.of)
             .markup("</span>");
         self.navigate(&mut html);
-        html.markup("</header>\n<main id=\"content\"><h1>")
+        html.markup("</header>\n<main id=\"content\">")
+            .html(self.above)
+            .markup("<h1>")
             .text(self.title)
             .markup("</h1>\n");
         if !self.about.is_empty() {

@@ -49,6 +49,18 @@ impl Html {
         self
     }
 
+    /// A parameter that a form sends along; nothing for an empty value.
+    pub fn hidden(&mut self, name: &str, value: &str) -> &mut Self {
+        if value.is_empty() {
+            return self;
+        }
+        self.markup("<input type=\"hidden\" name=\"")
+            .text(name)
+            .markup("\" value=\"")
+            .text(value)
+            .markup("\"/>")
+    }
+
     /// What was escaped where it was made.
     pub fn html(&mut self, other: &Self) -> &mut Self {
         self.0.push_str(&other.0);

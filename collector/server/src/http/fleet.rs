@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use stroboscope_present::humanise::{are, counted, duration};
-use stroboscope_present::page::{Html, NavLink, POLICY, PageHead, body};
+use stroboscope_present::page::{Carried, Html, NavLink, POLICY, PageHead, body};
 use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 
@@ -23,8 +23,12 @@ const PROCESSES_SHOWN: usize = 50;
 /// Its path.
 const PATH: &str = "/fleet";
 
-/// The page; `set` says how it went where the burst-config was to be set.
-pub(super) fn answer(pages: &Pages, set: Option<&Result<String, String>>) -> Response {
+/// The page, whose links take `carried` along; `set` says how it went where the burst-config was to be set.
+pub(super) fn answer(
+    pages: &Pages,
+    carried: &Carried,
+    set: Option<&Result<String, String>>,
+) -> Response {
     let own = [NavLink {
         path: PATH.to_owned(),
         name: "Fleet".to_owned(),
@@ -37,6 +41,7 @@ pub(super) fn answer(pages: &Pages, set: Option<&Result<String, String>>) -> Res
         navigation: pages.site.as_ref().map_or(&own, |site| &site.navigation),
         current: PATH,
         scripts: &[],
+        above: &Html::new(),
     };
     let mut html = head.begin();
     html.markup("<div class=\"answer\">");
@@ -80,7 +85,7 @@ pub(super) fn answer(pages: &Pages, set: Option<&Result<String, String>>) -> Res
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    (status, headers, html.into_string()).into_response()
+    (status, headers, carried.carry(html.as_str())).into_response()
 }
 
 fn collecting(pages: &Pages, doc: &mut Doc) {

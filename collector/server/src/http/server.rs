@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
+use stroboscope_present::page::Carried;
 use tower::ServiceExt as _;
 
 use super::pages::{Pages, ServedPort, ServedSite};
@@ -129,8 +130,9 @@ fn turned_away(_: &HeaderMap, denied: &Denied) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
-async fn fleet_page(State(shared): State<Pages>) -> Response {
-    in_the_background(move || fleet::answer(&shared, None)).await
+async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> Response {
+    let carried = Carried::of(query.as_deref().unwrap_or_default());
+    in_the_background(move || fleet::answer(&shared, &carried, None)).await
 }
 
 /// The form of the page, which says how it went.
@@ -139,7 +141,7 @@ async fn set_from_form(State(shared): State<Pages>, body: String) -> Response {
         .find(|(name, _)| name == "config")
         .map(|(_, text)| text.into_owned());
     let set = set_config(&shared, asked.as_deref().unwrap_or_default());
-    in_the_background(move || fleet::answer(&shared, Some(&set))).await
+    in_the_background(move || fleet::answer(&shared, &Carried::default(), Some(&set))).await
 }
 
 async fn recent_path(State(shared): State<Pages>) -> Response {

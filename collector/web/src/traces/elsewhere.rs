@@ -19,7 +19,7 @@ fn beside_others(html: &mut Html, request: &Request, root: &str) {
     );
     for (address, said) in [
         (
-            format!("/traces?operation={root}&min={min_ns}&max={max_ns}"),
+            format!("/traces?root={root}&min={min_ns}&max={max_ns}"),
             "Requests of its operation that took about as long",
         ),
         (
@@ -44,7 +44,7 @@ pub(super) fn elsewhere(html: &mut Html, request: &Request) {
     let id = request.recorded.id.to_string();
     let root: String = byte_serialize(request.aligned.root_name().as_bytes()).collect();
     html.markup(
-        "<h2 id=\"elsewhere\">Elsewhere</h2>\n<ul class=\"links\"><li><a href=\"/traces?operation=",
+        "<h2 id=\"elsewhere\">Elsewhere</h2>\n<ul class=\"links\"><li><a href=\"/traces?root=",
     )
     .text(&root)
     .markup("\">The slowest requests with ")

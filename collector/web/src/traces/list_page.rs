@@ -3,13 +3,14 @@
 use stroboscope_present::humanise::{counted, duration_spaced as duration};
 use stroboscope_present::page::{Html, body};
 use stroboscope_present::show::Doc;
-use stroboscope_query::{RequestList, RequestOrder, RequestsWanted, Selection, TimeRange};
+use stroboscope_query::{RequestList, RequestOrder, RequestsWanted, TimeRange};
 use stroboscope_reports::requests::RequestRow;
 use stroboscope_search::parse;
 use url::form_urlencoded::{Serializer, parse as parse_form};
 
-use super::instants::{parse_duration, parse_instant, readable_duration, readable_instant};
+use super::instants::{parse_duration, readable_duration};
 use crate::periods::TwoPeriods;
+use crate::scope::Scope;
 
 /// Requests on a page of the list.
 const PER_PAGE: usize = 50;
@@ -24,8 +25,6 @@ pub(super) struct Asked {
     pub(super) operation: String,
     pub(super) min: String,
     pub(super) max: String,
-    pub(super) from: String,
-    pub(super) to: String,
     /// `yes`, or nothing.
     pub(super) failed: String,
     pub(super) order: String,
@@ -48,8 +47,6 @@ impl Asked {
                 "operation" => asked.operation = value,
                 "min" => asked.min = value,
                 "max" => asked.max = value,
-                "from" => asked.from = value,
-                "to" => asked.to = value,
                 "failed" => asked.failed = value,
                 "order" => asked.order = value,
                 "page" => asked.page = value.parse().unwrap_or(1).clamp(1, PAGES_MAX),
@@ -78,22 +75,20 @@ impl Asked {
         }
     }
 
-    fn fields(&self) -> [(&'static str, &str); 9] {
+    fn fields(&self) -> [(&'static str, &str); 7] {
         [
             ("q", &self.formula),
             ("service", &self.service),
             ("operation", &self.operation),
             ("min", &self.min),
             ("max", &self.max),
-            ("from", &self.from),
-            ("to", &self.to),
             ("failed", &self.failed),
             ("order", &self.order),
         ]
     }
 
     /// What that is to be searched for; of what cannot be understood, what is wrong with it.
-    pub(super) fn wanted(&self) -> Result<(Selection, RequestsWanted), String> {
+    pub(super) fn wanted(&self) -> Result<RequestsWanted, String> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let formula = some(&self.formula)
             .map(|text| {
@@ -101,8 +96,7 @@ impl Asked {
             })
             .transpose()?;
         let duration = |text: &str| some(text).map(|text| parse_duration(&text)).transpose();
-        let moment = |text: &str| some(text).map(|text| parse_instant(&text)).transpose();
-        let wanted = RequestsWanted {
+        Ok(RequestsWanted {
             formula,
             service: some(&self.service),
             operation: some(&self.operation),
@@ -115,22 +109,12 @@ impl Asked {
                 other => return Err(format!("There is no order {other:?}: slowest or latest.")),
             },
             kept_max: self.page.saturating_mul(PER_PAGE),
-        };
-        let range = TimeRange {
-            since_ns: moment(&self.from)?,
-            until_ns: moment(&self.to)?,
-        };
-        let selection = Selection {
-            range,
-            include_incomplete: true,
-            ..Selection::default()
-        };
-        Ok((selection, wanted))
+        })
     }
 }
 
-/// The form, filled in as it was asked.
-pub(super) fn form(asked: &Asked) -> Html {
+/// The form, filled in as it was asked. Time range and root operation have a form of their own, and are sent along.
+pub(super) fn form(asked: &Asked, scope: &Scope) -> Html {
     let mut html = Html::new();
     html.markup("<form class=\"options\" method=\"get\" action=\"/traces\"><div class=\"fields\">");
     let mut field =
@@ -160,9 +144,6 @@ pub(super) fn form(asked: &Asked) -> Html {
     let (min, max) = (readable_duration(&asked.min), readable_duration(&asked.max));
     field("min", "Takes at least", &min, "2ms");
     field("max", "Takes less than", &max, "1s");
-    let (from, to) = (readable_instant(&asked.from), readable_instant(&asked.to));
-    field("from", "Began at or after", &from, "2026-11-21 10:00");
-    field("to", "Began before", &to, "2026-11-21 11:00");
     field(
         "q",
         "Formula",
@@ -181,9 +162,9 @@ pub(super) fn form(asked: &Asked) -> Html {
         &asked.order,
         &[("slowest", "slowest first"), ("latest", "latest first")],
     );
-    html.markup(
-        "</select></p></div><p class=\"go\"><button type=\"submit\">Search</button></p></form>\n",
-    );
+    html.markup("</select></p></div>");
+    scope.hidden(&mut html);
+    html.markup("<p class=\"go\"><button type=\"submit\">Search</button></p></form>\n");
     html
 }
 
@@ -199,10 +180,9 @@ fn options(html: &mut Html, asked: &str, choices: &[(&'static str, &'static str)
 }
 
 /// What was different before the time that is asked for: ways to ask it, of a time with both ends.
-pub(super) fn ways_before(asked: &Asked) -> Html {
+fn ways_before(range: TimeRange) -> Html {
     let mut html = Html::new();
-    let instants = (parse_instant(&asked.from), parse_instant(&asked.to));
-    let (Ok(from_ns), Ok(to_ns)) = instants else {
+    let (Some(from_ns), Some(to_ns)) = (range.since_ns, range.until_ns) else {
         return html;
     };
     let Some(length_ns) = to_ns
@@ -230,8 +210,8 @@ pub(super) fn ways_before(asked: &Asked) -> Html {
 }
 
 /// What was found.
-pub(super) fn found(asked: &Asked, list: &RequestList) -> Html {
-    let mut html = Html::new();
+pub(super) fn found(asked: &Asked, range: TimeRange, list: &RequestList) -> Html {
+    let mut html = ways_before(range);
     choices(&mut html, list);
     html.markup("<p class=\"lede\">")
         .text(&sentence(asked, list))
@@ -360,12 +340,12 @@ mod tests {
         let asked = Asked::of(
             "q=%7B%20name%20%3D%20%22a%22%20%7D&min=2ms&service=web&x=y&page=3&order=latest",
         );
-        let (selection, wanted) = asked.wanted().expect("plain");
+        let wanted = asked.wanted().expect("plain");
         assert_eq!(wanted.min_ns, Some(2_000_000));
         assert_eq!(wanted.service.as_deref(), Some("web"));
         assert_eq!(wanted.order, RequestOrder::Latest);
         assert_eq!(wanted.kept_max, 3 * PER_PAGE);
-        assert!(wanted.formula.is_some() && selection.range == TimeRange::default());
+        assert!(wanted.formula.is_some());
         assert_eq!(
             Asked::of(asked.address().split_once('?').expect("a query").1),
             asked
@@ -375,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_time_leads_to_what_was_before_it() {
-        let ways = |query: &str| ways_before(&Asked::of(query)).into_string();
+        let ways = |query: &str| ways_before(Scope::of(query).range(0).unwrap()).into_string();
         let page = ways("from=1000000000&to=3000000000&min=5");
         for link in [
             "/compare?before=1969-12-31T23%3A59%3A59Z..1970-01-01T00%3A00%3A01Z&amp;after=1970-01-01T00%3A00%3A01Z..1970-01-01T00%3A00%3A03Z",
@@ -389,7 +369,7 @@ mod tests {
             ways("from=2026-11-21+10:00&to=2026-11-21+10:30")
                 .contains("before=2026-11-21T09%3A30%3A00Z..")
         );
-        for none in ["", "from=5", "from=9&to=5", "from=soon&to=5", "from=5&to=5"] {
+        for none in ["", "from=5", "to=5"] {
             assert_eq!(ways(none), "", "{none}");
         }
     }
@@ -398,7 +378,6 @@ mod tests {
     fn what_cannot_be_understood_is_said() {
         for (query, said) in [
             ("min=soon", "soon"),
-            ("from=now", "now"),
             ("q=%7B", "formula"),
             ("order=nicest", "nicest"),
         ] {

@@ -261,7 +261,7 @@ async fn files_of_pages_are_kept_for_good() {
         .split('"')
         .filter(|word| word.starts_with("/assets/"))
         .collect();
-    assert_eq!(paths.len(), 2, "{paths:?}");
+    assert_eq!(paths.len(), 3, "{paths:?}");
     for path in paths {
         let got = fixture.get(path).await;
         assert_eq!(got.status, StatusCode::OK, "{path}");
@@ -286,4 +286,100 @@ async fn files_of_pages_are_kept_for_good() {
         fixture.get("/assets/style-0.css").await.status,
         StatusCode::NOT_FOUND
     );
+}
+
+/// Root operations that the form of a page offers.
+fn offered_roots(page: &str) -> Vec<&str> {
+    let (_, select) = page
+        .split_once("<select name=\"root\">")
+        .expect("a selector");
+    let (select, _) = select.split_once("</select>").unwrap();
+    let options = select.split("</option>");
+    options
+        .filter_map(|option| option.rsplit('>').next())
+        .filter(|name| name.contains(':'))
+        .collect()
+}
+
+/// What every link to a page has.
+#[track_caller]
+fn check_links(page: &str, parameters: &[&str]) {
+    let links = page.split(" href=\"").skip(1);
+    let links = links.filter_map(|rest| rest.split('"').next());
+    let links: Vec<&str> = links
+        .filter(|link| link.starts_with('/') && !link.starts_with("/assets/"))
+        .filter(|link| !link.ends_with("/perfetto") && !link.contains("from="))
+        .collect();
+    assert!(links.len() > 5, "{links:?}");
+    for link in links {
+        for parameter in parameters {
+            assert!(link.contains(parameter), "{parameter}: {link}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_range_and_root_operation_hold_on_all_pages() {
+    let fixture = Fixture::of_reports(|_| {}).await;
+    // The answer for a time ago waits for requests over time, which others show if they are there.
+    fixture.get("/?since=1h").await;
+    let all = fixture.get("/").await;
+    check_page("/", &all);
+    let roots = offered_roots(&all.text);
+    assert!(!roots.is_empty(), "{}", all.text);
+    let root = roots[0].replace(':', "%3A").replace(' ', "+");
+    // Long ago, and yet the last hour of this store.
+    for path in ["/", "/traces", "/operations", "/slack"] {
+        let got = fixture.get(&format!("{path}?since=1h&root={root}")).await;
+        check_page(path, &got);
+        assert_eq!(got.status, StatusCode::OK, "{path}: {}", got.text);
+        assert!(
+            got.text
+                .contains("counted back from the newest request, 2026-01-02"),
+            "{path}: {}",
+            got.text
+        );
+        check_links(&got.text, &["since=1h", "root="]);
+        assert!(
+            got.text
+                .contains(&format!("<option selected=\"\">{}</option>", roots[0])),
+            "{path}: {}",
+            got.text
+        );
+    }
+    // The command line has no newest request, so it gets the time; and the form of the page sends the range along.
+    let got = fixture.get("/operations?since=1h").await;
+    for part in [
+        " --since 2026-01-02T0",
+        "<input type=\"hidden\" name=\"since\" value=\"1h\"/>",
+    ] {
+        assert!(got.text.contains(part), "{part}: {}", got.text);
+    }
+    let later = fixture.get("/?since=2026-01-03").await;
+    assert_eq!(later.status, StatusCode::OK);
+    assert!(later.text.contains("Nothing to show"), "{}", later.text);
+    for wrong in [
+        "/?since=soon",
+        "/traces?until=x",
+        "/slack?since=1min&until=1h",
+    ] {
+        let got = fixture.get(wrong).await;
+        check_page(wrong, &got);
+        assert_eq!(got.status, StatusCode::BAD_REQUEST, "{wrong}: {}", got.text);
+    }
+}
+
+/// A page that asks for something is introduced as long as only the range is given.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_asks_nothing_of_a_page() {
+    let fixture = Fixture::of_reports(|_| {}).await;
+    for path in ["/compare?since=1h", "/search?since=1h"] {
+        let got = fixture.get(path).await;
+        assert_eq!(got.status, StatusCode::OK, "{path}: {}", got.text);
+        assert!(
+            got.text.contains("<div class=\"introduction\">"),
+            "{path}: {}",
+            got.text
+        );
+    }
 }

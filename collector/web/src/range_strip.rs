@@ -1,0 +1,382 @@
+//! The strip above a page: its time range and root operation as a form, and requests over time, of which a part can be chosen.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use chrono::DateTime;
+use stroboscope_present::humanise::counted;
+use stroboscope_present::page::Html;
+use stroboscope_query::RequestRate;
+use url::form_urlencoded::Serializer;
+
+use crate::rates::Rates;
+use crate::scope::Scope;
+
+/// Ranges that are one click away.
+const PRESETS: [(&str, &str); 4] = [
+    ("15min", "Last 15 min"),
+    ("1h", "1 h"),
+    ("24h", "24 h"),
+    ("", "All"),
+];
+/// Root operations that are offered.
+const ROOTS_OFFERED_MAX: usize = 300;
+/// Height of the picture in its own units; it is as wide as it has columns, and is stretched.
+const HEIGHT: f64 = 24.0;
+
+/// How a page uses time range and root operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Steered {
+    /// By neither: its links carry them all the same.
+    #[default]
+    Not,
+    /// By the time range.
+    Range,
+    /// By both.
+    RangeAndRoot,
+    /// A page below that of the list of requests, which the form leads to.
+    Below,
+}
+
+/// A range of less than this part of the store is shown with as much around it as makes it this part.
+const RANGE_PART_MIN: i64 = 16;
+
+/// The strip; nothing for a page that uses neither range nor root operation.
+pub(crate) fn range_strip(scope: &Scope, steered: Steered, rates: &Rates) -> Html {
+    if steered == Steered::Not {
+        return Html::new();
+    }
+    let whole = rates.known();
+    let around = whole.as_deref().and_then(|whole| window(scope, whole));
+    let shown = around.and_then(|around| rates.known_between(around));
+    let shown = shown.filter(|shown| !shown.columns.is_empty());
+    strip(scope, steered, whole.as_deref(), shown.as_ref())
+}
+
+/// The part of the store around the range, where the range would hardly be seen in all of it.
+fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
+    let (begin_ns, end_ns) = (whole.from_ns, column_ns(whole, whole.columns.len()));
+    let range = scope.range(whole.newest_ns?).ok()?;
+    let since_ns = range.since_ns.unwrap_or(begin_ns).max(begin_ns);
+    let length_ns = range.until_ns.unwrap_or(end_ns).min(end_ns) - since_ns;
+    let is_small = length_ns > 0 && length_ns < (end_ns - begin_ns) / RANGE_PART_MIN;
+    let beside_ns = length_ns.saturating_mul(RANGE_PART_MIN) / 2;
+    is_small
+        .then(|| since_ns.saturating_sub(beside_ns)..since_ns.saturating_add(beside_ns + length_ns))
+}
+
+/// The strip of a store; `shown` is the part of it in the picture, or none for all.
+fn strip(
+    scope: &Scope,
+    steered: Steered,
+    whole: Option<&RequestRate>,
+    shown: Option<&RequestRate>,
+) -> Html {
+    let mut html = Html::new();
+    let is_below = steered == Steered::Below;
+    html.markup("<form class=\"range\" method=\"get\"")
+        .markup(if is_below { " action=\"../traces\"" } else { "" })
+        .markup(" data-range=\"\"><div class=\"range-row\"><span class=\"presets\" role=\"group\" aria-label=\"Time range\">");
+    for (since, name) in PRESETS {
+        let is_chosen = scope.until.is_empty() && scope.since == since;
+        html.markup("<a href=\"")
+            .text(&address(scope, is_below, since))
+            .markup(if is_chosen {
+                "\" aria-current=\"true\">"
+            } else {
+                "\">"
+            })
+            .markup(name)
+            .markup("</a>");
+    }
+    html.markup("</span>");
+    custom(&mut html, scope);
+    match steered {
+        Steered::Range => {
+            html.hidden("root", &scope.root);
+        }
+        _ => roots(&mut html, scope, whole),
+    }
+    if !is_below {
+        for (name, value) in kept(scope) {
+            html.hidden(name, value);
+        }
+    }
+    html.markup("<button class=\"range-go\">Show</button></div>");
+    if let Some(rate) = shown.or(whole).filter(|rate| !rate.columns.is_empty()) {
+        picture(&mut html, scope, rate);
+    }
+    html.markup("</form>\n");
+    html
+}
+
+/// The other parameters of the page; its list begins anew.
+fn kept(scope: &Scope) -> impl Iterator<Item = (&str, &str)> {
+    let others = scope.others.iter();
+    let others = others.map(|(name, value)| (&**name, &**value));
+    others.filter(|(name, _)| *name != "page")
+}
+
+/// The same page since then, relative to its own address, so that it carries nothing else along.
+fn address(scope: &Scope, is_below: bool, since: &str) -> String {
+    let mut form = Serializer::new(String::new());
+    if !since.is_empty() {
+        form.append_pair("since", since);
+    }
+    if !scope.root.is_empty() {
+        form.append_pair("root", &scope.root);
+    }
+    if !is_below {
+        form.extend_pairs(kept(scope));
+    }
+    let path = if is_below { "../traces" } else { "" };
+    format!("{path}?{}", form.finish())
+}
+
+/// Both ends as text.
+fn custom(html: &mut Html, scope: &Scope) {
+    let is_preset =
+        scope.until.is_empty() && PRESETS.iter().any(|(since, _)| *since == scope.since);
+    html.markup("<details class=\"custom\"><summary")
+        .markup(if is_preset {
+            ">"
+        } else {
+            " aria-current=\"true\">"
+        })
+        .markup("Custom</summary><div>");
+    for (name, label, value, example) in [
+        ("since", "From", &scope.since, "30min or 2026-11-21 10:00"),
+        ("until", "Until", &scope.until, "2026-11-21 11:00"),
+    ] {
+        html.markup("<label>")
+            .markup(label)
+            .markup(" <input type=\"text\" autocomplete=\"off\" spellcheck=\"false\" name=\"")
+            .markup(name)
+            .markup("\" placeholder=\"")
+            .markup(example)
+            .markup("\" value=\"")
+            .text(value)
+            .markup("\"/></label>");
+    }
+    html.markup("</div></details>");
+}
+
+/// The root operations, the most frequent first.
+fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
+    let known = rate.map(RequestRate::by_requests).unwrap_or_default();
+    html.markup("<label class=\"root\">Root operation <select name=\"root\"><option value=\"\">all</option>");
+    let mut option = |name: &str| {
+        html.markup("<option")
+            .markup(if name == scope.root {
+                " selected=\"\">"
+            } else {
+                ">"
+            })
+            .text(name)
+            .markup("</option>");
+    };
+    let offered = &known[..known.len().min(ROOTS_OFFERED_MAX)];
+    if !scope.root.is_empty() && !offered.iter().any(|(name, _)| *name == scope.root) {
+        option(&scope.root);
+    }
+    for (name, _) in offered {
+        option(name);
+    }
+    html.markup("</select></label>");
+}
+
+/// Requests by when they began, with what is outside of the range in shade.
+fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
+    let root = rate.roots.iter().position(|name| *name == scope.root);
+    let root = root.and_then(|number| u32::try_from(number).ok());
+    let counts: Vec<u64> = rate
+        .columns
+        .iter()
+        .map(|column| match root {
+            Some(root) => column.get(&root).copied().unwrap_or(0),
+            None => column.values().sum(),
+        })
+        .collect();
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let width = counts.len() as f64;
+    let end_ns = column_ns(rate, counts.len());
+    let of = match root {
+        Some(_) => format!(" of {}", scope.root),
+        None => String::new(),
+    };
+    html.markup("<svg class=\"rate\" role=\"img\" preserveAspectRatio=\"none\" viewBox=\"0 0 ")
+        .shown(width)
+        .markup(" ")
+        .shown(HEIGHT)
+        .markup("\" data-x0-ns=\"")
+        .shown(rate.from_ns)
+        .markup("\" data-x1-ns=\"")
+        .shown(end_ns)
+        .markup("\" aria-label=\"")
+        .text(&format!(
+            "{}{of} recorded from {} to {}",
+            counted(counts.iter().sum(), "request"),
+            moment(rate.from_ns),
+            moment(end_ns)
+        ))
+        .markup("\"><path class=\"load\" d=\"")
+        .text(&bars(&counts, most))
+        .markup("\"/>");
+    if let Some(newest_ns) = rate.newest_ns
+        && let Ok(range) = scope.range(newest_ns)
+    {
+        let x = |at_ns: i64| {
+            let at = at_ns.saturating_sub(rate.from_ns) as f64 / rate.column_ns as f64;
+            at.clamp(0.0, width)
+        };
+        let (from, to) = (
+            range.since_ns.map_or(0.0, x),
+            range.until_ns.map_or(width, x),
+        );
+        for (at, wide) in [(0.0, from), (to, width - to)] {
+            html.markup("<rect class=\"outside\" y=\"0\" height=\"24\" x=\"")
+                .shown(at)
+                .markup("\" width=\"")
+                .shown(wide)
+                .markup("\"/>");
+        }
+    }
+    html.markup("</svg><p class=\"rate-ends hint\"><span>")
+        .text(&moment(rate.from_ns))
+        .markup("</span><span class=\"rate-said\">")
+        .text(&said(scope, rate, most))
+        .markup("</span><span>")
+        .text(&moment(end_ns))
+        .markup("</span></p>");
+}
+
+fn column_ns(rate: &RequestRate, column: usize) -> i64 {
+    let columns = i64::try_from(column).unwrap_or(i64::MAX);
+    let length_ns = columns.saturating_mul(rate.column_ns);
+    rate.from_ns.saturating_add(length_ns)
+}
+
+/// One path of all bars; where there are requests, something is seen.
+fn bars(counts: &[u64], most: u64) -> String {
+    let mut path = String::new();
+    for (column, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let height = (*count as f64 / most as f64 * HEIGHT).max(1.0);
+        // Writing to a String cannot fail.
+        let _ = write!(path, "M{column} {HEIGHT}v-{height:.1}h.9v{height:.1}z");
+    }
+    path
+}
+
+fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
+    let each_second = most as f64 * 1e9 / rate.column_ns.max(1) as f64;
+    let most = match each_second {
+        rate if rate >= 1.0 => format!("up to {rate:.0} recorded requests a second"),
+        rate => format!("up to {:.1} recorded requests a minute", rate * 60.0),
+    };
+    match rate.newest_ns.filter(|_| scope.is_relative()) {
+        Some(newest_ns) => format!(
+            "{most} · counted back from the newest request, {}",
+            moment(newest_ns)
+        ),
+        None => most,
+    }
+}
+
+fn moment(at_ns: i64) -> String {
+    DateTime::from_timestamp_nanos(at_ns)
+        .format("%Y-%m-%d %H:%M:%S")
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn rate() -> RequestRate {
+        RequestRate {
+            from_ns: 0,
+            column_ns: 1 << 30,
+            columns: vec![
+                BTreeMap::from([(0, 4), (1, 9)]),
+                BTreeMap::new(),
+                BTreeMap::from([(0, 8)]),
+            ],
+            roots: vec!["web:a\"<b>".to_owned(), "web:b".to_owned()],
+            newest_ns: Some(3_000_000_000),
+        }
+    }
+
+    #[track_caller]
+    fn check(query: &str, steered: Steered, parts: &[&str], absent: &[&str]) {
+        let strip = strip(&Scope::of(query), steered, Some(&rate()), None).into_string();
+        for part in parts {
+            assert!(strip.contains(part), "{query}: {part}: {strip}");
+        }
+        for part in absent {
+            assert!(!strip.contains(part), "{query}: {part}: {strip}");
+        }
+    }
+
+    #[test]
+    fn the_range_changes_and_all_else_of_the_page_stays() {
+        check(
+            "by=user&page=3&since=1h&root=web:b",
+            Steered::RangeAndRoot,
+            &[
+                "<a href=\"?since=15min&amp;root=web%3Ab&amp;by=user\">Last 15 min</a>",
+                "<a href=\"?since=1h&amp;root=web%3Ab&amp;by=user\" aria-current=\"true\">1 h</a>",
+                "<a href=\"?root=web%3Ab&amp;by=user\">All</a>",
+                "<input type=\"hidden\" name=\"by\" value=\"user\"/>",
+                "<option>web:a&quot;&lt;b&gt;</option><option selected=\"\">web:b</option>",
+                "9 requests of web:b recorded",
+                "counted back from the newest request, 1970-01-01 00:00:03",
+            ],
+            &["\"page\"", "web:a\"<b>"],
+        );
+        check(
+            "since=2000000000&until=2999999999&root=web:gone",
+            Steered::RangeAndRoot,
+            &[
+                "<summary aria-current=\"true\">Custom",
+                "value=\"1970-01-01T00:00:02Z\"",
+                "<option selected=\"\">web:gone</option>",
+                "21 requests recorded",
+                "M0 24v-24.0h.9",
+            ],
+            &["counted back", "M1 24"],
+        );
+        check(
+            "root=web:b&top=5",
+            Steered::Range,
+            &["type=\"hidden\" name=\"root\""],
+            &["<select"],
+        );
+        check(
+            "spans=5",
+            Steered::Below,
+            &["action=\"../traces\"", "href=\"../traces?since=1h\""],
+            &["spans"],
+        );
+    }
+
+    #[test]
+    fn a_small_range_is_shown_with_its_surroundings() {
+        let whole = RequestRate {
+            columns: vec![BTreeMap::from([(0, 1)]); 128],
+            ..rate()
+        };
+        let check = |query: &str, expected: Option<Range<i64>>| {
+            assert_eq!(window(&Scope::of(query), &whole), expected, "{query}");
+        };
+        check("", None);
+        check("since=0&until=90000000000", None);
+        check(
+            "since=10000000000&until=11000000000",
+            Some(2_000_000_000..19_000_000_000),
+        );
+        // Later than all that there is.
+        check("since=1970-01-02", None);
+    }
+}

@@ -1,0 +1,213 @@
+//! Time range and root operation of a page, as they stand in its address: `since`, `until` and `root`, written as on the command line.
+//! Times ago are counted from the newest request, so that a store that nothing is added to any more shows its last minutes.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use stroboscope_present::page::{Carried, Html};
+use stroboscope_query::{Selection, TimeRange};
+use stroboscope_reports::arguments::parse_duration;
+use stroboscope_reports::time::{parse_moment_before, written};
+use tokio::runtime::Handle;
+use url::form_urlencoded::{Serializer, parse};
+
+use crate::site::Site;
+
+/// Time range and root operation of a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    pub(crate) since: String,
+    pub(crate) until: String,
+    pub(crate) root: String,
+    /// The other parameters of the address.
+    pub(crate) others: Vec<(String, String)>,
+    pub(crate) carried: Carried,
+}
+
+impl<S: Sync> FromRequestParts<S> for Scope {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(parts.uri.query().unwrap_or_default()))
+    }
+}
+
+impl Scope {
+    /// Takes the scope from the part of an address behind `?`.
+    pub(crate) fn of(query: &str) -> Self {
+        let mut scope = Self {
+            carried: Carried::of(query),
+            ..Self::default()
+        };
+        for (name, value) in parse(query.as_bytes()) {
+            let value = value.trim().to_owned();
+            let field = match &*name {
+                "since" | "from" => &mut scope.since,
+                "until" | "to" => &mut scope.until,
+                "root" => &mut scope.root,
+                _ => {
+                    if !value.is_empty() {
+                        scope.others.push((name.into_owned(), value));
+                    }
+                    continue;
+                }
+            };
+            if field.is_empty() {
+                *field = readable(value);
+            }
+        }
+        scope
+    }
+
+    /// The root operation that requests are selected by.
+    pub(crate) fn root(&self) -> Option<String> {
+        Some(self.root.clone()).filter(|root| !root.is_empty())
+    }
+
+    /// Time range and root operation as parameters of an address.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
+            ("since", &*self.since),
+            ("until", &*self.until),
+            ("root", &*self.root),
+        ];
+        all.into_iter().filter(|(_, value)| !value.is_empty())
+    }
+
+    /// Fields of a form that sends the scope along.
+    pub(crate) fn hidden(&self, html: &mut Html) {
+        for (name, value) in self.parameters() {
+            html.hidden(name, value);
+        }
+    }
+
+    /// The scope as the part of an address behind `?`.
+    pub(crate) fn query(&self) -> String {
+        let mut form = Serializer::new(String::new());
+        form.extend_pairs(self.parameters()).finish()
+    }
+
+    /// The key of an answer of this scope.
+    pub(crate) fn key(&self, of: &str) -> String {
+        format!("{of} {}", self.query())
+    }
+
+    /// Returns the range, with times ago counted from `newest_ns`, or what is wrong with it.
+    pub(crate) fn range(&self, newest_ns: i64) -> Result<TimeRange, String> {
+        let end = |name: &str, text: &str| match text {
+            "" => Ok(None),
+            text => {
+                let end_ns = parse_moment_before(text, newest_ns);
+                let wrong = |forms| format!("{name} {text:?} is not a time: {forms}");
+                end_ns.map(Some).map_err(wrong)
+            }
+        };
+        let range = TimeRange {
+            since_ns: end("since", &self.since)?,
+            until_ns: end("until", &self.until)?,
+        };
+        match (range.since_ns, range.until_ns) {
+            (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => Err(format!(
+                "The range ends before it begins: {} is not before {}.",
+                written(since_ns),
+                written(until_ns)
+            )),
+            _ => Ok(range),
+        }
+    }
+
+    /// Returns what is wrong with the range, whatever the newest request.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        // So late that a range of times ago lies in the past.
+        self.range(i64::MAX / 2).map(drop)
+    }
+
+    /// True if an end of the range is a time ago.
+    pub(crate) fn is_relative(&self) -> bool {
+        [&self.since, &self.until]
+            .into_iter()
+            .any(|text| parse_duration(text).is_ok())
+    }
+
+    /// Returns the selection of requests of the range. Not for async code.
+    pub(crate) fn selection(&self, site: &Site, runtime: &Handle) -> Result<Selection, String> {
+        let newest_ns = match self.is_relative() {
+            true => newest_ns(site, runtime),
+            false => 0,
+        };
+        Ok(Selection {
+            range: self.range(newest_ns)?,
+            ..Selection::default()
+        })
+    }
+
+    /// Returns the arguments of a report with their times ago written as times. Not for async code.
+    pub(crate) fn fixed(
+        asked: &[(String, String)],
+        site: &Site,
+        runtime: &Handle,
+    ) -> Vec<(String, String)> {
+        let fixed = |text: &str| match parse_duration(text) {
+            Ok(_) => parse_moment_before(text, newest_ns(site, runtime))
+                .map_or_else(|_| text.to_owned(), written),
+            Err(_) => text.parse().map_or_else(|_| text.to_owned(), written),
+        };
+        let value = |name: &str, value: &str| match (name, value.split_once("..")) {
+            ("since" | "until", _) => fixed(value),
+            ("before" | "after", Some((from, until))) => {
+                format!("{}..{}", fixed(from), fixed(until))
+            }
+            _ => value.to_owned(),
+        };
+        let pairs = asked.iter();
+        pairs
+            .map(|(name, text)| (name.clone(), value(name, text)))
+            .collect()
+    }
+}
+
+/// True for the name of a parameter of the time range or the root operation.
+pub(crate) fn is_of_scope(name: &str) -> bool {
+    ["since", "until", "from", "to", "root"].contains(&name)
+}
+
+/// Start of the newest request; without requests, no matter.
+fn newest_ns(site: &Site, runtime: &Handle) -> i64 {
+    let rate = site.rate(runtime);
+    rate.and_then(|rate| rate.newest_ns).unwrap_or_default()
+}
+
+/// An end of a range as people write it: ns since the Unix epoch as a time.
+fn readable(text: String) -> String {
+    text.parse().map_or(text, written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_ago_are_counted_from_the_newest_request() {
+        let check = |query: &str, newest_ns: i64, expected: (Option<i64>, Option<i64>)| {
+            let range = Scope::of(query).range(newest_ns).unwrap();
+            assert_eq!((range.since_ns, range.until_ns), expected, "{query}");
+        };
+        let newest_ns = 7_200_000_000_000;
+        check("since=1h&x=y", newest_ns, (Some(3_600_000_000_000), None));
+        check("from=5&to=9", newest_ns, (Some(5), Some(9)));
+        check("", newest_ns, (None, None));
+        check(
+            "until=1970-01-01T00:01",
+            newest_ns,
+            (None, Some(60_000_000_000)),
+        );
+        for wrong in ["since=soon", "since=9&until=5", "since=1min&until=1h"] {
+            assert!(Scope::of(wrong).check().is_err(), "{wrong}");
+        }
+        let scope = Scope::of("since=1h&q=a+b&root=web:a&until=");
+        assert!(scope.check().is_ok() && scope.is_relative());
+        assert_eq!(scope.others, [("q".to_owned(), "a b".to_owned())]);
+        assert_eq!(scope.key("/x"), "/x since=1h&root=web%3Aa");
+    }
+}
