@@ -232,6 +232,27 @@ async function keyboard() {
     assert.equal(await page.inputValue(".tl-tools input"), "step 7");
 }
 
+/** Back undoes the last zoom, and the last selection; ticks differ however far it is zoomed in. */
+async function back() {
+    await load(`/traces/${asked.smallId}`);
+    await page.waitForSelector("div.timeline[data-ready]");
+    await page.focus(".tl-view");
+    const at = (/** @type {RegExp} */ hash) => page.waitForFunction((text) => new RegExp(text).test(location.hash), hash.source);
+    await at(/^$/);
+    await page.waitForTimeout(400);
+    await page.keyboard.press("ArrowDown");
+    await at(/^#span=\w+$/);
+    await page.keyboard.press("+");
+    await at(/^#t=.*&span=\w+$/);
+    await page.goBack();
+    await at(/^#span=\w+$/);
+    assert.notEqual(await page.textContent(".tl-live"), "");
+    await page.waitForTimeout(400);
+    await page.goBack();
+    await at(/^$/);
+    assert.equal(await page.textContent(".tl-live"), "");
+}
+
 /** A drag over requests over time chooses a range, which the pages behind links have, too; All leads back. */
 async function range() {
     await load("/traces");
@@ -350,7 +371,7 @@ async function tables() {
 }
 
 try {
-    for (const part of [everyPage, nothingThere, nothingExecuted, tables, range, oneRequest, heatmap, perfetto, large]) {
+    for (const part of [everyPage, nothingThere, nothingExecuted, tables, range, oneRequest, back, heatmap, perfetto, large]) {
         const began = Date.now();
         await part();
         console.log(`${part.name}: ${((Date.now() - began) / 1000).toFixed(1)} s`);

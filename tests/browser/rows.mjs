@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { pathToFileURL } from "node:url";
 
 const module = (name) => import(pathToFileURL(`${process.argv[2]}/${name}.js`).href);
-const { NONE, lanesOf } = await module("timeline-columns");
+const { NONE, lanesOf, tickTexts } = await module("timeline-columns");
 const { SPAN_ROW, kernelRows, layOut, rowName, spanAt } = await module("timeline-rows");
 const { NEXT_KERNEL, read, written } = await module("timeline-state");
 
@@ -72,3 +72,7 @@ assert.deepEqual([at(20).kernel, at(20).details], ["spans", true]);
 assert.deepEqual(at(500), read(""));
 assert.deepEqual(read("#at=soon", timed), read(""));
 assert.equal(read("#span=c&at=1795537558434944993", timed).span, "c");
+
+// Ticks of an axis read differently, however far it is zoomed in.
+assert.deepEqual(tickTexts([0, 5e6, 1e7], 5e6), ["0\u00a0ns", "5\u00a0ms", "10\u00a0ms"]);
+assert.deepEqual(tickTexts([164_302_000, 164_304_000, 164_306_000], 2_000), ["164.302\u00a0ms", "+2\u00a0µs", "+4\u00a0µs"]);

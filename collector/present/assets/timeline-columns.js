@@ -324,7 +324,18 @@ export function duration(ns) {
     return `${scaled.toFixed(decimals)}\u00a0${unit}`;
 }
 
+/** Times at an axis: as far from the first one where they would read the same.
+ * @param {number[]} ticks @param {number} step between them, ns */
+export function tickTexts(ticks, step) {
+    const plain = ticks.map(tickText);
+    if (new Set(plain).size === ticks.length) return plain;
+    const [first] = ticks;
+    const [unit, name] = first < 1e6 ? [1e3, "µs"] : first < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+    const decimals = Math.min(Math.max(Math.ceil(Math.log10(unit / step)), 0), 12);
+    return ticks.map((tick, at) => (at === 0 ? `${(first / unit).toFixed(decimals)}\u00a0${name}` : `+${tickText(tick - first)}`));
+}
+
 /** A duration at an axis: no more digits than it has. @param {number} ns */
-export function tickText(ns) {
+function tickText(ns) {
     return duration(ns).replace(/(\.\d*?)0+(?=\u00a0)/, "$1").replace(/\.(?=\u00a0)/, "");
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // How a request is drawn: only the rows that are seen, and of each never more boxes than it has pixels.
 
-import { KERNEL, NONE, PIECE, SPAN, after, tickText } from "./timeline-columns.js";
+import { KERNEL, NONE, PIECE, SPAN, after, duration, tickTexts } from "./timeline-columns.js";
 import { SPAN_ROW, kernelRows, rowName } from "./timeline-rows.js";
 
 /** @typedef {import("./timeline-columns.js").Trace} Trace */
@@ -134,13 +134,13 @@ class Painter {
         const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) ?? power;
         const ticks = [];
         for (let at = Math.ceil(scene.from / step) * step; at <= scene.to; at += step) ticks.push(at);
-        return ticks;
+        return { ticks, step };
     }
 
     grid() {
         const { context, geometry, theme, scale, scene } = this;
         context.fillStyle = theme.grid;
-        for (const tick of this.ticks()) {
+        for (const tick of this.ticks().ticks) {
             context.fillRect(Math.round(scale.x(tick)), geometry.axis - 6, 1, geometry.height);
         }
         const { answer_ns: answer, length_ns: length } = scene.trace.head;
@@ -156,9 +156,9 @@ class Painter {
         context.textBaseline = "middle";
         context.fillStyle = theme.faint;
         const y = (geometry.axis - 4) / 2;
-        for (const tick of this.ticks()) {
-            const text = tickText(tick);
-            const x = scale.x(tick) + 4;
+        const { ticks, step } = this.ticks();
+        for (const [at, text] of tickTexts(ticks, step).entries()) {
+            const x = scale.x(ticks[at]) + 4;
             if (x + context.measureText(text).width < geometry.width) context.fillText(text, x, y);
         }
         const { answer_ns: answer, length_ns: length } = scene.trace.head;
@@ -241,6 +241,23 @@ class Painter {
         this.edges(trace.flags[span], x0, x1, bar);
         this.events(span, bar, shift);
         if (scene.closed.has(span)) this.inside(span, bar);
+        this.took(duration(end - start), x0, x1, bar);
+    }
+
+    /** How long a span took: behind its bar, before it where there is no room, and at the edge over one that fills the row.
+     * @param {string} text @param {number} x0 @param {number} x1 @param {{ y: number, height: number }} bar */
+    took(text, x0, x1, bar) {
+        const { context, geometry, theme } = this;
+        context.font = theme.font;
+        const width = context.measureText(text).width + 6;
+        const places = [x1 + 7, x0 - 7 - width, geometry.width - width - 4];
+        const x = places.find((place) => place >= geometry.names && place + width <= geometry.width) ?? places[2];
+        // Slack behind it would strike it out.
+        context.fillStyle = theme.paper;
+        context.fillRect(x, bar.y, width, bar.height);
+        context.fillStyle = theme.faint;
+        context.textBaseline = "middle";
+        context.fillText(text, x + 3, bar.y + bar.height / 2 + 1);
     }
 
     /** A span that is out of sight: where to look for it. @param {boolean} isLeft @param {{ y: number, height: number }} bar */

@@ -38,6 +38,9 @@ export class Timeline {
     hitSet;
     /** @type {number | undefined} */
     noting;
+    /** What the address says of the view; not known while it leads.
+     * @type {string | undefined} */
+    place;
 
     /** @param {HTMLElement} host @param {Trace} trace @param {string} source address of the columns */
     constructor(host, trace, source) {
@@ -167,7 +170,8 @@ export class Timeline {
         context.strokeRect(x0 + 0.5, 0.5, Math.max(2, x1 - x0) - 1, STRIP - 1);
     }
 
-    /** Writes the state into the address, once it rests: browsers refuse to hear of each frame. */
+    /** Writes the state into the address, once it rests: browsers refuse to hear of each frame. Each view is a step of the browser's
+     * history, but not each letter that is looked for. */
     note() {
         clearTimeout(this.noting);
         this.noting = setTimeout(() => {
@@ -175,8 +179,10 @@ export class Timeline {
             this.state.range = from <= 0 && to >= this.length() ? null : [from, to];
             this.state.span = this.selected === NONE ? "" : idOf(this.trace, this.selected);
             this.state.details = !this.parts.details.hidden;
-            const wanted = written(this.state);
-            if (wanted !== location.hash) history.replaceState(null, "", wanted || location.pathname + location.search);
+            const [wanted, place] = [written(this.state), written({ ...this.state, find: "" })];
+            const isStep = this.place !== undefined && this.place !== place;
+            this.place = place;
+            if (wanted !== location.hash) history[isStep ? "pushState" : "replaceState"](null, "", wanted || location.pathname + location.search);
         }, 200);
     }
 
@@ -363,14 +369,17 @@ export class Timeline {
 
     /** To what the address says now. */
     go() {
+        this.place = undefined;
         this.state = read(location.hash, this.trace);
         this.range = this.state.range ?? [0, this.length()];
         this.parts.search.value = this.state.find;
         this.hits = found(this.trace, this.state.find);
         this.hitSet = undefined;
         this.layOut();
-        const span = this.spanOf(this.state.span);
-        if (span !== NONE) this.select(span, this.state.details);
+        this.selected = this.spanOf(this.state.span);
+        this.parts.details.hidden = true;
+        if (this.selected === NONE) this.parts.live.textContent = "";
+        else this.select(this.selected, this.state.details);
     }
 
     /** @param {string} key @returns {boolean} whether it means something */
