@@ -49,11 +49,20 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
             .markup("</th>");
     }
     html.markup("</tr></thead><tbody>\n");
+    // Latencies of the rows are seen beside each other.
+    let longest = |(at, column): &(usize, &Column)| {
+        let latencies = shown.iter().filter_map(|row| match row.get(*at) {
+            Some(Cell::Real(ns)) if column.name == LATENCY => Some(*ns),
+            _ => None,
+        });
+        latencies.reduce(f64::max).filter(|ns| *ns > 0.0)
+    };
+    let longest: Vec<Option<f64>> = columns.iter().map(longest).collect();
     for row in shown {
         html.markup("<tr>");
-        for (at, column) in &columns {
+        for ((at, column), longest) in columns.iter().zip(&longest) {
             if let Some(cell) = row.get(*at) {
-                write_cell(html, cell, column, reader);
+                write_cell(html, cell, column, *longest, reader);
             }
         }
         html.markup("</tr>\n");
@@ -83,7 +92,11 @@ fn is_left(kind: Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Segment)
 }
 
-fn write_cell(html: &mut Html, cell: &Cell, column: &Column, reader: Reader) {
+/// The name of a column whose durations have bars.
+const LATENCY: &str = "latency_ns";
+
+/// `longest` is that of the column, where its cells have bars.
+fn write_cell(html: &mut Html, cell: &Cell, column: &Column, longest: Option<f64>, reader: Reader) {
     html.markup("<td");
     if is_left(column.kind) {
         html.markup(" class=\"name\"");
@@ -119,6 +132,9 @@ fn write_cell(html: &mut Html, cell: &Cell, column: &Column, reader: Reader) {
         }
         (cell, kind) => {
             html.text(&text_of(cell, kind));
+            if let (Cell::Real(ns), Some(longest)) = (cell, longest) {
+                write_meter(html, ns / longest);
+            }
         }
     }
     html.markup("</td>");
@@ -203,6 +219,7 @@ mod tests {
             Column::new("share", "share", Kind::Share),
             Column::new("hidden", "", Kind::Count),
             Column::new("p50_ns", "p50", Kind::DurationNs),
+            Column::new("latency_ns", "took", Kind::DurationNs),
             Column::new("example", "for example", Kind::Request),
         ];
         let table = Table {
@@ -218,9 +235,10 @@ mod tests {
                     0.25.into(),
                     1u64.into(),
                     1500.0.into(),
+                    2000.0.into(),
                     "../<x".into(),
                 ],
-                vec![Cell::None; 5],
+                vec![Cell::None; 6],
             ],
             shown: 1,
         };
@@ -236,12 +254,13 @@ mod tests {
             "data-label=\"what\" data-value=\"&lt;b&gt;\">&lt;b&gt;</td>",
             "data-value=\"0.25\"><span>25.0%<svg",
             "data-value=\"1500\">1.50\u{a0}µs</td>",
+            "data-value=\"2000\">2.00\u{a0}µs<svg class=\"meter\"",
             "<a href=\"/traces/%2E%2E%2F%3Cx\">",
         ] {
             assert!(page.contains(part), "{part} in {page}");
         }
         assert!(
-            !page.contains("\"hidden\"") && page.matches("<td").count() == 4,
+            !page.contains("\"hidden\"") && page.matches("<td").count() == 5,
             "{page}"
         );
         assert!(!write(Reader::OfFile).contains("<a "));
