@@ -222,24 +222,19 @@ fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
         .markup("\"><path class=\"load\" d=\"")
         .text(&bars(&counts, most))
         .markup("\"/>");
-    if let Some(newest_ns) = rate.newest_ns
-        && let Ok(range) = scope.range(newest_ns)
-    {
+    for (class, range_ns) in shaded(scope, rate) {
         let x = |at_ns: i64| {
             let at = at_ns.saturating_sub(rate.from_ns) as f64 / rate.column_ns as f64;
             at.clamp(0.0, width)
         };
-        let (from, to) = (
-            range.since_ns.map_or(0.0, x),
-            range.until_ns.map_or(width, x),
-        );
-        for (at, wide) in [(0.0, from), (to, width - to)] {
-            html.markup("<rect class=\"outside\" y=\"0\" height=\"24\" x=\"")
-                .shown(at)
-                .markup("\" width=\"")
-                .shown(wide)
-                .markup("\"/>");
-        }
+        let (from, to) = (x(range_ns.start), x(range_ns.end));
+        html.markup("<rect class=\"")
+            .markup(class)
+            .markup("\" y=\"0\" height=\"24\" x=\"")
+            .shown(from)
+            .markup("\" width=\"")
+            .shown((to - from).max(0.0))
+            .markup("\"/>");
     }
     html.markup("</svg><p class=\"rate-ends hint\"><span>")
         .text(&moment(rate.from_ns))
@@ -248,6 +243,33 @@ fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
         .markup("</span><span>")
         .text(&moment(end_ns))
         .markup("</span></p>");
+}
+
+/// Parts of the picture in shade: what is outside of the range, or the periods that the page compares instead.
+fn shaded(scope: &Scope, rate: &RequestRate) -> Vec<(&'static str, Range<i64>)> {
+    let Some(newest_ns) = rate.newest_ns else {
+        return Vec::new();
+    };
+    let periods = scope.periods(newest_ns).into_iter();
+    let periods: Vec<_> = periods
+        .map(|(name, period)| {
+            (
+                if name == "before" {
+                    "period before"
+                } else {
+                    "period"
+                },
+                period,
+            )
+        })
+        .collect();
+    match scope.range(newest_ns) {
+        Ok(range) if periods.is_empty() => vec![
+            ("outside", i64::MIN..range.since_ns.unwrap_or(i64::MIN)),
+            ("outside", range.until_ns.unwrap_or(i64::MAX)..i64::MAX),
+        ],
+        _ => periods,
+    }
 }
 
 fn column_ns(rate: &RequestRate, column: usize) -> i64 {
@@ -273,6 +295,14 @@ fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
         rate if rate >= 1.0 => format!("up to {rate:.0} recorded requests a second"),
         rate => format!("up to {:.1} recorded requests a minute", rate * 60.0),
     };
+    if rate
+        .newest_ns
+        .is_some_and(|newest_ns| !scope.periods(newest_ns).is_empty())
+    {
+        return format!(
+            "{most} · this page compares times of its own: before in blue, after in orange"
+        );
+    }
     match rate.newest_ns.filter(|_| scope.is_relative()) {
         Some(newest_ns) => format!(
             "{most} · counted back from the newest request, {}",
@@ -352,6 +382,16 @@ mod tests {
             Steered::Range,
             &["type=\"hidden\" name=\"root\""],
             &["<select"],
+        );
+        check(
+            "before=..1970-01-01T00:00:02Z&after=1970-01-01T00:00:02Z..&since=1h",
+            Steered::RangeAndRoot,
+            &[
+                "<rect class=\"period before\" y=\"0\" height=\"24\" x=\"0\"",
+                "<rect class=\"period\" ",
+                "before in blue",
+            ],
+            &["outside", "counted back"],
         );
         check(
             "spans=5",

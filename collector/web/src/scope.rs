@@ -2,6 +2,7 @@
 //! Times ago are counted from the newest request, so that a store that nothing is added to any more shows its last minutes.
 
 use std::convert::Infallible;
+use std::ops::Range;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -13,6 +14,9 @@ use tokio::runtime::Handle;
 use url::form_urlencoded::{Serializer, parse};
 
 use crate::site::Site;
+
+/// Parameters that give a period of a comparison.
+const PERIODS: [&str; 2] = ["before", "after"];
 
 /// Time range and root operation of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,6 +121,22 @@ impl Scope {
         }
     }
 
+    /// Returns the periods that the page compares, by name, as far as they are times.
+    pub(crate) fn periods(&self, newest_ns: i64) -> Vec<(&str, Range<i64>)> {
+        let end = |text: &str, open_ns: i64| match text {
+            "" => Some(open_ns),
+            text => parse_moment_before(text, newest_ns).ok(),
+        };
+        let period = |name: &str, value: &str| {
+            let (from, until) = value.split_once("..").filter(|_| PERIODS.contains(&name))?;
+            Some(end(from, i64::MIN)?..end(until, i64::MAX)?)
+        };
+        let others = self.others.iter();
+        others
+            .filter_map(|(name, value)| Some((&**name, period(name, value)?)))
+            .collect()
+    }
+
     /// Returns what is wrong with the range, whatever the newest request.
     pub(crate) fn check(&self) -> Result<(), String> {
         // So late that a range of times ago lies in the past.
@@ -155,7 +175,7 @@ impl Scope {
         };
         let value = |name: &str, value: &str| match (name, value.split_once("..")) {
             ("since" | "until", _) => fixed(value),
-            ("before" | "after", Some((from, until))) => {
+            (name, Some((from, until))) if PERIODS.contains(&name) => {
                 format!("{}..{}", fixed(from), fixed(until))
             }
             _ => value.to_owned(),
