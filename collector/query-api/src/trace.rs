@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use stroboscope_analysis::flow::is_failure;
 use stroboscope_analysis::record::TraceId;
 use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, ArrayValue, KeyValue, ResourceSpans};
 use stroboscope_foreign::otlp::{
@@ -151,7 +152,7 @@ impl TraceSpan {
             key == "error"
                 && match &value.kind {
                     Some(AnyKind::Bool(is_so)) => *is_so,
-                    Some(AnyKind::Text(text)) => text == "true",
+                    Some(AnyKind::Text(text)) => is_failure(text),
                     _ => false,
                 }
         };
@@ -186,6 +187,13 @@ impl TraceSpan {
             }
         }
     }
+}
+
+/// True for an attribute `error` that holds the message of a failure.
+pub(crate) fn is_error_message(pair: &KeyValue) -> bool {
+    let kind = pair.value.as_ref().and_then(|value| value.kind.as_ref());
+    let is_message = |text: &str| is_failure(text) && text != "true";
+    pair.key == "error" && matches!(kind, Some(AnyKind::Text(text)) if is_message(text))
 }
 
 fn span_of(trace_id: u128, row: SpanRead) -> TraceSpan {

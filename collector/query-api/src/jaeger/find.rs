@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stroboscope_analysis::flow::failed_spans;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::AttributeKeys;
@@ -135,7 +136,7 @@ fn has_tag(span: &SpanRecord, records: &TraceRecords, key: &str, wanted: &str) -
     let by_flag = match (key, wanted) {
         ("span.kind", "server") => has(SpanFlags::SERVER),
         ("span.kind", "client") => has(SpanFlags::CLIENT),
-        ("error", "true") => has(SpanFlags::PANICKED),
+        ("error", "true") => failed_spans(records).any(|id| id == span.span_id),
         ("hostname" | "host.name", host) => *span.host == *host,
         _ => false,
     };

@@ -8,7 +8,7 @@ use stroboscope_foreign::otlp::{SpanParts, any_json};
 use stroboscope_foreign::{hex, standard_base64};
 
 use crate::answer::Refusal;
-use crate::trace::{StoredTrace, TraceSpan, kind_name};
+use crate::trace::{StoredTrace, TraceSpan, is_error_message, kind_name};
 use crate::written::Written;
 
 /// Writes `{"traceID", "spans", "processes", "warnings"}`, span by span.
@@ -122,7 +122,11 @@ fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
     );
     say("otel.status_description", message);
     say("w3c.tracestate", &own.trace_state);
-    let says_error = own.attributes.iter().any(|pair| pair.key == "error");
+    // Its pages mark a span by this tag, and do not take a message for it.
+    let says_error = own
+        .attributes
+        .iter()
+        .any(|pair| pair.key == "error" && !is_error_message(pair));
     if span.is_error() && !says_error {
         tags.push(json!({"key": "error", "type": "bool", "value": true}));
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use stroboscope_foreign::otlp::message::{AnyKind, AnyValue};
+use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, KeyValue};
 use stroboscope_search::Field;
 
-use crate::trace::TraceSpan;
+use crate::trace::{TraceSpan, is_error_message};
 
 fn status(is_error: bool, is_ok: bool) -> &'static str {
     match (is_error, is_ok) {
@@ -44,7 +44,8 @@ fn one(span: &TraceSpan, field: &Field) -> Option<(String, AnyValue)> {
         Field::Status => {
             let parts = span.stored.parts().span;
             let code = parts.status.map_or(0, |status| status.code);
-            let is_own = parts.attributes.iter().any(|pair| pair.key == "error");
+            let is_own = |pair: &KeyValue| pair.key == "error" && !is_error_message(pair);
+            let is_own = parts.attributes.iter().any(is_own);
             let is_error = code == 2 || (span.is_error() && !is_own);
             return text("status", status(is_error, code == 1));
         }
