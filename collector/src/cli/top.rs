@@ -32,8 +32,8 @@ const KEY_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Watch what requests wait for, in the terminal, while it happens
 ///
-/// A table of operations by their share of the latest requests' critical path, with percentiles of their own work and
-/// slack; above it who ships, how much, in which bursts, and what was lost. It is of a running collector (`--http`), by its live
+/// A table of operations by their share of the latest requests' critical path, with percentiles of their own work, slack, and
+/// the part of their spans that failed; above it who ships, how much, in which bursts, what was lost, and what failed. It is of a running collector (`--http`), by its live
 /// model, or of a store (`--data`), also of one that somebody writes to.
 ///
 /// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all. Where standard output is no

@@ -47,7 +47,7 @@ fn it_shows_what_arrives_and_puts_the_terminal_back() {
     let before = top.modes();
     top.shows("stroboscope top");
     make_work(&works);
-    top.shows("…pi/processes");
+    top.shows("…cesses");
     // A wider terminal has room for all of the name.
     set_size(&top.master, 130, 30);
     top.shows("stroboscope-collector:GET /api/processes");

@@ -11,7 +11,7 @@ use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_present::show::{Names, SegmentName};
 
 use super::pages::Pages;
-use crate::live::{LiveModel, ProcessWindows, RECENT};
+use crate::live::{LiveModel, Outcomes, ProcessWindows, RECENT};
 
 /// Segments that are told; the rest is `others_mean_share`.
 const SEGMENTS_SHOWN: usize = 30;
@@ -42,10 +42,12 @@ pub(super) struct OperationNow {
     duration: Percentiles,
     /// None: all of it goes on after the answer.
     slack: Option<Percentiles>,
+    /// Of all requests, incomplete ones included.
+    spans: Outcomes,
 }
 
 impl OperationNow {
-    fn of(operation: OperationStatistics, requests: WeightedCount) -> Self {
+    fn of(operation: OperationStatistics, requests: WeightedCount, spans: Outcomes) -> Self {
         let slack = &operation.slack;
         Self {
             occurrences: operation.occurrences.rounded(),
@@ -54,6 +56,20 @@ impl OperationNow {
             duration: operation.duration.percentiles(),
             slack: (slack.count() > 0).then(|| slack.percentiles()),
             operation: operation.operation,
+            spans,
+        }
+    }
+
+    /// An operation that no complete request has.
+    fn of_incomplete(operation: String, spans: Outcomes) -> Self {
+        Self {
+            operation,
+            occurrences: 0,
+            mean_share: 0.0,
+            mean_wait_share: 0.0,
+            duration: Percentiles::default(),
+            slack: None,
+            spans,
         }
     }
 
@@ -66,6 +82,8 @@ impl OperationNow {
             "mean_wait_share": self.mean_wait_share,
             "duration": percentiles(self.duration),
             "slack": self.slack.map(percentiles),
+            "spans": self.spans.all.rounded(),
+            "failed": self.spans.failed.rounded(),
         })
     }
 }
@@ -81,6 +99,8 @@ pub(super) struct RecentPath {
     /// The same path by operation, the largest share first.
     operations: Vec<OperationNow>,
     operations_known: usize,
+    /// Of all requests, incomplete ones included.
+    outcomes: Outcomes,
 }
 
 impl RecentPath {
@@ -108,11 +128,17 @@ impl RecentPath {
                 .total_cmp(&a.mean_share)
                 .then_with(|| a.segment.full().cmp(&b.segment.full()))
         });
+        let mut outcomes = recent.outcomes().operations.clone();
         let mut operations: Vec<OperationNow> = aggregate
             .by_operation(labels)
             .into_iter()
-            .map(|operation| OperationNow::of(operation, requests))
+            .map(|operation| {
+                let spans = outcomes.remove(&operation.operation);
+                OperationNow::of(operation, requests, spans.unwrap_or_default())
+            })
             .collect();
+        let failed_only = outcomes.into_iter().filter(|(_, of)| !of.failed.is_zero());
+        operations.extend(failed_only.map(|(name, of)| OperationNow::of_incomplete(name, of)));
         let operations_known = operations.len();
         operations.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
         operations.truncate(OPERATIONS_SHOWN);
@@ -124,6 +150,7 @@ impl RecentPath {
             mean_tail_share: aggregate.tail_wait().1.mean(requests),
             operations,
             operations_known,
+            outcomes: recent.outcomes().requests,
         }
     }
 
@@ -139,6 +166,8 @@ impl RecentPath {
         json!({
             "last_seconds": RECENT.as_secs(),
             "requests": self.requests,
+            "all_requests": self.outcomes.all.rounded(),
+            "failed_requests": self.outcomes.failed.rounded(),
             "segments": segments.collect::<Vec<_>>(),
             "others_mean_share": self.others_mean_share,
             "mean_tail_share": self.mean_tail_share,

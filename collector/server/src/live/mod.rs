@@ -17,7 +17,7 @@
 //!   far.
 //!
 //! The latest requests are kept as segments, [`RECENT_TRACES_MAX`] at most, and their critical paths are looked for when
-//! somebody asks what they wait for.
+//! somebody asks what they wait for. Failed requests and spans are counted, of all requests of the last minutes.
 //!
 //! It begins with the collector and ends with it. `infer` reads the store, and is right where the two differ; where nothing
 //! is late, skipped or early, and clocks agree, they do not.
@@ -25,9 +25,11 @@
 mod assembly;
 mod feed;
 mod observer;
+mod outcomes;
 mod recent;
 
 pub use assembly::RECORDS_OPEN_MAX;
 pub use feed::{Feed, LiveModel, start};
 pub use observer::{Live, LiveCounts, Snapshot};
-pub use recent::{ProcessWindows, RECENT, RECENT_SEGMENTS_MAX, RECENT_TRACES_MAX, RecentRequests};
+pub use outcomes::{Outcomes, RECENT, RecentOutcomes};
+pub use recent::{ProcessWindows, RECENT_SEGMENTS_MAX, RECENT_TRACES_MAX, RecentRequests};

@@ -7,12 +7,14 @@ use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::clock::{ClockEstimates, Resolution};
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::connection::{CHILDREN_MIN, ConnectionLearning, Connections, is_marked};
+use stroboscope_analysis::flow::ERROR;
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
 use super::assembly::{Assembly, RECORDS_OPEN_MAX};
+use super::outcomes::OutcomeSlices;
 use super::recent::{ProcessWindows, Recent, RecentRequests, Windows};
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
@@ -82,6 +84,7 @@ pub struct Live {
     roots: ByRoot,
     counts: LiveCounts,
     recent: Recent,
+    outcomes: OutcomeSlices,
     windows: Windows,
     /// When something was handed over last.
     now_ns: i64,
@@ -108,11 +111,12 @@ impl Live {
             segmenter: Segmenter::default(),
             model: Model::new(),
             clocks: ClockEstimates::new(),
-            keys: AttributeKeys::none().with_elements().with_weights(),
+            keys: AttributeKeys::of([ERROR]).with_elements().with_weights(),
             texts: HashMap::new(),
             roots: ByRoot::default(),
             counts: LiveCounts::default(),
             recent: Recent::default(),
+            outcomes: OutcomeSlices::default(),
             windows: Windows::default(),
             now_ns: 0,
         }
@@ -210,7 +214,7 @@ impl Live {
     /// The requests that became whole in the last minutes.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
-        RecentRequests::of(&self.recent, &self.model, now_ns)
+        RecentRequests::of(&self.recent, &self.outcomes, &self.model, now_ns)
     }
 
     /// What a process said of its windows, and how fine its host's clock is.
@@ -306,6 +310,7 @@ impl Live {
 
     fn observe_request(&mut self, mut records: TraceRecords) {
         self.counts.traces += 1;
+        self.outcomes.observe(self.now_ns, &records);
         let completeness = completeness(&records, &self.losses);
         let mut causes: Vec<_> = completeness
             .reasons

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::{analyse, settle};
@@ -11,11 +10,10 @@ use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::sampling::Weight;
 use stroboscope_analysis::segment::SegmentedTrace;
 
+use super::outcomes::{OutcomeSlices, RECENT, RecentOutcomes};
 use stroboscope_store::limits::INCARNATIONS_MAX;
 use stroboscope_store::record::BatchRow;
 
-/// How long ago requests may have become whole, to be among the recent ones.
-pub const RECENT: Duration = Duration::from_secs(300);
 /// Recent requests kept; of more, the latest.
 pub const RECENT_TRACES_MAX: usize = 1_024;
 /// Segments that all of them have together.
@@ -57,16 +55,30 @@ pub struct RecentRequests {
     traces: Vec<WeightedTrace>,
     relations: Relations,
     labels: Labels,
+    outcomes: RecentOutcomes,
 }
 
 impl RecentRequests {
-    pub(super) fn of(recent: &Recent, model: &Model, now_ns: i64) -> Self {
+    pub(super) fn of(
+        recent: &Recent,
+        outcomes: &OutcomeSlices,
+        model: &Model,
+        now_ns: i64,
+    ) -> Self {
         let recent_ns = i64::try_from(RECENT.as_nanos()).unwrap_or(i64::MAX);
+        let from_ns = now_ns.saturating_sub(recent_ns);
         Self {
-            traces: recent.since(now_ns.saturating_sub(recent_ns)),
+            traces: recent.since(from_ns),
+            outcomes: outcomes.since(from_ns),
             relations: model.relations(0.0),
             labels: model.labels().clone(),
         }
+    }
+
+    /// Outcomes of all requests of that time, incomplete ones included.
+    #[must_use]
+    pub fn outcomes(&self) -> &RecentOutcomes {
+        &self.outcomes
     }
 
     /// Their critical paths, by segment. Takes some milliseconds; not for async code.

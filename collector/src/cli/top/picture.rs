@@ -7,7 +7,7 @@ use stroboscope_burst::BurstConfig;
 use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::show::{scrubbed, shortened};
 
-use super::snapshot::{Operation, Snapshot};
+use super::snapshot::{LatestPath, Operation, Snapshot};
 use super::state::{SortKey, TopState};
 
 /// How a line stands out.
@@ -41,8 +41,8 @@ const ROWS_MIN: usize = 1;
 /// Lines of losses, before one that says how many more there are.
 const LOSS_LINES_MAX: usize = 3;
 
-const HELP: [&str; 10] = [
-    "s       sort by the next column; or by SHARE P, WAIT W, P50 5, P99 9, SLACK L, COUNT C, OPERATION N",
+const HELP: [&str; 11] = [
+    "s       sort by the next column; or by SHARE P, WAIT W, P50 5, P99 9, SLACK L, FAILED F, COUNT C, OPERATION N",
     "r       the other way around",
     "/       only operations with this text in their name; Enter keeps it, Esc takes it back",
     "p Space pause: the picture stays as it is",
@@ -52,6 +52,7 @@ const HELP: [&str; 10] = [
     "SHARE   the mean share of a request's critical path; WAIT: of that, before the operation began or went on",
     "P50 P99 of the operation's own work at a time: between two events of it, without what it waits for in others",
     "SLACK   how much longer that could take, in the middle, and nobody would wait; COUNT: how often it was seen",
+    "FAILED  the part of its spans that failed; of a collector also in incomplete requests",
 ];
 
 /// The screen: never more lines than it has rows. `page_rows` of the state is how many of them are of the table.
@@ -147,6 +148,7 @@ fn head(state: &TopState, columns: usize, now: Duration) -> Vec<ScreenLine> {
         lines.push(plain(bursts_text(snapshot)));
     }
     lines.extend(losses_lines(snapshot, columns));
+    lines.extend(snapshot.path.as_ref().and_then(failed_line));
     lines.push(plain(path_text(snapshot)));
     lines
 }
@@ -189,6 +191,20 @@ fn rates_text(state: &TopState, snapshot: &Snapshot) -> String {
         },
     );
     format!("seen:      {rates}")
+}
+
+/// Failed requests, if there are any.
+fn failed_line(path: &LatestPath) -> Option<ScreenLine> {
+    let failed = path.failed_requests;
+    (failed > 0).then(|| ScreenLine {
+        text: format!(
+            "failed:    {failed} of {} of the last {}, {}",
+            counted(path.all_requests, "request"),
+            seconds(Duration::from_secs(path.last_seconds)),
+            percent(failed as f64 / path.all_requests.max(1) as f64)
+        ),
+        look: Look::Bad,
+    })
 }
 
 /// What the table is of.
@@ -309,12 +325,14 @@ fn marked_head(state: &TopState, key: SortKey) -> String {
 
 fn row(of: &Operation, columns: usize) -> String {
     let slack = of.slack.map(|slack| duration(slack.p50_ns as f64));
+    let failed = (of.failed > 0).then(|| percent(of.failed_share()));
     let numbers = [
         percent(of.mean_share),
         percent(of.mean_wait_share),
         duration(of.duration.p50_ns as f64),
         duration(of.duration.p99_ns as f64),
         slack.unwrap_or_else(|| "-".to_owned()),
+        failed.unwrap_or_else(|| "-".to_owned()),
         of.occurrences.to_string(),
     ];
     let numbers: String = numbers

@@ -26,6 +26,15 @@ pub(super) struct Operation {
     pub duration: Spread,
     /// None: all of it goes on after the answer.
     pub slack: Option<Spread>,
+    /// Its spans in all requests, incomplete ones included, and those that failed.
+    pub spans: u64,
+    pub failed: u64,
+}
+
+impl Operation {
+    pub(super) fn failed_share(&self) -> f64 {
+        self.failed as f64 / self.spans.max(1) as f64
+    }
 }
 
 /// The critical path of the latest requests.
@@ -33,6 +42,9 @@ pub(super) struct Operation {
 pub(super) struct LatestPath {
     pub last_seconds: u64,
     pub requests: u64,
+    /// Those and incomplete ones, and how many of them failed.
+    pub all_requests: u64,
+    pub failed_requests: u64,
     pub mean_tail_share: f64,
     pub operations_known: usize,
     pub operations: Vec<Operation>,

@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 use super::super::ask::{Answered, ask};
 use super::snapshot::{LatestPath, Operation, Senders, Snapshot, Spread, Totals};
 use stroboscope_analysis::distribution::Distribution;
-use stroboscope_query::{CategoryRule, PathsQuestion};
+use stroboscope_analysis::name_rule::normalise;
+use stroboscope_query::{CategoryRule, Operations, OperationsQuestion, PathsQuestion};
 use stroboscope_reports::Failure;
 use stroboscope_reports::arguments::{DataArguments, ReadingArguments, SelectionArguments};
 use stroboscope_reports::study::{NamedStudy, Reader};
@@ -111,6 +112,21 @@ fn spread(of: &Distribution) -> Spread {
     }
 }
 
+/// Spans and failed ones by operation, named as segments are.
+fn outcomes(timed: &Operations) -> BTreeMap<String, (u64, u64)> {
+    let mut outcomes = BTreeMap::<String, (u64, u64)>::new();
+    for (operation, times) in &timed.of {
+        let name = match operation.split_once(':') {
+            Some((service, name)) => format!("{service}:{}", normalise(name)),
+            None => operation.clone(),
+        };
+        let (spans, failed) = outcomes.entry(name).or_default();
+        *spans += times.duration.count();
+        *failed += times.failed.rounded();
+    }
+    outcomes
+}
+
 /// Of the requests that began in the last while, by what is in the files now.
 fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Snapshot, Failure> {
     let at_ns = now_ns();
@@ -132,7 +148,9 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
         memory: None,
     };
     let study = NamedStudy::read_by(&reading, &reader)?;
-    let paths = study.ask(&PathsQuestion(CategoryRule::default()))?;
+    let asked = (PathsQuestion(CategoryRule::default()), OperationsQuestion);
+    let (paths, timed) = study.ask(&asked)?;
+    let outcomes = outcomes(&timed);
     let known = study.known()?;
     let (aggregate, traces) = (&paths.aggregate, paths.aggregate.traces());
     let operations = aggregate
@@ -144,6 +162,8 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
             mean_wait_share: of.wait_shares.mean(traces),
             duration: spread(&of.duration),
             slack: (of.slack.count() > 0).then(|| spread(&of.slack)),
+            spans: outcomes.get(&of.operation).map_or(0, |(spans, _)| *spans),
+            failed: outcomes.get(&of.operation).map_or(0, |(_, failed)| *failed),
             operation: of.operation,
         });
     let operations: Vec<Operation> = operations.collect();
@@ -175,6 +195,8 @@ fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Sn
         path: Some(LatestPath {
             last_seconds: last.as_secs(),
             requests: traces.rounded(),
+            all_requests: traces.rounded(),
+            failed_requests: paths.failed_requests().rounded(),
             mean_tail_share: aggregate.tail_wait().1.mean(traces),
             operations_known: operations.len(),
             operations,

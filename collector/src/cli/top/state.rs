@@ -21,17 +21,19 @@ pub(super) enum SortKey {
     P50,
     P99,
     Slack,
+    Failed,
     Count,
     Name,
 }
 
 impl SortKey {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Share,
         Self::Wait,
         Self::P50,
         Self::P99,
         Self::Slack,
+        Self::Failed,
         Self::Count,
         Self::Name,
     ];
@@ -44,6 +46,7 @@ impl SortKey {
             Self::P50 => "P50",
             Self::P99 => "P99",
             Self::Slack => "SLACK",
+            Self::Failed => "FAILED",
             Self::Count => "COUNT",
             Self::Name => "OPERATION",
         }
@@ -173,6 +176,7 @@ impl TopState {
                 SortKey::P50 => b.duration.p50_ns.cmp(&a.duration.p50_ns),
                 SortKey::P99 => b.duration.p99_ns.cmp(&a.duration.p99_ns),
                 SortKey::Slack => slack(b).cmp(&slack(a)),
+                SortKey::Failed => b.failed_share().total_cmp(&a.failed_share()),
                 SortKey::Count => b.occurrences.cmp(&a.occurrences),
                 SortKey::Name => a.operation.cmp(&b.operation),
             };
@@ -247,6 +251,7 @@ fn sort_of(letter: char) -> Option<SortKey> {
         '5' => SortKey::P50,
         '9' => SortKey::P99,
         'L' => SortKey::Slack,
+        'F' => SortKey::Failed,
         'C' => SortKey::Count,
         'N' => SortKey::Name,
         _ => return None,
@@ -272,7 +277,11 @@ mod tests {
         let operations = vec![
             operation("web:page", 0.2, 9, 30),
             operation("store:get", 0.5, 3, 20),
-            operation("store:put", 0.1, 7, 10),
+            Operation {
+                spans: 20,
+                failed: 1,
+                ..operation("store:put", 0.1, 7, 10)
+            },
         ];
         Snapshot {
             path: Some(LatestPath {
@@ -323,9 +332,10 @@ mod tests {
         check("r", ["store:put", "web:page", "store:get"]);
         check("9", ["web:page", "store:put", "store:get"]);
         check("sss", ["web:page", "store:put", "store:get"]);
+        check("F", ["store:put", "store:get", "web:page"]);
         check("C", ["web:page", "store:get", "store:put"]);
         check("N", ["store:get", "store:put", "web:page"]);
-        check("sssssss", ["store:get", "web:page", "store:put"]);
+        check("ssssssss", ["store:get", "web:page", "store:put"]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ fn operation(name: &str, share: f64, slack_ns: Option<u64>) -> Operation {
             p99_ns: 20_000_000,
         },
         slack: slack_ns.map(|p50_ns| Spread { p50_ns, p99_ns: 0 }),
+        spans: 60,
+        failed: if slack_ns.is_some() { 3 } else { 0 },
     }
 }
 
@@ -22,6 +24,8 @@ fn seen(operations: Vec<Operation>) -> Snapshot {
         path: Some(LatestPath {
             last_seconds: 300,
             requests: 20,
+            all_requests: 24,
+            failed_requests: 3,
             operations_known: operations.len(),
             operations,
             ..LatestPath::default()
@@ -73,16 +77,16 @@ fn a_picture_says_all_of_it() {
         "seen:      5.0 requests/s, 25.0 spans and events/s; 30 requests and 150 records in all",
         "bursts:    0b11100 (4ms/32ms), 12.5% of the time, in 2 processes; none set by the collector",
         "lost:      processes:ring_full 7",
+        "failed:    3 of 24 requests of the last 5 min, 12.5%",
         "operations by the critical path of 20 complete requests of the last 5 min; 0.0% of it is after the last of them",
-        "    SHAREv    WAIT     P50     P99   SLACK   COUNT  OPERATION",
-        ">    50.0%    1.0%  1.50ms  20.0ms  3.00µs      40  store:\u{fffd}[2Jget",
-        "     25.0%    1.0%  1.50ms  20.0ms       -      40  web:page",
-        "",
+        "    SHAREv    WAIT     P50     P99   SLACK  FAILED   COUNT  OPERATION",
+        ">    50.0%    1.0%  1.50ms  20.0ms  3.00µs    5.0%      40  store:\u{fffd}[2Jget",
+        "     25.0%    1.0%  1.50ms  20.0ms       -       -      40  web:page",
         "",
         "q quit  s sort  / filter  p pause  h help  1/2 store:\u{fffd}[2Jget",
     ];
     assert_eq!(texts, expected, "{texts:#?}");
-    assert_eq!(lines[7].look, Look::Marked);
+    assert_eq!(lines[8].look, Look::Marked);
     assert_eq!(lines[4].look, Look::Bad);
 }
 
