@@ -4,6 +4,7 @@
 //! Requests of which a part is missing count as well: a process that dies takes the rest of its requests with it.
 
 mod apart;
+mod between;
 mod origins;
 mod rate;
 
@@ -25,6 +26,7 @@ use super::sampled_notes::Weighing;
 use super::source::{Selection, Source};
 pub use apart::FailedApart;
 use apart::{RequestSample, tell_apart};
+pub use between::{FailureShift, OriginShift, failure_shifts};
 use origins::FailuresByOrigin;
 pub use origins::{FailureGroup, GroupedFailures};
 use rate::OutcomesOverTime;
@@ -102,7 +104,7 @@ pub fn failures(
         include_incomplete: true,
         ..selection
     };
-    let parts = source.parts(selection, &AttributeKeys::of(FAILURE_KEYS))?;
+    let parts = source.parts(selection, &failure_keys(None))?;
     let workers = vec![Worker::default(); parts.count()];
     let visit = |worker: &mut Worker, records: &mut TraceRecords, _: &mut Notes| {
         if let Some(alignment) = alignment {
@@ -125,6 +127,11 @@ pub fn failures(
     });
     found.apart = tell_apart(source, selection, with_failed)?;
     Ok(found)
+}
+
+/// The attributes that failures are described by, and another one.
+fn failure_keys(other: Option<&str>) -> AttributeKeys {
+    AttributeKeys::of(FAILURE_KEYS.into_iter().chain(other))
 }
 
 #[derive(Clone, Debug, Default)]

@@ -96,8 +96,8 @@ pub use explain::{
     explain_change, explain_first_cause,
 };
 pub use failures::{
-    FailedApart, FailureGroup, Failures, GroupedFailures, Outcomes, RateChange, RootFailures,
-    failures,
+    FailedApart, FailureGroup, FailureShift, Failures, GroupedFailures, OriginShift, Outcomes,
+    RateChange, RootFailures, failure_shifts, failures,
 };
 pub use filter::Filter;
 pub use first_look::alignment;

@@ -11,13 +11,14 @@ use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, give};
 use crate::{Failure, Status};
 use stroboscope_present::show::TableSpec;
-use stroboscope_query::{HowCompared, compare, explain_first_cause};
+use stroboscope_query::{HowCompared, compare, explain_first_cause, failure_shifts};
 
 /// Say what changed between two periods, and why
 ///
 /// Requests are put into categories of equal structure. Of each, its times are compared (Kolmogorov and Smirnov), edge by
 /// edge of the critical path, and its share of the requests; what one operation or one difference of structure is
-/// responsible for is one cause, and causes are set against the whole change.
+/// responsible for is one cause, and causes are set against the whole change. Failed requests are counted by root operation
+/// and by where their failures start, incomplete requests included.
 #[derive(Debug, Args)]
 pub struct CompareVerb {
     #[command(flatten)]
@@ -47,7 +48,9 @@ impl CompareVerb {
         let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
         let first = |comparison: &Comparison| cause_in_words(comparison, 1);
         let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
-        Ok(Compared::of(found, self.top).explained_by(telling.as_ref()))
+        let failures = failure_shifts(both).map_err(Failure::of)?;
+        let compared = Compared::of(found, self.top).explained_by(telling.as_ref());
+        Ok(compared.with_failures(&failures))
     }
 }
 

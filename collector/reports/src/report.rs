@@ -30,7 +30,7 @@ use stroboscope_present::roots::requests_text;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
-    PathsQuestion, StrataRule, compare, explain_first_cause, tradeoffs,
+    PathsQuestion, StrataRule, compare, explain_first_cause, failure_shifts, tradeoffs,
 };
 
 /// Write all findings as one page with pictures, for a browser
@@ -184,9 +184,9 @@ impl ReportVerb {
         let found = compare(both, how.infer, how.flow, how.compare).map_err(Failure::of)?;
         let first = |comparison: &Comparison| cause_in_words(comparison, 1);
         let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
-        Ok(Some(
-            Compared::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref()),
-        ))
+        let failures = failure_shifts(both).map_err(Failure::of)?;
+        let compared = Compared::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref());
+        Ok(Some(compared.with_failures(&failures)))
     }
 }
 

@@ -227,6 +227,51 @@ fn the_tables_by_root_operation_count_failed_requests() {
 }
 
 #[test]
+fn two_periods_are_compared_by_what_fails() {
+    let folder = imported();
+    let periods = [
+        "--before",
+        "1970-01-01T00:00:00..1970-01-01T00:06:01",
+        "--after",
+        "1970-01-01T00:06:01..1970-01-01T00:12:00",
+        "--root",
+        "shop:checkout",
+    ];
+    let found = json_of(
+        folder.path(),
+        &[&["compare", "--json"], &periods[..]].concat(),
+    );
+    assert_eq!(found["verdict"], "changed");
+    let of_root = &found["failures"][0];
+    assert_eq!(
+        (&of_root["root"], &of_root["changed"]),
+        (&json!("shop:checkout"), &json!(true))
+    );
+    let bad = (0..CHECKOUTS).filter(|request| is_bad(*request)).count() as u64;
+    assert_eq!(of_root["failed"], json!({"before": 0, "after": bad - 1}));
+    assert_eq!(of_root["requests"]["before"], FIRST_BAD);
+    assert!(of_root["p_value"].as_f64().unwrap() < 1e-3, "{of_root}");
+    let origin = &of_root["origins"][0];
+    assert_eq!(
+        (&origin["origin"], &origin["kind"], &origin["requests"]),
+        (
+            &json!("bank:pay"),
+            &json!("HTTP 503"),
+            &json!({"before": 0, "after": bad - 1})
+        )
+    );
+    let (text, _) = check(folder.path(), &[&["compare"], &periods[..]].concat(), 0);
+    for words in [
+        "fail rather than 0.0%",
+        "start at bank:pay (HTTP 503: no room for order *)",
+        "bank:pay → shop:POST /pay → shop:charge → shop:checkout",
+    ] {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
 fn where_nothing_fails_little_is_said() {
     let folder = crate::requests::imported();
     let (text, _) = check(folder.path(), &["failures"], 0);

@@ -8,7 +8,7 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
-use stroboscope_analysis::statistics::{Block, Scores, last_change};
+use stroboscope_analysis::statistics::{Block, Scores, Share, last_change};
 
 use super::super::time_blocks::blocks;
 use super::super::time_columns::{Limit, OfColumn, TimeColumns};
@@ -87,6 +87,15 @@ impl OutcomesOverTime {
         self.0.merge(other.0);
     }
 
+    /// Failed requests of all requests, by pieces of time.
+    pub(super) fn shares(&self) -> Vec<Share> {
+        let shares = self.0.columns.values().map(|of| Share {
+            part: of.failed.recorded(),
+            of: of.requests.recorded(),
+        });
+        shares.collect()
+    }
+
     /// Finds the last change of the failed share; `None` where none is as unlikely to be chance as `p_max` says.
     pub(super) fn last_change(&self, root: &str, p_max: f64) -> Option<RateChange> {
         let (starts, outcomes): (Vec<i64>, Vec<Outcomes>) = self.0.columns.iter().unzip();
@@ -127,7 +136,7 @@ impl OutcomesOverTime {
 }
 
 /// Returns true if the shares of two sides differ by enough to matter.
-fn differ(sides: [Outcomes; 2]) -> bool {
+pub(super) fn differ(sides: [Outcomes; 2]) -> bool {
     let [before, after] = sides.map(|side| side.share());
     let (less, more) = (before.min(after), before.max(after));
     let ratio = |less: f64, more: f64| more >= RATIO_MIN * less;

@@ -1,6 +1,7 @@
 //! What changed between two periods, as `compare` says it.
 
 mod before_and_after;
+mod failures;
 mod rows;
 mod surroundings;
 
@@ -10,11 +11,12 @@ use stroboscope_analysis::flow::PeriodFlows;
 
 use super::explain::LeafRow;
 use crate::verb::{Report, Top};
+use failures::FailureShiftRow;
 use rows::{CauseRow, MutationRow, TooFewRow};
 pub use rows::{cause_in_words, mutation_in_words};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Doc, Figure};
-use stroboscope_query::{ComparedPeriods, EXPLAINED_MAX, Notes, Telling};
+use stroboscope_query::{ComparedPeriods, EXPLAINED_MAX, FailureShift, Notes, Telling};
 use surroundings::{MixRow, VariationSays, surroundings};
 
 /// What changed.
@@ -38,6 +40,8 @@ pub struct Compared {
     /// Operations that changed a lot, in too few requests to tell.
     too_few: Vec<TooFewRow>,
     mutations: Top<MutationRow>,
+    /// Root operations with failed requests in either period; those whose share of failed requests changed come first.
+    failures: Vec<FailureShiftRow>,
     /// What tells requests of the first cause from others, as `explain` says it.
     leaves: Vec<LeafRow>,
     /// Whether there are too many requests to ask here what tells them apart; `explain` does.
@@ -57,7 +61,7 @@ pub struct Compared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
-    /// Causes were found.
+    /// Causes were found, or the share of failed requests changed.
     Changed,
     /// Nothing in the services changed by more than chance.
     NoChange,
@@ -180,6 +184,21 @@ impl Compared {
             also_different,
             too_few,
             mutations,
+            failures: Vec::new(),
+        }
+    }
+
+    /// With the failures of both periods; where their share changed, something changed.
+    pub fn with_failures(self, shifts: &[FailureShift]) -> Self {
+        let failures: Vec<FailureShiftRow> = shifts.iter().map(FailureShiftRow::of).collect();
+        let verdict = match failures.iter().any(FailureShiftRow::has_changed) {
+            true => Verdict::Changed,
+            false => self.verdict,
+        };
+        Self {
+            failures,
+            verdict,
+            ..self
         }
     }
 
@@ -200,6 +219,9 @@ impl Compared {
             duration(self.change_ns.abs()),
         );
         let why = match (self.verdict, self.explained_share) {
+            (Verdict::Changed, _) if self.causes.is_empty() => {
+                "the share of failed requests changed".to_owned()
+            }
             (Verdict::Changed, Some(share)) => format!(
                 "{} {} {:.0} % of it",
                 counted(self.causes.len() as u64, "cause"),
@@ -246,6 +268,7 @@ impl Report for Compared {
         for sentence in &self.surroundings {
             doc.sentence(sentence.clone());
         }
+        failures::show(&self.failures, doc);
         for few in self.too_few.iter().take(TOO_FEW_SHOWN) {
             doc.sentence(few.sentence());
         }

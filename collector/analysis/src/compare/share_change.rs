@@ -1,0 +1,104 @@
+//! Whether the share of requests that have something, such as a failure, differs between two periods by more than chance.
+
+use super::slices::{Slice, difference, slice_count};
+use crate::statistics::{Share, fisher_two_sided};
+
+/// Returns the two-sided p-value of a difference between two periods. Each is given as consecutive pieces of time.
+///
+/// Fisher's exact test takes requests for independent; failures come in outages. So the difference is also compared with what
+/// differs between slices of one period, and the less certain of both counts.
+#[must_use]
+pub fn share_change(before: &[Share], after: &[Share]) -> f64 {
+    let wholes = [before, after].map(|pieces| Share {
+        part: pieces.iter().map(|piece| piece.part).sum(),
+        of: pieces.iter().map(|piece| piece.of).sum(),
+    });
+    let rows = wholes.map(|whole| usize::try_from(whole.of).unwrap_or(usize::MAX));
+    let slices = [slices(before, rows[0]), slices(after, rows[1])];
+    let (of_slices, _) = difference((&slices[0], rows[0]), (&slices[1], rows[1]));
+    of_slices.max(fisher_two_sided(wholes[0], wholes[1]))
+}
+
+/// Joins neighbouring pieces to slices of about as many requests.
+fn slices(pieces: &[Share], requests: usize) -> Vec<Slice> {
+    let mut slices = vec![Slice::default(); slice_count(requests)];
+    let mut seen = 0u64;
+    for piece in pieces.iter().filter(|piece| piece.of > 0) {
+        // By the middle of the piece.
+        let place = (seen + piece.of / 2) as usize * slices.len() / requests.max(1);
+        seen += piece.of;
+        let last = slices.len() - 1;
+        let slice = &mut slices[place.min(last)];
+        slice.add(1.0, piece.part as f64);
+        slice.add(0.0, (piece.of - piece.part.min(piece.of)) as f64);
+    }
+    slices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Noise(u64);
+
+    impl Noise {
+        fn uniform(&mut self) -> f64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        }
+
+        /// Pieces of five requests, which fail as often as the rate of each piece says.
+        fn period(&mut self, pieces: usize, mut rate: impl FnMut(&mut Self) -> f64) -> Vec<Share> {
+            let mut piece = || {
+                let rate = rate(self);
+                let part = (0..5).filter(|_| self.uniform() < rate).count() as u64;
+                Share { part, of: 5 }
+            };
+            (0..pieces).map(|_| piece()).collect()
+        }
+    }
+
+    #[test]
+    fn equal_periods_rarely_differ() {
+        const PAIRS: usize = 1_000;
+        let mut noise = Noise(20_261_127);
+        for rate in [0.01f64, 0.05, 0.3] {
+            for in_outages in [false, true] {
+                let mut alarm = || {
+                    // One minute in ten everything fails ten times as often.
+                    let mut minute = 0usize;
+                    let mut of_minute = rate;
+                    let mut of_piece = |noise: &mut Noise| {
+                        if in_outages && minute.is_multiple_of(4) {
+                            let is_bad = noise.uniform() < 0.1;
+                            of_minute = if is_bad { (10.0 * rate).min(1.0) } else { rate };
+                        }
+                        minute += 1;
+                        of_minute
+                    };
+                    let periods = [(); 2].map(|()| noise.period(80, &mut of_piece));
+                    share_change(&periods[0], &periods[1]) <= 0.05
+                };
+                let alarms = (0..PAIRS).filter(|_| alarm()).count();
+                println!("{rate} in outages {in_outages}: {alarms} of {PAIRS}");
+                assert!(alarms * 100 <= PAIRS * 7, "{rate}: {alarms}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rise_to_five_percent_is_found() {
+        const PAIRS: usize = 200;
+        let mut noise = Noise(7);
+        let mut find = || {
+            let periods = [0.0, 0.05].map(|rate| noise.period(60, |_| rate));
+            share_change(&periods[0], &periods[1]) <= 0.03
+        };
+        let found = (0..PAIRS).filter(|_| find()).count();
+        println!("{found} of {PAIRS}");
+        assert!(found * 10 >= PAIRS * 8, "{found}");
+        assert_eq!(share_change(&[], &[Share { part: 1, of: 9 }]), 1.0);
+    }
+}

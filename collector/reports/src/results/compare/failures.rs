@@ -1,0 +1,168 @@
+//! How many requests failed before and after, and where more failures start than before.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_present::humanise::{counted, percent};
+use stroboscope_present::rows;
+use stroboscope_present::show::Doc;
+use stroboscope_query::{FailureShift, OriginShift};
+
+/// Origins shown of each root operation, at most.
+const ORIGINS_MAX: usize = 8;
+
+/// Requests of a root operation, and how many of them failed. Incomplete requests count, too.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct FailureShiftRow {
+    root: String,
+    requests: Counts,
+    failed: Counts,
+    /// The shares of failed requests, 0 to 1.
+    rates: Rates,
+    /// Probability of so large a difference where nothing has changed.
+    p_value: f64,
+    /// Whether the share changed by more than chance, and by enough to matter.
+    changed: bool,
+    /// Where failures start, those that became more first.
+    origins: Vec<OriginShiftRow>,
+}
+
+/// Failed requests whose failures start at one operation in one way.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct OriginShiftRow {
+    #[serde(skip)]
+    root: String,
+    /// The operation that failed first.
+    origin: String,
+    /// The type of its error, or its status.
+    kind: String,
+    /// Its message, with ids replaced by `*`; empty, if there is none.
+    message: String,
+    requests: Counts,
+    /// Id of the first such request, of the later period if it has one.
+    example: Option<String>,
+    /// The operations through which its failure travelled, from the origin to the root.
+    trail: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct Counts {
+    before: u64,
+    after: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct Rates {
+    before: f64,
+    after: f64,
+}
+
+rows! {
+    OriginShiftRow as row, "failures_compared": "Failed requests of two periods whose failures start at one operation in one way.";
+    {
+        let trail = row.trail.join(" → ");
+    }
+    origin: Text, "failures start at" = &*row.origin;
+    kind: Text, "with" = &*row.kind;
+    message: Text, "message" = Some(&*row.message).filter(|message| !message.is_empty());
+    before: Count, "before" = row.requests.before;
+    after: Count, "after" = row.requests.after;
+    example: Request, "first in" = row.example.as_deref();
+    root: Text, "root operation" = &*row.root;
+    trail: Text, "travelled" = &*trail;
+}
+
+impl OriginShiftRow {
+    fn of(origin: &OriginShift) -> Self {
+        let [before, after] = &origin.failures;
+        let example = after.example.as_ref().or(before.example.as_ref()).cloned();
+        let (example, trail) = example.unzip();
+        Self {
+            root: origin.group.root.clone(),
+            origin: origin.group.origin.clone(),
+            kind: origin.group.stated.kind.clone(),
+            message: origin.group.stated.message.clone(),
+            requests: Counts {
+                before: before.requests.rounded(),
+                after: after.requests.rounded(),
+            },
+            example: example.map(|id| id.to_string()),
+            trail: trail.unwrap_or_default(),
+        }
+    }
+}
+
+impl FailureShiftRow {
+    pub(super) fn of(shift: &FailureShift) -> Self {
+        let [before, after] = shift.outcomes;
+        let origins = shift.origins.iter().take(ORIGINS_MAX);
+        Self {
+            root: shift.root.clone(),
+            requests: Counts {
+                before: before.requests.rounded(),
+                after: after.requests.rounded(),
+            },
+            failed: Counts {
+                before: before.failed.rounded(),
+                after: after.failed.rounded(),
+            },
+            rates: Rates {
+                before: before.share(),
+                after: after.share(),
+            },
+            p_value: shift.p_value,
+            changed: shift.is_change,
+            origins: origins.map(OriginShiftRow::of).collect(),
+        }
+    }
+
+    pub(super) const fn has_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// The change, and the origin that explains most of it.
+    fn sentence(&self) -> String {
+        let change = format!(
+            "Of {}, {} fail rather than {}: {} of {} after, {} of {} before",
+            self.root,
+            percent(self.rates.after),
+            percent(self.rates.before),
+            self.failed.after,
+            counted(self.requests.after, "request"),
+            self.failed.before,
+            self.requests.before,
+        );
+        let more = self.origins.first();
+        let more = more.filter(|_| self.rates.after > self.rates.before);
+        let Some(more) = more else {
+            return format!("{change}.");
+        };
+        let message = match &*more.message {
+            "" => String::new(),
+            message => format!(": {message}"),
+        };
+        let Counts { before, after } = more.requests;
+        format!(
+            "{change}. Of these failures, {after} start at {} ({}{message}), and {before} before; they travel {}.",
+            more.origin,
+            more.kind,
+            more.trail.join(" → ")
+        )
+    }
+}
+
+/// Shows what failed, if anything did.
+pub(super) fn show(rows: &[FailureShiftRow], doc: &mut Doc) {
+    for row in rows.iter().filter(|row| row.changed) {
+        doc.sentence(row.sentence());
+    }
+    if !rows.is_empty() && !rows.iter().any(FailureShiftRow::has_changed) {
+        let failed = |of: fn(&Counts) -> u64| rows.iter().map(|row| of(&row.failed)).sum::<u64>();
+        doc.sentence(format!(
+            "Failed: {} before, {} after; their share did not change by more than chance explains.",
+            counted(failed(|of| of.before), "request"),
+            failed(|of| of.after)
+        ));
+    }
+    let origins: Vec<OriginShiftRow> = rows.iter().flat_map(|row| row.origins.clone()).collect();
+    doc.table("Where failures start", &origins, 2 * ORIGINS_MAX);
+}
