@@ -182,7 +182,17 @@ impl StatedFailure {
         let said = Said::of(records, span);
         StatedFailure {
             kind: said.kind(span.flags.contains(SpanFlags::PANICKED)),
-            message: said.message(),
+            message: first_line(said.message()),
+        }
+    }
+
+    /// Reads the same, and the message as it was recorded, with all lines and ids.
+    #[must_use]
+    pub fn in_full(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
+        let said = Said::of(records, span);
+        StatedFailure {
+            kind: said.kind(span.flags.contains(SpanFlags::PANICKED)),
+            message: said.message().trim().to_owned(),
         }
     }
 }
@@ -236,13 +246,12 @@ impl<'a> Said<'a> {
         of_error.unwrap_or("error").to_owned()
     }
 
-    fn message(&self) -> String {
+    fn message(&self) -> &'a str {
         let of_error = || {
             let error = self.first(&[ERROR]);
             error.filter(|error| is_failure(error) && !["true", "1"].contains(error))
         };
-        let message = self.first(&MESSAGES).or_else(of_error).unwrap_or_default();
-        first_line(message)
+        self.first(&MESSAGES).or_else(of_error).unwrap_or_default()
     }
 }
 

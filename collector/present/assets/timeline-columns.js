@@ -18,6 +18,7 @@ export const SPAN = {
     ORPHAN: 256,
     /** It is a task of an event log, and has no span. */
     TASK: 512,
+    FAILED: 1024,
 };
 /** Bits of a segment's flags. */
 export const PIECE = { CRITICAL: 1, AFTER_ANSWER: 2 };

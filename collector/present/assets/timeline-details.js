@@ -29,6 +29,7 @@ export function remarks(flags) {
     if (flags & SPAN.CUT_OPEN) said.push("Cut by the burst's edge: it, or its request, began before recording did.");
     if (flags & SPAN.CUT_CLOSE) said.push("Cut by the burst's edge: recording ended before it did.");
     if (flags & SPAN.UNFINISHED) said.push("Its end was never seen; it is drawn up to where it was last known to be open.");
+    if (flags & SPAN.FAILED) said.push("It failed.");
     if (flags & SPAN.PANICKED) said.push("Its thread was panicking when it ended.");
     if (flags & SPAN.ORPHAN) said.push("The span that caused it was not recorded.");
     return said;

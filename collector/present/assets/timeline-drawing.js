@@ -221,7 +221,7 @@ class Painter {
         context.fillStyle = thread === SPAN_ROW ? theme.ink : theme.faint;
         let text = rowName(trace, span, thread);
         if (scene.closed.has(span) && thread === SPAN_ROW) text += ` (+${trace.last[span] - span - 1})`;
-        if (thread === SPAN_ROW && (trace.flags[span] & SPAN.PANICKED) !== 0) text = `✕ ${text}`;
+        if (thread === SPAN_ROW && (trace.flags[span] & SPAN.FAILED) !== 0) text = `✕ ${text}`;
         if (scene.hits.has(span) && thread === SPAN_ROW) {
             const width = Math.min(context.measureText(text).width, room - x);
             context.fillRect(x, middle + 7, Math.max(0, width), 1.5);

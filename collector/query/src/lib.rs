@@ -52,6 +52,7 @@ mod query_error;
 mod reading_memory;
 mod recorded;
 mod request;
+mod request_failure;
 mod request_rate;
 pub mod request_tree;
 mod rounds;
@@ -123,6 +124,7 @@ pub use request::{
     Request, RequestAsked, UnmodelledSegment, request, request_exists, request_of_low, span_of,
     unmodelled,
 };
+pub use request_failure::{FailedSpan, RequestFailure, SpanException};
 pub use request_rate::{RequestRate, RequestRates};
 pub use sampled_notes::{SamplingNotes, Weighing};
 pub use saved_model::{

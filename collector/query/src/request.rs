@@ -13,6 +13,7 @@ use stroboscope_store::tables::{AttributeKeys, Damage, TraceFiles, TraceReader};
 use super::infer::Inference;
 use super::kernel::KernelPart;
 use super::query_error::QueryError;
+use super::request_failure::{RequestFailure, request_failure, request_failure_keys};
 use super::source::Source;
 use super::stored_request::{RequestWanted, StoredRequest};
 use super::study::Cutter;
@@ -38,6 +39,8 @@ pub struct Request {
     pub unmodelled: Vec<UnmodelledSegment>,
     /// The critical path and slack, over the segments of `trace`; none: there is no model.
     pub path: Option<TracePath>,
+    /// Its failure, or one that it recovered from; none: no span failed.
+    pub failure: Option<RequestFailure>,
     /// Why it is not complete; none: it is.
     pub reasons: Vec<Incomplete>,
     /// What the kernel did for it, a part for each recording.
@@ -175,10 +178,10 @@ pub fn request(
     inference: Option<&Inference>,
     asked: RequestAsked,
 ) -> Result<Option<Request>, QueryError> {
-    let keys = AttributeKeys::none().with_elements();
+    let keys = AttributeKeys::of(request_failure_keys()).with_elements();
     let (found, mut damage) = records(source, asked, &keys)?;
     let Some(StoredRequest {
-        records: recorded,
+        records: mut recorded,
         trace: stored_in,
         spans: spans_in_store,
         share,
@@ -200,6 +203,11 @@ pub fn request(
         }
     };
     let outline = Segmenter::default().outline(&aligned);
+    let failure = request_failure(&aligned, &outline);
+    for records in [&mut recorded, &mut aligned] {
+        let is_of_failure = |key: &str| request_failure_keys().any(|of| of == key);
+        records.attributes.retain(|said| !is_of_failure(&said.key));
+    }
     let owners = owners(&aligned, &outline, &trace.segments, &labels);
     let unmodelled = unmodelled(&aligned, &outline, &owners);
     let (from_ns, to_ns) = bounds(&recorded);
@@ -215,6 +223,7 @@ pub fn request(
         labels,
         unmodelled,
         path,
+        failure,
         reasons,
         kernel,
         damage,

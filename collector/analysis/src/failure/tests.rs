@@ -177,8 +177,8 @@ proptest! {
     }
 }
 
-#[track_caller]
-fn check_stated(attributes: &[(&str, &str)], flags: SpanFlags, kind: &str, message: &str) {
+/// A request whose root has these attributes, or an event in it.
+fn stating(attributes: &[(&str, &str)], flags: SpanFlags) -> TraceRecords {
     let mut records = request(&[(1, 0, false, 9, flags), (2, 1, false, 8, INNER)]);
     records.attributes = attributes
         .iter()
@@ -190,6 +190,12 @@ fn check_stated(attributes: &[(&str, &str)], flags: SpanFlags, kind: &str, messa
     records
         .attributes
         .push(said(RecordOwner::Span(2), ERROR_TYPE, "of another span"));
+    records
+}
+
+#[track_caller]
+fn check_stated(attributes: &[(&str, &str)], flags: SpanFlags, kind: &str, message: &str) {
+    let mut records = stating(attributes, flags);
     for _ in 0..2 {
         let stated = StatedFailure::of(&records, &records.spans[0]);
         assert_eq!((&*stated.kind, &*stated.message), (kind, message));
@@ -221,6 +227,9 @@ fn spans_state_their_failures_in_many_ways() {
         ("exception.message", "other"),
     ];
     check_stated(&both, SERVER, "Timeout", "after * tries");
+    let records = stating(&exception, SERVER);
+    let in_full = StatedFailure::in_full(&records, &records.spans[0]);
+    assert_eq!(in_full.message, "no order 4711\nat line 3");
     let long = "x".repeat(500);
     let cut = "x".repeat(TEXT_CHARS_MAX);
     check_stated(&[(MESSAGES[2], &long)], INNER, "error", &cut);

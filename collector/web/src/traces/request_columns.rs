@@ -15,6 +15,8 @@ use super::texts::Numbered;
 const ORPHAN: u16 = 256;
 /// A row that is a task of an event log, and no span.
 const TASK: u16 = 512;
+/// It failed.
+const FAILED: u16 = 1024;
 /// Bits of a segment's flags.
 const CRITICAL: u8 = 1;
 const AFTER_ANSWER: u8 = 2;
@@ -169,7 +171,11 @@ fn spans(
     let (mut raw_start, mut raw_end) = (with(), with());
     let (mut parent, mut operation, mut host) = (Vec::new(), Vec::new(), Vec::new());
     let mut flags: Vec<u16> = Vec::with_capacity(count);
-    for of in &request.outline {
+    let has_failed = |place: usize| {
+        let failure = request.failure.as_ref();
+        failure.is_some_and(|failure| failure.failed.contains(&place))
+    };
+    for (place, of) in request.outline.iter().enumerate() {
         let (span, recorded) = (
             &request.aligned.spans[of.record],
             &request.recorded.spans[of.record],
@@ -184,7 +190,9 @@ fn spans(
         operation.push(names.operations.of((service, span.name.clone())));
         host.push(hosts.get(&span.host).copied().unwrap_or(NONE));
         let is_orphan = span.parent_id != 0 && of.parent.is_none();
-        flags.push(span_flags(span.flags) | if is_orphan { ORPHAN } else { 0 });
+        let orphan = if is_orphan { ORPHAN } else { 0 };
+        let failed = if has_failed(place) { FAILED } else { 0 };
+        flags.push(span_flags(span.flags) | orphan | failed);
     }
     for task in tasks {
         let times = [task.start_ns, task.end_ns].map(|at_ns| offset(at_ns, origin_ns));

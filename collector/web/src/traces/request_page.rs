@@ -1,6 +1,5 @@
 //! The page of one request, readable without scripts.
 
-use stroboscope_analysis::record::SpanRecord;
 use stroboscope_present::humanise::{counted, duration_spaced as duration, instant, percent};
 use stroboscope_present::page::{Html, body};
 use stroboscope_present::show::{Doc, Figure, Interval, Timeline, TimelineRow};
@@ -8,8 +7,10 @@ use stroboscope_query::Request;
 
 use super::awaited_path::AwaitedPath;
 use super::elsewhere::elsewhere;
+use super::failure_part::failure_part;
 
 use super::lock_table::lock_table;
+use super::outline_spans::{called, depth, operation_at, span_at};
 use super::path_sums::{PathSum, operation_of, path_sums};
 use super::remarks::{clocks, incomplete, kernel};
 use super::table::{LinkedTable, Set};
@@ -32,6 +33,7 @@ pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
     headline(&mut html, request, &sums);
     awaited(&mut html, request, path);
     let no_model = path.model.as_ref().and_then(|model| model.as_ref().err());
+    failure_part(&mut html, request);
     notices(&mut html, request, no_model.map(|why| &**why));
     timeline(&mut html, request);
     waited_for(&mut html, request, &sums);
@@ -49,15 +51,6 @@ fn latency_ns(request: &Request) -> u64 {
     request.trace.latency_ns()
 }
 
-fn span_at(request: &Request, place: usize) -> &SpanRecord {
-    &request.aligned.spans[request.outline[place].record]
-}
-
-/// What links to a span go to: the timeline knows it from the address, and without scripts its row of the table has it.
-fn called(span: &SpanRecord) -> String {
-    format!("span={:016x}", span.span_id)
-}
-
 /// What it was, how long it took, and what for.
 fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     let latency = latency_ns(request);
@@ -66,6 +59,13 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
         .markup("</b> took <b>")
         .text(&duration(latency as f64))
         .markup("</b>");
+    if request
+        .failure
+        .as_ref()
+        .is_some_and(|failure| failure.has_reached_root)
+    {
+        html.markup(", and <a href=\"#failure\">failed</a>");
+    }
     // Where parts have no place in the path, shares of it would say more than is known.
     let told: Vec<String> = sums
         .iter()
@@ -220,13 +220,10 @@ fn figure(request: &Request) -> Figure {
             .cast_unsigned()
     };
     let mut rows: Vec<TimelineRow> = (0..request.outline.len())
-        .map(|place| {
-            let span = span_at(request, place);
-            TimelineRow {
-                name: format!("{}:{}", span.service, span.name),
-                depth: depth(request, place),
-                intervals: Vec::new(),
-            }
+        .map(|place| TimelineRow {
+            name: format!("{}{}", mark(request, place), operation_at(request, place)),
+            depth: depth(request, place),
+            intervals: Vec::new(),
         })
         .collect();
     for (at, segment) in request.trace.segments.iter().enumerate() {
@@ -259,9 +256,12 @@ fn figure(request: &Request) -> Figure {
     )
 }
 
-fn depth(request: &Request, place: usize) -> usize {
-    let above = |place: &usize| request.outline[*place].parent;
-    std::iter::successors(above(&place), above).count()
+/// The mark of a failed span, as the timeline has it.
+fn mark(request: &Request, place: usize) -> &'static str {
+    match &request.failure {
+        Some(failure) if failure.failed.contains(&place) => "✕ ",
+        _ => "",
+    }
 }
 
 fn spans(request: &Request) -> Html {
@@ -285,12 +285,12 @@ fn spans(request: &Request) -> Html {
     let shown = request.outline.len().min(SPANS_LISTED_MAX);
     for (place, critical_ns) in critical_ns.iter().enumerate().take(shown) {
         let span = span_at(request, place);
-        let id = called(span);
+        let id = called(request, place);
         table.row_called(Some(&id), |cells| {
             cells
                 .nested(
                     depth(request, place),
-                    &format!("{}:{}", span.service, span.name),
+                    &format!("{}{}", mark(request, place), operation_at(request, place)),
                 )
                 .duration(Some(
                     span.start_ns
@@ -338,10 +338,7 @@ fn waited_for(html: &mut Html, request: &Request, sums: &[PathSum]) {
     for sum in sums.iter().take(OPERATIONS_LISTED_MAX) {
         table.row(|cells| {
             match sum.longest {
-                Some(place) => cells.link(
-                    &format!("#{}", called(span_at(request, place))),
-                    &sum.operation,
-                ),
+                Some(place) => cells.link(&format!("#{}", called(request, place)), &sum.operation),
                 None => cells.name(&sum.operation),
             };
             cells
@@ -392,7 +389,7 @@ fn pieces(html: &mut Html, request: &Request) {
         table.row(|cells| {
             match request.owners[at] {
                 Some(place) => cells.link(
-                    &format!("#{}", called(span_at(request, place))),
+                    &format!("#{}", called(request, place)),
                     &operation_of(request, at),
                 ),
                 None => cells.name(&operation_of(request, at)),

@@ -84,6 +84,7 @@ pub(super) fn request_of(recorded: TraceRecords, moved_ns: i64) -> Request {
         labels,
         unmodelled: Vec::new(),
         path: Some(path),
+        failure: None,
         reasons: Vec::new(),
         kernel: Vec::new(),
         damage: Vec::new(),

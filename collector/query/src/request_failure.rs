@@ -1,0 +1,104 @@
+//! Failed spans of one request, what they state, and the way by which the failure travelled.
+
+use std::collections::{BTreeMap, HashSet};
+
+use stroboscope_analysis::failure::{FAILURE_KEYS, FailureFinder, StatedFailure};
+use stroboscope_analysis::flow::failed_spans;
+use stroboscope_analysis::record::{RecordOwner, TraceRecords};
+use stroboscope_analysis::segment::OutlineSpan;
+
+const STACK: &str = "exception.stacktrace";
+const TYPE: &str = "exception.type";
+const MESSAGE: &str = "exception.message";
+/// Failed spans that are described, at most: those of the trail, and the first of the others.
+const DESCRIBED_MAX: usize = 100;
+
+/// The attributes that a failure is described by, and where an exception was thrown.
+pub(super) fn request_failure_keys() -> impl Iterator<Item = &'static str> {
+    FAILURE_KEYS.into_iter().chain([STACK])
+}
+
+/// The failure of a request, or one that it recovered from. Spans are places in its outline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestFailure {
+    /// False if the request recovered.
+    pub has_reached_root: bool,
+    /// From the span where it starts up to the last failed one.
+    pub trail: Vec<usize>,
+    /// All failed spans.
+    pub failed: HashSet<usize>,
+    /// Those of the trail first.
+    pub described: Vec<FailedSpan>,
+}
+
+/// A failed span, and what it states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedSpan {
+    pub place: usize,
+    pub stated: StatedFailure,
+    /// Events of exceptions in it, in order of time.
+    pub exceptions: Vec<SpanException>,
+}
+
+/// An exception, as an event states it; texts are empty where it does not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanException {
+    pub kind: String,
+    pub message: String,
+    pub stack: String,
+}
+
+/// Finds the failure of a request, of which [`request_failure_keys`] were read; `None` if no span failed.
+pub(super) fn request_failure(
+    records: &TraceRecords,
+    outline: &[OutlineSpan],
+) -> Option<RequestFailure> {
+    let mut finder = FailureFinder::default();
+    let trail = finder.trail(records)?;
+    let ids: HashSet<u64> = failed_spans(records).collect();
+    let id = |place: usize| records.spans[outline[place].record].span_id;
+    let failed: HashSet<usize> = (0..outline.len())
+        .filter(|place| ids.contains(&id(*place)))
+        .collect();
+    let place_of = |span_id: u64| (0..outline.len()).find(|place| id(*place) == span_id);
+    let has_reached_root = trail.has_reached_root;
+    let trail: Vec<usize> = trail
+        .spans
+        .iter()
+        .filter_map(|span| place_of(span.span_id))
+        .collect();
+    let of_trail = trail.iter().copied().filter(|place| failed.contains(place));
+    let others =
+        (0..outline.len()).filter(|place| failed.contains(place) && !trail.contains(place));
+    let describe = |place: usize| FailedSpan {
+        place,
+        stated: StatedFailure::in_full(records, &records.spans[outline[place].record]),
+        exceptions: exceptions(records, id(place)),
+    };
+    let described = of_trail.chain(others).take(DESCRIBED_MAX);
+    let described = described.map(describe).collect();
+    Some(RequestFailure {
+        has_reached_root,
+        trail,
+        failed,
+        described,
+    })
+}
+
+fn exceptions(records: &TraceRecords, span_id: u64) -> Vec<SpanException> {
+    let mut found = BTreeMap::<RecordOwner, SpanException>::new();
+    for said in &records.attributes {
+        let is_its = matches!(said.owner, RecordOwner::Span(id) | RecordOwner::InSpan(id, _) if id == span_id);
+        if !is_its || ![TYPE, MESSAGE, STACK].contains(&&*said.key) {
+            continue;
+        }
+        let exception = found.entry(said.owner).or_default();
+        let field = match &*said.key {
+            TYPE => &mut exception.kind,
+            MESSAGE => &mut exception.message,
+            _ => &mut exception.stack,
+        };
+        *field = said.value.trim().to_owned();
+    }
+    found.into_values().collect()
+}

@@ -1,0 +1,23 @@
+//! Spans of a request by their places in its outline.
+
+use stroboscope_analysis::record::SpanRecord;
+use stroboscope_query::Request;
+
+pub(super) fn span_at(request: &Request, place: usize) -> &SpanRecord {
+    &request.aligned.spans[request.outline[place].record]
+}
+
+/// What links to a span go to: the timeline knows it from the address, and without scripts its row of the table has it.
+pub(super) fn called(request: &Request, place: usize) -> String {
+    format!("span={:016x}", span_at(request, place).span_id)
+}
+
+pub(super) fn operation_at(request: &Request, place: usize) -> String {
+    let span = span_at(request, place);
+    format!("{}:{}", span.service, span.name)
+}
+
+pub(super) fn depth(request: &Request, place: usize) -> usize {
+    let above = |place: &usize| request.outline[*place].parent;
+    std::iter::successors(above(&place), above).count()
+}
