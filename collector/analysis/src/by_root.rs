@@ -152,14 +152,17 @@ impl ByRoot {
 
     /// Latency of the requests whose root operation is known to have callers; of all, where none is.
     pub fn headline(&self) -> Distribution {
-        let is_mixed = self.is_mixed();
         let mut latency = Distribution::default();
-        let of_headline = self
-            .roots
-            .values()
-            .filter(|of| !is_mixed || of.has_caller());
-        of_headline.for_each(|of| latency.merge(&of.latency));
+        self.headline_roots()
+            .for_each(|(_, of)| latency.merge(&of.latency));
         latency
+    }
+
+    /// Root operations that the headline is of.
+    pub fn headline_roots(&self) -> impl Iterator<Item = (&String, &RootStatistics)> {
+        let is_mixed = self.is_mixed();
+        let roots = self.roots.iter();
+        roots.filter(move |(_, of)| !is_mixed || of.has_caller())
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::TracePath;
+use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::flow::{ERROR, failed_spans};
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::pass::{Pass, TraceView};
@@ -81,6 +82,8 @@ pub struct Paths {
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
     /// Requests whose root failed, among those used, by root operation; of others there are none.
     pub failed: BTreeMap<String, WeightedCount>,
+    /// Latency of the requests used whose root did not fail, by root operation.
+    pub latency_without_failed: BTreeMap<String, Distribution>,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
     joining: Joining,
@@ -158,6 +161,7 @@ pub struct PathsByRoot<'a> {
     longest: Largest,
     slackest: Largest,
     failed: BTreeMap<String, WeightedCount>,
+    latency_without_failed: BTreeMap<String, Distribution>,
     joining: Joining,
 }
 
@@ -206,6 +210,9 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
         if has_failed(seen.records) {
             let failed = self.failed.entry(root.clone()).or_default();
             failed.count(seen.weight());
+        } else if seen.path.latency_ns > 0 {
+            let others = self.latency_without_failed.entry(root.clone()).or_default();
+            others.record_weighted(seen.path.latency_ns, seen.weight());
         }
         self.by_root
             .entry(root)
@@ -232,6 +239,10 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
         self.slackest.merge(other.slackest);
         for (root, failed) in other.failed {
             *self.failed.entry(root).or_default() += failed;
+        }
+        for (root, others) in other.latency_without_failed {
+            let of_root = self.latency_without_failed.entry(root).or_default();
+            of_root.merge(&others);
         }
         self.joining.merge(other.joining);
     }
@@ -274,6 +285,7 @@ impl Question for PathsQuestion {
             longest: Largest::default(),
             slackest: Largest::default(),
             failed: BTreeMap::new(),
+            latency_without_failed: BTreeMap::new(),
             joining: Joining::default(),
         }
     }
@@ -301,6 +313,7 @@ impl Question for PathsQuestion {
             examples,
             slack_examples,
             failed: paths.failed,
+            latency_without_failed: paths.latency_without_failed,
             processor_use: studied.source.processor_use()?,
             joining: paths.joining,
             notes: notes.weighing(Weighing::Everything),

@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::latency::Latency;
 use crate::notes::NOTHING_READ;
+use crate::overview::MEDIANS_RATIO;
 use crate::step_commands::comparing_commands;
 use crate::study::NamedStudy;
 use crate::time::{since, written};
@@ -30,8 +31,6 @@ use crate::{Failure, Status};
 const ROOTS_SHOWN: usize = 20;
 /// Sentences on medians that failed requests move, at most; failed requests, and others, of each, at least.
 const WARNINGS: (usize, u64) = (3, 12);
-/// Failed requests pull the median down, or up, where both medians differ by more than this factor.
-const MEDIANS_RATIO: f64 = 1.1;
 
 /// Show which requests fail, since when, where their failures start, and what tells them from others
 ///

@@ -3,6 +3,7 @@
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
+use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_present::humanise::{counted, duration, duration_spaced, percent};
 use stroboscope_present::roots::{headline_is_of, requests_text};
@@ -25,6 +26,8 @@ use crate::verb::{ReadingVerb, Report};
 
 /// Operations in the picture.
 const OPERATIONS_SHOWN: usize = 10;
+/// Failed requests pull the median down, or up, where both medians differ by more than this factor.
+pub(crate) const MEDIANS_RATIO: f64 = 1.1;
 
 /// Show how long requests take, when that changed, what they wait for, and how many failed
 ///
@@ -49,6 +52,8 @@ pub struct OverviewReport {
     pub failed: u64,
     /// Latency of the requests with a caller, if there are any; otherwise of all.
     pub latency: Latency,
+    /// The same without failed requests; null if none failed.
+    pub latency_without_failed: Option<Latency>,
     /// Last change of latency; null if none was detected.
     pub step: Option<LatencyStep>,
     /// The operation that requests wait for most; one of each root operation, where these differ.
@@ -131,10 +136,18 @@ impl OverviewReport {
         let labels = inference.model.labels();
         let recorded = study.source().recorded()?;
         let requests = paths.aggregate.traces();
+        let without_failed = (!paths.failed.is_empty()).then(|| {
+            let mut others = Distribution::default();
+            let roots = inference.roots.headline_roots();
+            let known = roots.filter_map(|(root, _)| paths.latency_without_failed.get(root));
+            known.for_each(|of_root| others.merge(of_root));
+            Latency::of(&others)
+        });
         Ok(Self {
             used_traces: requests.rounded(),
             failed: paths.failed_requests().recorded(),
             latency: Latency::of(&inference.roots.headline()),
+            latency_without_failed: without_failed,
             step,
             bottlenecks: bottlenecks(&paths, labels),
             circumstances: paths.circumstances(),
@@ -151,6 +164,26 @@ impl OverviewReport {
             requests,
             notes: paths.notes,
         })
+    }
+
+    /// Latency without failed requests, and how these move the median; `None` if none failed.
+    #[must_use]
+    pub fn without_failed_text(&self) -> Option<String> {
+        let others = self.latency_without_failed.as_ref()?;
+        let [all_ns, others_ns] = [self.latency.p50_ns, others.p50_ns].map(|ns| ns as f64);
+        let moved = if all_ns * MEDIANS_RATIO < others_ns {
+            "; failed ones are faster, and pull the median down"
+        } else if others_ns * MEDIANS_RATIO < all_ns {
+            "; failed ones are slower, and pull the median up"
+        } else {
+            ""
+        };
+        Some(format!(
+            "Without failed requests: p50 {}, p95 {}, p99 {}{moved}.",
+            duration(others_ns),
+            duration(others.p95_ns as f64),
+            duration(others.p99_ns as f64),
+        ))
     }
 
     /// Records that processes lost.
@@ -265,6 +298,9 @@ impl Report for OverviewReport {
                 duration(self.latency.p95_ns as f64),
                 duration(self.latency.p99_ns as f64),
             ));
+        }
+        if let Some(text) = self.without_failed_text() {
+            doc.sentence(text);
         }
         if self.failed > 0 {
             let failed = counted(self.failed, "recorded request");

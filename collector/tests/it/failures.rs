@@ -221,6 +221,15 @@ fn the_tables_by_root_operation_count_failed_requests() {
         let (text, _) = check(folder.path(), &[verb], 0);
         assert!(text.contains(" failed "), "{text}");
     }
+    // They are faster than the others.
+    let found = json_of(folder.path(), &["overview", "--json"]);
+    let mean_ns = |key: &str| found[key]["mean_ns"].as_f64().unwrap();
+    assert!(
+        mean_ns("latency") + 500_000.0 < mean_ns("latency_without_failed"),
+        "{found}"
+    );
+    let (text, _) = check(folder.path(), &["overview"], 0);
+    assert!(text.contains("Without failed requests: p50 "), "{text}");
     // Where none failed there is no column.
     let (text, _) = check(folder.path(), &["critical-path", "--root", "shop:cart"], 0);
     assert!(!text.contains(" failed "), "{text}");

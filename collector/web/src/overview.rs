@@ -148,6 +148,9 @@ fn headline(html: &mut Html, report: &OverviewReport) {
         duration_spaced(report.latency.p50_ns as f64),
         duration_spaced(report.latency.p99_ns as f64)
     ));
+    if let Some(text) = report.without_failed_text() {
+        html.text(" ").text(&text);
+    }
     for most in &report.bottlenecks {
         // What is said of all hides what changed: it may be another one.
         let when = if report.step.is_some() {
