@@ -1,6 +1,7 @@
 //! Text and JSON on standard output.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -32,14 +33,18 @@ pub fn print_as_is(text: &str) -> Result<(), Failure> {
 
 /// Prints bytes as they are. That nobody reads them any more is no error.
 pub fn print_parts(parts: &[&[u8]]) -> Result<(), Failure> {
+    print_some(parts).map(|_| ())
+}
+
+/// Prints bytes as they are, and breaks where nobody reads them any more.
+pub fn print_some(parts: &[&[u8]]) -> Result<ControlFlow<()>, Failure> {
     let mut out = io::stdout().lock();
     let written = parts.iter().try_for_each(|part| out.write_all(part));
     let written = written.and_then(|()| out.flush());
     match written {
-        Err(error) if !is_unread(&error) => {
-            Err(Failure::new(format!("cannot write the result: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(error) if is_unread(&error) => Ok(ControlFlow::Break(())),
+        Err(error) => Err(Failure::new(format!("cannot write the result: {error}"))),
     }
 }
 
@@ -76,7 +81,7 @@ pub fn has_colour() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// How texts are shown on standard output: as wide as the terminal is.
+/// Returns the form of texts on standard output: as wide as the terminal is.
 pub fn terminal_view() -> TextView {
     TextView {
         width: width(),

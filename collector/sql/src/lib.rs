@@ -14,6 +14,7 @@ mod infer;
 mod results;
 mod snapshot;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures_util::TryStreamExt as _;
 use tokio::runtime::Handle;
 
 use self::given::GivenProvider;
@@ -116,20 +118,15 @@ impl SqlRows {
     }
 }
 
+/// Rows of a query that are shown as a table. The widths of its columns are known when all of them are.
+const TABLE_ROWS_MAX: usize = 10_000;
+
 /// Runs one query over the tables of the data folder.
 ///
 /// # Errors
 /// When the folder is missing or empty, or the query is wrong.
 pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
-    let limits = SqlLimits::default();
-    run(
-        data,
-        query,
-        SessionConfig::new(),
-        limits,
-        Vec::new(),
-        runtime,
-    )
+    sql_with(data, query, SqlLimits::default(), Vec::new(), runtime)
 }
 
 /// As [`sql`], with more tables, each worked out when the query reads it, and within these limits.
@@ -143,7 +140,8 @@ pub fn sql_with(
     tables: Vec<Arc<dyn GivenTable>>,
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
-    run(data, query, SessionConfig::new(), limits, tables, runtime)
+    let config = SessionConfig::new();
+    collected(|each| run(data, query, config, limits, tables, runtime, each))
 }
 
 /// As [`sql`], by a plan of so many partitions.
@@ -156,14 +154,59 @@ pub fn sql_in_partitions(
     partitions: usize,
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
-    run(
-        data,
-        query,
-        SessionConfig::new().with_target_partitions(partitions.max(1)),
-        SqlLimits::default(),
-        Vec::new(),
-        runtime,
-    )
+    let config = SessionConfig::new().with_target_partitions(partitions.max(1));
+    let limits = SqlLimits::default();
+    collected(|each| run(data, query, config, limits, Vec::new(), runtime, each))
+}
+
+/// Gives the rows of a query to `print` as they come, one JSON object a line, until it breaks. As a table, the first 10,000 rows
+/// are printed at the end. Returns whether there are more.
+///
+/// # Errors
+/// When the folder is missing or empty, or the query is wrong, or takes too much.
+pub fn sql_printed(
+    data: &Path,
+    query: &str,
+    (json, limits): (bool, SqlLimits),
+    tables: Vec<Arc<dyn GivenTable>>,
+    runtime: &Handle,
+    print: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> Result<bool, SqlError> {
+    let (mut shown, mut rows) = (Vec::new(), 0);
+    let mut each = |batch: RecordBatch| {
+        if json {
+            let text = SqlRows(vec![batch]).render(true)?;
+            return Ok(print(&text));
+        }
+        let left = TABLE_ROWS_MAX - rows;
+        rows += batch.num_rows().min(left);
+        let is_cut = batch.num_rows() > left;
+        shown.push(if is_cut { batch.slice(0, left) } else { batch });
+        Ok(match is_cut {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    };
+    let config = SessionConfig::new();
+    let end = run(data, query, config, limits, tables, runtime, &mut each)?;
+    if !json {
+        let _ = print(&SqlRows(shown).render(false)?);
+    }
+    Ok(!json && end.is_break())
+}
+
+/// What takes the rows of a query, batch by batch.
+type Each<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<ControlFlow<()>, SqlError>;
+
+fn collected(
+    run: impl FnOnce(Each<'_>) -> Result<ControlFlow<()>, SqlError>,
+) -> Result<SqlRows, SqlError> {
+    let mut batches = Vec::new();
+    let _ = run(&mut |batch| {
+        batches.push(batch);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(SqlRows(batches))
 }
 
 fn run(
@@ -173,7 +216,8 @@ fn run(
     limits: SqlLimits,
     given: Vec<Arc<dyn GivenTable>>,
     runtime: &Handle,
-) -> Result<SqlRows, SqlError> {
+    each: Each<'_>,
+) -> Result<ControlFlow<()>, SqlError> {
     let memory = QueryMemory::of_one_query(limits.memory_bytes);
     let source = Source::open(data, runtime.clone())?.with_memory(&memory);
     let source = Arc::new(source);
@@ -223,10 +267,20 @@ fn run(
             .with_allow_statements(false);
         let asked = async {
             let rows = context.sql_with_options(query, asking).await?;
-            rows.collect().await
+            let schema = Arc::new(rows.schema().as_arrow().clone());
+            let mut rows = rows.execute_stream().await?;
+            // A table without rows has its columns all the same.
+            let mut next = Some(RecordBatch::new_empty(schema));
+            while let Some(batch) = next {
+                if each(batch)?.is_break() {
+                    return Ok::<_, SqlError>(ControlFlow::Break(()));
+                }
+                next = rows.try_next().await?;
+            }
+            Ok(ControlFlow::Continue(()))
         };
-        let rows = tokio::time::timeout(limits.time, asked).await;
-        Ok(SqlRows(rows.map_err(|_| SqlError::Timeout(limits.time))??))
+        let end = tokio::time::timeout(limits.time, asked).await;
+        end.map_err(|_| SqlError::Timeout(limits.time))?
     })
 }
 

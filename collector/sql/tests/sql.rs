@@ -437,9 +437,8 @@ fn any_text_is_answered_or_refused() {
     };
     for query in QUERIES {
         let asked = ask(query);
-        let is_refused = query.starts_with("SHOW");
         let said = asked.map_err(|error| error.to_string());
-        assert_eq!(said.is_err(), is_refused, "{query}: {said:?}");
+        assert!(said.is_ok(), "{query}: {said:?}");
     }
     let samples = QUERIES.map(|query| query.as_bytes().to_vec());
     let (mut answered, mut refused) = (0, 0);

@@ -3,9 +3,17 @@
 #[cfg(feature = "sql")]
 mod tables;
 
+#[cfg(feature = "sql")]
+use std::borrow::Cow;
+#[cfg(feature = "sql")]
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
+#[cfg(feature = "sql")]
+use stroboscope_present::show::scrubbed_lines;
+#[cfg(feature = "sql")]
+use stroboscope_reports::output::{print_some, say};
 use tokio::runtime::Runtime;
 
 use stroboscope_reports::arguments::{DataArguments, parse_duration};
@@ -27,7 +35,7 @@ use stroboscope_reports::{Failure, Status};
 pub(super) struct Sql {
     #[command(flatten)]
     data: DataArguments,
-    /// Print one JSON object a row instead of a table
+    /// Print one JSON object a row, as rows come, instead of a table of the first 10,000 rows
     #[arg(long)]
     json: bool,
     /// Memory for what the query sorts, joins and groups; more goes to temporary files
@@ -69,19 +77,32 @@ impl Sql {
             time: self.timeout,
         };
         let query = &self.query;
-        let rows = stroboscope_sql::sql_with(data, query, limits, tables, runtime.handle());
-        let rows = rows.map_err(|error| match error {
+        let mut printed = Ok(ControlFlow::Continue(()));
+        let mut print = |text: &str| {
+            // JSON has escapes of its own.
+            let text = match self.json {
+                true => Cow::Borrowed(text),
+                false => Cow::Owned(scrubbed_lines(text)),
+            };
+            printed = match text.trim_end() {
+                "" => Ok(ControlFlow::Continue(())),
+                text => print_some(&[text.as_bytes(), b"\n"]),
+            };
+            match printed {
+                Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        };
+        let form = (self.json, limits);
+        let rest =
+            stroboscope_sql::sql_printed(data, query, form, tables, runtime.handle(), &mut print);
+        let is_cut = rest.map_err(|error| match error {
             stroboscope_sql::SqlError::Query(error) => Failure::of(error),
             other => Failure::of(other),
         })?;
-        let text = rows.render(self.json).map_err(Failure::of)?;
-        // JSON has escapes of its own.
-        let print = if self.json {
-            stroboscope_reports::output::print_as_is
-        } else {
-            stroboscope_reports::output::print
-        };
-        print(text.trim_end())?;
-        Ok(Status::Done)
+        if is_cut {
+            say!("note: there are more rows; --json prints all of them, LIMIT fewer");
+        }
+        printed.map(|_| Status::Done)
     }
 }

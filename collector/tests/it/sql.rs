@@ -4,6 +4,8 @@ use serde_json::Value;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 use stroboscope_testkit::workload;
 
+use crate::common::check;
+
 /// Some requests in a store.
 fn folder() -> tempfile::TempDir {
     const REQUESTS: u64 = 300;
@@ -79,4 +81,38 @@ fn what_verbs_say_is_a_table() {
             "{table}"
         );
     }
+}
+
+/// What has no end of rows is printed as rows come, or cut.
+#[test]
+fn a_table_is_cut_and_json_is_whole() {
+    let folder = folder();
+    let data = folder.path().display().to_string();
+    let numbers = "SELECT value FROM generate_series(1, 20000)";
+    let (table, said) = check(folder.path(), &["sql", numbers, "--data", &data], 0);
+    let rows = |text: &str| {
+        text.lines()
+            .filter(|line| line.contains(char::is_numeric))
+            .count()
+    };
+    assert_eq!(rows(&table), 10_000);
+    assert!(said.contains("there are more rows"), "{said}");
+    let (json, said) = check(
+        folder.path(),
+        &["sql", numbers, "--json", "--data", &data],
+        0,
+    );
+    assert_eq!(rows(&json), 20_000);
+    assert!(!said.contains("more rows"), "{said}");
+    let (none, _) = check(
+        folder.path(),
+        &[
+            "sql",
+            "SELECT service FROM spans WHERE false",
+            "--data",
+            &data,
+        ],
+        0,
+    );
+    assert!(none.contains("service"), "{none}");
 }
