@@ -275,23 +275,22 @@ impl Report {
             )?;
         }
         writeln!(f)?;
-        writeln!(f, "Look further:")?;
-        let verbs = [
-            ("view", "all of it as pages in a browser"),
-            ("critical-path", "each segment's part in the critical path"),
-            ("slack", "how much slower each could be unnoticed"),
-            ("model", "what happens before what"),
-            ("report --html report.html", "the same as one file"),
-        ];
-        let kernel = self.findings.kernel.as_ref();
-        let kernel = kernel.map(|_| {
-            (
-                "timeline",
-                "what the kernel did; --trace ID shows a request",
-            )
-        });
-        for (verb, what) in verbs.into_iter().chain(kernel) {
-            writeln!(f, "  {}    # {what}", command_on(verb, &self.data))?;
+        writeln!(
+            f,
+            "Look further: `{}`, and in the browser",
+            command_on("view", &self.data)
+        )?;
+        writeln!(f, "  Overview  how long requests took, and since when")?;
+        writeln!(f, "  Traces    the slowest request, with its critical path")?;
+        writeln!(
+            f,
+            "  What if   how fast requests would be if an operation took half as long"
+        )?;
+        writeln!(f)?;
+        writeln!(f, "The same in the terminal:")?;
+        let kernel = self.findings.kernel.as_ref().map(|_| "timeline");
+        for subcommand in ["overview", "requests", "slack"].into_iter().chain(kernel) {
+            writeln!(f, "  {}", command_on(subcommand, &self.data))?;
         }
         Ok(())
     }
