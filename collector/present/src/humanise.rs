@@ -22,7 +22,8 @@ fn long_duration(seconds: f64) -> String {
         7_200..172_800 => (3_600, "h", 60, "min"),
         _ => (86_400, "d", 3_600, "h"),
     };
-    let (whole, rest) = (seconds / size, seconds % size / smaller);
+    let rounded = (seconds + smaller / 2) / smaller * smaller;
+    let (whole, rest) = (rounded / size, rounded % size / smaller);
     format!("{sign}{whole}{unit} {rest}{smaller_unit}")
 }
 
@@ -126,8 +127,8 @@ mod tests {
         check(1.5e9, "1.50s");
         check(119.9e9, "120s");
         check(-125e9, "-2min 5s");
-        check(7_788e9, "2h 9min");
-        check(200_000e9, "2d 7h");
+        check(7_788e9, "2h 10min");
+        check(200_000e9, "2d 8h");
     }
 
     #[test]

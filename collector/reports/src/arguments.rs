@@ -42,20 +42,23 @@ impl DataArguments {
         Ok(&self.data)
     }
 
-    /// Returns the directory to read from: itself, or a mirror of what is published, for as long as that is kept. Where nobody
-    /// names one and the default holds only stores of demos, that is the newest of them.
+    /// Returns these, or the newest store of a demo, if that is all that the default directory holds.
+    #[must_use]
+    pub fn or_newest_demo(self) -> Self {
+        let Some(data) = newest_demo(&self.data) else {
+            return self;
+        };
+        say!(
+            "the newest demo is shown, {}; --data names another",
+            data.display()
+        );
+        Self { data }
+    }
+
+    /// Returns the directory to read from: itself, or a mirror of what is published, for as long as that is kept.
     pub fn to_read(&self, runtime: &Handle) -> Result<Readable, Failure> {
         match self.data.to_str().filter(|_| is_remote(&self.data)) {
-            None => {
-                let demo = newest_demo(&self.data);
-                if let Some(demo) = &demo {
-                    say!(
-                        "the newest demo is read, {}; --data names another",
-                        demo.display()
-                    );
-                }
-                Ok(Readable::Folder(demo.unwrap_or_else(|| self.data.clone())))
-            }
+            None => Ok(Readable::Folder(self.data.clone())),
             Some(url) => {
                 let remote = Remote::open(url).map_err(Failure::of)?;
                 let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));

@@ -403,11 +403,9 @@ impl FailuresReport {
     }
 
     fn headline(&self) -> String {
-        if self.requests == 0 {
-            return NOTHING_READ.to_owned();
-        }
         let requests = counted(self.requests, "request");
         let failed = match self.failed {
+            _ if self.requests == 0 => return NOTHING_READ.to_owned(),
             0 => format!("None of {requests} failed"),
             failed => format!(
                 "{failed} of {requests} failed ({})",

@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
-use tokio::runtime::Runtime;
 
-use super::verbs::{command, verbs};
 use stroboscope_reports::output::print_parts;
 use stroboscope_reports::{Failure, Status};
 
@@ -20,14 +18,9 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self, _: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, mut program: Command) -> Result<Status, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(
-            self.shell,
-            &mut command(&verbs()),
-            "stroboscope",
-            &mut script,
-        );
+        clap_complete::generate(self.shell, &mut program, "stroboscope", &mut script);
         print_parts(&[&script])?;
         Ok(Status::Done)
     }
@@ -42,8 +35,7 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(self, _: &Runtime) -> Result<Status, Failure> {
-        let program = command(&verbs());
+    pub(super) fn run(self, program: Command) -> Result<Status, Failure> {
         let Some(directory) = self.dir else {
             let mut page = Vec::new();
             clap_mangen::Man::new(program)

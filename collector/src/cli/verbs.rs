@@ -51,8 +51,12 @@ pub(super) fn verbs() -> Vec<Entry> {
     ];
     verbs.extend(reports());
     verbs.push(other("sql", sql::Sql::run));
-    verbs.push(other("completions", shell::Completions::run));
-    verbs.push(other("man", shell::Man::run));
+    verbs.push(other("completions", |asked: shell::Completions, _| {
+        asked.run(command(&self::verbs()))
+    }));
+    verbs.push(other("man", |asked: shell::Man, _| {
+        asked.run(command(&self::verbs()))
+    }));
     verbs
 }
 

@@ -42,7 +42,7 @@ impl View {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let addresses = std::iter::once(("--http", self.http)).chain(self.readers.addresses());
         self.doors.check(&addresses.collect::<Vec<_>>())?;
-        let folder = self.data.to_read(runtime.handle())?;
+        let folder = self.data.or_newest_demo().to_read(runtime.handle())?;
         let data = folder.folder();
         // A folder that is not there is said at once, and not on every page.
         DataDir::existing(data).map_err(Failure::of)?;

@@ -111,7 +111,7 @@ fn anomalies_name_what_makes_slow_requests_slow() {
         &["anomalies", "--top", "1", "--full-names"],
         0,
     );
-    assert!(text.contains("\npage [begin … shown] "), "{text}");
+    assert!(text.contains("\npage     begin … shown "), "{text}");
     // All but the fastest request are slow; what is as fast to three significant digits is not told apart from it.
     let most = json_of(
         folder.path(),
@@ -349,7 +349,7 @@ fn what_if_replays_requests_by_the_model() {
         "{text}"
     );
     let (text, _) = check(at, &[&change[..], &["--full-names"]].concat(), 0);
-    assert!(text.contains("\nlogger [open … close]\n"), "{text}");
+    assert!(text.contains("\nlogger   open … close\n"), "{text}");
 }
 
 #[test]

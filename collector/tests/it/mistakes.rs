@@ -2,6 +2,7 @@
 
 use crate::common::check;
 use crate::requests;
+use crate::viewing::Viewing;
 
 /// Words of the standard library's and the engine's parsers.
 const PARSERS_WORDS: [&str; 8] = [
@@ -98,16 +99,13 @@ fn what_is_not_there_is_said() {
 }
 
 #[test]
-fn the_newest_demo_is_read_where_there_is_no_other_store() {
+fn view_shows_the_newest_demo_where_there_is_no_other_store() {
     let store = requests::imported();
     let data = store.path().join("stroboscope-data");
     let demos = store.path().join("demos/stroboscope-data");
     std::fs::create_dir_all(demos.join("demo-9")).unwrap();
     std::fs::rename(&data, demos.join("demo-10")).unwrap();
-    let (requests, said) = check(&store.path().join("demos"), &["requests"], 0);
-    assert!(
-        said.contains("stroboscope-data/demo-10; --data names another"),
-        "{said}"
-    );
-    assert!(!requests.is_empty());
+    let viewing = Viewing::of_default_data(&store.path().join("demos"), &[]);
+    let (_, page) = viewing.ask("GET /operations", "");
+    assert!(page.contains("shop:charge"), "{page}");
 }

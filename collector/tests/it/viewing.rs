@@ -20,8 +20,13 @@ impl Drop for Viewing {
 
 impl Viewing {
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::of_default_data(folder, &[&["--data", "data"], arguments].concat())
+    }
+
+    /// `view` over the store that it finds by itself.
+    pub(crate) fn of_default_data(folder: &Path, arguments: &[&str]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
-            .args(["view", "--data", "data", "--http", "127.0.0.1:0"])
+            .args(["view", "--http", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(folder)
             .stdout(Stdio::piped())

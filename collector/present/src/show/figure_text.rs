@@ -69,7 +69,7 @@ fn count_text(count: f64) -> String {
 /// Names in a column of their own, which takes up to half of the width.
 struct NameColumn {
     width: usize,
-    /// How many columns are left for what is drawn.
+    /// Columns that are left for what is drawn.
     drawn: usize,
 }
 

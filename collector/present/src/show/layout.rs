@@ -3,21 +3,21 @@
 use super::table::Kind;
 use super::wrap;
 
-/// What parts two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 /// Names keep so many columns of the terminal, however narrow it is.
 const NAME_MIN: usize = 24;
 
 /// A column as people see it.
-pub(super) struct Column {
+pub(super) struct TextColumn {
     pub head: String,
     kind: Kind,
     cells: Vec<String>,
-    /// How many columns of the terminal it takes.
+    /// Its width in columns of the terminal.
     pub width: usize,
 }
 
-impl Column {
+impl TextColumn {
     /// A column that is as wide as what is in it.
     pub(super) fn new(head: String, kind: Kind, cells: Vec<String>) -> Self {
         let mut column = Self {
@@ -66,7 +66,7 @@ impl Column {
 
 /// Makes columns as narrow as the terminal wants them: heads are broken first, then names, the widest first. What is too wide
 /// after that is hidden from the right, but for names; returns the hidden heads.
-pub(super) fn fit(columns: &mut Vec<Column>, room: Option<usize>) -> Vec<String> {
+pub(super) fn fit(columns: &mut Vec<TextColumn>, room: Option<usize>) -> Vec<String> {
     let mut hidden = Vec::new();
     let Some(room) = room else { return hidden };
     if taken(columns) <= room {
@@ -87,13 +87,13 @@ pub(super) fn fit(columns: &mut Vec<Column>, room: Option<usize>) -> Vec<String>
     hidden
 }
 
-fn taken(columns: &[Column]) -> usize {
+fn taken(columns: &[TextColumn]) -> usize {
     let gaps = GAP.len() * columns.len().saturating_sub(1);
     columns.iter().map(|column| column.width).sum::<usize>() + gaps
 }
 
 /// Takes from the widest names until all fits.
-fn narrow_names(columns: &mut [Column], room: usize) {
+fn narrow_names(columns: &mut [TextColumn], room: usize) {
     for _ in room..taken(columns) {
         let names = columns
             .iter_mut()
@@ -105,9 +105,9 @@ fn narrow_names(columns: &mut [Column], room: usize) {
 }
 
 /// Gives the room that is left to the heads with the most lines.
-fn widen_heads(columns: &mut [Column], room: usize) {
+fn widen_heads(columns: &mut [TextColumn], room: usize) {
     for _ in taken(columns)..room {
-        let lines = |column: &&mut Column| wrap::head(&column.head, column.width).len();
+        let lines = |column: &&mut TextColumn| wrap::head(&column.head, column.width).len();
         let broken = columns.iter_mut().filter(|column| lines(column) > 1);
         if let Some(most) = broken.max_by_key(lines) {
             most.width += 1;
@@ -116,7 +116,10 @@ fn widen_heads(columns: &mut [Column], room: usize) {
 }
 
 /// Returns what stands in the columns beside each other, in as many lines as the longest of them takes.
-pub(super) fn lines(columns: &[Column], text: impl Fn(&Column) -> Vec<String>) -> Vec<String> {
+pub(super) fn lines(
+    columns: &[TextColumn],
+    text: impl Fn(&TextColumn) -> Vec<String>,
+) -> Vec<String> {
     let texts: Vec<Vec<String>> = columns.iter().map(text).collect();
     let count = texts.iter().map(Vec::len).max().unwrap_or(0);
     let line = |at: usize| {
@@ -138,8 +141,8 @@ pub(super) fn lines(columns: &[Column], text: impl Fn(&Column) -> Vec<String>) -
 mod tests {
     use super::*;
 
-    fn column(head: &str, kind: Kind, cell: &str) -> Column {
-        Column::new(head.to_owned(), kind, vec![cell.to_owned()])
+    fn column(head: &str, kind: Kind, cell: &str) -> TextColumn {
+        TextColumn::new(head.to_owned(), kind, vec![cell.to_owned()])
     }
 
     #[track_caller]

@@ -101,7 +101,7 @@ impl TextView {
     }
 
     /// Returns what people see of a table. A column that no row has a value for is none.
-    fn columns(&self, table: &Table) -> Vec<layout::Column> {
+    fn columns(&self, table: &Table) -> Vec<layout::TextColumn> {
         let mut columns = Vec::new();
         for (at, column) in table.spec.columns.iter().enumerate() {
             if column.head.is_empty() {
@@ -111,18 +111,18 @@ impl TextView {
             let cells = table.rows[..table.shown].iter().map(|row| &row[at]);
             if column.kind == Kind::Segment {
                 let (tasks, parts) = cells.map(|cell| self.task_and_part(cell)).unzip();
-                columns.push(layout::Column::new(head, column.kind, tasks));
-                columns.push(layout::Column::new(
+                columns.push(layout::TextColumn::new(head, column.kind, tasks));
+                columns.push(layout::TextColumn::new(
                     PART_HEAD.to_owned(),
                     column.kind,
                     parts,
                 ));
             } else {
                 let cells = cells.map(|cell| self.cell(cell, column.kind)).collect();
-                columns.push(layout::Column::new(head, column.kind, cells));
+                columns.push(layout::TextColumn::new(head, column.kind, cells));
             }
         }
-        columns.retain(layout::Column::has_values);
+        columns.retain(layout::TextColumn::has_values);
         columns
     }
 

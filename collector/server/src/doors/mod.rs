@@ -18,6 +18,7 @@ mod tls;
 mod tokens;
 mod unpack;
 mod withdrawal;
+mod wrong_port;
 
 pub(crate) use body::Reading;
 pub(crate) use connection::until_true;
@@ -31,3 +32,4 @@ pub use settings::{DoorError, DoorSettings, Doors};
 pub use tls::{BadTls, TlsFiles};
 pub use tokens::{BadTokens, Role};
 pub(crate) use unpack::{Packing, UnpackError, unpack_beside};
+pub(crate) use wrong_port::{refusal, wrong_port};

@@ -16,8 +16,8 @@ use tower::ServiceExt as _;
 
 use super::pages::{Pages, ServedPort, ServedSite};
 use super::{fleet, metrics, model, now};
-use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
-use crate::ingest::{otlp_message, wrong_port};
+use crate::doors::{Denied, DoorName, Doors, Listening, Opening, wrong_port};
+use crate::ingest::otlp_message;
 
 /// Longest text of a burst-config.
 const BODY_BYTES_MAX: usize = 1_024;

@@ -9,4 +9,4 @@ mod stranger;
 
 pub use control::BurstControl;
 pub use server::{IngestError, ListenAddresses, Server};
-pub(crate) use stranger::{otlp_message, wrong_port};
+pub(crate) use stranger::otlp_message;

@@ -17,8 +17,8 @@ use tonic::service::Routes;
 
 use super::control::BurstControl;
 use super::service::Service;
-use super::stranger::{self, Strangers, refusal};
-use crate::doors::{Denied, DoorName, Doors, Listening, Opening, unpack_messages};
+use super::stranger::{self, Strangers};
+use crate::doors::{Denied, DoorName, Doors, Listening, Opening, refusal, unpack_messages};
 use crate::intake::Intake;
 use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;

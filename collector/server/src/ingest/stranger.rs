@@ -10,6 +10,7 @@ use axum::http::{Response, header};
 use tonic::Status;
 use tonic::transport::server::TcpConnectInfo;
 
+use crate::doors::refusal;
 use stroboscope_store::flush::Counters;
 
 /// Where OTLP's services are.
@@ -42,35 +43,6 @@ impl Strangers {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.len() < CALLERS_MAX && said.insert((caller, is_otlp))
     }
-}
-
-/// The status of a gRPC call as a response without a body.
-pub(super) fn refusal(status: Status) -> Response<Body> {
-    let (parts, ()) = status.into_http::<()>().into_parts();
-    Response::from_parts(parts, Body::empty())
-}
-
-/// Returns the answer to a gRPC call at a port of the same collector that takes none, with the address to use, by the name of the
-/// host that the caller used itself; `None` for what is no gRPC call.
-pub(crate) fn wrong_port(
-    request: &Request,
-    is_for: &str,
-    grpc_port: u16,
-) -> Option<Response<Body>> {
-    let kind = request.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
-    if !kind.starts_with("application/grpc") {
-        return None;
-    }
-    let is_otlp = request.uri().path().starts_with("/opentelemetry.");
-    let variable = match is_otlp {
-        true => "OTEL_EXPORTER_OTLP_ENDPOINT",
-        false => "STROBOSCOPE_COLLECTOR",
-    };
-    let host = request.uri().host().unwrap_or("HOST");
-    Some(refusal(Status::unimplemented(format!(
-        "this is the collector's port for {is_for}; it takes what services ship by gRPC on port {grpc_port}: \
-         {variable}=http://{host}:{grpc_port}"
-    ))))
 }
 
 /// Where there is no method.

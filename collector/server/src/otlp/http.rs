@@ -18,8 +18,9 @@ use tonic::Code;
 use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
 use super::signal::{Encoding, Signal};
-use crate::doors::{Denied, DoorName, Doors, Listening, Opening, Packing, Reading, unpack_beside};
-use crate::ingest::wrong_port;
+use crate::doors::{
+    Denied, DoorName, Doors, Listening, Opening, Packing, Reading, unpack_beside, wrong_port,
+};
 use crate::pool::Peer;
 
 const PROTOBUF: &str = "application/x-protobuf";
