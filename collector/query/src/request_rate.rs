@@ -1,57 +1,77 @@
-//! Requests that began over time, by root operation: from columns of the spans alone, each file read once.
+//! Spans that begin a request over time, by root operation: from columns of the spans alone, each file read once. A request of several
+//! spans without a parent counts as often, and one inside of another as well: only whole traces show these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use object_store::path::Path;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stroboscope_analysis::connection::Connections;
 use stroboscope_analysis::name_rule::normalise;
-use stroboscope_store::tables::{StoreTable, visit_span_starts};
+use stroboscope_store::tables::{Damage, StoreTable, visit_span_starts};
 
 use super::query_error::QueryError;
 use super::source::Source;
 use super::time_columns::TimeColumns;
 
-/// Root operations that are told apart; requests of others are counted without their names.
+/// Root operations that are told apart; spans of others are counted without their names.
 const ROOTS_MAX: usize = 1_000;
 /// Cells that are kept of a file: of more, its columns are made wider.
 const CELLS_MAX: usize = 2_048;
 /// The number of all root operations past [`ROOTS_MAX`].
 const OTHERS: u32 = u32::MAX;
+/// Spans that start later than this after now have a wrong time: clocks of hosts differ by less.
+const AHEAD_NS_MAX: i64 = 60_000_000_000;
 
-/// What is known of the files of a store. A file is read when it is first seen, and forgotten with its deletion.
+/// Rates of the files of a store. A file is read when it is first seen, and again where it was damaged or had spans later than now. It is
+/// forgotten with its deletion.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRates {
-    /// `service:name` by number.
+    /// `service:name` by number; empty where the number is free.
     roots: Vec<String>,
     numbers: FxHashMap<String, u32>,
     connections: Connections,
-    files: BTreeMap<Path, Arc<FileRate>>,
+    /// By path and size.
+    files: BTreeMap<(Path, u64), Arc<FileRate>>,
 }
 
-/// Requests that began in the spans of one file.
+/// Spans of one file that begin a request.
 #[derive(Debug)]
 struct FileRate {
     shift: u32,
     /// Column, number of the root operation, and how many began.
     cells: Vec<(i64, u32, u64)>,
-    last_ns: i64,
+    /// Start of the newest of them.
+    last_ns: Option<i64>,
+    /// Spans that are left out because they start later than now.
+    ahead: u64,
+    /// Start of the first of those.
+    ahead_from_ns: i64,
+    damage: Option<Damage>,
 }
 
-/// Requests that began over time.
+impl FileRate {
+    /// Returns true unless another reading may find more.
+    fn is_final(&self, latest_ns: i64) -> bool {
+        self.damage.is_none() && latest_ns < self.ahead_from_ns
+    }
+}
+
+/// Spans that begin a request over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRate {
     /// Begin of the first column, ns since the Unix epoch.
     pub from_ns: i64,
     pub column_ns: i64,
-    /// By column: requests by the number of their root operation.
+    /// By column: spans by the number of their root operation.
     pub columns: Vec<BTreeMap<u32, u64>>,
     /// `service:name` by number.
     pub roots: Vec<String>,
     /// Start of the newest request, ns since the Unix epoch; none without requests.
     pub newest_ns: Option<i64>,
+    /// Spans of the store that are left out because they start later than now.
+    pub ahead: u64,
 }
 
 impl RequestRate {
@@ -76,11 +96,12 @@ impl RequestRate {
 }
 
 impl RequestRates {
-    /// Reads the files of the store that are new, and forgets those that it has no more.
+    /// Reads the files of the store that are new at `now_ns`, and forgets those that it has no more. Returns the damage of its files,
+    /// whose spans before it are counted.
     ///
     /// # Errors
     /// When the store cannot be listed.
-    pub fn refresh(&mut self, source: &Source) -> Result<(), QueryError> {
+    pub fn refresh(&mut self, source: &Source, now_ns: i64) -> Result<Vec<Damage>, QueryError> {
         if self.connections != *source.connections() {
             *self = Self {
                 connections: source.connections().clone(),
@@ -88,20 +109,42 @@ impl RequestRates {
             };
         }
         let objects = source.files(StoreTable::Spans)?;
-        let there: BTreeSet<&Path> = objects.iter().map(|(path, _)| path).collect();
-        self.files.retain(|path, _| there.contains(path));
+        let latest_ns = now_ns.saturating_add(AHEAD_NS_MAX);
+        let there: BTreeSet<&(Path, u64)> = objects.iter().collect();
+        let count = self.files.len();
+        self.files
+            .retain(|object, file| there.contains(object) && file.is_final(latest_ns));
+        if self.files.len() < count {
+            self.forget_roots();
+        }
         for object in &objects {
-            if !self.files.contains_key(&object.0) {
-                let file = self.read(source, object);
-                self.files.insert(object.0.clone(), Arc::new(file));
+            if !self.files.contains_key(object) {
+                let file = self.read(source, object, latest_ns);
+                self.files.insert(object.clone(), Arc::new(file));
             }
         }
-        Ok(())
+        let files = self.files.values();
+        Ok(files.filter_map(|file| file.damage.clone()).collect())
     }
 
-    fn read(&mut self, source: &Source, object: &(Path, u64)) -> FileRate {
+    /// Frees the numbers of root operations that no file has any more.
+    fn forget_roots(&mut self) {
+        let cells = self.files.values().flat_map(|file| &file.cells);
+        let used: FxHashSet<u32> = cells.map(|(_, number, _)| *number).collect();
+        let roots = &mut self.roots;
+        self.numbers.retain(|_, number| {
+            let is_used = used.contains(number);
+            if !is_used {
+                roots[*number as usize].clear();
+            }
+            is_used
+        });
+    }
+
+    fn read(&mut self, source: &Source, object: &(Path, u64), latest_ns: i64) -> FileRate {
         let mut seen: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();
-        let mut last_ns = i64::MIN;
+        let mut last_ns = None;
+        let (mut ahead, mut ahead_from_ns) = (0, i64::MAX);
         let Self {
             roots,
             numbers,
@@ -116,19 +159,27 @@ impl RequestRates {
             if let Some(number) = numbers.get(&operation) {
                 return Some(*number);
             }
-            let number = u32::try_from(roots.len())
-                .ok()
-                .filter(|_| roots.len() < ROOTS_MAX);
+            let free = roots.iter().position(String::is_empty);
+            let at = free.unwrap_or(roots.len());
+            let number = u32::try_from(at).ok().filter(|_| at < ROOTS_MAX);
             let Some(number) = number else {
                 return Some(OTHERS);
             };
-            roots.push(operation.clone());
+            match free {
+                Some(at) => roots[at].clone_from(&operation),
+                None => roots.push(operation.clone()),
+            }
             numbers.insert(operation, number);
             Some(number)
         };
-        visit_span_starts(source.store(), object, number, |number, start_ns| {
+        let read = visit_span_starts(source.store(), object, number, |number, start_ns| {
+            if start_ns > latest_ns {
+                ahead += 1;
+                ahead_from_ns = ahead_from_ns.min(start_ns);
+                return;
+            }
             *seen.at(start_ns).entry(number).or_default() += 1;
-            last_ns = last_ns.max(start_ns);
+            last_ns = last_ns.max(Some(start_ns));
         });
         while seen.columns.len() > 1
             && seen.columns.values().map(BTreeMap::len).sum::<usize>() > CELLS_MAX
@@ -144,10 +195,13 @@ impl RequestRates {
             shift: seen.shift,
             cells: cells.collect(),
             last_ns,
+            ahead,
+            ahead_from_ns,
+            damage: read.err(),
         }
     }
 
-    /// Returns the rate of the requests that began between these instants, as exactly as it is known of the files that have some.
+    /// Returns the rate of the spans that began a request between these instants, as exactly as it is known of the files that have some.
     #[must_use]
     pub fn rate(&self, between_ns: Range<i64>) -> RequestRate {
         let mut all: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();
@@ -170,8 +224,12 @@ impl RequestRates {
             (seen.shift, seen.columns) = (file.shift, columns);
             all.merge(seen);
         }
+        let ahead = self.files.values().map(|file| file.ahead).sum();
         let Some((first, last)) = all.ends() else {
-            return RequestRate::default();
+            return RequestRate {
+                ahead,
+                ..RequestRate::default()
+            };
         };
         let column = |at: i64| all.columns.get(&at).cloned().unwrap_or_default();
         RequestRate {
@@ -179,18 +237,26 @@ impl RequestRates {
             column_ns: 1 << all.shift,
             columns: (first..=last).map(column).collect(),
             roots: self.roots.clone(),
-            newest_ns: files().map(|file| file.last_ns).max(),
+            newest_ns: files().filter_map(|file| file.last_ns).max(),
+            ahead,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use stroboscope_store::record::Rows;
+    use stroboscope_analysis::record::SpanFlags;
+    use stroboscope_store::record::{Rows, Strings};
     use stroboscope_store::tables::{PartitionRule, Store, write_rows};
     use stroboscope_testkit::workload;
 
     use super::*;
+
+    const DAY_NS: i64 = 86_400_000_000_000;
+
+    fn counted(rate: &RequestRate) -> u64 {
+        rate.columns.iter().flat_map(BTreeMap::values).sum()
+    }
 
     #[test]
     fn each_file_is_read_once_and_all_requests_are_counted() {
@@ -210,15 +276,15 @@ mod tests {
         let mut rates = RequestRates::default();
         let now = |rates: &mut RequestRates| {
             let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
-            rates.refresh(&source).unwrap();
+            let damage = rates.refresh(&source, received_ns + DAY_NS).unwrap();
+            assert_eq!(damage, []);
             (rates.rate(i64::MIN..i64::MAX), rates.files.len())
         };
         for (name, seed, files) in [("seg-0", 7, 1), ("seg-1", 8, 2)] {
             let (count, newest_ns) = add(name, seed);
             let (rate, read) = now(&mut rates);
             assert_eq!((read, rate.newest_ns), (files, newest_ns));
-            let counted: u64 = rate.columns.iter().flat_map(BTreeMap::values).sum();
-            assert_eq!(counted, count);
+            assert_eq!(counted(&rate), count);
             let names = rate.by_requests();
             assert!(
                 names.iter().all(|(name, _)| name.contains(':')),
@@ -226,10 +292,122 @@ mod tests {
             );
             let later = rates.rate(rate.from_ns + rate.column_ns..i64::MAX);
             let first: u64 = rate.columns[0].values().sum();
-            let counted_later: u64 = later.columns.iter().flat_map(BTreeMap::values).sum();
-            assert_eq!(counted_later, count - first);
+            assert_eq!(counted(&later), count - first);
             let end_ns = rate.from_ns + rate.columns.len() as i64 * rate.column_ns;
             assert!(newest_ns.is_some_and(|at_ns| rate.from_ns <= at_ns && at_ns < end_ns));
         }
+    }
+
+    /// A store of one file, whose rows are written anew, as the rate of one moment.
+    struct OneFile {
+        folder: tempfile::TempDir,
+        runtime: tokio::runtime::Runtime,
+        rates: RequestRates,
+    }
+
+    impl OneFile {
+        fn new() -> Self {
+            Self {
+                folder: tempfile::tempdir().unwrap(),
+                runtime: tokio::runtime::Runtime::new().unwrap(),
+                rates: RequestRates::default(),
+            }
+        }
+
+        fn write(&self, name: &str, rows: Rows) -> std::path::PathBuf {
+            let store = Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap();
+            let received_ns = workload::EPOCH_NS as i64;
+            let rule = PartitionRule::received(received_ns, received_ns);
+            write_rows(&store, name, rows, &rule).unwrap();
+            let spans = store.list(StoreTable::Spans).unwrap();
+            let (path, _) = spans
+                .iter()
+                .find(|(path, _)| path.as_ref().contains(name))
+                .unwrap();
+            self.folder.path().join(path.as_ref())
+        }
+
+        fn at(&mut self, now_ns: i64) -> (RequestRate, usize) {
+            let handle = self.runtime.handle().clone();
+            let source = Source::open(self.folder.path(), handle).unwrap();
+            let damage = self.rates.refresh(&source, now_ns).unwrap();
+            (self.rates.rate(i64::MIN..i64::MAX), damage.len())
+        }
+    }
+
+    #[test]
+    fn what_is_later_than_now_is_left_out_until_then() {
+        let mut store = OneFile::new();
+        let mut rows = workload::rows(7, 40, 0);
+        let roots = rows.spans.iter().filter(|span| span.parent_id == 0).count() as u64;
+        let ahead = rows.spans.iter_mut().find(|span| span.parent_id == 0);
+        let (now_ns, ahead_ns) = (workload::EPOCH_NS as i64 + DAY_NS, 400 * DAY_NS);
+        let ahead = ahead.unwrap();
+        (ahead.start_ns, ahead.end_ns) = (ahead.start_ns + ahead_ns, ahead.end_ns + ahead_ns);
+        store.write("seg-0", rows);
+        let (rate, _) = store.at(now_ns);
+        assert_eq!((counted(&rate), rate.ahead), (roots - 1, 1));
+        assert!(rate.newest_ns.is_some_and(|at_ns| at_ns < now_ns));
+        let (rate, _) = store.at(now_ns + ahead_ns);
+        assert_eq!((counted(&rate), rate.ahead), (roots, 0));
+        assert!(rate.newest_ns.is_some_and(|at_ns| at_ns > now_ns));
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_is_read_again() {
+        let mut store = OneFile::new();
+        let path = store.write("seg-0", workload::rows(7, 40, 0));
+        let whole = std::fs::read(&path).unwrap();
+        let now_ns = workload::EPOCH_NS as i64 + DAY_NS;
+        // As long as before.
+        std::fs::write(&path, vec![0; whole.len()]).unwrap();
+        let (rate, damaged) = store.at(now_ns);
+        assert_eq!((counted(&rate), damaged), (0, 1));
+        std::fs::write(&path, &whole).unwrap();
+        let (rate, damaged) = store.at(now_ns);
+        assert!(counted(&rate) > 0 && damaged == 0, "{rate:?}");
+    }
+
+    #[test]
+    fn names_of_deleted_files_make_room_for_others() {
+        let mut store = OneFile::new();
+        let named = |prefix: &str| {
+            let mut rows: Rows = workload::rows(7, 40, 0);
+            let mut strings = Strings::default();
+            for text in rows.strings.iter() {
+                let other = format!("{prefix}{text}");
+                strings.intern(if text.is_empty() { text } else { &other });
+            }
+            rows.strings = strings;
+            rows
+        };
+        let now_ns = workload::EPOCH_NS as i64 + DAY_NS;
+        let path = store.write("seg-0", named("old"));
+        let (old, _) = store.at(now_ns);
+        std::fs::remove_file(path).unwrap();
+        store.write("seg-1", named("new"));
+        let (new, _) = store.at(now_ns);
+        assert_eq!(new.roots.len(), old.roots.len());
+        for name in &new.roots {
+            assert!(name.starts_with("new"), "{name}");
+        }
+    }
+
+    #[test]
+    fn calls_inside_of_traces_are_left_out() {
+        let store = OneFile::new();
+        let mut rows: Rows = workload::rows(7, 40, 0);
+        for span in &mut rows.spans {
+            span.flags |= SpanFlags::CLIENT.0;
+        }
+        let roots = rows.spans.iter().filter(|span| span.parent_id == 0).count();
+        assert!(roots < rows.spans.len());
+        store.write("seg-0", rows);
+        let handle = store.runtime.handle().clone();
+        let store = Store::local(store.folder.path(), handle).unwrap();
+        let objects = store.list(StoreTable::Spans).unwrap();
+        let mut visited = 0;
+        visit_span_starts(&store, &objects[0], |_, _, _| Some(0), |_, _| visited += 1).unwrap();
+        assert_eq!(visited, roots);
     }
 }

@@ -335,6 +335,7 @@ mod tests {
             ],
             roots: vec!["web:a\"<b>".to_owned(), "web:b".to_owned()],
             newest_ns: Some(3_000_000_000),
+            ahead: 0,
         }
     }
 

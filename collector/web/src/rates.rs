@@ -2,8 +2,12 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use stroboscope_query::{QueryError, RequestRate, RequestRates, Source};
+
+/// Damaged files are read again after this time, also where the store has not changed.
+const DAMAGED_FOR: Duration = Duration::from_secs(10);
 
 /// The files that were read, and the rate as of the last state of the store.
 #[derive(Debug, Default)]
@@ -12,12 +16,14 @@ pub(crate) struct Rates {
     known: Mutex<Option<KnownRates>>,
 }
 
-/// What was read of a state of the store.
+/// Rates of one state of the store.
 #[derive(Clone, Debug)]
 struct KnownRates {
     state: String,
     whole: Arc<RequestRate>,
     by_file: Arc<RequestRates>,
+    /// Damaged files are read again from then on.
+    expires: Option<Instant>,
 }
 
 impl Rates {
@@ -27,26 +33,40 @@ impl Rates {
         state: &str,
         open: impl FnOnce() -> Result<Arc<Source>, QueryError>,
     ) -> Option<Arc<RequestRate>> {
-        let of_state = || {
-            let known = lock(&self.known);
-            let known = known.as_ref().filter(|known| known.state == state);
-            known.map(|known| known.whole.clone())
+        self.of_state(state).or_else(|| self.read(state, open))
+    }
+
+    fn of_state(&self, state: &str) -> Option<Arc<RequestRate>> {
+        let known = lock(&self.known);
+        let is_fresh = |known: &&KnownRates| {
+            known.state == state && known.expires.is_none_or(|at| Instant::now() < at)
         };
-        if let Some(rate) = of_state() {
-            return Some(rate);
-        }
+        let known = known.as_ref().filter(is_fresh);
+        known.map(|known| known.whole.clone())
+    }
+
+    fn read(
+        &self,
+        state: &str,
+        open: impl FnOnce() -> Result<Arc<Source>, QueryError>,
+    ) -> Option<Arc<RequestRate>> {
         let mut reading = lock(&self.reading);
         // Another page had it read meanwhile.
-        if let Some(rate) = of_state() {
+        if let Some(rate) = self.of_state(state) {
             return Some(rate);
         }
-        // The content of the page says why a store cannot be read.
-        reading.refresh(&*open().ok()?).ok()?;
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        // The content of the page says why a store cannot be read, and which of its files are damaged.
+        let damage = reading.refresh(&*open().ok()?, now_ns).ok()?;
         let whole = Arc::new(reading.rate(i64::MIN..i64::MAX));
         *lock(&self.known) = Some(KnownRates {
             state: state.to_owned(),
             whole: whole.clone(),
             by_file: Arc::new(reading.clone()),
+            expires: (!damage.is_empty()).then(|| Instant::now() + DAMAGED_FOR),
         });
         Some(whole)
     }

@@ -1,33 +1,40 @@
-//! Starts of the spans of one file, from four of its columns, without making rows.
+//! Starts of the spans of one file, from five of its columns, without making rows.
 
 use arrow_array::types::Int32Type;
-use arrow_array::{DictionaryArray, Int64Array, RecordBatch, UInt64Array};
+use arrow_array::{DictionaryArray, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use object_store::path::Path;
 use rustc_hash::FxHashMap;
+use stroboscope_analysis::record::SpanFlags;
 
 use super::batch_column::column;
 use super::objects::Store;
 use super::operations::text;
 use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
-use super::reader::TableReader;
+use super::reader::{Damage, TableReader};
 
-const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "start_ns"];
+const COLUMNS: [&str; 5] = ["parent_id", "service", "name", "start_ns", "flags"];
 
 /// Hands the start of each span to `visit`, with the number that `number` gives to its service and name, and to whether it has no
-/// parent; spans without a number are left out. A damaged file is read up to its damage, which is named where traces are read.
+/// parent; spans without a number are left out, and calls of other services inside of traces. A damaged file is read up to its damage.
+///
+/// # Errors
+/// When the file could not be read to its end.
 pub fn visit_span_starts(
     store: &Store,
     object: &(Path, u64),
     mut number: impl FnMut(&str, &str, bool) -> Option<u32>,
     mut visit: impl FnMut(u32, i64),
-) {
+) -> Result<(), Damage> {
     let budget = ReadBudget::of(1);
     let mut reader = TableReader::open(store, StoreTable::Spans, object, &COLUMNS, budget);
     while let Some(batch) = reader.next_batch() {
-        // Readers of traces report columns of a wrong type.
-        let _ = visit_batch(&batch, &mut number, &mut visit);
+        if let Err(reason) = visit_batch(&batch, &mut number, &mut visit) {
+            reader.unread(batch.num_rows());
+            reader.fail(reason);
+        }
     }
+    reader.damage().cloned().map_or(Ok(()), Err)
 }
 
 fn visit_batch(
@@ -37,12 +44,16 @@ fn visit_batch(
 ) -> Result<(), String> {
     let parents: UInt64Array = column(batch, "parent_id")?;
     let starts: Int64Array = column(batch, "start_ns")?;
+    let flags: UInt32Array = column(batch, "flags")?;
     let services: DictionaryArray<Int32Type> = column(batch, "service")?;
     let names: DictionaryArray<Int32Type> = column(batch, "name")?;
     // Each pair of texts is looked up once per batch.
     let mut numbers: FxHashMap<(i32, i32, bool), Option<u32>> = FxHashMap::default();
     for row in 0..batch.num_rows() {
         let is_root = parents.value(row) == 0;
+        if !is_root && SpanFlags(flags.value(row)).contains(SpanFlags::CLIENT) {
+            continue;
+        }
         let key = (services.keys().value(row), names.keys().value(row), is_root);
         let number = *numbers
             .entry(key)
