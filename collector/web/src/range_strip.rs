@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use chrono::DateTime;
-use stroboscope_present::humanise::counted;
+use stroboscope_present::humanise::{counted, duration_spaced};
 use stroboscope_present::page::Html;
 use stroboscope_query::RequestRate;
 use url::form_urlencoded::Serializer;
@@ -24,15 +24,13 @@ const ROOTS_OFFERED_MAX: usize = 300;
 /// Height of the picture in its own units; it is as wide as it has columns, and is stretched.
 const HEIGHT: f64 = 24.0;
 
-/// How a page uses time range and root operation.
+/// Use of time range and root operation by a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Steered {
-    /// By neither: its links carry them all the same.
+    /// The page uses neither: its links carry them all the same.
     #[default]
     Not,
-    /// By the time range.
-    Range,
-    /// By both.
+    /// The page uses both.
     RangeAndRoot,
     /// A page below that of the list of requests, which the form leads to.
     Below,
@@ -58,11 +56,11 @@ fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
     let (begin_ns, end_ns) = (whole.from_ns, column_ns(whole, whole.columns.len()));
     let range = scope.range(whole.newest_ns?).ok()?;
     let since_ns = range.since_ns.unwrap_or(begin_ns).max(begin_ns);
-    let length_ns = range.until_ns.unwrap_or(end_ns).min(end_ns) - since_ns;
-    let is_small = length_ns > 0 && length_ns < (end_ns - begin_ns) / RANGE_PART_MIN;
+    let until_ns = range.until_ns.unwrap_or(end_ns).min(end_ns);
+    let length_ns = until_ns.saturating_sub(since_ns);
+    let is_small = length_ns > 0 && length_ns < end_ns.saturating_sub(begin_ns) / RANGE_PART_MIN;
     let beside_ns = length_ns.saturating_mul(RANGE_PART_MIN) / 2;
-    is_small
-        .then(|| since_ns.saturating_sub(beside_ns)..since_ns.saturating_add(beside_ns + length_ns))
+    is_small.then(|| since_ns.saturating_sub(beside_ns)..until_ns.saturating_add(beside_ns))
 }
 
 /// The strip of a store; `shown` is the part of it in the picture, or none for all.
@@ -91,12 +89,7 @@ fn strip(
     }
     html.markup("</span>");
     custom(&mut html, scope);
-    match steered {
-        Steered::Range => {
-            html.hidden("root", &scope.root);
-        }
-        _ => roots(&mut html, scope, whole),
-    }
+    roots(&mut html, scope, whole);
     if !is_below {
         for (name, value) in kept(scope) {
             html.hidden(name, value);
@@ -117,7 +110,7 @@ fn kept(scope: &Scope) -> impl Iterator<Item = (&str, &str)> {
     others.filter(|(name, _)| *name != "page")
 }
 
-/// The same page since then, relative to its own address, so that it carries nothing else along.
+/// Address of the page with another begin of its range, relative to its own, so that it carries nothing else along.
 fn address(scope: &Scope, is_below: bool, since: &str) -> String {
     let mut form = Serializer::new(String::new());
     if !since.is_empty() {
@@ -133,7 +126,7 @@ fn address(scope: &Scope, is_below: bool, since: &str) -> String {
     format!("{path}?{}", form.finish())
 }
 
-/// Both ends as text.
+/// Fields for both ends as text.
 fn custom(html: &mut Html, scope: &Scope) {
     let is_preset =
         scope.until.is_empty() && PRESETS.iter().any(|(since, _)| *since == scope.since);
@@ -185,24 +178,34 @@ fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
     html.markup("</select></label>");
 }
 
-/// Requests by when they began, with what is outside of the range in shade.
+/// Returns the spans of each column that begin a request of the root operation; none where it has no numbers over time.
+fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
+    let columns = rate.columns.iter();
+    if scope.root.is_empty() {
+        return Some(columns.map(|column| column.values().sum()).collect());
+    }
+    let root = rate.roots.iter().position(|name| *name == scope.root)?;
+    let root = u32::try_from(root).ok()?;
+    let of_root = columns.map(|column| column.get(&root).copied().unwrap_or(0));
+    Some(of_root.collect())
+}
+
+/// Spans that begin a request, by when they start, with what is outside of the range in shade.
 fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
-    let root = rate.roots.iter().position(|name| *name == scope.root);
-    let root = root.and_then(|number| u32::try_from(number).ok());
-    let counts: Vec<u64> = rate
-        .columns
-        .iter()
-        .map(|column| match root {
-            Some(root) => column.get(&root).copied().unwrap_or(0),
-            None => column.values().sum(),
-        })
-        .collect();
+    let Some(counts) = counts(scope, rate) else {
+        html.markup(
+            "<p class=\"rate-ends hint\"><span class=\"rate-said\">No numbers over time of ",
+        )
+        .text(&scope.root)
+        .markup(".</span></p>");
+        return;
+    };
     let most = counts.iter().copied().max().unwrap_or(0);
     let width = counts.len() as f64;
     let end_ns = column_ns(rate, counts.len());
-    let of = match root {
-        Some(_) => format!(" of {}", scope.root),
-        None => String::new(),
+    let of = match &*scope.root {
+        "" => String::new(),
+        root => format!(" of {root}"),
     };
     html.markup("<svg class=\"rate\" role=\"img\" preserveAspectRatio=\"none\" viewBox=\"0 0 ")
         .shown(width)
@@ -214,8 +217,8 @@ fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
         .shown(end_ns)
         .markup("\" aria-label=\"")
         .text(&format!(
-            "{}{of} recorded from {} to {}",
-            counted(counts.iter().sum(), "request"),
+            "Spans that begin a request{of}: {}, from {} to {}",
+            counts.iter().sum::<u64>(),
             moment(rate.from_ns),
             moment(end_ns)
         ))
@@ -290,11 +293,18 @@ fn bars(counts: &[u64], most: u64) -> String {
 }
 
 fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
-    let each_second = most as f64 * 1e9 / rate.column_ns.max(1) as f64;
-    let most = match each_second {
-        rate if rate >= 1.0 => format!("up to {rate:.0} recorded requests a second"),
-        rate => format!("up to {:.1} recorded requests a minute", rate * 60.0),
+    let column_ns = rate.column_ns.max(1) as f64;
+    let most = match most as f64 * 1e9 / column_ns {
+        // A rate of a part of a second may be of one request.
+        _ if column_ns < 1e9 => format!("{most} in {}", duration_spaced(column_ns)),
+        each_second if each_second >= 1.0 => format!("{each_second:.0} a second"),
+        each_second => format!("{:.1} a minute", each_second * 60.0),
     };
+    let ahead = match rate.ahead {
+        0 => String::new(),
+        ahead => format!(", {} later than now left out", counted(ahead, "span")),
+    };
+    let most = format!("spans that begin a request: up to {most}{ahead}");
     if rate
         .newest_ns
         .is_some_and(|newest_ns| !scope.periods(newest_ns).is_empty())
@@ -361,7 +371,8 @@ mod tests {
                 "<a href=\"?root=web%3Ab&amp;by=user\">All</a>",
                 "<input type=\"hidden\" name=\"by\" value=\"user\"/>",
                 "<option>web:a&quot;&lt;b&gt;</option><option selected=\"\">web:b</option>",
-                "9 requests of web:b recorded",
+                "Spans that begin a request of web:b: 9, from",
+                "spans that begin a request: up to 8 a second · counted",
                 "counted back from the newest request, 1970-01-01 00:00:03",
             ],
             &["\"page\"", "web:a\"<b>"],
@@ -373,16 +384,15 @@ mod tests {
                 "<summary aria-current=\"true\">Custom",
                 "value=\"1970-01-01T00:00:02Z\"",
                 "<option selected=\"\">web:gone</option>",
-                "21 requests recorded",
-                "M0 24v-24.0h.9",
+                "No numbers over time of web:gone.",
             ],
-            &["counted back", "M1 24"],
+            &["counted back", "<svg"],
         );
         check(
-            "root=web:b&top=5",
-            Steered::Range,
-            &["type=\"hidden\" name=\"root\""],
-            &["<select"],
+            "since=2000000000&until=2999999999",
+            Steered::RangeAndRoot,
+            &["Spans that begin a request: 21, from", "M0 24v-24.0h.9"],
+            &["counted back", "M1 24", "later than now"],
         );
         check(
             "before=..1970-01-01T00:00:02Z&after=1970-01-01T00:00:02Z..&since=1h",
@@ -398,7 +408,7 @@ mod tests {
             "spans=5",
             Steered::Below,
             &["action=\"../traces\"", "href=\"../traces?since=1h\""],
-            &["spans"],
+            &["spans=5", "\"spans\""],
         );
     }
 
@@ -409,7 +419,8 @@ mod tests {
             ..rate()
         };
         let check = |query: &str, expected: Option<Range<i64>>| {
-            assert_eq!(window(&Scope::of(query), &whole), expected, "{query}");
+            let scope = Scope::of(query);
+            assert_eq!(window(&scope, &whole), expected, "{query}");
         };
         check("", None);
         check("since=0&until=90000000000", None);
@@ -419,5 +430,35 @@ mod tests {
         );
         // Later than all that there is.
         check("since=1970-01-02", None);
+        let whole = RequestRate {
+            from_ns: 1_800_000_000_000_000_000,
+            ..whole
+        };
+        let long_before = Scope::of("until=1700-01-01");
+        assert_eq!(window(&long_before, &whole), None);
+    }
+
+    #[test]
+    fn what_is_said_is_what_was_counted() {
+        let check = |column_ns: i64, most: u64, ahead: u64, expected: &str| {
+            let rate = RequestRate {
+                column_ns,
+                ahead,
+                ..rate()
+            };
+            let said = said(&Scope::default(), &rate, most);
+            assert_eq!(
+                said,
+                format!("spans that begin a request: up to {expected}")
+            );
+        };
+        check(1 << 20, 1, 0, "1 in 1.05\u{a0}ms");
+        check(1 << 30, 107, 0, "100 a second");
+        check(
+            1 << 36,
+            1,
+            2,
+            "0.9 a minute, 2 spans later than now left out",
+        );
     }
 }

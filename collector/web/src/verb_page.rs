@@ -98,13 +98,11 @@ pub(crate) fn links(pages: &[VerbPage]) -> Vec<NavLink> {
     placed.into_iter().map(|(_, _, link)| link).collect()
 }
 
-/// Returns how the report uses the time range and the root operation of the address.
+/// Returns how the report uses the time range and the root operation of the address: reports that take one take both.
 fn steered(page: &VerbPage) -> Steered {
-    let has = |name: &str| page.fields.iter().any(|field| field.name == name);
-    match (has("since"), has("root")) {
-        (true, true) => Steered::RangeAndRoot,
-        (true, false) => Steered::Range,
-        (false, _) => Steered::Not,
+    match page.fields.iter().any(|field| field.name == "since") {
+        true => Steered::RangeAndRoot,
+        false => Steered::Not,
     }
 }
 
