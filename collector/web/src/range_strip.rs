@@ -351,7 +351,7 @@ mod tests {
 
     #[track_caller]
     fn check(query: &str, steered: Steered, parts: &[&str], absent: &[&str]) {
-        let strip = strip(&Scope::of(query), steered, Some(&rate()), None).into_string();
+        let strip = strip(&Scope::of(query).unwrap(), steered, Some(&rate()), None).into_string();
         for part in parts {
             assert!(strip.contains(part), "{query}: {part}: {strip}");
         }
@@ -419,7 +419,7 @@ mod tests {
             ..rate()
         };
         let check = |query: &str, expected: Option<Range<i64>>| {
-            let scope = Scope::of(query);
+            let scope = Scope::of(query).unwrap();
             assert_eq!(window(&scope, &whole), expected, "{query}");
         };
         check("", None);
@@ -434,7 +434,7 @@ mod tests {
             from_ns: 1_800_000_000_000_000_000,
             ..whole
         };
-        let long_before = Scope::of("until=1700-01-01");
+        let long_before = Scope::of("until=1700-01-01").unwrap();
         assert_eq!(window(&long_before, &whole), None);
     }
 

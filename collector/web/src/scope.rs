@@ -1,10 +1,10 @@
 //! Time range and root operation of a page, as they stand in its address: `since`, `until` and `root`, written as on the command line.
 //! Times ago are counted from the newest request, so that a store that nothing is added to any more shows its last minutes.
 
-use std::convert::Infallible;
 use std::ops::Range;
 
 use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use stroboscope_present::page::{Carried, Html};
 use stroboscope_query::{Selection, TimeRange};
@@ -30,38 +30,31 @@ pub(crate) struct Scope {
 }
 
 impl<S: Sync> FromRequestParts<S> for Scope {
-    type Rejection = Infallible;
+    type Rejection = (StatusCode, String);
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(parts.uri.query().unwrap_or_default()))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let scope = Self::of(parts.uri.query().unwrap_or_default());
+        scope.map_err(|wrong| (StatusCode::BAD_REQUEST, wrong + "\n"))
     }
 }
 
 impl Scope {
-    /// Takes the scope from the part of an address behind `?`.
-    pub(crate) fn of(query: &str) -> Self {
-        let mut scope = Self {
-            carried: Carried::of(query),
-            ..Self::default()
-        };
-        for (name, value) in parse(query.as_bytes()) {
+    /// Takes the scope from the part of an address behind `?`, or returns which value is too long.
+    pub(crate) fn of(query: &str) -> Result<Self, String> {
+        let carried = Carried::of(query)?;
+        let others = parse(query.as_bytes()).map(|(name, value)| {
             let value = value.trim().to_owned();
-            let field = match &*name {
-                "since" | "from" => &mut scope.since,
-                "until" | "to" => &mut scope.until,
-                "root" => &mut scope.root,
-                _ => {
-                    if !value.is_empty() {
-                        scope.others.push((name.into_owned(), value));
-                    }
-                    continue;
-                }
-            };
-            if field.is_empty() {
-                *field = readable(value);
-            }
-        }
-        scope
+            (name.into_owned(), value)
+        });
+        Ok(Self {
+            since: readable(carried.value("since")),
+            until: readable(carried.value("until")),
+            root: carried.value("root").to_owned(),
+            others: others
+                .filter(|(name, value)| !value.is_empty() && !is_of_scope(name))
+                .collect(),
+            carried,
+        })
     }
 
     /// The root operation that requests are selected by.
@@ -199,8 +192,8 @@ fn newest_ns(site: &Site, runtime: &Handle) -> i64 {
 }
 
 /// An end of a range as people write it: ns since the Unix epoch as a time.
-fn readable(text: String) -> String {
-    text.parse().map_or(text, written)
+fn readable(text: &str) -> String {
+    text.parse().map_or_else(|_| text.to_owned(), written)
 }
 
 #[cfg(test)]
@@ -210,7 +203,7 @@ mod tests {
     #[test]
     fn times_ago_are_counted_from_the_newest_request() {
         let check = |query: &str, newest_ns: i64, expected: (Option<i64>, Option<i64>)| {
-            let range = Scope::of(query).range(newest_ns).unwrap();
+            let range = Scope::of(query).unwrap().range(newest_ns).unwrap();
             assert_eq!((range.since_ns, range.until_ns), expected, "{query}");
         };
         let newest_ns = 7_200_000_000_000;
@@ -223,9 +216,9 @@ mod tests {
             (None, Some(60_000_000_000)),
         );
         for wrong in ["since=soon", "since=9&until=5", "since=1min&until=1h"] {
-            assert!(Scope::of(wrong).check().is_err(), "{wrong}");
+            assert!(Scope::of(wrong).unwrap().check().is_err(), "{wrong}");
         }
-        let scope = Scope::of("since=1h&q=a+b&root=web:a&until=");
+        let scope = Scope::of("since=1h&q=a+b&root=web:a&until=").unwrap();
         assert!(scope.check().is_ok() && scope.is_relative());
         assert_eq!(scope.others, [("q".to_owned(), "a b".to_owned())]);
         assert_eq!(scope.key("/x"), "/x since=1h&root=web%3Aa");

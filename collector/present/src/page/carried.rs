@@ -1,6 +1,6 @@
 //! The part of an address that all links of a page take along.
 
-use super::html::Html;
+use url::form_urlencoded;
 
 /// Names of the parameters of the time range and the root operation.
 const NAMES: [&str; 3] = ["since", "until", "root"];
@@ -18,25 +18,69 @@ const ATTRIBUTES: [&str; 5] = [
 const NO_PAGES: [&str; 1] = ["assets/"];
 const NO_PAGE_ENDS: [&str; 2] = ["/perfetto", "/columns"];
 
+/// Longest value, bytes: each link of a page has it.
+const VALUE_BYTES_MAX: usize = 1_024;
+
 /// Time range and root operation as an address has them, for the links of its page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Carried(Vec<(&'static str, String)>);
+pub struct Carried(Vec<Parameter>);
+
+/// A parameter that has a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parameter {
+    name: &'static str,
+    value: String,
+    /// The value as an address has it.
+    encoded: String,
+}
 
 impl Carried {
-    /// Takes them from the part of an address behind `?`; values stay encoded as they are.
-    #[must_use]
-    pub fn of(query: &str) -> Self {
-        let mut carried: Vec<(&str, String)> = Vec::new();
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let is_known = carried.iter().any(|(known, _)| *known == name_of(name));
-            if let Some(name) = NAMES.into_iter().find(|known| *known == name_of(name))
-                && !value.is_empty()
-                && !is_known
-            {
-                carried.push((name, value.to_owned()));
+    /// Takes them from the part of an address behind `?`; of several values of one name, the first.
+    ///
+    /// # Errors
+    /// When a value is longer than a range or the name of an operation.
+    pub fn of(query: &str) -> Result<Self, String> {
+        let mut carried = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let (name, value) = (name_of(&name), value.trim());
+            let Some(name) = NAMES.into_iter().find(|known| *known == name) else {
+                continue;
+            };
+            if value.len() > VALUE_BYTES_MAX {
+                return Err(format!(
+                    "{name} is {} bytes long, and may have {VALUE_BYTES_MAX}",
+                    value.len()
+                ));
+            }
+            if !value.is_empty() && carried.value(name).is_empty() {
+                carried.0.push(Parameter {
+                    name,
+                    value: value.to_owned(),
+                    encoded: form_urlencoded::byte_serialize(value.as_bytes()).collect(),
+                });
             }
         }
-        Self(carried)
+        Ok(carried)
+    }
+
+    /// Returns the value of `since`, `until` or `root`; empty where it has none.
+    #[must_use]
+    pub fn value(&self, name: &str) -> &str {
+        let parameter = self.0.iter().find(|parameter| parameter.name == name);
+        parameter.map_or("", |parameter| &parameter.value)
+    }
+
+    /// Returns the path with these parameters, not escaped as markup.
+    #[must_use]
+    pub fn address(&self, path: &str) -> String {
+        let mut address = path.to_owned();
+        for (at, Parameter { name, encoded, .. }) in self.0.iter().enumerate() {
+            address.push(if at == 0 { '?' } else { '&' });
+            address.push_str(name);
+            address.push('=');
+            address.push_str(encoded);
+        }
+        address
     }
 
     /// Returns the markup with these parameters in each link to a page of the site. A link that gives an end of a range has a range of
@@ -84,7 +128,7 @@ impl Carried {
             };
             let has_range = own("since") || own("until");
             let mut mark = if query.is_empty() { "?" } else { "&amp;" };
-            for (name, value) in &self.0 {
+            for Parameter { name, encoded, .. } in &self.0 {
                 let is_own = if *name == "root" {
                     own(name)
                 } else {
@@ -94,9 +138,7 @@ impl Carried {
                     carried.push_str(mark);
                     carried.push_str(name);
                     carried.push('=');
-                    let mut escaped = Html::new();
-                    escaped.text(value);
-                    carried.push_str(escaped.as_str());
+                    carried.push_str(encoded);
                     mark = "&amp;";
                 }
             }
@@ -119,7 +161,8 @@ mod tests {
         let check = |query: &str, link: &str, expected: &str| {
             let markup = format!("<p title=\"/x\"><a {link}>a</a>=\"/</p>");
             let expected = format!("<p title=\"/x\"><a {expected}>a</a>=\"/</p>");
-            assert_eq!(Carried::of(query).carry(&markup), expected, "{query}");
+            let carried = Carried::of(query).unwrap();
+            assert_eq!(carried.carry(&markup), expected, "{query}");
         };
         let query = "top=5&since=1h&root=web%3Aa&until=";
         check(query, "href=\"/\"", "href=\"/?since=1h&amp;root=web%3Aa\"");
@@ -152,7 +195,18 @@ mod tests {
         check(
             "root=\"><b>",
             "href=\"/a\"",
-            "href=\"/a?root=&quot;&gt;&lt;b&gt;\"",
+            "href=\"/a?root=%22%3E%3Cb%3E\"",
         );
+        let carried = Carried::of("since=+1h&root=a+b%26&since=2h").unwrap();
+        assert_eq!(carried.address("/a"), "/a?since=1h&root=a+b%26");
+        assert_eq!(carried.value("root"), "a b&");
+    }
+
+    #[test]
+    fn long_values_are_refused() {
+        for (bytes, is_taken) in [(VALUE_BYTES_MAX, true), (VALUE_BYTES_MAX + 1, false)] {
+            let query = format!("root={}", "a".repeat(bytes));
+            assert_eq!(Carried::of(&query).is_ok(), is_taken, "{bytes}");
+        }
     }
 }

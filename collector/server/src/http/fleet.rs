@@ -63,7 +63,7 @@ pub(super) fn answer(
     let mut first = Doc::new();
     collecting(pages, &mut first);
     html.html(&body(&first));
-    config_form(pages, &mut html);
+    config_form(pages, carried, &mut html);
     let mut doc = Doc::new();
     services(pages, &mut doc);
     processes(&Processes::of(pages), &mut doc);
@@ -101,9 +101,11 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
 }
 
 /// To see and to change when the fleet records: a form without a script.
-fn config_form(pages: &Pages, html: &mut Html) {
+fn config_form(pages: &Pages, carried: &Carried, html: &mut Html) {
     let config = pages.control.current().map(|config| config.to_string());
-    html.markup("<form class=\"options\" method=\"post\" action=\"/fleet\"><p><label for=\"config\">Burst-config")
+    html.markup("<form class=\"options\" method=\"post\" action=\"")
+        .text(&carried.address(PATH))
+        .markup("\"><p><label for=\"config\">Burst-config")
         .markup("</label> <input id=\"config\" name=\"config\" required=\"\" autocomplete=\"off\" placeholder=\"4ms/32ms\" value=\"")
         .text(config.as_deref().unwrap_or_default())
         .markup("\"/> <button>Set for all processes</button></p><p class=\"hint\">")

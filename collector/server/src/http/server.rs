@@ -131,17 +131,27 @@ fn turned_away(_: &HeaderMap, denied: &Denied) -> Response {
 }
 
 async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> Response {
-    let carried = Carried::of(query.as_deref().unwrap_or_default());
-    in_the_background(move || fleet::answer(&shared, &carried, None)).await
+    match Carried::of(query.as_deref().unwrap_or_default()) {
+        Ok(carried) => in_the_background(move || fleet::answer(&shared, &carried, None)).await,
+        Err(wrong) => (StatusCode::BAD_REQUEST, wrong + "\n").into_response(),
+    }
 }
 
 /// The form of the page, which says how it went.
-async fn set_from_form(State(shared): State<Pages>, body: String) -> Response {
+async fn set_from_form(
+    State(shared): State<Pages>,
+    RawQuery(query): RawQuery,
+    body: String,
+) -> Response {
+    let carried = match Carried::of(query.as_deref().unwrap_or_default()) {
+        Ok(carried) => carried,
+        Err(wrong) => return (StatusCode::BAD_REQUEST, wrong + "\n").into_response(),
+    };
     let asked = url::form_urlencoded::parse(body.as_bytes())
         .find(|(name, _)| name == "config")
         .map(|(_, text)| text.into_owned());
     let set = set_config(&shared, asked.as_deref().unwrap_or_default());
-    in_the_background(move || fleet::answer(&shared, &Carried::default(), Some(&set))).await
+    in_the_background(move || fleet::answer(&shared, &carried, Some(&set))).await
 }
 
 async fn recent_path(State(shared): State<Pages>) -> Response {

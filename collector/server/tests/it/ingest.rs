@@ -288,12 +288,13 @@ async fn a_burst_config_reaches_all_at_the_same_instant() {
         "{bad}"
     );
     // The same by the form of the page.
-    let form = |body: &str| post(body).replace("/burst-config", "/fleet");
+    let form = |body: &str| post(body).replace("/burst-config", "/fleet?since=1h");
     let set = http(address, &form("config=4ms%2F32ms")).await;
     assert!(
         set.starts_with("HTTP/1.1 200") && set.contains("The burst-config is "),
         "{set}"
     );
+    assert!(set.contains("action=\"/fleet?since=1h\""), "{set}");
     assert!(get(&collector, "/burst-config").await.contains("0b11100"));
     let bad = http(address, &form("config=%3Cscript%3E")).await;
     assert!(

@@ -358,6 +358,7 @@ async fn time_range_and_root_operation_hold_on_all_pages() {
     let later = fixture.get("/?since=2026-01-03").await;
     assert_eq!(later.status, StatusCode::OK);
     assert!(later.text.contains("Nothing to show"), "{}", later.text);
+    let long = format!("/traces?root={}", "a".repeat(2_000));
     for wrong in [
         "/?since=soon",
         "/traces?until=x",
@@ -367,6 +368,9 @@ async fn time_range_and_root_operation_hold_on_all_pages() {
         check_page(wrong, &got);
         assert_eq!(got.status, StatusCode::BAD_REQUEST, "{wrong}: {}", got.text);
     }
+    let got = fixture.get(&long).await;
+    assert_eq!(got.status, StatusCode::BAD_REQUEST);
+    assert!(got.text.len() < 100, "{}", got.text);
 }
 
 /// A page that asks for something is introduced as long as only the range is given.
