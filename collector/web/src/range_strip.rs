@@ -54,7 +54,7 @@ pub(crate) fn range_strip(scope: &Scope, steered: Steered, rates: &Rates) -> Htm
 /// The part of the store around the range, where the range would hardly be seen in all of it.
 fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
     let (begin_ns, end_ns) = (whole.from_ns, column_ns(whole, whole.columns.len()));
-    let range = scope.range(whole.newest_ns?).ok()?;
+    let range = scope.range(whole.newest_ns).ok()?;
     let since_ns = range.since_ns.unwrap_or(begin_ns).max(begin_ns);
     let until_ns = range.until_ns.unwrap_or(end_ns).min(end_ns);
     let length_ns = until_ns.saturating_sub(since_ns);
@@ -266,7 +266,7 @@ fn shaded(scope: &Scope, rate: &RequestRate) -> Vec<(&'static str, Range<i64>)> 
             )
         })
         .collect();
-    match scope.range(newest_ns) {
+    match scope.range(Some(newest_ns)) {
         Ok(range) if periods.is_empty() => vec![
             ("outside", i64::MIN..range.since_ns.unwrap_or(i64::MIN)),
             ("outside", range.until_ns.unwrap_or(i64::MAX)..i64::MAX),

@@ -91,27 +91,30 @@ impl Scope {
     }
 
     /// Returns the range, with times ago counted from `newest_ns`, or what is wrong with it.
-    pub(crate) fn range(&self, newest_ns: i64) -> Result<TimeRange, String> {
+    pub(crate) fn range(&self, newest_ns: Option<i64>) -> Result<TimeRange, String> {
+        in_order(self.ends(newest_ns)?)
+    }
+
+    fn ends(&self, newest_ns: Option<i64>) -> Result<TimeRange, String> {
         let end = |name: &str, text: &str| match text {
             "" => Ok(None),
             text => {
+                let newest_ns = newest_for(text, newest_ns)?;
                 let end_ns = parse_moment_before(text, newest_ns);
                 let wrong = |forms| format!("{name} {text:?} is not a time: {forms}");
                 end_ns.map(Some).map_err(wrong)
             }
         };
-        let range = TimeRange {
+        Ok(TimeRange {
             since_ns: end("since", &self.since)?,
             until_ns: end("until", &self.until)?,
-        };
-        match (range.since_ns, range.until_ns) {
-            (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => Err(format!(
-                "The range ends before it begins: {} is not before {}.",
-                written(since_ns),
-                written(until_ns)
-            )),
-            _ => Ok(range),
-        }
+        })
+    }
+
+    /// True if the page compares a period that has ends of its own.
+    pub(crate) fn has_period(&self) -> bool {
+        let mut others = self.others.iter();
+        others.any(|(name, value)| PERIODS.contains(&&**name) && value.contains(".."))
     }
 
     /// Returns the periods that the page compares, by name, as far as they are times.
@@ -132,22 +135,25 @@ impl Scope {
 
     /// Returns what is wrong with the range, whatever the newest request.
     pub(crate) fn check(&self) -> Result<(), String> {
-        // So late that a range of times ago lies in the past.
-        self.range(i64::MAX / 2).map(drop)
+        // So late that a range of times ago is after the Unix epoch.
+        let range = self.ends(Some(i64::MAX / 2))?;
+        match is_ago(&self.since) == is_ago(&self.until) {
+            true => in_order(range).map(drop),
+            // A time ago comes before or after a time as the newest request has it.
+            false => Ok(()),
+        }
     }
 
     /// True if an end of the range is a time ago.
     pub(crate) fn is_relative(&self) -> bool {
-        [&self.since, &self.until]
-            .into_iter()
-            .any(|text| parse_duration(text).is_ok())
+        is_ago(&self.since) || is_ago(&self.until)
     }
 
     /// Returns the selection of requests of the range. Not for async code.
     pub(crate) fn selection(&self, site: &Site, runtime: &Handle) -> Result<Selection, String> {
         let newest_ns = match self.is_relative() {
             true => newest_ns(site, runtime),
-            false => 0,
+            false => None,
         };
         Ok(Selection {
             range: self.range(newest_ns)?,
@@ -155,27 +161,29 @@ impl Scope {
         })
     }
 
-    /// Returns the arguments of a report with their times ago written as times. Not for async code.
+    /// Returns the arguments of a report with their times ago written as times, or what is wrong with them. Not for async code.
     pub(crate) fn fixed(
         asked: &[(String, String)],
         site: &Site,
         runtime: &Handle,
-    ) -> Vec<(String, String)> {
-        let fixed = |text: &str| match parse_duration(text) {
-            Ok(_) => parse_moment_before(text, newest_ns(site, runtime))
-                .map_or_else(|_| text.to_owned(), written),
-            Err(_) => text.parse().map_or_else(|_| text.to_owned(), written),
+    ) -> Result<Vec<(String, String)>, String> {
+        let fixed = |text: &str| match is_ago(text) {
+            true => {
+                let newest_ns = newest_for(text, newest_ns(site, runtime))?;
+                parse_moment_before(text, newest_ns).map(written)
+            }
+            false => Ok(readable(text)),
         };
         let value = |name: &str, value: &str| match (name, value.split_once("..")) {
             ("since" | "until", _) => fixed(value),
             (name, Some((from, until))) if PERIODS.contains(&name) => {
-                format!("{}..{}", fixed(from), fixed(until))
+                Ok(format!("{}..{}", fixed(from)?, fixed(until)?))
             }
-            _ => value.to_owned(),
+            _ => Ok(value.to_owned()),
         };
         let pairs = asked.iter();
         pairs
-            .map(|(name, text)| (name.clone(), value(name, text)))
+            .map(|(name, text)| Ok((name.clone(), value(name, text)?)))
             .collect()
     }
 }
@@ -185,10 +193,35 @@ pub(crate) fn is_of_scope(name: &str) -> bool {
     ["since", "until", "from", "to", "root"].contains(&name)
 }
 
-/// Start of the newest request; without requests, no matter.
-fn newest_ns(site: &Site, runtime: &Handle) -> i64 {
-    let rate = site.rate(runtime);
-    rate.and_then(|rate| rate.newest_ns).unwrap_or_default()
+/// Start of the newest request.
+fn newest_ns(site: &Site, runtime: &Handle) -> Option<i64> {
+    site.rate(runtime)?.newest_ns
+}
+
+/// Returns the instant that an end of a range is counted from, which matters to a time ago alone.
+fn newest_for(text: &str, newest_ns: Option<i64>) -> Result<i64, String> {
+    match newest_ns {
+        None if is_ago(text) => Err(format!(
+            "{text} cannot be counted back from the newest request: the store has no span yet that begins one. Give times, such as \
+             2026-11-21T10:00, or no range."
+        )),
+        newest_ns => Ok(newest_ns.unwrap_or_default()),
+    }
+}
+
+fn is_ago(text: &str) -> bool {
+    parse_duration(text).is_ok()
+}
+
+fn in_order(range: TimeRange) -> Result<TimeRange, String> {
+    match (range.since_ns, range.until_ns) {
+        (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => Err(format!(
+            "The range ends before it begins: {} is not before {}.",
+            written(since_ns),
+            written(until_ns)
+        )),
+        _ => Ok(range),
+    }
 }
 
 /// An end of a range as people write it: ns since the Unix epoch as a time.
@@ -203,7 +236,7 @@ mod tests {
     #[test]
     fn times_ago_are_counted_from_the_newest_request() {
         let check = |query: &str, newest_ns: i64, expected: (Option<i64>, Option<i64>)| {
-            let range = Scope::of(query).unwrap().range(newest_ns).unwrap();
+            let range = Scope::of(query).unwrap().range(Some(newest_ns)).unwrap();
             assert_eq!((range.since_ns, range.until_ns), expected, "{query}");
         };
         let newest_ns = 7_200_000_000_000;
@@ -218,7 +251,17 @@ mod tests {
         for wrong in ["since=soon", "since=9&until=5", "since=1min&until=1h"] {
             assert!(Scope::of(wrong).unwrap().check().is_err(), "{wrong}");
         }
+        // Which of both is earlier, the newest request says.
+        for mixed in [
+            "since=3h&until=2026-11-21T11:00",
+            "since=2026-11-21T11:00&until=3h",
+        ] {
+            assert_eq!(Scope::of(mixed).unwrap().check(), Ok(()), "{mixed}");
+        }
+        let mixed = Scope::of("since=1h&until=1970-01-01T00:30").unwrap();
+        assert!(mixed.range(Some(newest_ns)).is_err() && mixed.range(Some(0)).is_ok());
         let scope = Scope::of("since=1h&q=a+b&root=web:a&until=").unwrap();
+        assert!(scope.range(None).is_err());
         assert!(scope.check().is_ok() && scope.is_relative());
         assert_eq!(scope.others, [("q".to_owned(), "a b".to_owned())]);
         assert_eq!(scope.key("/x"), "/x since=1h&root=web%3Aa");

@@ -132,7 +132,9 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
     if is_only_factor {
         asked.clear();
     }
-    let parameters = scope.parameters().filter(|(name, _)| field(name).is_some());
+    // The range of the address would narrow a period that has ends of its own, and the other one, which ends where that begins.
+    let is_taken = |name: &str| field(name).is_some() && (name == "root" || !scope.has_period());
+    let parameters = scope.parameters().filter(|(name, _)| is_taken(name));
     asked.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));
     asked
 }
@@ -159,7 +161,9 @@ pub(crate) async fn verb_page(
     let mut head = Head::new(title(name), format!("/{name}"), &scope, steered(&about));
     head.about = about_page(&about);
     head.before = form(&about, &asked, &scope);
-    if let Err(wrong) = scope.check() {
+    if head.steered != Steered::Not
+        && let Err(wrong) = scope.check()
+    {
         return page_now(&site, &head, Err(NoPage::bad_request(wrong)));
     }
     let key = url::form_urlencoded::Serializer::new(format!("/{name}?"))
@@ -178,7 +182,7 @@ pub(crate) async fn verb_page(
         .await;
     }
     page(&site, head, &key, move |site, runtime, telling| {
-        let asked = Scope::fixed(&asked, site, runtime);
+        let asked = Scope::fixed(&asked, site, runtime).map_err(NoPage::bad_request)?;
         let answer = site.verbs().answer(name, &asked, telling.observer());
         let answer = match answer {
             Ok(answer) => answer,

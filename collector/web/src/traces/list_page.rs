@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_time_leads_to_what_was_before_it() {
         let ways =
-            |query: &str| ways_before(Scope::of(query).unwrap().range(0).unwrap()).into_string();
+            |query: &str| ways_before(Scope::of(query).unwrap().range(None).unwrap()).into_string();
         let page = ways("from=1000000000&to=3000000000&min=5");
         for link in [
             "/compare?before=1969-12-31T23%3A59%3A59Z..1970-01-01T00%3A00%3A01Z&amp;after=1970-01-01T00%3A00%3A01Z..1970-01-01T00%3A00%3A03Z",

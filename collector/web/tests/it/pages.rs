@@ -2,7 +2,9 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
+use stroboscope_reports::time::written;
 use stroboscope_store::record::{Rows, Strings};
+use stroboscope_testkit::workload;
 
 use crate::fixture::{Fixture, Got, HOSTILE};
 
@@ -371,6 +373,45 @@ async fn time_range_and_root_operation_hold_on_all_pages() {
     let got = fixture.get(&long).await;
     assert_eq!(got.status, StatusCode::BAD_REQUEST);
     assert!(got.text.len() < 100, "{}", got.text);
+    let mixed = fixture.get("/traces?since=1h&until=2026-11-21T11:00").await;
+    assert!(mixed.text.contains("<table"), "{}", mixed.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_take_no_range_do_not_check_one() {
+    let fixture = Fixture::empty();
+    let got = fixture.get("/slack?since=soon&top=7").await;
+    assert_eq!(got.status, StatusCode::OK, "{}", got.text);
+    assert!(got.text.contains("top is 7"), "{}", got.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_ago_needs_a_request() {
+    let fixture = Fixture::of_reports(|rows| rows.spans.clear()).await;
+    for path in ["/", "/traces", "/operations"] {
+        let got = fixture.get(&format!("{path}?since=1h")).await;
+        assert!(
+            got.text.contains("1h cannot be counted back"),
+            "{path}: {}",
+            got.text
+        );
+    }
+}
+
+/// A period is compared as it was asked for, whatever range the link to the page carried.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_range_does_not_narrow_periods() {
+    let fixture = Fixture::of_reports(|_| {}).await;
+    let rows = workload::rows(7, 300, 0);
+    let mut starts: Vec<i64> = rows.spans.iter().map(|span| span.start_ns).collect();
+    starts.sort_unstable();
+    let middle = written(starts[starts.len() / 2]);
+    for period in [format!("after={middle}.."), format!("before=..{middle}")] {
+        let got = fixture.get(&format!("/compare?{period}&since=1ms")).await;
+        assert_eq!(got.status, StatusCode::OK, "{period}: {}", got.text);
+        let (_, command) = got.text.split_once("<code").expect("a command");
+        assert!(!command.contains("--since"), "{period}: {command}");
+    }
 }
 
 /// A page that asks for something is introduced as long as only the range is given.
