@@ -27,7 +27,7 @@ pub(crate) async fn overview(State(site): State<Site>, scope: Scope) -> Response
     let mut head = Head::new("Overview", "/", &scope, Steered::RangeAndRoot);
     head.scripts = &[Asset::Heatmap];
     if let Err(wrong) = scope.check() {
-        return page_now(&site, &head, Err(NoPage::bad_request(wrong)));
+        return page_now(&site, head, Err(NoPage::bad_request(wrong))).await;
     }
     page(
         &site,

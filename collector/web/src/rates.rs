@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use stroboscope_query::{QueryError, RequestRate, RequestRates, Source};
+use tokio::sync::Notify;
 
 /// Damaged files are read again after this time, also where the store has not changed.
 const DAMAGED_FOR: Duration = Duration::from_secs(10);
@@ -14,6 +15,8 @@ const DAMAGED_FOR: Duration = Duration::from_secs(10);
 pub(crate) struct Rates {
     reading: Mutex<RequestRates>,
     known: Mutex<Option<KnownRates>>,
+    /// Notifies those who wait for the end of a reading.
+    read: Notify,
 }
 
 /// Rates of one state of the store.
@@ -33,7 +36,11 @@ impl Rates {
         state: &str,
         open: impl FnOnce() -> Result<Arc<Source>, QueryError>,
     ) -> Option<Arc<RequestRate>> {
-        self.of_state(state).or_else(|| self.read(state, open))
+        self.of_state(state).or_else(|| {
+            let rate = self.read(state, open);
+            self.read.notify_waiters();
+            rate
+        })
     }
 
     fn of_state(&self, state: &str) -> Option<Arc<RequestRate>> {
@@ -69,6 +76,14 @@ impl Rates {
             expires: (!damage.is_empty()).then(|| Instant::now() + DAMAGED_FOR),
         });
         Some(whole)
+    }
+
+    /// Waits for the end of the reading that is under way, if one is.
+    pub(crate) async fn wait(&self) {
+        let end = self.read.notified();
+        if self.is_being_read() {
+            end.await;
+        }
     }
 
     /// Returns the rate that was read last.

@@ -44,7 +44,7 @@ pub(crate) struct Head {
     pub(crate) before: Html,
     /// Time range and root operation of its address.
     pub(crate) scope: Scope,
-    /// How it uses them.
+    /// Use of them by the page.
     pub(crate) steered: Steered,
 }
 
@@ -214,24 +214,29 @@ pub(crate) async fn page(
     })
     .await;
     let awaited = match found {
-        Found::Kept(answer) => return whole(site, &head, &answer),
+        Found::Kept(answer) => return whole(site, head, answer).await,
         Found::Awaited(awaited) => awaited,
     };
     let mut waiting = awaited.clone();
     match tokio::time::timeout(PATIENCE, waiting.answer()).await {
-        Ok(Some(answer)) => whole(site, &head, &answer),
-        Ok(None) => whole(site, &head, &fallen()),
-        Err(_) => in_pieces(site, &head, awaited),
+        Ok(Some(answer)) => whole(site, head, answer).await,
+        Ok(None) => whole(site, head, fallen()).await,
+        Err(_) => in_pieces(site, head, awaited).await,
     }
 }
 
 /// Has requests over time read where the store has changed. A page waits for the first reading, and for later ones no longer than for
 /// its answer: until then it shows those of before.
 async fn read_rate(site: &Site) {
-    let patience = match site.rates().known() {
-        Some(_) if site.rates().is_being_read() => return,
-        Some(_) => PATIENCE,
-        None => FIRST_PATIENCE,
+    let rates = site.rates();
+    let patience = match (rates.known().is_some(), rates.is_being_read()) {
+        (true, true) => return,
+        (true, false) => PATIENCE,
+        (false, true) => {
+            let _ = tokio::time::timeout(FIRST_PATIENCE, rates.wait()).await;
+            return;
+        }
+        (false, false) => FIRST_PATIENCE,
     };
     let (of_site, runtime) = (site.clone(), Handle::current());
     let reading = tokio::task::spawn_blocking(move || drop(of_site.rate(&runtime)));
@@ -288,9 +293,8 @@ impl Answer {
 }
 
 /// A page that is there.
-pub(crate) fn page_now(site: &Site, head: &Head, content: Result<Html, NoPage>) -> Response {
-    let answer = of_content(content);
-    whole(site, head, &answer)
+pub(crate) async fn page_now(site: &Site, head: Head, content: Result<Html, NoPage>) -> Response {
+    whole(site, head, of_content(content)).await
 }
 
 async fn find(
@@ -338,15 +342,26 @@ fn html_headers() -> HeaderMap {
     headers
 }
 
-fn whole(site: &Site, head: &Head, answer: &Answer) -> Response {
-    let mut page = head.begin(site);
-    page.push_str(OPEN);
-    page.push_str(&head.carry(&String::from_utf8_lossy(&answer.bytes)));
-    page.push_str(CLOSE);
-    page.push_str(PageHead::end().as_str());
+async fn whole(site: &Site, head: Head, answer: Answer) -> Response {
     let mut headers = html_headers();
     come_again(answer.status, &mut headers);
-    (answer.status, headers, page).into_response()
+    let status = answer.status;
+    let page = written(site, move |site| {
+        let mut page = head.begin(site);
+        page.push_str(OPEN);
+        page.push_str(&head.carry(&String::from_utf8_lossy(&answer.bytes)));
+        page.push_str(CLOSE);
+        page.push_str(PageHead::end().as_str());
+        page
+    });
+    (status, headers, page.await).into_response()
+}
+
+/// Writes a part of a page away from where requests are answered: its strip looks through the rates of all files.
+async fn written(site: &Site, write: impl FnOnce(&Site) -> String + Send + 'static) -> String {
+    let site = site.clone();
+    let written = tokio::task::spawn_blocking(move || write(&site)).await;
+    written.unwrap_or_else(|_| String::from_utf8_lossy(&fallen().bytes).into_owned())
 }
 
 /// When to come again, where there was no room.
@@ -360,9 +375,10 @@ fn come_again(status: StatusCode, headers: &mut HeaderMap) {
 const OPEN: &str = "<div class=\"answer\">";
 const CLOSE: &str = "</div>";
 
-fn in_pieces(site: &Site, head: &Head, mut awaited: Awaited) -> Response {
+async fn in_pieces(site: &Site, head: Head, mut awaited: Awaited) -> Response {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(4);
-    let (mut first, carried) = (head.begin(site), head.scope.carried.clone());
+    let carried = head.scope.carried.clone();
+    let mut first = written(site, move |site| head.begin(site)).await;
     tokio::spawn(async move {
         first.push_str(&told(&awaited.step.borrow_and_update().clone()));
         if sender.send(Ok(first.into())).await.is_err() {

@@ -61,7 +61,8 @@ async fn no_page(State(site): State<Site>, scope: Scope, uri: Uri) -> Response {
     let none = NoPage::not_found(format!("There is no page {:?}.", uri.path()));
     page_now(
         &site,
-        &Head::new("No such page", "", &scope, Steered::Not),
+        Head::new("No such page", "", &scope, Steered::Not),
         Err(none),
     )
+    .await
 }

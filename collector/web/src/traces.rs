@@ -114,7 +114,7 @@ async fn list(State(site): State<Site>, scope: Scope, RawQuery(query): RawQuery)
     head.before = form(&asked, &scope);
     let wanted = match scope.check().and(asked.wanted()) {
         Ok(wanted) => wanted,
-        Err(wrong) => return page_now(&site, &head, Err(NoPage::bad_request(wrong))),
+        Err(wrong) => return page_now(&site, head, Err(NoPage::bad_request(wrong))).await,
     };
     let key = scope.key(&asked.address());
     page(&site, head, &key, move |site, runtime, telling| {
@@ -217,7 +217,7 @@ async fn one(
         Ok((id, _)) => id,
         Err(none) => {
             head.scripts = &[];
-            return page_now(&site, &head, Err(none));
+            return page_now(&site, head, Err(none)).await;
         }
     };
     let asked = asked_of(id, query.as_deref());

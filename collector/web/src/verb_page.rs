@@ -151,9 +151,10 @@ pub(crate) async fn verb_page(
         let none = NoPage::not_found(format!("There is no verb {name:?}."));
         return page_now(
             &site,
-            &Head::new("No such page", "", &scope, Steered::Not),
+            Head::new("No such page", "", &scope, Steered::Not),
             Err(none),
-        );
+        )
+        .await;
     };
     let asked = asked(&about, query.as_deref(), &scope);
     // Time range and root operation are those of all pages, and ask nothing of this one.
@@ -164,14 +165,14 @@ pub(crate) async fn verb_page(
     if head.steered != Steered::Not
         && let Err(wrong) = scope.check()
     {
-        return page_now(&site, &head, Err(NoPage::bad_request(wrong)));
+        return page_now(&site, head, Err(NoPage::bad_request(wrong))).await;
     }
     let key = url::form_urlencoded::Serializer::new(format!("/{name}?"))
         .extend_pairs(&asked)
         .finish();
     if let Err(error) = site.verbs().check(name, &asked) {
         if is_asked {
-            return page_now(&site, &head, Err(no_page(&error)));
+            return page_now(&site, head, Err(no_page(&error))).await;
         }
         // Who has asked for nothing yet is told what to ask, and not what is wrong.
         return page(&site, head, &key, move |site, runtime, _| {
