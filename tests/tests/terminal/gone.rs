@@ -17,6 +17,8 @@ const SUBCOMMANDS: &[(&str, &str)] = &[
     ("demo", "--seconds 1 --rate 4 --data OUT/demo"),
     ("check", "--data DATA"),
     ("compact", "--data DATA"),
+    ("completions", "bash"),
+    ("man", "--dir OUT"),
     ("config", "--data DATA"),
     ("ready", "--http 127.0.0.1:9"),
     ("top", "--data DATA"),
@@ -165,13 +167,13 @@ fn listed(words: &[&str]) -> BTreeSet<String> {
     let help = Program::run_plain(&[words, &["--help"]].concat())
         .succeeds()
         .stdout;
-    let list = help
-        .split_once("\nCommands:\n")
-        .map_or("", |(_, list)| list);
-    let names = list.lines().take_while(|line| line.starts_with("  "));
-    let names = names.filter_map(|line| line.split_whitespace().next());
+    // Below the usage, under the headings of their groups.
+    let after_usage = help.lines().skip_while(|line| !line.starts_with("Usage:"));
+    let list = after_usage.take_while(|line| *line != "Options:");
+    let names = list.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let is_subcommand = |name: &&str| name.starts_with(char::is_alphabetic) && *name != "help";
     let mut all = BTreeSet::new();
-    for name in names.filter(|name| *name != "help") {
+    for name in names.filter(is_subcommand) {
         all.extend(listed(&[words, &[name]].concat()));
     }
     let usage = help.lines().find(|line| line.starts_with("Usage:"));
