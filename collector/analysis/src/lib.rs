@@ -109,5 +109,7 @@ pub mod slack_validation;
 pub mod statistics;
 pub mod structural_change;
 pub mod task_path;
+#[cfg(test)]
+mod test_noise;
 pub mod tradeoff;
 pub mod what_if;

@@ -66,6 +66,8 @@ mod source;
 mod step;
 mod stored_request;
 mod study;
+#[cfg(test)]
+mod test_noise;
 mod time_blocks;
 mod time_columns;
 mod time_range;

@@ -27,7 +27,7 @@ pub struct RequestFailure {
     pub trail: Vec<usize>,
     /// All failed spans.
     pub failed: HashSet<usize>,
-    /// Those of the trail first.
+    /// Spans of the trail come first.
     pub described: Vec<FailedSpan>,
 }
 

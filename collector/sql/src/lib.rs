@@ -195,7 +195,7 @@ pub fn sql_printed(
     Ok(!json && end.is_break())
 }
 
-/// What takes the rows of a query, batch by batch.
+/// A consumer of the batches of a query's rows.
 type Each<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<ControlFlow<()>, SqlError>;
 
 fn collected(

@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Research", &["infer", "model", "clocks", "predict"]),
 ];
 
-/// All of them.
+/// Returns all subcommands.
 pub(super) fn verbs() -> Vec<Entry> {
     let mut verbs = vec![
         #[cfg(feature = "demo")]

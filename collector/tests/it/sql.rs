@@ -83,7 +83,7 @@ fn what_verbs_say_is_a_table() {
     }
 }
 
-/// What has no end of rows is printed as rows come, or cut.
+/// The rows of a long result are printed as they come, or cut.
 #[test]
 fn a_table_is_cut_and_json_is_whole() {
     let folder = folder();

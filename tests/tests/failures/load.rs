@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use stroboscope_tests::Server;
 
 const REQUESTS: u64 = 600;
-/// Of so many requests, one fails in each way.
+/// One in so many requests fails in each way.
 const EACH: u64 = 60;
 
 /// Requests as their client saw them.

@@ -15,13 +15,13 @@ const ROOT: &str = "front:GET /order";
 pub(crate) struct Collector {
     program: Program,
     server: Server,
-    /// Where our SDK ships to, and OpenTelemetry's.
+    /// Addresses for our SDK and for OpenTelemetry's.
     pub(crate) grpc: String,
     pub(crate) otlp: String,
     pages: String,
 }
 
-/// Where failures start: how the client saw the request, the origin's operation, its kind, and its message.
+/// Origins of failures: the client's view of the request, the origin's operation, its kind, and its message.
 pub(crate) type Start<'a> = (Option<u16>, &'a str, &'a str, &'a str);
 
 impl Collector {
@@ -59,7 +59,7 @@ impl Collector {
         self.program.run(args).succeeds().json()
     }
 
-    /// What `top` has, of the live model.
+    /// The figures that `top` takes from the live model.
     fn check_top(&self, seen: &Seen) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let latest = loop {

@@ -1,4 +1,4 @@
-//! Whether the share of requests that have something, such as a failure, differs between two periods by more than chance.
+//! Significance of the difference between two periods in the share of requests that have something, such as a failure.
 
 use super::slices::{Slice, difference, slice_count};
 use crate::statistics::{Share, fisher_two_sided};
@@ -38,17 +38,9 @@ fn slices(pieces: &[Share], requests: usize) -> Vec<Slice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Noise(u64);
+    use crate::test_noise::Noise;
 
     impl Noise {
-        fn uniform(&mut self) -> f64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        }
-
         /// Pieces of five requests, which fail as often as the rate of each piece says.
         fn period(&mut self, pieces: usize, mut rate: impl FnMut(&mut Self) -> f64) -> Vec<Share> {
             let mut piece = || {

@@ -267,6 +267,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::test_noise::Noise;
 
     /// The statistic by its definition: all pairs are counted.
     fn obvious(series: &[f64]) -> Option<(usize, f64)> {
@@ -398,16 +399,7 @@ mod tests {
         }
     }
 
-    struct Noise(u64);
-
     impl Noise {
-        fn uniform(&mut self) -> f64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        }
-
         /// Normal; its exponential is skewed as latencies are, and its quotients have no mean at all.
         fn normal(&mut self) -> f64 {
             let (a, b) = (self.uniform(), self.uniform());

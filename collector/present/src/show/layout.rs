@@ -1,12 +1,14 @@
 //! Columns of a table side by side in a terminal.
 
+use std::collections::HashSet;
+
 use super::table::Kind;
 use super::wrap;
 
 /// The space between two columns.
 const GAP: &str = "  ";
-/// Names keep so many columns of the terminal, however narrow it is.
-const NAME_MIN: usize = 24;
+/// A name keeps so many columns of the terminal, however narrow it is.
+const NAME_MIN: usize = 20;
 
 /// A column as people see it.
 pub(super) struct TextColumn {
@@ -65,20 +67,25 @@ impl TextColumn {
 }
 
 /// Makes columns as narrow as the terminal wants them: heads are broken first, then names, the widest first. What is too wide
-/// after that is hidden from the right, but for names; returns the hidden heads.
+/// after that is hidden from the right, but for columns without which rows that differ would read the same; returns the hidden
+/// heads.
 pub(super) fn fit(columns: &mut Vec<TextColumn>, room: Option<usize>) -> Vec<String> {
     let mut hidden = Vec::new();
     let Some(room) = room else { return hidden };
     if taken(columns) <= room {
         return hidden;
     }
+    let rows = different_rows(columns, None);
     loop {
         for column in columns.iter_mut() {
             column.width = column.cells_width().max(column.longest_word_of_head());
         }
         narrow_names(columns, room);
-        let last = columns.iter().rposition(|column| !column.is_name());
-        match last.filter(|_| taken(columns) > room) {
+        if taken(columns) <= room {
+            break;
+        }
+        let is_spare = |at: &usize| different_rows(columns, Some(*at)) == rows;
+        match (1..columns.len()).rev().find(is_spare) {
             Some(last) => hidden.insert(0, columns.remove(last).head),
             None => break,
         }
@@ -87,12 +94,23 @@ pub(super) fn fit(columns: &mut Vec<TextColumn>, room: Option<usize>) -> Vec<Str
     hidden
 }
 
+/// Counts the rows that read differently, without one of the columns.
+fn different_rows(columns: &[TextColumn], without: Option<usize>) -> usize {
+    let count = columns.first().map_or(0, |column| column.cells.len());
+    let kept = || {
+        let columns = columns.iter().enumerate();
+        columns.filter(|(at, _)| Some(*at) != without)
+    };
+    let row = |row: usize| kept().map(|(_, column)| &*column.cells[row]).collect();
+    (0..count).map(row).collect::<HashSet<Vec<&str>>>().len()
+}
+
 fn taken(columns: &[TextColumn]) -> usize {
     let gaps = GAP.len() * columns.len().saturating_sub(1);
     columns.iter().map(|column| column.width).sum::<usize>() + gaps
 }
 
-/// Takes from the widest names until all fits.
+/// Takes from the widest names until all fits, or none has anything to spare.
 fn narrow_names(columns: &mut [TextColumn], room: usize) {
     for _ in room..taken(columns) {
         let names = columns
@@ -199,6 +217,23 @@ mod tests {
                 "ts-travel-service:                 13.1%",
                 "  TravelController.queryInfo",
             ],
+        );
+    }
+
+    #[test]
+    fn what_tells_rows_apart_is_not_hidden() {
+        let rows = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let column = |head: &str, kind, cells| TextColumn::new(head.to_owned(), kind, rows(cells));
+        let mut columns = vec![
+            column("operation", Kind::Text, ["read", "read"]),
+            column("calls", Kind::Count, ["100000", "100000"]),
+            column("caller", Kind::Text, ["web", "ranker"]),
+            column("longest", Kind::DurationNs, ["1.00s", "1.00s"]),
+        ];
+        assert_eq!(fit(&mut columns, Some(20)), ["calls", "longest"]);
+        assert_ne!(
+            lines(&columns, |column| column.lines_of(0)),
+            lines(&columns, |column| column.lines_of(1))
         );
     }
 }

@@ -14,7 +14,7 @@ use stroboscope_analysis::task_path::{JOINT, last_component};
 pub struct SegmentName {
     id: SegmentId,
     label: Option<SegmentLabel>,
-    /// As much of its task's path as is unique among the tasks of its model.
+    /// The part of its task's path that is unique among the tasks of its model.
     task: Arc<str>,
     /// Its first and last event, as short; empty, if it is the only segment of its task.
     part: Arc<str>,

@@ -18,7 +18,8 @@ const PLAIN: &str = "\u{1b}[0m";
 /// How a text is wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextView {
-    /// How many columns lines may take. Without it nothing is broken or left out, as programs that read the text want it.
+    /// Columns of the terminal that lines may take. Without it, lines are not broken and no column is hidden, as programs that read
+    /// the text want it.
     pub width: Option<usize>,
     /// Whether segments are called by their full path.
     pub full_names: bool,

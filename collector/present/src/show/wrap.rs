@@ -16,7 +16,7 @@ pub(super) fn padded(text: &str, width: usize) -> String {
 }
 
 /// Returns sentences in lines of at most `width` columns. A line that begins with spaces keeps that indent where it goes on.
-/// What stands between backticks is there to be copied and stays in one line, however long it is.
+/// A command between backticks stays in one line, however long it is, so that it can be copied.
 #[must_use]
 pub fn sentences(text: &str, width: usize) -> String {
     let lines = text.split('\n').flat_map(|line| {

@@ -24,7 +24,7 @@ pub struct FailureShift {
     pub p_value: f64,
     /// True if the difference is more than chance, and large enough to matter.
     pub is_change: bool,
-    /// Where failures start, those that became more first; without requests that recovered.
+    /// Origins of failures, the largest increase first; without requests that recovered.
     pub origins: Vec<OriginShift>,
 }
 

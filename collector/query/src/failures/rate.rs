@@ -150,17 +150,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    struct Noise(u64);
+    use crate::test_noise::Noise;
 
     impl Noise {
-        fn uniform(&mut self) -> f64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        }
-
         /// So many requests, about one each second, that fail as often as `rate` says at each; in bursts of 20, if asked for.
         fn requests(
             &mut self,

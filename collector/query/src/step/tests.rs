@@ -1,19 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::test_noise::Noise;
 
 const SECOND: i64 = 1_000_000_000;
 
-struct Noise(u64);
-
 impl Noise {
-    fn uniform(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
     /// Of latencies as they are: most about the same, some much longer.
     fn latency_ns(&mut self, median_ms: f64) -> u64 {
         let (a, b) = (self.uniform(), self.uniform());

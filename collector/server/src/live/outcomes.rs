@@ -11,7 +11,7 @@ use stroboscope_analysis::name_rule::normalise;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
-/// How long ago requests may have become whole, to be among the recent ones.
+/// Requests that became whole within this time count as recent.
 pub const RECENT: Duration = Duration::from_secs(300);
 /// Length of a slice of time, which is forgotten as a whole.
 const SLICE_NS: i64 = 10_000_000_000;

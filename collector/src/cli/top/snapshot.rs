@@ -42,7 +42,7 @@ impl Operation {
 pub(super) struct LatestPath {
     pub last_seconds: u64,
     pub requests: u64,
-    /// Those and incomplete ones, and how many of them failed.
+    /// All requests, incomplete ones included, and the failed ones among them.
     pub all_requests: u64,
     pub failed_requests: u64,
     pub mean_tail_share: f64,

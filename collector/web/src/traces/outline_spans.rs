@@ -7,7 +7,7 @@ pub(super) fn span_at(request: &Request, place: usize) -> &SpanRecord {
     &request.aligned.spans[request.outline[place].record]
 }
 
-/// What links to a span go to: the timeline knows it from the address, and without scripts its row of the table has it.
+/// Returns the fragment of links to a span. The timeline finds the span by it; without scripts, it is the id of the row in the table.
 pub(super) fn called(request: &Request, place: usize) -> String {
     format!("span={:016x}", span_at(request, place).span_id)
 }

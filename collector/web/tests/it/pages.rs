@@ -303,7 +303,7 @@ fn offered_roots(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What every link to a page has.
+/// Parameters of every link to a page.
 #[track_caller]
 fn check_links(page: &str, parameters: &[&str]) {
     let links = page.split(" href=\"").skip(1);

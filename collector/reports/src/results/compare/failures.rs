@@ -1,4 +1,4 @@
-//! How many requests failed before and after, and where more failures start than before.
+//! Failed requests before and after, and the origins of additional failures.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,9 +20,9 @@ pub(super) struct FailureShiftRow {
     rates: Rates,
     /// Probability of so large a difference where nothing has changed.
     p_value: f64,
-    /// Whether the share changed by more than chance, and by enough to matter.
+    /// True if the share changed by more than chance, and by enough to matter.
     changed: bool,
-    /// Where failures start, those that became more first.
+    /// Origins of failures, the largest increase first.
     origins: Vec<OriginShiftRow>,
 }
 

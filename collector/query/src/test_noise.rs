@@ -1,0 +1,14 @@
+//! Random numbers of tests.
+
+/// A generator (Marsaglia, 2003: xorshift64), the same in each run. The seed must not be 0.
+pub(crate) struct Noise(pub(crate) u64);
+
+impl Noise {
+    /// Returns a number between 0 and 1, both exclusive.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+}
