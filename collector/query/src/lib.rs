@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `filter`, `kernel_events` and `parts` (its ranges,
 //! read side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `request_rate` and `step` (since when latency is another), `failures`, `operations`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `request_rate` and `step` (since when latency is another), `failures`, `operations`, `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -59,6 +59,7 @@ mod rounds;
 mod sampled_notes;
 pub mod saved_model;
 mod search;
+mod service_map;
 mod slack_by_key;
 mod slack_check;
 mod slowest;
@@ -136,6 +137,7 @@ pub use search::{
     HELD_BYTES_MAX, LargeBurst, SearchMatch, SearchReport, SearchSettings, WitnessSpan,
     search_requests,
 };
+pub use service_map::{ServiceCounts, ServiceMap, ServiceMapQuestion};
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};
 pub use slowest::{ListedRequest, RequestList, RequestOrder, RequestsWanted, list_requests};

@@ -33,7 +33,7 @@ pub struct OperationTimes {
 }
 
 impl OperationTimes {
-    fn see(&mut self, took_ns: u64, has_failed: bool, id: TraceId, weight: Weight) {
+    pub(super) fn see(&mut self, took_ns: u64, has_failed: bool, id: TraceId, weight: Weight) {
         self.duration.record_weighted(took_ns, weight);
         if has_failed {
             self.failed.count(weight);
@@ -54,7 +54,7 @@ impl OperationTimes {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.duration.merge(&other.duration);
         self.requests += other.requests;
         self.failed += other.failed;

@@ -1,0 +1,343 @@
+//! The service map: which services call which, how often, how long their calls take, and how many fail.
+//!
+//! A call is a span whose parent is of another service. Its caller waits for it in the parent where that is a client's span, as long as
+//! that takes, however many spans the called service has below it. Without a client's span, the called span is all that is known.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stroboscope_analysis::flow::{ERROR, failed_spans};
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
+use stroboscope_store::tables::AttributeKeys;
+
+use super::notes::Notes;
+use super::operations::OperationTimes;
+use super::query_error::QueryError;
+use super::study::{Question, Studied};
+
+/// Services that are told apart; spans of others are counted.
+const SERVICES_MAX: usize = 4_096;
+/// Pairs of a caller and a called service that are told apart; calls of others are counted.
+const PAIRS_MAX: usize = 4_096;
+
+/// A service, over all selected requests.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceCounts {
+    /// Requests with a span of it.
+    pub requests: WeightedCount,
+    pub spans: WeightedCount,
+    /// Spans that failed.
+    pub failed: WeightedCount,
+    /// The request that was counted last: its spans come one after the other.
+    counted: Option<TraceId>,
+}
+
+impl ServiceCounts {
+    fn see(&mut self, has_failed: bool, id: TraceId, weight: Weight) {
+        self.spans.count(weight);
+        if has_failed {
+            self.failed.count(weight);
+        }
+        if self.counted != Some(id) {
+            self.counted = Some(id);
+            self.requests.count(weight);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.spans += other.spans;
+        self.failed += other.failed;
+    }
+}
+
+/// Services, and the calls between them.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceMap {
+    pub services: BTreeMap<Arc<str>, ServiceCounts>,
+    /// Calls by caller and called service, as the caller sees them.
+    pub calls: BTreeMap<(Arc<str>, Arc<str>), OperationTimes>,
+    /// Spans of services that found no room.
+    pub other_spans: u64,
+    /// Calls between services that found no room.
+    pub other_calls: u64,
+}
+
+/// Which services call which, how often, and how fast?
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServiceMapQuestion;
+
+impl Question for ServiceMapQuestion {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a> = ServiceMap;
+    type Answer = ServiceMap;
+
+    fn what(&self) -> &'static str {
+        "following calls"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn path_keys(&self, (): &()) -> AttributeKeys {
+        AttributeKeys::of([ERROR])
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> ServiceMap {
+        ServiceMap::default()
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        (): &(),
+        paths: ServiceMap,
+        _: Notes,
+    ) -> Result<ServiceMap, QueryError> {
+        Ok(paths)
+    }
+}
+
+/// A call in a request.
+#[derive(Debug)]
+struct Call {
+    caller: Arc<str>,
+    took_ns: u64,
+    has_failed: bool,
+}
+
+/// The calls of a request, by the place of the span that takes as long as the call does, and by called service.
+fn calls<'a>(
+    spans: &'a [SpanRecord],
+    failed: &FxHashSet<u64>,
+) -> BTreeMap<(usize, &'a Arc<str>), Call> {
+    let places = spans.iter().enumerate();
+    let places: FxHashMap<u64, usize> = places.map(|(at, span)| (span.span_id, at)).collect();
+    let mut calls: BTreeMap<(usize, &Arc<str>), Call> = BTreeMap::new();
+    for (at, called) in spans.iter().enumerate() {
+        let Some(&parent_at) = places.get(&called.parent_id) else {
+            continue;
+        };
+        let parent = &spans[parent_at];
+        if parent.service == called.service {
+            continue;
+        }
+        let is_client = parent.flags.contains(SpanFlags::CLIENT);
+        let timed_at = if is_client { parent_at } else { at };
+        let timed = &spans[timed_at];
+        let has_failed = |span: &SpanRecord| failed.contains(&span.span_id);
+        let call = calls.entry((timed_at, &called.service)).or_insert(Call {
+            caller: parent.service.clone(),
+            took_ns: u64::try_from(timed.end_ns.saturating_sub(timed.start_ns)).unwrap_or(0),
+            has_failed: has_failed(timed),
+        });
+        call.has_failed |= has_failed(called);
+    }
+    calls
+}
+
+/// Returns what is known by a key; nothing, if there is no room for another one.
+fn entry<'a, K: Ord + Clone, V: Default>(
+    known: &'a mut BTreeMap<K, V>,
+    key: &K,
+    max: usize,
+) -> Option<&'a mut V> {
+    if known.len() >= max && !known.contains_key(key) {
+        return None;
+    }
+    Some(known.entry(key.clone()).or_default())
+}
+
+impl ServiceMap {
+    fn see(&mut self, records: &TraceRecords, id: TraceId, weight: Weight) {
+        let failed: FxHashSet<u64> = failed_spans(records).collect();
+        for span in &records.spans {
+            match entry(&mut self.services, &span.service, SERVICES_MAX) {
+                Some(service) => service.see(failed.contains(&span.span_id), id, weight),
+                None => self.other_spans += 1,
+            }
+        }
+        for ((_, service), call) in calls(&records.spans, &failed) {
+            let pair = (call.caller, service.clone());
+            match entry(&mut self.calls, &pair, PAIRS_MAX) {
+                Some(times) => times.see(call.took_ns, call.has_failed, id, weight),
+                None => self.other_calls += 1,
+            }
+        }
+    }
+}
+
+impl Pass<TraceView<'_>> for ServiceMap {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        self.see(seen.records, seen.trace.id, seen.weight());
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.other_spans += other.other_spans;
+        self.other_calls += other.other_calls;
+        for (service, counts) in other.services {
+            match entry(&mut self.services, &service, SERVICES_MAX) {
+                Some(known) => known.merge(&counts),
+                None => self.other_spans += counts.spans.recorded(),
+            }
+        }
+        for (pair, times) in other.calls {
+            match entry(&mut self.calls, &pair, PAIRS_MAX) {
+                Some(known) => known.merge(&times),
+                None => self.other_calls += times.duration.count(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stroboscope_analysis::distribution::Distribution;
+
+    use super::*;
+
+    const SERVICES: [&str; 4] = ["bank", "db", "shop", "web"];
+
+    /// Service, parent, whether it is a client's, how long it took, and whether it failed.
+    type Span = (usize, u64, bool, u8, bool);
+
+    /// A request of these spans, whose ids count from 1. Parents may be missing, or go round in a circle.
+    fn request(id: u128, spans: &[Span]) -> TraceRecords {
+        let span = |(span_id, span): (u64, &Span)| {
+            let (service, parent_id, is_client, took_ns, has_failed) = *span;
+            let flag = |is: bool, flag| if is { flag } else { SpanFlags(0) };
+            SpanRecord {
+                span_id,
+                parent_id,
+                service: SERVICES[service].into(),
+                name: "work".into(),
+                host: "h".into(),
+                process: 1,
+                start_ns: 0,
+                end_ns: i64::from(took_ns),
+                flags: flag(is_client, SpanFlags::CLIENT)
+                    .with(flag(has_failed, SpanFlags::PANICKED)),
+                events: Vec::new(),
+            }
+        };
+        TraceRecords {
+            id: TraceId(id),
+            spans: (1..).zip(spans).map(span).collect(),
+            ..TraceRecords::default()
+        }
+    }
+
+    fn map(requests: &[TraceRecords]) -> ServiceMap {
+        let mut map = ServiceMap::default();
+        for records in requests {
+            map.see(records, records.id, Weight::ONE);
+        }
+        map
+    }
+
+    /// Requests, calls, failed calls, and how long calls took.
+    type Counts = (u64, u64, u64, Vec<(u64, u64)>);
+
+    fn counts(times: Option<&OperationTimes>) -> Counts {
+        times.map_or_else(Counts::default, |times| {
+            let calls = times.duration.weighted_count().rounded();
+            let (requests, failed) = (times.requests.rounded(), times.failed.rounded());
+            (requests, calls, failed, times.duration.counts())
+        })
+    }
+
+    fn spans_of<'a>(records: &'a TraceRecords, service: &str) -> Vec<&'a SpanRecord> {
+        let spans = records.spans.iter();
+        spans.filter(|span| *span.service == *service).collect()
+    }
+
+    /// The calls of one service by another one: all spans of the one are looked at with all spans of the other.
+    fn obvious(requests: &[TraceRecords], caller: &str, callee: &str) -> Counts {
+        let has_failed = |span: &SpanRecord| span.flags.contains(SpanFlags::PANICKED);
+        let (mut of, mut took) = (Counts::default(), Distribution::default());
+        for records in requests {
+            let mut calls: Vec<(i64, bool)> = Vec::new();
+            for parent in spans_of(records, caller) {
+                let mut below = spans_of(records, callee);
+                below.retain(|span| span.parent_id == parent.span_id);
+                if parent.flags.contains(SpanFlags::CLIENT) && !below.is_empty() {
+                    let any = has_failed(parent) || below.iter().any(|span| has_failed(span));
+                    calls.push((parent.end_ns, any));
+                } else {
+                    calls.extend(below.iter().map(|span| (span.end_ns, has_failed(span))));
+                }
+            }
+            of.0 += u64::from(!calls.is_empty());
+            of.1 += calls.len() as u64;
+            of.2 += calls.iter().filter(|call| call.1).count() as u64;
+            calls.iter().for_each(|call| took.record(call.0 as u64));
+        }
+        of.3 = took.counts();
+        of
+    }
+
+    proptest! {
+        #[test]
+        fn in_parts_it_is_the_obvious_one(
+            requests in proptest::collection::vec(
+                proptest::collection::vec((0usize..4, 0u64..10, any::<bool>(), 0u8..60, any::<bool>()), 0..10),
+                0..6,
+            ),
+            cut in 0usize..6,
+        ) {
+            let requests: Vec<TraceRecords> =
+                (1..).zip(&requests).map(|(id, spans)| request(id, spans)).collect();
+            let (before, after) = requests.split_at(cut.min(requests.len()));
+            let mut merged = map(after);
+            merged.merge(map(before));
+            for caller in SERVICES {
+                for callee in SERVICES.into_iter().filter(|callee| *callee != caller) {
+                    let pair: (Arc<str>, Arc<str>) = (caller.into(), callee.into());
+                    prop_assert_eq!(counts(merged.calls.get(&pair)), obvious(&requests, caller, callee));
+                }
+                let spans = || requests.iter().map(|request| {
+                    let spans = request.spans.iter().filter(|span| *span.service == *caller);
+                    let failed = spans.clone().filter(|s| s.flags.contains(SpanFlags::PANICKED));
+                    (spans.count() as u64, failed.count() as u64)
+                });
+                let found = merged.services.get(caller).cloned().unwrap_or_default();
+                prop_assert_eq!(
+                    (found.requests.rounded(), found.spans.rounded(), found.failed.rounded()),
+                    (
+                        spans().filter(|of| of.0 > 0).count() as u64,
+                        spans().map(|of| of.0).sum::<u64>(),
+                        spans().map(|of| of.1).sum::<u64>(),
+                    )
+                );
+            }
+            prop_assert!(merged.calls.keys().all(|(caller, callee)| caller != callee));
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let shop = request(1, &[(2, 0, false, 9, false), (0, 1, false, 5, false)]);
+        let mut full = ServiceMap::default();
+        for number in 0..SERVICES_MAX {
+            let name: Arc<str> = format!("s{number}").into();
+            full.calls
+                .insert((name.clone(), name.clone()), OperationTimes::default());
+            full.services.insert(name, ServiceCounts::default());
+        }
+        full.see(&shop, shop.id, Weight::ONE);
+        full.merge(map(&[shop]));
+        assert_eq!((full.other_spans, full.other_calls), (4, 2));
+        assert_eq!(
+            (full.services.len(), full.calls.len()),
+            (SERVICES_MAX, PAIRS_MAX)
+        );
+    }
+}
