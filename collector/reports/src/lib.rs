@@ -26,6 +26,7 @@ pub mod flows;
 pub mod infer;
 pub mod latency;
 pub mod machine_memory;
+pub mod map;
 pub mod model;
 mod model_change;
 mod model_json;

@@ -12,8 +12,8 @@ use crate::study::NamedStudy;
 use crate::verb::{Page, PageVerb, ReadingVerb, Tables, document};
 use crate::{
     anomalies, burst, clocks, compare, critical_path, experiment, explain, failures, flows, infer,
-    model, operations, overview, pool, predict, report, requests, results, search, slack, timeline,
-    tradeoffs, what_if,
+    map, model, operations, overview, pool, predict, report, requests, results, search, slack,
+    timeline, tradeoffs, what_if,
 };
 
 /// Runs a verb with its arguments.
@@ -106,6 +106,7 @@ pub fn reports() -> Vec<Entry> {
         reading::<slack::Slack>("slack"),
         reading::<anomalies::AnomaliesVerb>("anomalies"),
         reading::<operations::OperationsVerb>("operations"),
+        reading::<map::MapVerb>("map"),
         reading::<what_if::WhatIfVerb>("what-if"),
         reading::<compare::CompareVerb>("compare"),
         reading::<experiment::ExperimentVerb>("experiment"),

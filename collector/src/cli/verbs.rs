@@ -20,6 +20,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "overview",
             "critical-path",
             "failures",
+            "map",
             "operations",
             "requests",
             "timeline",

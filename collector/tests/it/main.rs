@@ -22,6 +22,7 @@ mod import_not_taken;
 mod kept;
 mod kernel_chunks;
 mod lookup;
+mod map;
 mod mistakes;
 mod models;
 mod pipelines;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{attributes, clocks, failures, requests};
 
 /// Which store, what the file is called, and the verb. With `--json` it is asked again.
-pub(crate) const SAID: [(&str, &str, &str); 32] = [
+pub(crate) const SAID: [(&str, &str, &str); 33] = [
     ("shop", "overview", "overview"),
     ("shop", "requests", "requests --top 5 --min 1us"),
     ("shop", "infer", "infer"),
@@ -46,6 +46,7 @@ pub(crate) const SAID: [(&str, &str, &str); 32] = [
     ("shop", "timeline-trace", "timeline --trace 1"),
     ("shop", "full-names", "slack --full-names"),
     ("failing", "failures", "failures"),
+    ("failing", "map", "map"),
     ("users", "infer-log", "infer"),
     ("users", "critical-path-by", "critical-path --by browser"),
     (

@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     (
         "Understand",
         &[
+            ("map", "Service map"),
             ("operations", "Operations"),
             ("failures", "Failures"),
             ("critical-path", "Critical path"),

@@ -177,7 +177,7 @@ async fn names_with_markup_are_names() {
         rows.strings = strings;
     };
     let fixture = Fixture::of_reports(hostile).await;
-    for path in ["/", "/operations", "/fragment/overview"] {
+    for path in ["/", "/operations", "/map", "/fragment/overview"] {
         let got = fixture.get(path).await;
         assert_eq!(got.status, StatusCode::OK, "{path}: {}", got.text);
         assert!(

@@ -1,0 +1,359 @@
+//! `map`
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_present::humanise::{counted, percent};
+use stroboscope_present::page::path_segment;
+use stroboscope_present::roots::requests_text;
+use stroboscope_present::rows;
+use stroboscope_present::show::{
+    Cell, Doc, Figure, Graph, GraphEdge, GraphNode, Row as _, TableSpec,
+};
+use stroboscope_query::{
+    CategoryRule, Notes, OperationTimes, PathsQuestion, ServiceCounts, ServiceMap,
+    ServiceMapQuestion, by_time, nearest,
+};
+
+use crate::Failure;
+use crate::arguments::{ReadingArguments, ShowArguments};
+use crate::failure::FailureCode;
+use crate::latency::Latency;
+use crate::study::NamedStudy;
+use crate::suggest::command_on;
+use crate::verb::{ReadingVerb, Report};
+
+/// Services and edges in the picture. The layout of 40 and 60 takes up to 0.12 s, of 40 and 80 up to 0.6 s, of 40 and 300 a minute.
+const SERVICES_DRAWN: usize = 40;
+const EDGES_DRAWN: usize = 60;
+/// Services without a caller whose names the text lists.
+const UNCALLED_LISTED: usize = 8;
+
+/// Show which services call which: how often, how long calls take, how many fail, and what requests wait for
+///
+/// A call is a span whose parent is of another service. Its latency is that of the caller's client span or, without one, of the called
+/// span. It failed if either of them did. Services that record no spans are not seen. Counts complete requests; a service's share is
+/// that of the critical path of all requests together.
+#[derive(Debug, Args)]
+pub struct MapVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Only this service, its callers, and the services that it calls
+    #[arg(long, value_name = "SERVICE")]
+    focus: Option<String>,
+    /// Show so many services, and so many edges; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    top: usize,
+}
+
+/// Services, and the calls between them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MapReport {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Complete requests.
+    used_traces: u64,
+    /// Spans of services beyond the 4,096 that are told apart.
+    other_spans: u64,
+    /// Calls of edges beyond the 4,096 that are told apart.
+    other_calls: u64,
+    /// Those that requests wait for most first.
+    services: Vec<ServiceRow>,
+    /// Those in most requests first.
+    edges: Vec<EdgeRow>,
+    #[serde(skip)]
+    focus: Option<String>,
+    #[serde(skip)]
+    requests_text: String,
+    #[serde(skip)]
+    top: usize,
+}
+
+/// A service.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ServiceRow {
+    service: String,
+    /// Part of the critical path of all requests, 0 to 1.
+    critical_share: f64,
+    /// Requests with a span of it.
+    requests: u64,
+    spans: u64,
+    /// Spans that failed, by an attribute `error` that is not false, or by a panic.
+    failed: u64,
+    /// How many services call it.
+    callers: u64,
+    /// How many services it calls.
+    callees: u64,
+}
+
+/// The calls of a service by another one.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EdgeRow {
+    caller: String,
+    callee: String,
+    /// Requests with such a call.
+    requests: u64,
+    calls: u64,
+    /// Calls whose client's or called span failed.
+    failed: u64,
+    /// That of the client's span or, without one, of the called span.
+    latency: Latency,
+    /// Id of the request with the longest call.
+    longest_in: Option<String>,
+}
+
+rows! {
+    ServiceRow as row, "map_services": "A service: how many requests use it, and its part in what requests wait for.";
+    service: Text, "service" = Cell::Linked(
+        row.service.clone(),
+        format!("/map?focus={}", path_segment(&row.service)),
+    );
+    critical_share: Share, "of what requests wait for" = row.critical_share;
+    requests: Count, "requests" = row.requests;
+    spans: Count, "spans" = row.spans;
+    failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
+    failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed as f64 / row.spans as f64);
+    callers: Count, "callers" = row.callers;
+    callees: Count, "callees" = row.callees;
+}
+
+rows! {
+    EdgeRow as row, "map_edges": "The calls of a service by another one, as the caller sees them.";
+    {
+        let requests_of = |service: &str| {
+            let path = format!("/traces?service={}", path_segment(service));
+            Cell::Linked(service.to_owned(), path)
+        };
+    }
+    caller: Text, "caller" = requests_of(&row.caller);
+    callee: Text, "callee" = requests_of(&row.callee);
+    requests: Count, "requests" = row.requests;
+    calls: Count, "times" = row.calls;
+    failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
+    failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed as f64 / row.calls as f64);
+    p50_ns: DurationNs, "p50" = row.latency.p50_ns as f64;
+    p95_ns: DurationNs, "p95" = row.latency.p95_ns as f64;
+    p99_ns: DurationNs, "p99" = row.latency.p99_ns as f64;
+    longest_ns: DurationNs, "longest" = row.latency.max_ns as f64;
+    example: Request, "in" = row.longest_in.as_deref();
+}
+
+impl EdgeRow {
+    fn of(((caller, callee), times): (&(Arc<str>, Arc<str>), &OperationTimes)) -> Self {
+        Self {
+            caller: caller.to_string(),
+            callee: callee.to_string(),
+            requests: times.requests.rounded(),
+            calls: times.duration.weighted_count().rounded(),
+            failed: times.failed.rounded(),
+            latency: Latency::of(&times.duration),
+            longest_in: times.longest.map(|(_, id)| id.to_string()),
+        }
+    }
+
+    fn is_of(&self, service: &str) -> bool {
+        self.caller == service || self.callee == service
+    }
+}
+
+/// The service of a `service:name`; both may have colons.
+fn service_of<'a>(
+    operation: &'a str,
+    services: &BTreeMap<Arc<str>, ServiceCounts>,
+) -> Option<&'a str> {
+    let ends = operation.rmatch_indices(':');
+    let mut prefixes = ends.map(|(end, _)| &operation[..end]);
+    prefixes.find(|prefix| services.contains_key(*prefix))
+}
+
+/// The rows of all services, in order of name; `waited` has shares of the critical path.
+fn service_rows(map: &ServiceMap, waited: &BTreeMap<&str, f64>) -> Vec<ServiceRow> {
+    let mut neighbours: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    for (caller, callee) in map.calls.keys() {
+        neighbours.entry(callee).or_default()[0] += 1;
+        neighbours.entry(caller).or_default()[1] += 1;
+    }
+    let row = |(service, counts): (&Arc<str>, &ServiceCounts)| {
+        let [callers, callees] = neighbours.get(&**service).copied().unwrap_or_default();
+        ServiceRow {
+            service: service.to_string(),
+            critical_share: waited.get(&**service).copied().unwrap_or_default(),
+            requests: counts.requests.rounded(),
+            spans: counts.spans.rounded(),
+            failed: counts.failed.rounded(),
+            callers,
+            callees,
+        }
+    };
+    map.services.iter().map(row).collect()
+}
+
+impl ReadingVerb for MapVerb {
+    type Report = MapReport;
+    const TABLES: &'static [TableSpec] = &[ServiceRow::TABLE, EdgeRow::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<MapReport, Failure> {
+        let asked = (ServiceMapQuestion, PathsQuestion(CategoryRule::default()));
+        let (map, paths) = study.ask(&asked)?;
+        let operations = by_time(&paths.aggregate, study.known()?.inference.model.labels());
+        let mut waited: BTreeMap<&str, f64> = BTreeMap::new();
+        for operation in &operations {
+            if let Some(service) = service_of(&operation.operation, &map.services) {
+                *waited.entry(service).or_default() += operation.share_of_time;
+            }
+        }
+        let mut services = service_rows(&map, &waited);
+        let mut edges: Vec<EdgeRow> = map.calls.iter().map(EdgeRow::of).collect();
+        if let Some(focus) = &self.focus {
+            if !map.services.contains_key(&**focus) {
+                let known = map.services.keys().map(|service| &**service);
+                let nearest = nearest(focus, known);
+                let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
+                let listed = command_on("map", &self.reading.from.data.data);
+                return Err(Failure::coded(
+                    FailureCode::Unknown,
+                    format!(
+                        "no span is of the service {focus}{nearest}; `{listed}` lists services"
+                    ),
+                ));
+            }
+            edges.retain(|edge| edge.is_of(focus));
+            let around = |service: &str| edges.iter().any(|edge| edge.is_of(service));
+            services.retain(|row| row.service == *focus || around(&row.service));
+        }
+        // Stable sorts: equals stay in order of name.
+        services.sort_by(|a, b| b.critical_share.total_cmp(&a.critical_share));
+        edges.sort_by_key(|edge| Reverse((edge.requests, edge.calls)));
+        let requests = paths.aggregate.traces();
+        Ok(MapReport {
+            used_traces: requests.rounded(),
+            other_spans: map.other_spans,
+            other_calls: map.other_calls,
+            services,
+            edges,
+            focus: self.focus.clone(),
+            requests_text: requests_text(requests),
+            top: if self.top == 0 { usize::MAX } else { self.top },
+            notes: paths.notes,
+        })
+    }
+}
+
+impl MapReport {
+    /// The services in most requests, and the edges between them that most requests use; always the one in focus.
+    fn graph(&self) -> Graph {
+        let requests = self.used_traces.max(1) as f64;
+        let mut drawn: Vec<&ServiceRow> = self.services.iter().collect();
+        drawn.sort_by_key(|row| {
+            let is_focus = self.focus.as_ref() == Some(&row.service);
+            Reverse((is_focus, row.requests))
+        });
+        drawn.truncate(SERVICES_DRAWN);
+        let node = |row: &&ServiceRow| GraphNode {
+            name: row.service.clone(),
+            lines: vec![
+                row.service.clone(),
+                format!("in {} of requests", percent(row.requests as f64 / requests)),
+                format!("{} of what requests wait for", percent(row.critical_share)),
+            ],
+            share: row.critical_share,
+            style: 0,
+        };
+        let place = |service: &str| drawn.iter().position(|row| row.service == service);
+        let edge = |row: &EdgeRow| {
+            Some(GraphEdge {
+                from: place(&row.caller)?,
+                to: place(&row.callee)?,
+                share: row.requests as f64 / requests,
+                is_marked: row.failed > 0,
+            })
+        };
+        let edges = self.edges.iter().filter_map(edge);
+        Graph {
+            nodes: drawn.iter().map(node).collect(),
+            edges: edges.take(EDGES_DRAWN).collect(),
+        }
+    }
+
+    /// The picture; none where no service calls another one.
+    fn figure(&self) -> Option<Figure> {
+        let graph = self.graph();
+        let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
+        if edges == 0 {
+            return None;
+        }
+        let mut title = "Calls between services".to_owned();
+        if self.edges.iter().any(|edge| edge.failed > 0) {
+            title += "; those of which some failed are marked";
+        }
+        let (services, calls) = (self.services.len(), self.edges.len());
+        if nodes < services || edges < calls {
+            title += &format!(
+                ". Drawn are the {nodes} of {services} services in most requests, and {edges} of {calls} edges; a focus shows one \
+                 service with those around it"
+            );
+        }
+        let alternative = "The tables have all of it.";
+        Some(Figure::new(title, alternative, graph).on_pages_only())
+    }
+
+    /// The services that no other one calls.
+    fn uncalled_text(&self) -> Option<String> {
+        let uncalled = self.services.iter().filter(|row| row.callers == 0);
+        let uncalled: BTreeSet<&str> = uncalled.map(|row| &*row.service).collect();
+        if uncalled.is_empty() {
+            return None;
+        }
+        let listed: Vec<&str> = uncalled.iter().copied().take(UNCALLED_LISTED).collect();
+        let more = match uncalled.len() - listed.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "No other service calls {}{more}.",
+            listed.join(", ")
+        ))
+    }
+}
+
+impl Report for MapReport {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        if let Some(figure) = self.figure() {
+            doc.figure(figure);
+        }
+        let services = counted(self.services.len() as u64, "service");
+        doc.table(
+            format!("{services} in {}", self.requests_text),
+            &self.services,
+            self.top,
+        );
+        if let Some(uncalled) = self.uncalled_text() {
+            doc.sentence(uncalled);
+        }
+        doc.table("Calls between services", &self.edges, self.top);
+        let others = [
+            (self.other_spans, "span", "services"),
+            (self.other_calls, "call", "pairs of services"),
+        ];
+        for (count, what, of) in others.into_iter().filter(|(count, ..)| *count > 0) {
+            doc.sentence(format!(
+                "Not listed: {} of {of} beyond those that are told apart.",
+                counted(count, what)
+            ));
+        }
+    }
+}
