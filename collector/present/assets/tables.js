@@ -99,7 +99,7 @@ function filtered(table) {
 
 /** @param {SVGSVGElement} svg */
 function graph(svg) {
-    const nodes = [...svg.querySelectorAll("g.node")].filter((node) => node instanceof SVGElement);
+    const nodes = [...svg.querySelectorAll(".node")].filter((node) => node instanceof SVGElement);
     const edges = [...svg.querySelectorAll("path.edge")].filter((edge) => edge instanceof SVGElement);
     /** @param {string | null} name */
     const show = (name) => {
@@ -172,6 +172,7 @@ function movable(svg) {
     const drop = () => (held = null);
     svg.addEventListener("pointerup", drop);
     svg.addEventListener("pointercancel", drop);
+    svg.addEventListener("dragstart", (event) => event.preventDefault());
     svg.addEventListener("click", (event) => moved > 4 && event.preventDefault(), true);
     svg.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_present::humanise::{counted, percent};
+use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::page::path_segment;
 use stroboscope_present::roots::requests_text;
 use stroboscope_present::rows;
@@ -110,10 +110,7 @@ pub struct EdgeRow {
 
 rows! {
     ServiceRow as row, "map_services": "A service: how many requests use it, and its part in what requests wait for.";
-    service: Text, "service" = Cell::Linked(
-        row.service.clone(),
-        format!("/map?focus={}", path_segment(&row.service)),
-    );
+    service: Text, "service" = Cell::Linked(row.service.clone(), row.path());
     critical_share: Share, "of what requests wait for" = row.critical_share;
     requests: Count, "requests" = row.requests;
     spans: Count, "spans" = row.spans;
@@ -144,6 +141,13 @@ rows! {
     example: Request, "in" = row.longest_in.as_deref();
 }
 
+impl ServiceRow {
+    /// The map around it.
+    fn path(&self) -> String {
+        format!("/map?focus={}", path_segment(&self.service))
+    }
+}
+
 impl EdgeRow {
     fn of(((caller, callee), times): (&(Arc<str>, Arc<str>), &OperationTimes)) -> Self {
         Self {
@@ -155,6 +159,22 @@ impl EdgeRow {
             latency: Latency::of(&times.duration),
             longest_in: times.longest.map(|(_, id)| id.to_string()),
         }
+    }
+
+    /// Its figures in a line.
+    fn note(&self) -> String {
+        let failed = match self.failed {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
+        format!(
+            "{} calls {}: {}{failed}, p50 {}, p99 {}",
+            self.caller,
+            self.callee,
+            counted(self.calls, "call"),
+            duration(self.latency.p50_ns as f64),
+            duration(self.latency.p99_ns as f64)
+        )
     }
 
     fn is_of(&self, service: &str) -> bool {
@@ -268,6 +288,7 @@ impl MapReport {
             ],
             share: row.critical_share,
             style: 0,
+            path: Some(row.path()),
         };
         let place = |service: &str| drawn.iter().position(|row| row.service == service);
         let edge = |row: &EdgeRow| {
@@ -276,6 +297,7 @@ impl MapReport {
                 to: place(&row.callee)?,
                 share: row.requests as f64 / requests,
                 is_marked: row.failed > 0,
+                note: row.note(),
             })
         };
         let edges = self.edges.iter().filter_map(edge);

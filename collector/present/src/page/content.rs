@@ -78,7 +78,7 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: 
                 }
                 Part::Table(table) if table.shown == 0 => {}
                 Part::Table(table) => write_table(html, table, reader),
-                Part::Figure(figure) => write_figure(html, figure),
+                Part::Figure(figure) => write_figure(html, figure, reader),
             }
             is_first = false;
         }
@@ -87,8 +87,13 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: 
 }
 
 /// A picture that cannot be drawn is said to be missing; the page has all else.
-fn write_figure(html: &mut Html, figure: &Figure) {
-    match draw(figure) {
+fn write_figure(html: &mut Html, figure: &Figure, reader: Reader) {
+    let mut drawn = figure.clone();
+    if let (Reader::OfFile, Drawing::Graph(graph)) = (reader, &mut drawn.drawing) {
+        // A file has no site around it.
+        graph.nodes.iter_mut().for_each(|node| node.path = None);
+    }
+    match draw(&drawn) {
         Ok(picture) => write_picture(html, &picture, figure),
         Err(error) => {
             html.markup("<p>")
@@ -197,7 +202,7 @@ mod tests {
                 name: number.to_string(),
                 lines: Vec::new(),
                 share: 0.5,
-                style: 0,
+                ..GraphNode::default()
             };
             let graph = Graph {
                 nodes: (0..nodes).map(node).collect(),
@@ -213,6 +218,28 @@ mod tests {
             page(2)
         );
         assert!(page(30).contains("class=\"picture graph\""), "{}", page(30));
+    }
+
+    #[test]
+    fn boxes_lead_on_where_there_is_a_site() {
+        let node = GraphNode {
+            path: Some("/map?focus=a".to_owned()),
+            ..GraphNode::default()
+        };
+        let graph = Graph {
+            nodes: vec![node],
+            edges: Vec::new(),
+        };
+        let mut doc = Doc::new();
+        doc.figure(Figure::new("g", "", graph));
+        let link = "<a class=\"node\" href=\"/map?focus=a\"";
+        let page = body(&doc).into_string();
+        assert!(page.contains(link), "{page}");
+        let file = to_page_of_sections("t", "h", "about", &[Section { id: "one", doc }]);
+        assert!(
+            !file.contains(link) && file.contains("<g class=\"node\""),
+            "{file}"
+        );
     }
 
     #[test]

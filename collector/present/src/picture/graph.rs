@@ -70,7 +70,11 @@ pub(super) fn draw(graph: &Graph) -> Picture {
 
 fn node_box(sketch: &mut Sketch, corner: Point, number: usize, node: &GraphNode) {
     let (x, y) = (corner.x, corner.y);
-    sketch.open_node(number, &format!("{}, {}", node.name, percent(node.share)));
+    let (name, path) = (
+        format!("{}, {}", node.name, percent(node.share)),
+        node.path.as_deref(),
+    );
+    sketch.open_node(number, &name, path);
     sketch.rect(box_class(node.style), (x, y), (BOX_PX.x, BOX_PX.y));
     // How much of the box is filled along its lower edge is its share.
     let filled = (BOX_PX.x * node.share.clamp(0.0, 1.0)).max(1.0);
@@ -80,7 +84,7 @@ fn node_box(sketch: &mut Sketch, corner: Point, number: usize, node: &GraphNode)
         let at = (x + 8.0, y + 16.0 + f64::from(place) * LINE_PX);
         sketch.text(class, at, Anchor::Start, &label(line, LINE_CHARS));
     }
-    sketch.close();
+    sketch.close_node(path);
 }
 
 /// What is in half of all is told from what is rare.
@@ -99,7 +103,7 @@ fn arrow(sketch: &mut Sketch, curve: &[(f64, f64)], edge: &GraphEdge) {
         let side = |sign: f64| (back.0 - sign * dy * 0.45, back.1 + sign * dx * 0.45);
         tip = vec![side(1.0), *end, side(-1.0)];
     }
-    sketch.edge(class, (edge.from, edge.to), curve, &tip);
+    sketch.edge(class, (edge.from, edge.to), curve, &tip, &edge.note);
 }
 
 /// Where the layout puts everything.

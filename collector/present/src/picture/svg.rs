@@ -154,26 +154,34 @@ impl Sketch {
         );
     }
 
-    /// A box of a graph, by its number; what is drawn of it follows, up to [`close`](Self::close).
-    pub(super) fn open_node(&mut self, number: usize, name: &str) {
+    /// A box of a graph, by its number; what is drawn of it follows, up to [`close_node`](Self::close_node). With a path it is a
+    /// link.
+    pub(super) fn open_node(&mut self, number: usize, name: &str, path: Option<&str>) {
         let name = escaped(name);
+        let _ = match path {
+            Some(path) => write!(self.0, "<a class=\"node\" href=\"{}\"", escaped(path)),
+            None => write!(self.0, "<g class=\"node\""),
+        };
+        let role = if path.is_some() { "link" } else { "img" };
         let _ = write!(
             self.0,
-            "<g class=\"node\" data-node=\"{number}\" tabindex=\"0\" role=\"img\" aria-label=\"{name}\"><title>{name}</title>",
+            " data-node=\"{number}\" tabindex=\"0\" role=\"{role}\" aria-label=\"{name}\"><title>{name}</title>",
         );
     }
 
-    pub(super) fn close(&mut self) {
-        self.0.push_str("</g>");
+    pub(super) fn close_node(&mut self, path: Option<&str>) {
+        self.0
+            .push_str(if path.is_some() { "</a>" } else { "</g>" });
     }
 
-    /// An arrow of a graph: a curve through these points, and its tip.
+    /// An arrow of a graph: a curve through these points, its tip, and text shown where one points at it.
     pub(super) fn edge(
         &mut self,
         class: &str,
         (from, to): (usize, usize),
         points: &[(f64, f64)],
         tip: &[(f64, f64)],
+        note: &str,
     ) {
         let _ = write!(
             self.0,
@@ -197,7 +205,11 @@ impl Sketch {
                 px(*y)
             );
         }
-        self.0.push_str("\"/>");
+        self.0.push_str("\">");
+        if !note.is_empty() {
+            let _ = write!(self.0, "<title>{}</title>", escaped(note));
+        }
+        self.0.push_str("</path>");
     }
 
     pub(super) fn into_picture(self, width_px: f64, height_px: f64) -> Picture {
@@ -237,8 +249,9 @@ mod tests {
     fn texts_are_no_markup() {
         let mut sketch = Sketch::default();
         sketch.text("label", (1.04, -0.01), Anchor::End, "</text><script>\u{1b}");
-        sketch.open_node(7, "\"><script>");
-        sketch.close();
+        sketch.open_node(7, "\"><script>", Some("/map?focus=\"><script>"));
+        sketch.close_node(Some(""));
+        sketch.edge("edge", (0, 1), &[], &[], "</title><script>");
         let svg = sketch.into_picture(10.0, 10.0).svg();
         assert!(!svg.contains("<script>"), "{svg}");
         assert!(
@@ -246,7 +259,10 @@ mod tests {
             "{svg}"
         );
         assert!(
-            svg.contains("data-node=\"7\" tabindex=\"0\" role=\"img\" aria-label=\"&quot;&gt;"),
+            svg.contains(
+                "<a class=\"node\" href=\"/map?focus=&quot;&gt;&lt;script&gt;\" data-node=\"7\" tabindex=\"0\" role=\"link\" \
+                 aria-label=\"&quot;&gt;"
+            ),
             "{svg}"
         );
     }

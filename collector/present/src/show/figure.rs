@@ -255,7 +255,7 @@ pub struct Graph {
 }
 
 /// A box.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GraphNode {
     /// What it is called where there is one line for it.
     pub name: String,
@@ -265,10 +265,12 @@ pub struct GraphNode {
     pub share: f64,
     /// The colour of its edge: that of the series of this number.
     pub style: usize,
+    /// On a site, the page that it leads to; our own program wrote it.
+    pub path: Option<String>,
 }
 
 /// An arrow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphEdge {
     /// From the node of this place
     pub from: usize,
@@ -278,4 +280,6 @@ pub struct GraphEdge {
     pub share: f64,
     /// Whether it is what the picture is about.
     pub is_marked: bool,
+    /// Text shown where one points at it; may be empty.
+    pub note: String,
 }

@@ -436,7 +436,7 @@ mod tests {
             name: name.to_owned(),
             lines: Vec::new(),
             share: 0.5,
-            style: 0,
+            ..GraphNode::default()
         };
         let nodes = vec![node("a"), node("b"), node("c")];
         let graph = Graph {
@@ -445,7 +445,7 @@ mod tests {
                 from: 0,
                 to: 2,
                 share: 1.0,
-                is_marked: false,
+                ..GraphEdge::default()
             }],
         };
         check(graph, 80, &["a (50.0%) → c (50.0%)", "b (50.0%)"]);

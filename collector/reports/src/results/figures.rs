@@ -124,6 +124,7 @@ impl ModelGraph<'_> {
                 .map_or_else(Vec::new, |label| box_lines(label, *share)),
             share: *share,
             style: (self.style)(*id),
+            path: None,
         };
         let place = |id: SegmentId| segments.iter().position(|(known, _)| *known == id);
         let edge = |(a, b): &(SegmentId, SegmentId)| {
@@ -136,7 +137,7 @@ impl ModelGraph<'_> {
                 from: place(*a)?,
                 to: place(*b)?,
                 share,
-                is_marked: false,
+                ..GraphEdge::default()
             })
         };
         let graph = Graph {

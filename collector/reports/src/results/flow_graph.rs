@@ -112,6 +112,7 @@ impl DrawnFlow {
             lines: vec![name.to_owned(), duration(self.latency_ns)],
             share: 1.0,
             style: SAME,
+            path: None,
         });
         for number in &drawn {
             let operation = &self.operations[*number];
@@ -122,13 +123,13 @@ impl DrawnFlow {
                 lines: vec![operation.to_string(), duration(time_ns)],
                 share: time_ns / self.latency_ns.max(1.0),
                 style: if is_changed { CHANGED } else { SAME },
+                path: None,
             });
         }
         graph.edges.push(GraphEdge {
             from: first,
             to: first + 1,
-            share: 0.0,
-            is_marked: false,
+            ..GraphEdge::default()
         });
         for (caller, callee, _) in &self.calls {
             if let (Some(from), Some(to)) = (place(*caller), place(*callee)) {
@@ -137,6 +138,7 @@ impl DrawnFlow {
                     to,
                     share: 1.0,
                     is_marked: changed.contains(&self.operations[*callee]),
+                    ..GraphEdge::default()
                 });
             }
         }
