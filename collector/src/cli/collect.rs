@@ -299,6 +299,10 @@ impl Collect {
             let tradeoffs = self.tradeoffs.clone();
             let policy = tradeoffs.as_deref().map(read_policy).transpose()?;
             let readers = self.readers;
+            let links: Vec<_> = [("/fleet", "Fleet")]
+                .into_iter()
+                .chain(self.doors.login())
+                .collect();
             let memory = self.memory.split()?;
             memory.keep_within()?;
             let (queries, said) = (memory.queries(), memory.to_string());
@@ -306,7 +310,7 @@ impl Collect {
             let (of, runtime) = (data.clone(), Handle::current());
             settings.site = Some(SiteMaker::new(move || {
                 let verbs = StoreVerbs::of(&of, pages(), runtime.clone(), &queries);
-                let site = served_site(verbs, true, readers);
+                let site = served_site(verbs, &links, readers);
                 site.map_err(|failure| failure.to_string())
             }));
             settings.publishing = publishing.clone();

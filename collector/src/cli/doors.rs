@@ -77,6 +77,11 @@ impl DoorArguments {
         self.token_file.is_some()
     }
 
+    /// Path and name of the page at which browsers log in, where they have to.
+    pub(super) fn login(&self) -> Option<(&'static str, &'static str)> {
+        self.asks_for_tokens().then_some(("/login", "Login"))
+    }
+
     /// What HTTP is called at these doors.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() {

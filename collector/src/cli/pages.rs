@@ -13,24 +13,26 @@ use stroboscope_store::tables::Store;
 use stroboscope_web::store_verbs::StoreVerbs;
 use stroboscope_web::{SiteOptions, navigation, site};
 
-/// The pages of a data folder, with the query APIs of Jaeger and Tempo; with the page of the fleet, where a collector serves them.
+/// The pages of a data folder, with the query APIs of Jaeger and Tempo. Each links to `others`, path and name, which whoever
+/// serves them has beside.
 ///
 /// # Errors
 /// Returns why the folder cannot be used.
 pub(super) fn served_site(
     verbs: StoreVerbs,
-    has_fleet: bool,
+    others: &[(&str, &str)],
     readers: ReaderPorts,
 ) -> Result<ServedSite, Failure> {
     let memory = verbs.memory().clone();
     let mut options = SiteOptions::of(verbs.data(), &memory);
-    if has_fleet {
-        options.links.push(NavLink {
-            path: "/fleet".to_owned(),
-            name: "Fleet".to_owned(),
+    options.links = others
+        .iter()
+        .map(|&(path, name)| NavLink {
+            path: path.to_owned(),
+            name: name.to_owned(),
             group: "Recording",
-        });
-    }
+        })
+        .collect();
     let store = Store::local(verbs.data(), verbs.runtime().clone()).map_err(Failure::of)?;
     let traces = Traces::of(store, memory.clone());
     let verbs = Arc::new(verbs);

@@ -63,6 +63,145 @@ fn beyond_loopback_it_asks_who_comes() {
     }
 }
 
+/// The cookie that an answer sets, as a browser sends it, and its attributes.
+fn cookie(answer: &str) -> (String, String) {
+    let line = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: "));
+    let (cookie, attributes) = line
+        .and_then(|line| line.split_once(';'))
+        .expect("a cookie");
+    (format!("Cookie: {cookie}"), attributes.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_logs_in_and_out() {
+    const HTML: &str = "Accept: text/html,*/*";
+    const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+    let program = Program::new();
+    let text = format!("write {WRITE}\nread {READ}\ncontrol,read {CONTROL}\n");
+    let tokens = program.file("tokens", &text);
+    let mut collector = collect(&program, &["--token-file", &tokens]);
+    let pages = &*collector.pages;
+    let check = async |line: &str, headers: &[&str], body: &str, status: u16, words: &str| {
+        let answer = ask(pages, line, headers, body.as_bytes()).await;
+        let is_right = answer.starts_with(&format!("HTTP/1.1 {status} "));
+        assert!(
+            is_right && answer.contains(words),
+            "{line} {headers:?}: {answer}"
+        );
+        assert!(!answer.contains("tOken-of"), "{answer}");
+        answer
+    };
+    // Each page leads to the login, and that to the page. A program is told what it lacks.
+    let to_login = "location: /login?to=%2Ffleet%3Fsince%3D1h";
+    check("GET /fleet?since=1h", &[HTML], "", 303, to_login).await;
+    check("GET /fleet", &[], "", 401, "authorization: Bearer TOKEN").await;
+    check(
+        "GET /fleet",
+        &[HTML, &bearer("wrong-token-of-nobody")],
+        "",
+        303,
+        "/login",
+    )
+    .await;
+    let login = "POST /login?to=%2Ffleet%3Fsince%3D1h";
+    check("GET /login", &[HTML], "", 200, "type=\"password\"").await;
+    let log_in = async |token: &str| {
+        let form = format!("token={token}");
+        let location = "location: /fleet?since=1h";
+        cookie(&check(login, &[HTML, FORM], &form, 303, location).await)
+    };
+    let (reader, attributes) = log_in(READ).await;
+    assert_eq!(attributes, " Path=/; Max-Age=43200; HttpOnly; SameSite=Lax");
+    let (controller, _) = log_in(CONTROL).await;
+    for page in ["/", "/fleet", "/metrics", "/model"] {
+        check(&format!("GET {page}"), &[HTML, &reader], "", 200, "").await;
+    }
+    check(
+        "GET /login",
+        &[HTML, &reader],
+        "",
+        200,
+        "action=\"/logout\"",
+    )
+    .await;
+
+    // It is good for no more than its token.
+    let set = "config=8ms/64ms";
+    check("POST /fleet", &[FORM, &reader], set, 403, "role control").await;
+    check("POST /fleet", &[FORM, &controller], set, 200, "").await;
+    let of_others = ["Origin: http://evil.example", FORM, &controller];
+    check("POST /fleet", &of_others, set, 403, "another site").await;
+    let answer = ask(
+        &collector.otlp,
+        "POST /v1/traces",
+        &[JSON, &controller],
+        b"{}",
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    check(
+        login,
+        &[FORM],
+        &format!("token={WRITE}"),
+        403,
+        "has not the role read",
+    )
+    .await;
+    check(
+        "GET /fleet",
+        &[&reader.replace('=', "=1")],
+        "",
+        401,
+        "has ended",
+    )
+    .await;
+
+    let out = check(
+        "POST /logout",
+        &[FORM, &reader],
+        "",
+        303,
+        "location: /login",
+    )
+    .await;
+    let (out, attributes) = cookie(&out);
+    assert!(
+        out.ends_with('=') && attributes.contains("Max-Age=0"),
+        "{out}; {attributes}"
+    );
+    check("GET /fleet", &[&out], "", 401, "asks for a token").await;
+
+    // A token that is taken out of the file ends the logins with it, and those of others go on.
+    let _ = program.file("tokens", format!("write {WRITE}\nread {READ}\n"));
+    collector.server.wait_for("the new tokens", |said| {
+        said.contains("read anew").then_some(())
+    });
+    check("GET /fleet", &[&controller], "", 401, "has ended").await;
+    check("GET /fleet", &[&reader], "", 200, "").await;
+
+    // Nobody tries many tokens: one more was wrong before.
+    for _ in 0..4 {
+        check(
+            login,
+            &[FORM],
+            "token=a-guess-of-somebody",
+            401,
+            "Not logged in",
+        )
+        .await;
+    }
+    let form = format!("token={READ}");
+    let answer = check(login, &[FORM], &form, 429, "in a minute").await;
+    assert!(answer.contains("retry-after: "), "{answer}");
+    check("GET /fleet", &[&reader], "", 200, "").await;
+    let told = ask(pages, "GET /metrics", &[&bearer(READ)], b"").await;
+    assert_eq!(turned_away(&told, "pages", "login_attempts"), 1);
+    assert!(collector.server.stop(libc::SIGTERM).success());
+    assert!(!collector.server.said().contains("tOken-of"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_asked_for_at_each_door() {
     let program = Program::new();

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -31,8 +32,8 @@ use super::settings::Doors;
 use super::withdrawal::{Ending, Withdrawal};
 use crate::pool::{Peer, Pool, Share};
 
-/// How a request that is turned away is answered, by its headers.
-pub(crate) type Answer = fn(&HeaderMap, &Denied) -> Response<Body>;
+/// Answers a request that is turned away.
+pub(crate) type Answer = fn(&Parts, &Denied) -> Response<Body>;
 
 /// A connection on which nothing is asked for so long is ended, in order.
 const IDLE: Duration = Duration::from_secs(120);
@@ -362,7 +363,7 @@ impl Visits {
             }
             Err(denied) => {
                 self.refuse(denied.cause, &visitor);
-                let mut response = (self.answer)(&parts.headers, &denied);
+                let mut response = (self.answer)(&parts, &denied);
                 denied.put_headers(response.headers_mut());
                 if !self.is_grpc() {
                     put_browser_headers(response.headers_mut());

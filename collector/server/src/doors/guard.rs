@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::login::{LOGIN_PATH, LOGOUT_PATH, Login, login_cookie};
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
 use super::tokens::{Known, Role};
@@ -51,6 +52,7 @@ impl Denied {
             DoorCause::TokenRole | DoorCause::Host | DoorCause::Origin => StatusCode::FORBIDDEN,
             DoorCause::HeaderSize => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             DoorCause::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            DoorCause::LoginAttempts => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -80,13 +82,13 @@ impl Denied {
     }
 
     /// What belongs to an answer over HTTP.
-    pub(super) fn put_headers(&self, headers: &mut HeaderMap) {
+    pub(crate) fn put_headers(&self, headers: &mut HeaderMap) {
         match self.http() {
             StatusCode::UNAUTHORIZED => {
                 let bearer = header::HeaderValue::from_static("Bearer");
                 headers.insert(header::WWW_AUTHENTICATE, bearer);
             }
-            StatusCode::SERVICE_UNAVAILABLE => {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 let after = header::HeaderValue::from(RETRY_AFTER.as_secs());
                 headers.insert(header::RETRY_AFTER, after);
             }
@@ -114,15 +116,14 @@ impl Doors {
         }
         let is_of_browsers = matches!(way.door, DoorName::Pages | DoorName::OtlpHttp);
         let is_change = !matches!(parts.method, Method::GET | Method::HEAD);
-        let is_health =
-            way.door == DoorName::Pages && ["/healthz", "/readyz"].contains(&parts.uri.path());
+        let is_open = way.door == DoorName::Pages && is_open(parts.uri.path(), is_change);
         if is_of_browsers && (way.is_loopback || way.door == DoorName::Pages && is_change) {
             self.check_host(parts)?;
         }
         if is_of_browsers && is_change {
             self.check_origin(parts)?;
         }
-        if is_health && !is_change {
+        if is_open {
             return Ok(None);
         }
         let role = role(way.door, is_change);
@@ -131,26 +132,51 @@ impl Doors {
     }
 
     pub(super) fn check_token(&self, role: Role, headers: &HeaderMap) -> Result<(), Denied> {
+        self.check(role, bearer(headers), login_cookie(headers))
+    }
+
+    /// Whether a token, or a login, is good for something. A token counts before a login.
+    pub(super) fn check(
+        &self,
+        role: Role,
+        token: Option<&[u8]>,
+        login: Option<Login>,
+    ) -> Result<(), Denied> {
         let secrets = self.secrets();
         let Some(tokens) = &secrets.tokens else {
             return Ok(());
         };
-        let Some(token) = bearer(headers) else {
-            let message = "this collector asks for a token: `authorization: Bearer TOKEN`, in services \
-                           STROBOSCOPE_TOKEN";
-            return Err(Denied::new(DoorCause::TokenMissing, message));
+        // A login is for pages: what is sent needs the token itself.
+        let login = login.filter(|_| role != Role::Write);
+        let known = match (token, login) {
+            (Some(token), _) => tokens.look_up(token, role),
+            (None, Some(login)) => login.known(tokens, role),
+            (None, None) => {
+                let message = "this collector asks for a token: `authorization: Bearer TOKEN`, in services \
+                               STROBOSCOPE_TOKEN, in a browser at /login";
+                return Err(Denied::new(DoorCause::TokenMissing, message));
+            }
         };
-        match tokens.look_up(token, role) {
-            Known::Good => Ok(()),
-            Known::Unknown => {
+        match (known, token) {
+            (Known::Good, _) => Ok(()),
+            (Known::Unknown, Some(_)) => {
                 let message = "the token is not one of the collector's";
                 Err(Denied::new(DoorCause::TokenUnknown, message))
             }
-            Known::OtherRole => {
+            (Known::Unknown, None) => {
+                let message = "the login has ended: log in again at /login";
+                Err(Denied::new(DoorCause::TokenUnknown, message))
+            }
+            (Known::OtherRole, _) => {
                 let message = format!("the token has not the role {}", role.name());
                 Err(Denied::new(DoorCause::TokenRole, message))
             }
         }
+    }
+
+    /// Counts what was turned away behind a door.
+    pub(crate) fn refuse(&self, door: DoorName, denied: &Denied, who: &str) {
+        self.refused.count(door, denied.cause, &who);
     }
 
     /// A page of somebody else's that has its name resolved to this machine comes by that name.
@@ -213,6 +239,13 @@ impl Doors {
             "a page of another site asks for a change: --allowed-host NAME allows those of a host";
         Err(Denied::new(DoorCause::Origin, message))
     }
+}
+
+/// Whether a page is there without a token: what probes ask for, the login, and what its page looks like.
+fn is_open(path: &str, is_change: bool) -> bool {
+    let is_login = [LOGIN_PATH, LOGOUT_PATH].contains(&path);
+    let is_asked = ["/healthz", "/readyz"].contains(&path) || path.starts_with("/assets/");
+    is_login || is_asked && !is_change
 }
 
 fn role(door: DoorName, is_change: bool) -> Role {

@@ -47,6 +47,8 @@ pub enum DoorCause {
     TokenRole,
     /// It was good when the request began, and is not any more.
     TokenWithdrawn,
+    /// Too many wrong tokens came by the form of the login.
+    LoginAttempts,
     /// The request is for a host that this is not.
     Host,
     /// A page of somebody else's asks for a change.
@@ -66,7 +68,7 @@ pub enum DoorCause {
 }
 
 impl DoorCause {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Connections,
         Self::PeerConnections,
         Self::Accept,
@@ -77,6 +79,7 @@ impl DoorCause {
         Self::TokenUnknown,
         Self::TokenRole,
         Self::TokenWithdrawn,
+        Self::LoginAttempts,
         Self::Host,
         Self::Origin,
         Self::SlowHead,
@@ -102,6 +105,7 @@ impl DoorCause {
             Self::TokenUnknown => "token_unknown",
             Self::TokenRole => "token_role",
             Self::TokenWithdrawn => "token_withdrawn",
+            Self::LoginAttempts => "login_attempts",
             Self::Host => "host",
             Self::Origin => "origin",
             Self::SlowHead => "slow_head",

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 
+use super::attempts::Attempts;
 use super::refused::Refused;
 use super::tls::{BadTls, TlsConfigs, TlsFiles, TlsTexts};
 use super::tokens::{BadTokens, Tokens};
@@ -86,6 +87,7 @@ pub struct Doors {
     pub(super) refused: Refused,
     /// Bytes of requests that are still arriving, or being checked.
     pub(super) reading: Pool,
+    pub(super) attempts: Attempts,
     secrets: RwLock<Arc<Secrets>>,
     /// Told when they are others.
     replaced: watch::Sender<()>,
@@ -118,6 +120,7 @@ impl Doors {
         Ok(Arc::new_cyclic(|doors| Self {
             reading: Pool::new(settings.reading_bytes_max),
             refused: Refused::default(),
+            attempts: Attempts::default(),
             secrets: RwLock::new(Arc::new(secrets)),
             replaced: watch::Sender::new(()),
             reloads: Default::default(),

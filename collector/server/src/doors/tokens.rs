@@ -65,7 +65,16 @@ pub(super) enum Known {
 pub(crate) struct Tokens {
     /// Of this process.
     key: hmac::Key,
-    tokens: Vec<(Role, hmac::Tag)>,
+    tokens: Vec<TokenOfRole>,
+}
+
+/// A token, for one of its roles.
+struct TokenOfRole {
+    role: Role,
+    /// Hash of the token.
+    tag: hmac::Tag,
+    /// Key of the token's own, which signs the end of a login. It is the same in every process that has the token.
+    signing: hmac::Key,
 }
 
 impl Tokens {
@@ -89,7 +98,11 @@ impl Tokens {
             for role in roles.split(',') {
                 let role = Role::ALL.into_iter().find(|known| known.name() == role);
                 let role = role.ok_or(BadTokens::Line(number))?;
-                tokens.push((role, hmac::sign(&key, token.as_bytes())));
+                tokens.push(TokenOfRole {
+                    role,
+                    tag: hmac::sign(&key, token.as_bytes()),
+                    signing: signing_key(token.as_bytes()),
+                });
             }
         }
         if tokens.is_empty() {
@@ -100,18 +113,30 @@ impl Tokens {
 
     /// Roles that no token has: nobody can do what they are for.
     pub(crate) fn missing_roles(&self) -> Vec<&'static str> {
-        let is_missing = |role: &Role| self.tokens.iter().all(|(known, _)| known != role);
+        let is_missing = |role: &Role| self.tokens.iter().all(|token| token.role != *role);
         let missing = Role::ALL.into_iter().filter(is_missing);
         missing.map(Role::name).collect()
     }
 
     pub(super) fn look_up(&self, token: &[u8], role: Role) -> Known {
         let tag = hmac::sign(&self.key, token);
+        // That hashes are compared byte by byte tells nothing about tokens: the key is secret.
+        self.known(role, |known| known.tag.as_ref() == tag.as_ref())
+    }
+
+    /// Looks up the token that signed a message.
+    pub(super) fn look_up_signer(&self, message: &[u8], signature: &[u8], role: Role) -> Known {
+        self.known(role, |known| {
+            hmac::verify(&known.signing, message, signature).is_ok()
+        })
+    }
+
+    fn known(&self, role: Role, is_it: impl Fn(&TokenOfRole) -> bool) -> Known {
         let mut known = Known::Unknown;
-        // All of them, always. That hashes are compared byte by byte tells nothing about tokens: the key is secret.
-        for (of, expected) in &self.tokens {
-            if expected.as_ref() == tag.as_ref() {
-                known = if *of == role || known == Known::Good {
+        // All of them, always.
+        for token in &self.tokens {
+            if is_it(token) {
+                known = if token.role == role || known == Known::Good {
                     Known::Good
                 } else {
                     Known::OtherRole
@@ -120,6 +145,15 @@ impl Tokens {
         }
         known
     }
+}
+
+/// Signs a message as the holder of a token.
+pub(super) fn sign(token: &[u8], message: &[u8]) -> hmac::Tag {
+    hmac::sign(&signing_key(token), message)
+}
+
+fn signing_key(token: &[u8]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, token)
 }
 
 impl fmt::Debug for Tokens {

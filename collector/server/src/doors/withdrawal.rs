@@ -40,9 +40,12 @@ impl Withdrawal {
         mut replaced: watch::Receiver<()>,
     ) -> Self {
         let mut token = HeaderMap::new();
-        if let Some(mut value) = headers.get(header::AUTHORIZATION).cloned() {
-            value.set_sensitive(true);
-            token.insert(header::AUTHORIZATION, value);
+        for name in [header::AUTHORIZATION, header::COOKIE] {
+            for value in headers.get_all(&name) {
+                let mut value = value.clone();
+                value.set_sensitive(true);
+                token.append(&name, value);
+            }
         }
         let withdrawn = async move {
             while replaced.changed().await.is_ok() {

@@ -1,6 +1,7 @@
 //! The HTTP door: a page for people, metrics for Prometheus, health, and the burst-config.
 
 mod fleet;
+mod login;
 mod metrics;
 mod model;
 mod now;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -15,8 +16,8 @@ use stroboscope_present::page::Carried;
 use tower::ServiceExt as _;
 
 use super::pages::{Pages, ServedPort, ServedSite};
-use super::{fleet, metrics, model, now};
-use crate::doors::{Denied, DoorName, Doors, Listening, Opening, wrong_port};
+use super::{fleet, login, metrics, model, now};
+use crate::doors::{Answer, Denied, DoorName, Doors, Listening, Opening, wrong_port};
 use crate::ingest::otlp_message;
 
 /// Longest text of a burst-config.
@@ -63,9 +64,8 @@ impl HttpServer {
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
             .fallback(no_page)
-            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
             .with_state(pages);
-        Self::listen(address, "--http", doors, router).await
+        Self::listen_with_login(address, doors, router).await
     }
 
     /// The same for pages alone, of which none is about a collector.
@@ -77,10 +77,8 @@ impl HttpServer {
         doors: Arc<Doors>,
         router: Router,
     ) -> Result<Self, HttpError> {
-        let router = router
-            .route("/healthz", get(async || "ok\n"))
-            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
-        Self::listen(address, "--http", doors, router).await
+        let router = router.route("/healthz", get(async || "ok\n"));
+        Self::listen_with_login(address, doors, router).await
     }
 
     /// The same for what has a port of its own.
@@ -88,8 +86,18 @@ impl HttpServer {
     /// # Errors
     /// When the address cannot be had.
     pub async fn start_port(port: ServedPort, doors: Arc<Doors>) -> Result<Self, HttpError> {
-        let router = port.router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
-        Self::listen(port.address, port.flag, doors, router).await
+        let (address, flag) = (port.address, port.flag);
+        Self::listen(address, flag, doors, port.router, turned_away).await
+    }
+
+    /// Listens for browsers, too.
+    async fn listen_with_login(
+        address: SocketAddr,
+        doors: Arc<Doors>,
+        router: Router,
+    ) -> Result<Self, HttpError> {
+        let router = router.merge(login::routes(&doors));
+        Self::listen(address, "--http", doors, router, to_login).await
     }
 
     async fn listen(
@@ -97,12 +105,13 @@ impl HttpServer {
         flag: &'static str,
         doors: Arc<Doors>,
         router: Router,
+        answer: Answer,
     ) -> Result<Self, HttpError> {
         let opening = Opening {
             doors,
             name: DoorName::Pages,
-            router,
-            answer: turned_away,
+            router: router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)),
+            answer,
         };
         let error = |source| HttpError {
             address,
@@ -126,8 +135,13 @@ impl HttpServer {
 }
 
 /// Who may not see a page is told why in a line.
-fn turned_away(_: &HeaderMap, denied: &Denied) -> Response {
+fn turned_away(_: &Parts, denied: &Denied) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
+}
+
+/// A browser is led to the login.
+fn to_login(parts: &Parts, denied: &Denied) -> Response {
+    login::lead(parts, denied).unwrap_or_else(|| turned_away(parts, denied))
 }
 
 async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> Response {

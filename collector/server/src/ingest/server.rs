@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, Response};
+use axum::http::request::Parts;
+use axum::http::{Request, Response};
 use axum::middleware::map_request;
 use stroboscope_proto::v1::collector_server::CollectorServer;
 use tokio::sync::watch;
@@ -204,6 +205,6 @@ fn router(
         }))
 }
 
-fn turned_away(_: &HeaderMap, denied: &Denied) -> Response<Body> {
+fn turned_away(_: &Parts, denied: &Denied) -> Response<Body> {
     refusal(denied.status())
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::post;
 use prost::Message as _;
@@ -160,8 +161,8 @@ impl Encoding {
 }
 
 /// A request that does not come in, as everything that is refused here.
-fn turned_away(headers: &HeaderMap, denied: &Denied) -> Response<Body> {
-    let encoding = Encoding::of(headers).unwrap_or(Encoding::Json);
+fn turned_away(parts: &Parts, denied: &Denied) -> Response<Body> {
+    let encoding = Encoding::of(&parts.headers).unwrap_or(Encoding::Json);
     encoding.error(denied.http(), denied.code(), &denied.message)
 }
 

@@ -1,0 +1,62 @@
+//! Wrong tokens that came by the form of the login, by address.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::pool::Peer;
+
+/// Wrong tokens of one address in a minute; more are not looked at.
+const ATTEMPTS: u32 = 5;
+const ATTEMPTS_TIME: Duration = Duration::from_secs(60);
+/// Addresses whose wrong tokens are counted; all others share a count.
+const PEERS_MAX: usize = 1_024;
+
+/// Counts wrong tokens by address, of the last minute.
+#[derive(Debug, Default)]
+pub(super) struct Attempts(Mutex<HashMap<Peer, (u32, Instant)>>);
+
+impl Attempts {
+    /// Whether no more tokens of this address are to be looked at.
+    pub(super) fn are_used_up(&self, peer: Peer, now: Instant) -> bool {
+        self.with(peer, now, |&mut (count, _)| count >= ATTEMPTS)
+    }
+
+    pub(super) fn count(&self, peer: Peer, now: Instant) {
+        self.with(peer, now, |(count, _)| *count += 1);
+    }
+
+    fn with<T>(&self, peer: Peer, now: Instant, what: impl FnOnce(&mut (u32, Instant)) -> T) -> T {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.retain(|_, (_, began)| now.duration_since(*began) < ATTEMPTS_TIME);
+        let is_counted = counts.len() < PEERS_MAX || counts.contains_key(&peer);
+        let peer = if is_counted { peer } else { Peer::default() };
+        what(counts.entry(peer).or_insert((0, now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    #[test]
+    fn wrong_tokens_are_counted_by_address_for_a_minute() {
+        let attempts = Attempts::default();
+        let peer = |n: u32| Peer::of(Some(IpAddr::V4(Ipv4Addr::from_bits(n))));
+        let begin = Instant::now();
+        for _ in 0..ATTEMPTS {
+            assert!(!attempts.are_used_up(peer(1), begin));
+            attempts.count(peer(1), begin);
+        }
+        assert!(attempts.are_used_up(peer(1), begin));
+        assert!(!attempts.are_used_up(peer(2), begin));
+        assert!(!attempts.are_used_up(peer(1), begin + ATTEMPTS_TIME));
+        // However many addresses there are, so many are counted; the others are one.
+        for n in 0..5_000 {
+            attempts.count(peer(n), begin);
+        }
+        assert!(attempts.0.lock().unwrap().len() <= PEERS_MAX + 1);
+        assert!(attempts.are_used_up(peer(100_000), begin));
+    }
+}

@@ -1,0 +1,132 @@
+//! The login of browsers: a cookie that is good for what a token is good for, for a while.
+//!
+//! The cookie says until when, signed with a key made of the token. So it does not contain the token, no process keeps a list
+//! of logins, every collector that has the token knows it, and it ends when the token is taken out of the file.
+
+use std::time::SystemTime;
+
+use axum::http::{HeaderMap, header};
+
+use super::tokens::{Known, Role, Tokens, sign};
+
+/// Path of the page that asks for a token.
+pub(crate) const LOGIN_PATH: &str = "/login";
+/// Path at which a login ends.
+pub(crate) const LOGOUT_PATH: &str = "/logout";
+/// Name of the cookie.
+pub(super) const COOKIE: &str = "stroboscope_login";
+
+/// A login, as its cookie has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Login {
+    /// Seconds since the Unix epoch.
+    ends_s: u64,
+    signature: [u8; 32],
+}
+
+impl Login {
+    fn parse(text: &str) -> Option<Self> {
+        let (ends, signature) = text.split_once('.')?;
+        let mut login = Self {
+            ends_s: ends.parse().ok()?,
+            signature: [0; 32],
+        };
+        if signature.len() != 2 * login.signature.len() || !signature.is_ascii() {
+            return None;
+        }
+        for (at, byte) in login.signature.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&signature[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(login)
+    }
+
+    /// Looks up the token that it was made with.
+    pub(super) fn known(&self, tokens: &Tokens, role: Role) -> Known {
+        if self.ends_s <= now_s() {
+            return Known::Unknown;
+        }
+        tokens.look_up_signer(&message(self.ends_s), &self.signature, role)
+    }
+}
+
+/// The login with a token, as text.
+pub(super) fn signed(ends_s: u64, token: &[u8]) -> String {
+    let signature = sign(token, &message(ends_s));
+    let signature = signature.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    format!("{ends_s}.{}", signature.collect::<String>())
+}
+
+/// Bytes that a login signs; the words keep the signature from meaning anything else.
+fn message(ends_s: u64) -> Vec<u8> {
+    format!("stroboscope login until {ends_s}").into_bytes()
+}
+
+pub(super) fn now_s() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(0, |since| since.as_secs())
+}
+
+/// The login in a request's cookies. Of several, the first that is one.
+pub(super) fn login_cookie(headers: &HeaderMap) -> Option<Login> {
+    let values = headers.get_all(header::COOKIE).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let mut cookies = texts.flat_map(|text| text.split(';'));
+    cookies.find_map(|cookie| {
+        let (name, value) = cookie.trim().split_once('=')?;
+        (name == COOKIE).then(|| Login::parse(value))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &[u8] = b"0123456789abcdef";
+
+    fn login(cookie: &str) -> Option<Login> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, cookie.parse().unwrap());
+        login_cookie(&headers)
+    }
+
+    #[test]
+    fn a_login_is_good_for_the_roles_of_its_token_until_it_ends() {
+        let tokens =
+            Tokens::parse("read,control 0123456789abcdef\nwrite fedcba9876543210").unwrap();
+        let check = |ends_s, token, role, expected| {
+            let cookie = format!("a=b; {COOKIE}={}; c", signed(ends_s, token));
+            assert_eq!(login(&cookie).unwrap().known(&tokens, role), expected);
+        };
+        let later = now_s() + 60;
+        check(later, TOKEN, Role::Read, Known::Good);
+        check(later, TOKEN, Role::Control, Known::Good);
+        check(later, TOKEN, Role::Write, Known::OtherRole);
+        check(later, b"fedcba9876543210", Role::Read, Known::OtherRole);
+        check(later, b"0123456789abcdeg", Role::Read, Known::Unknown);
+        check(now_s(), TOKEN, Role::Read, Known::Unknown);
+        // With another end than the signed one.
+        let mut longer = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
+        longer.ends_s += 1;
+        assert_eq!(longer.known(&tokens, Role::Read), Known::Unknown);
+        // After the token is taken out of the file.
+        let others = Tokens::parse("read fedcba9876543210").unwrap();
+        let of_before = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
+        assert_eq!(of_before.known(&others, Role::Read), Known::Unknown);
+    }
+
+    #[test]
+    fn what_is_no_login_is_none() {
+        let good = signed(1, TOKEN);
+        assert!(login(&format!("{COOKIE}=; {COOKIE}={good}")).is_some());
+        let short = &good[..good.len() - 1];
+        for bad in ["", ".", "1", "1.", "x.00", short, &good.replace('.', "")] {
+            assert_eq!(login(&format!("{COOKIE}={bad}")), None, "{bad}");
+        }
+        assert_eq!(login(&format!("other={good}")), None);
+        let wide = format!("1.{}", "é".repeat(32));
+        let mut headers = HeaderMap::new();
+        let wide = header::HeaderValue::from_bytes(format!("{COOKIE}={wide}").as_bytes());
+        headers.insert(header::COOKIE, wide.unwrap());
+        assert_eq!(login_cookie(&headers), None);
+    }
+}
