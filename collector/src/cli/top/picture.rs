@@ -36,6 +36,8 @@ pub(super) struct Size {
 
 /// The width of the columns of numbers, with what parts them.
 const NUMBERS: usize = 8;
+/// Columns of numbers.
+const NUMBER_COLUMNS: usize = 7;
 /// Rows of the table that remain, however small the screen is.
 const ROWS_MIN: usize = 1;
 /// Lines of losses, before one that says how many more there are.
@@ -296,10 +298,15 @@ fn table(state: &TopState, room: usize, columns: usize) -> Vec<ScreenLine> {
     }];
     let first = (state.row + 1).saturating_sub(room);
     let shown = rows.iter().enumerate().skip(first).take(room);
-    lines.extend(shown.map(|(at, of)| {
+    let shown: Vec<_> = shown.collect();
+    let names = shown.iter().map(|(_, of)| scrubbed(&of.operation));
+    let room = columns.saturating_sub(NUMBERS * NUMBER_COLUMNS + 4).max(8);
+    let names = short_names(&names.collect::<Vec<_>>(), room);
+    lines.extend(shown.into_iter().zip(names).map(|((at, of), name)| {
         let is_marked = at == state.row;
+        let mark = if is_marked { '>' } else { ' ' };
         ScreenLine {
-            text: format!("{} {}", if is_marked { '>' } else { ' ' }, row(of, columns)),
+            text: format!("{mark} {}  {name}", numbers(of)),
             look: if is_marked { Look::Marked } else { Look::Plain },
         }
     }));
@@ -323,7 +330,33 @@ fn marked_head(state: &TopState, key: SortKey) -> String {
     format!("{}{mark}", key.head())
 }
 
-fn row(of: &Operation, columns: usize) -> String {
+/// Names of at most `room` characters. Of different names that would read the same, each is shown from where it differs.
+fn short_names(names: &[String], room: usize) -> Vec<String> {
+    let short: Vec<String> = names.iter().map(|name| shortened(name, room)).collect();
+    let of_each = names.iter().zip(&short).map(|(name, text)| {
+        let others = names.iter().zip(&short);
+        let alike = others.filter(|(other, of_other)| *of_other == text && *other != name);
+        let shared = alike.map(|(other, _)| {
+            let pairs = name.chars().zip(other.chars());
+            pairs.take_while(|(a, b)| a == b).count()
+        });
+        let shared: Vec<usize> = shared.collect();
+        let (Some(least), Some(most)) = (shared.iter().min(), shared.iter().max()) else {
+            return text.clone();
+        };
+        // Without the two marks of what is left out.
+        let kept = room - 2;
+        let from = (*least).max((most + 1).saturating_sub(kept));
+        let from: String = name.chars().skip(from).collect();
+        match from.chars().count() > kept {
+            true => format!("…{}…", from.chars().take(kept).collect::<String>()),
+            false => format!("…{from}"),
+        }
+    });
+    of_each.collect()
+}
+
+fn numbers(of: &Operation) -> String {
     let slack = of.slack.map(|slack| duration(slack.p50_ns as f64));
     let failed = (of.failed > 0).then(|| percent(of.failed_share()));
     let numbers = [
@@ -335,12 +368,8 @@ fn row(of: &Operation, columns: usize) -> String {
         failed.unwrap_or_else(|| "-".to_owned()),
         of.occurrences.to_string(),
     ];
-    let numbers: String = numbers
-        .iter()
-        .map(|text| format!("{text:>NUMBERS$}"))
-        .collect();
-    let room = columns.saturating_sub(numbers.chars().count() + 4).max(8);
-    format!("{numbers}  {}", shortened(&scrubbed(&of.operation), room))
+    let columns: [String; NUMBER_COLUMNS] = numbers.map(|text| format!("{text:>NUMBERS$}"));
+    columns.concat()
 }
 
 fn foot(state: &TopState) -> Vec<ScreenLine> {

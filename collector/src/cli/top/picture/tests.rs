@@ -138,6 +138,29 @@ fn what_is_stale_says_since_when_and_why() {
 }
 
 #[test]
+fn names_that_differ_read_differently() {
+    let [begin, end] = ["frontend:GET /catalogue/", "/of-the-warehouse:price"];
+    let names = ["books", "book", "bookshelves", "tools"]
+        .map(|kind| format!("{begin}{}{kind}{end}", "long-".repeat(9)));
+    for columns in 0..160 {
+        let mut state = TopState::of("x".to_owned());
+        let operations = names.iter().map(|name| operation(name, 1.0, None));
+        state.take(Ok(seen(operations.collect())), Duration::ZERO);
+        let size = Size { columns, rows: 20 };
+        let lines = picture(&mut state, size, Duration::ZERO);
+        let rows = lines.iter().filter(|of| of.text.contains("100.0%"));
+        let mut shown: Vec<&str> = rows.map(|of| &of.text[1..]).collect();
+        shown.sort_unstable();
+        shown.dedup();
+        // Eight characters of a name are what there is room for.
+        assert!(
+            columns < 68 || shown.len() == names.len(),
+            "{columns}: {shown:#?}"
+        );
+    }
+}
+
+#[test]
 fn text_marks_no_row_and_cuts_nothing() {
     let text = text(&state(), None, Duration::from_secs(2));
     assert!(text.ends_with("      40  web:page"), "{text}");
