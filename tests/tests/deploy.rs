@@ -103,7 +103,7 @@ fn kubernetes_takes_the_sidecar() {
 #[test]
 fn the_settings_are_settings() {
     let file = deploy("stroboscope.toml").display().to_string();
-    let output = Program::run_plain(&["config", "--config", &file]).succeeds();
+    let output = Program::run_plain(&["collect", "config", "--config", &file]).succeeds();
     assert!(
         output.stdout.contains(&format!("  # {file}")),
         "{}",
@@ -137,11 +137,11 @@ fn the_service_manager_is_told_and_probes_are_answered() {
             .find_map(|line| line.strip_prefix("page on http://"))?;
         Some(line.trim_end_matches('/').to_owned())
     });
-    let answer = Program::run_plain(&["ready", "--http", &pages]).succeeds();
+    let answer = Program::run_plain(&["collect", "ready", "--http", &pages]).succeeds();
     assert_eq!(answer.stdout.trim(), "ok");
     assert!(server.stop(15).success());
     assert!(told().contains("STOPPING=1"));
-    let _ = Program::run_plain(&["ready", "--http", &pages])
+    let _ = Program::run_plain(&["collect", "ready", "--http", &pages])
         .fails_with(2, &["no collector answers", &pages]);
 }
 

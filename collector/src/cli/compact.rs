@@ -122,7 +122,7 @@ impl Compacted {
         more(self.deleted_hours, "hours were deleted");
         more(
             self.damaged_files as u64,
-            "files are damaged, and were left as they are: see `stroboscope check`",
+            "files are damaged, and were left as they are: see `stroboscope store check`",
         );
         text
     }

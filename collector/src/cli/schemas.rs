@@ -5,7 +5,7 @@ use std::path::Path;
 
 use schemars::generate::SchemaSettings;
 
-use super::verbs::verbs;
+use super::verbs::{verbs, words};
 
 /// `collector/docs/schemas/`: one file for each verb that has `--json` and a type for it.
 #[test]
@@ -25,7 +25,7 @@ fn schemas_are_those_in_the_documents() {
         );
         schema.insert(
             "title".to_owned(),
-            format!("stroboscope {} --json", verb.name).into(),
+            format!("stroboscope {} --json", words(verb.name)).into(),
         );
         let definitions = generator.take_definitions(true);
         if !definitions.is_empty() {

@@ -86,6 +86,9 @@ pub(super) fn completed(program: &Command, given: Vec<OsString>) -> Result<Vec<O
     let Some((SECTION, of_verb)) = matches.subcommand() else {
         return Ok(given);
     };
+    if of_verb.subcommand().is_some() {
+        return Ok(given);
+    }
     let Some(verb) = program.find_subcommand(SECTION) else {
         return Ok(given);
     };

@@ -30,9 +30,20 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Compare", &["compare", "explain", "experiment", "flows"]),
     ("Find", &["search", "anomalies", "sql"]),
     ("Plan", &["what-if", "slack", "burst", "tradeoffs", "pool"]),
-    ("Run", &["demo", "collect", "kernel", "ready", "config"]),
-    ("Store", &["import", "check", "compact"]),
+    ("Run", &["demo", "collect", "kernel"]),
+    ("Store", &["import", "store"]),
     ("Research", &["infer", "model", "clocks", "predict"]),
+];
+
+/// Subcommands that stand below another, by its name, with what that one is for if it is nothing else. At the top, where they stood
+/// before, they are still taken, and not shown.
+const BELOW: [(&str, &str, &[&str]); 2] = [
+    (
+        "store",
+        "Check or compact a data directory",
+        &["check", "compact"],
+    ),
+    ("collect", "", &["ready", "config"]),
 ];
 
 /// Returns all subcommands.
@@ -78,11 +89,32 @@ struct Program;
 /// The command line of these verbs.
 pub(super) fn command(verbs: &[Entry]) -> Command {
     let program = <Program as clap::CommandFactory>::command();
-    let program = program.subcommands(
-        verbs
-            .iter()
-            .map(|verb| (verb.command)(Command::new(verb.name))),
-    );
+    let program = program.subcommands(verbs.iter().map(|verb| {
+        let is_below = BELOW.iter().any(|(_, _, below)| below.contains(&verb.name));
+        command_of(verb).hide(is_below)
+    }));
+    let program = BELOW
+        .iter()
+        .fold(program, |program, (parent, about, names)| {
+            let below = verbs.iter().filter(|verb| names.contains(&verb.name));
+            let below: Vec<Command> = below.map(command_of).collect();
+            if below.is_empty() {
+                return program;
+            }
+            if about.is_empty() {
+                return program.mut_subcommand(parent, |parent| {
+                    parent
+                        .args_conflicts_with_subcommands(true)
+                        .subcommands(below)
+                });
+            }
+            let parent = Command::new(*parent).about(*about).subcommands(below);
+            program.subcommand(
+                parent
+                    .subcommand_required(true)
+                    .arg_required_else_help(true),
+            )
+        });
     let groups = groups(&program);
     program.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}\n\n\
@@ -90,9 +122,24 @@ pub(super) fn command(verbs: &[Entry]) -> Command {
     ))
 }
 
+fn command_of(verb: &Entry) -> Command {
+    (verb.command)(Command::new(verb.name))
+}
+
+/// Words by which a subcommand is called.
+#[cfg(test)]
+pub(super) fn words(name: &str) -> String {
+    let parent = BELOW.iter().find(|(_, _, below)| below.contains(&name));
+    parent.map_or_else(
+        || name.to_owned(),
+        |(parent, _, _)| format!("{parent} {name}"),
+    )
+}
+
 /// The subcommands under the headings of their groups.
 fn groups(program: &Command) -> String {
-    let mut rest: Vec<&Command> = program.get_subcommands().collect();
+    let shown = program.get_subcommands().filter(|of| !of.is_hide_set());
+    let mut rest: Vec<&Command> = shown.collect();
     let longest = rest.iter().map(|of| of.get_name().len()).max();
     let indent = longest.unwrap_or(0);
     let mut text = String::new();
@@ -123,7 +170,11 @@ fn groups(program: &Command) -> String {
 
 /// Runs the verb that was asked for.
 pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failure> {
-    let asked = matches.subcommand();
+    let asked = matches.subcommand().map(|(name, of_verb)| {
+        let is_parent = BELOW.iter().any(|(parent, _, _)| *parent == name);
+        let below = of_verb.subcommand().filter(|_| is_parent);
+        below.unwrap_or((name, of_verb))
+    });
     let found = asked
         .and_then(|(name, of_verb)| Some((verbs.iter().find(|verb| verb.name == name)?, of_verb)));
     let Some((verb, of_verb)) = found else {

@@ -178,7 +178,9 @@ fn damage(html: &mut Html, notes: &Notes) {
     for damage in notes.damage.iter().take(20) {
         html.markup("<p>").text(&damage.to_string()).markup("</p>");
     }
-    html.markup("<p>All else is of what could be read; `stroboscope check` says more.</p></div>\n");
+    html.markup(
+        "<p>All else is of what could be read; `stroboscope store check` says more.</p></div>\n",
+    );
 }
 
 /// A few numbers; the first one weighs most.

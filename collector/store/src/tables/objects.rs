@@ -47,7 +47,7 @@ pub enum StoreError {
     },
     /// There are too many files to read side by side, and they could not be merged first.
     #[error(
-        "cannot write temporary files to {folder}: {reason}; the store has very many files, of which `stroboscope compact` \
+        "cannot write temporary files to {folder}: {reason}; the store has very many files, of which `stroboscope store compact` \
          makes few"
     )]
     Temporary { folder: PathBuf, reason: String },
