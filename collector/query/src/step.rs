@@ -2,7 +2,9 @@
 //!
 //! Latencies of the root operations with the most time are kept by narrow columns of time. Only columns with requests
 //! count, so that an idle hour does not blur the minutes around it. The columns of a root are cut into blocks at its longest
-//! pauses; among the blocks, [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks is searched.
+//! pauses; among the blocks, [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks is searched, and,
+//! where there is none, one of the share of requests that take longer than nineteen in twenty of all do: what slows a tenth of
+//! the requests leaves the median where it was.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,6 +28,9 @@ const FALSE_ALARMS_MAX: f64 = 0.03;
 const COLUMNS_MAX: usize = 512;
 /// Factor by which the median changes at least: machines drift by a tenth either way without a cause.
 const RATIO_MIN: f64 = 1.2;
+/// The quantile that may change where the median does not, and the factor by which it does at least.
+const TAIL: f64 = 0.95;
+const TAIL_RATIO_MIN: f64 = 1.5;
 /// Probability that a later request takes longer than an earlier one, or less long, at least: where two kinds of requests
 /// share a root, a median may jump from one to the other for very little.
 const APART_MIN: f64 = 0.6;
@@ -51,6 +56,8 @@ pub struct LatencyStep {
     pub until_ns: i64,
     /// The medians before and after, ns.
     pub medians_ns: [u64; 2],
+    /// What one in twenty takes longer than, before and after, ns.
+    pub p95_ns: [u64; 2],
     /// Requests before and after.
     pub requests: [u64; 2],
     /// Probability of so clear a change anywhere where there is none.
@@ -132,7 +139,8 @@ impl StepPass {
             }
         }
         let seen = of_roots.iter().filter(|columns| !columns.is_empty());
-        let p_max = FALSE_ALARMS_MAX / seen.count().max(1) as f64;
+        // Two searches of each.
+        let p_max = FALSE_ALARMS_MAX / 2.0 / seen.count().max(1) as f64;
         let roots = self.roots.into_iter().zip(of_roots);
         let steps =
             roots.filter_map(|(root, columns)| Series::of(columns)?.step(root, shift, p_max));
@@ -147,8 +155,13 @@ impl StepPass {
 impl LatencyStep {
     /// How many times as long, or as short.
     fn size(&self) -> f64 {
-        let [before, after] = self.medians_ns.map(|ns| ns.max(1) as f64);
-        (after / before).max(before / after)
+        ratio(self.medians_ns).max(ratio(self.p95_ns))
+    }
+
+    /// True if the few longest requests changed far more than the median did.
+    #[must_use]
+    pub fn is_of_tail(&self) -> bool {
+        self.size() > 2.0 * ratio(self.medians_ns)
     }
 }
 
@@ -185,14 +198,25 @@ fn count(bands: &Bands) -> u64 {
     bands.values().sum()
 }
 
-fn median_ns(bands: &Bands) -> u64 {
-    let half = count(bands).div_ceil(2);
+/// The band in which a quantile, 0 to 1, is; 0 of nothing.
+fn quantile_band(bands: &Bands, quantile: f64) -> u32 {
+    let reached = (count(bands) as f64 * quantile).ceil() as u64;
     let mut passed = 0;
     let band = bands.iter().find(|(_, requests)| {
         passed += **requests;
-        passed >= half
+        passed >= reached
     });
-    band.map_or(0, |(band, _)| ns_of(*band))
+    band.map_or(0, |(band, _)| *band)
+}
+
+fn quantile_ns(bands: &Bands, quantile: f64) -> u64 {
+    ns_of(quantile_band(bands, quantile))
+}
+
+/// The factor between two numbers, whichever is larger.
+fn ratio([before, after]: [u64; 2]) -> f64 {
+    let [before, after] = [before, after].map(|ns| ns.max(1) as f64);
+    (after / before).max(before / after)
 }
 
 /// The probability that a request of the one takes longer than one of the other, or less long: the larger of both.
@@ -271,15 +295,17 @@ impl Series {
         [ratio_min, apart_min]: [f64; 2],
     ) -> bool {
         let sides = [before, after].map(|side| self.bands(side));
-        let [before, after] = sides.each_ref().map(|side| median_ns(side).max(1) as f64);
-        let ratio = (after / before).max(before / after);
-        ratio >= ratio_min && apart(&sides[0], &sides[1]) >= apart_min
+        let medians_ns = sides.each_ref().map(|side| quantile_ns(side, 0.5));
+        ratio(medians_ns) >= ratio_min && apart(&sides[0], &sides[1]) >= apart_min
     }
 
     fn step(&self, root: String, shift: u32, p_max: f64) -> Option<LatencyStep> {
         let ranked = self.ranked();
         let matters = |before, after| self.differ(before, after, [RATIO_MIN, APART_MIN]);
         if let Some(change) = last_change(&ranked, Scores::Ranks, p_max, matters) {
+            return Some(self.step_at(root, shift, change));
+        }
+        if let Some(change) = self.change_of_tail(p_max) {
             return Some(self.step_at(root, shift, change));
         }
         let change = clearest_change(&ranked, Scores::Ranks, DOUBTFUL_P_MAX)?;
@@ -295,6 +321,24 @@ impl Series {
         Some(step)
     }
 
+    /// A change of the share of requests that take longer than nineteen in twenty of all.
+    fn change_of_tail(&self, p_max: f64) -> Option<ChangePoint> {
+        let limit = quantile_band(&self.bands(0..self.blocks.len()), TAIL);
+        let outcomes = |at: usize| {
+            let bands = self.bands(at..at + 1);
+            let slow = bands.range(limit..).map(|(_, requests)| *requests as f64);
+            Block {
+                values: count(&bands) as f64,
+                scores: slow.sum(),
+            }
+        };
+        let outcomes: Vec<Block> = (0..self.blocks.len()).map(outcomes).collect();
+        last_change(&outcomes, Scores::Outcomes, p_max, |before, after| {
+            let sides = [before, after].map(|side| quantile_ns(&self.bands(side), TAIL));
+            ratio(sides) >= TAIL_RATIO_MIN
+        })
+    }
+
     fn step_at(&self, root: String, shift: u32, change: ChangePoint) -> LatencyStep {
         let begin_ns = |block: usize| self.columns[self.blocks[block].start].0 << shift;
         let sides =
@@ -305,7 +349,8 @@ impl Series {
             before_from_ns: begin_ns(change.from),
             at_ns: begin_ns(change.at),
             until_ns: last.saturating_add(1) << shift,
-            medians_ns: sides.each_ref().map(median_ns),
+            medians_ns: sides.each_ref().map(|side| quantile_ns(side, 0.5)),
+            p95_ns: sides.each_ref().map(|side| quantile_ns(side, TAIL)),
             requests: sides.each_ref().map(count),
             p_value: change.p_value,
             requests_needed: None,

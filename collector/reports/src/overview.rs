@@ -246,10 +246,16 @@ fn loss_rows(recorded: &Recorded) -> Vec<LossRow> {
 /// Describes a step: `Since about 14:32:10 the median of web:home is 150 ms rather than 68 ms`.
 #[must_use]
 pub fn step_text(step: &LatencyStep) -> String {
-    let [before, after] = step.medians_ns.map(|ns| duration_spaced(ns as f64));
+    let spaced = |both_ns: [u64; 2]| both_ns.map(|ns| duration_spaced(ns as f64));
+    let [before, after] = spaced(step.medians_ns);
+    let [p95_before, p95_after] = spaced(step.p95_ns);
     let [old, new] = step.requests;
     let (since, root) = (since(step.at_ns, step.until_ns), &step.root);
     match step.requests_needed {
+        None if step.is_of_tail() => format!(
+            "Since about {since} one in twenty of {root} takes {p95_after} or more rather than {p95_before}, and half of them {after} \
+             rather than {before}"
+        ),
         None => format!("Since about {since} the median of {root} is {after} rather than {before}"),
         Some(needed) => format!(
             "Since about {since} the median of {root} may be {after} rather than {before}, which is too short to tell: {old} requests \

@@ -274,3 +274,36 @@ fn an_idle_hour_hides_no_step_and_few_requests_are_too_short_to_tell() {
     // Of two requests on either side nothing is said.
     assert_eq!(step([2, 2]).0, None);
 }
+
+#[test]
+fn what_slows_a_fifth_or_a_tenth_of_the_requests_is_found_though_the_median_stays() {
+    const SERIES: usize = 20;
+    let mut noise = Noise(31);
+    let (mut found, mut all) = (0, 0);
+    for share in [0.2, 0.1] {
+        for sides in [[300, 300], [1_000, 200]] {
+            let mut of_these = 0;
+            for _ in 0..SERIES {
+                // A twentieth is many times as long anyway.
+                let mut series = noise.series(Traffic::Steady, 0.025, 0.3, sides[0] + sides[1]);
+                for (_, takes) in &mut series[sides[0]..] {
+                    if noise.uniform() < share {
+                        *takes += 1_500.0;
+                    }
+                }
+                let step = step_of(&series).filter(|step| step.requests_needed.is_none());
+                // The place is known to some blocks.
+                let is_right = |step: &LatencyStep| {
+                    step.is_of_tail()
+                        && step.p95_ns[1] > step.p95_ns[0]
+                        && step.requests[0].abs_diff(sides[0] as u64) < 100
+                };
+                of_these += usize::from(step.is_some_and(|step| is_right(&step)));
+            }
+            println!("{share} {sides:?}: {of_these} of {SERIES}");
+            found += of_these;
+            all += SERIES;
+        }
+    }
+    assert!(found * 10 >= all * 9, "{found} of {all}");
+}
