@@ -363,7 +363,7 @@ impl From<FailureOriginRow> for RecoveredOriginRow {
 }
 
 /// Describes a change: `Since about 14:32:10, 5.2% of web:home fail rather than 0.1%`.
-fn change_text(change: &RateChange) -> String {
+pub fn change_text(change: &RateChange) -> String {
     let [before, after] = change.rates.map(percent);
     format!(
         "Since about {}, {after} of {} fail rather than {before}",

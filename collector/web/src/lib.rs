@@ -26,6 +26,7 @@
 
 mod answers;
 mod asset_files;
+mod changes;
 mod command_line;
 mod heatmap;
 mod model;

@@ -9,7 +9,9 @@ use stroboscope_reports::failure::{Failure, FailureCode};
 use stroboscope_reports::notes::Remark;
 use tokio::runtime::Handle;
 
+use crate::changes::changes;
 use crate::command_line::command_line;
+use crate::progress::Telling;
 use crate::range_strip::Steered;
 use crate::respond::{Head, NoPage, page, page_now};
 use crate::scope::{Scope, is_of_scope};
@@ -55,14 +57,23 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// What is said of pages whose verbs do more on the command line than a page does.
+/// What is on a page, in a line. A subcommand says what it does: `Say which segments …`, of which the page is `Which segments …`.
 fn about_page(page: &VerbPage) -> String {
-    match page.name {
-        "model" => "What comes before what, as far as all requests show".to_owned(),
-        "timeline" => "What the kernel did for requests".to_owned(),
-        "tradeoffs" => "What was given up, when, by which policy, and what forced it".to_owned(),
-        _ => page.about.clone(),
-    }
+    let about = match page.name {
+        "model" => "What comes before what, as far as all requests show",
+        "infer" => "The causal model that was inferred, and what is known of it",
+        "timeline" => "What the kernel did for requests",
+        "tradeoffs" => "What was given up, when, by which policy, and what forced it",
+        _ => &page.about,
+    };
+    let (verb, rest) = about.split_once(' ').unwrap_or(("", about));
+    let said = match verb {
+        "Say" | "Show" | "List" => rest,
+        _ => about,
+    };
+    let mut characters = said.chars();
+    let first = characters.next().map(|first| first.to_uppercase());
+    first.into_iter().flatten().chain(characters).collect()
 }
 
 /// What the page of a verb is called, and where it stands.
@@ -105,6 +116,11 @@ fn steered(page: &VerbPage) -> Steered {
         true => Steered::RangeAndRoot,
         false => Steered::Not,
     }
+}
+
+fn takes_two_periods(page: &VerbPage) -> bool {
+    let has = |name| page.fields.iter().any(|field| field.name == name);
+    has("before") && has("after")
 }
 
 /// What was asked of a verb: what is empty was not filled in.
@@ -171,15 +187,14 @@ pub(crate) async fn verb_page(
     let key = url::form_urlencoded::Serializer::new(format!("/{name}?"))
         .extend_pairs(&asked)
         .finish();
+    let key = if is_asked { key } else { scope.key(&key) };
     if let Err(error) = site.verbs().check(name, &asked) {
         if is_asked {
             return page_now(&site, head, Err(no_page(&error))).await;
         }
         // Who has asked for nothing yet is told what to ask, and not what is wrong.
-        return page(&site, head, &key, move |site, runtime, _| {
-            let mut html = introduction(&about);
-            html.html(&choices(site, runtime, &about));
-            Ok(html)
+        return page(&site, head, &key, move |site, runtime, telling| {
+            Ok(invitation(&about, &scope, site, runtime, telling))
         })
         .await;
     }
@@ -189,9 +204,7 @@ pub(crate) async fn verb_page(
         let answer = match answer {
             Ok(answer) => answer,
             Err(failure) if !is_asked && failure.code == FailureCode::NeedsMore => {
-                let mut html = introduction(&about);
-                html.html(&choices(site, runtime, &about));
-                return Ok(html);
+                return Ok(invitation(&about, &scope, site, runtime, telling));
             }
             // Nothing is wrong with what was asked: there is nothing to show.
             Err(failure) if !is_asked && failure.code == FailureCode::Failed => {
@@ -234,6 +247,23 @@ pub(crate) async fn verb_page(
         Ok(html)
     })
     .await
+}
+
+/// The page of a verb that was not asked anything yet.
+fn invitation(
+    about: &VerbPage,
+    scope: &Scope,
+    site: &Site,
+    runtime: &Handle,
+    telling: &Telling,
+) -> Html {
+    let mut html = Html::new();
+    if takes_two_periods(about) {
+        html.html(&changes(about.name, scope, site, runtime, telling));
+    }
+    html.html(&introduction(about))
+        .html(&choices(site, runtime, about));
+    html
 }
 
 /// What its form may be filled with.

@@ -1,10 +1,10 @@
-//! Charts: lines, stacked bars. Bars of shares are a list, which a page sets as text.
+//! Charts: lines, histograms, stacked bars. Bars of shares are a list, which a page sets as text.
 
 use super::axis::{end, text, ticks};
 use super::palette::{area_class, line_class};
 use super::svg::{Anchor, Picture, Sketch, label};
 use crate::humanise::percent;
-use crate::show::{Axis, Bar, Chart, Line, Stack, StackPart};
+use crate::show::{Axis, Bar, Chart, Kind, Line, Stack, StackPart};
 
 /// All charts are as wide.
 const WIDTH_PX: f64 = 720.0;
@@ -26,6 +26,7 @@ pub(super) fn draw(chart: &Chart) -> Picture {
     match chart {
         Chart::Lines { x, y, lines, .. } => draw_lines((x, y), lines),
         Chart::Bars(bars) => draw_bars(bars),
+        Chart::Columns(bars) => draw_columns(bars),
         Chart::Stacks { axis, stacks } => draw_stacks(axis, stacks),
     }
 }
@@ -167,4 +168,43 @@ fn draw_bars(bars: &[Bar]) -> Picture {
         sketch.rect(area_class(2), (4.0, y + 20.0), (width, 7.0));
     }
     sketch.into_picture(BARS_PX, bars.len() as f64 * ROW_PX + 8.0)
+}
+
+/// Bars of shares beside each other: names below, as far as there is room, and what marks a bar above it.
+fn draw_columns(bars: &[Bar]) -> Picture {
+    const MARK_PX: f64 = 22.0;
+    let largest = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);
+    let y = Axis::new("", Kind::Number);
+    let y_end = end(&y, largest, HEADROOM);
+    let (top, right) = (MARK_PX + 6.0, WIDTH_PX - RIGHT_PX);
+    let bottom = top + PLOT_PX;
+    let level = |share: f64| bottom - share / y_end * PLOT_PX;
+    let mut sketch = Sketch::default();
+    for (share, _) in ticks(&y, y_end, 4) {
+        sketch.line("grid", (LEFT_PX, level(share)), (right, level(share)));
+        let tick = (LEFT_PX - 8.0, level(share) + 4.0);
+        sketch.text("tick", tick, Anchor::End, &percent(share));
+    }
+    let wide = (right - LEFT_PX) / bars.len().max(1) as f64;
+    let longest = bars.iter().map(|bar| bar.name.chars().count()).max();
+    let name_px = (longest.unwrap_or(0) as f64 + 2.0) * CHAR_PX;
+    let each = (name_px / wide).ceil().max(1.0) as usize;
+    for (at, bar) in bars.iter().enumerate() {
+        let (x, height) = (LEFT_PX + at as f64 * wide, bottom - level(bar.share));
+        let corner = (x, level(bar.share));
+        let said = format!("{}: {} {}", bar.name, percent(bar.share), bar.beside);
+        let size = ((wide - 1.0).max(0.5), height.max(1.0));
+        sketch.named_rect(area_class(2), corner, size, said.trim_end());
+        let middle = x + wide / 2.0;
+        if at % each == each / 2 {
+            sketch.line("axis", (middle, bottom), (middle, bottom + 5.0));
+            sketch.text("tick", (middle, bottom + 19.0), Anchor::Middle, &bar.name);
+        }
+        if !bar.beside.is_empty() {
+            let place = (middle, corner.1 - 6.0);
+            sketch.text("label", place, Anchor::Middle, &bar.beside);
+        }
+    }
+    sketch.line("axis", (LEFT_PX, bottom), (right, bottom));
+    sketch.into_picture(WIDTH_PX, bottom + 28.0)
 }

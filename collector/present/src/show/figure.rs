@@ -83,6 +83,9 @@ pub enum Chart {
     },
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
+    /// A histogram: bars that stand beside each other, without gaps, from the first part of a scale to the last. Bars that have something
+    /// beside them are marked with it.
+    Columns(Vec<Bar>),
     /// Horizontal bars of several parts each, over one axis.
     Stacks { axis: Axis, stacks: Vec<Stack> },
 }

@@ -39,7 +39,7 @@ pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
             said.extend(curves(lines, end, &|number| y.place(number), width));
             said
         }
-        Drawing::Chart(Chart::Bars(bars)) => bar_lines(bars, width),
+        Drawing::Chart(Chart::Bars(bars) | Chart::Columns(bars)) => bar_lines(bars, width),
         Drawing::Chart(Chart::Stacks { axis, stacks }) => stack_lines(stacks, axis.kind, width),
         Drawing::Timeline(timeline) => timeline_lines(timeline, width),
         Drawing::Graph(graph) => graph_lines(graph),

@@ -9,7 +9,7 @@ use stroboscope_analysis::statistics::Difference;
 
 use crate::study::Known;
 use crate::verb::{Report, Top};
-use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::rows;
 use stroboscope_present::show::{Doc, SegmentName};
 use stroboscope_query::{AnomalyReport, Notes};
@@ -187,6 +187,20 @@ impl AnomalyRow {
 }
 
 impl Anomalies {
+    /// The segment on which slow requests spend the most more of their critical path than others; `None` if there is none.
+    fn most_text(&self) -> Option<String> {
+        let rows = self.segments.rows.iter().filter(|row| row.tells());
+        let difference = |row: &&AnomalyRow| row.critical_share.difference;
+        let most = rows.max_by(|a, b| difference(a).total_cmp(&difference(b)))?;
+        let [slow, others] = [&most.outliers, &most.others].map(|of| percent(of.mean_share));
+        (self.outliers >= 2 && difference(&most) > 0.0).then(|| {
+            format!(
+                "Slow requests wait longer for {}: it is {slow} of their critical path, and {others} of the others'.",
+                most.segment.short()
+            )
+        })
+    }
+
     /// What of the segments is not in the table, and why.
     fn rest(&self, told: usize) -> String {
         let (all, shown) = (self.segments.rows.len() as u64, self.shown(told) as u64);
@@ -230,11 +244,14 @@ impl Report for Anomalies {
     fn show(&self, doc: &mut Doc) {
         doc.heading("What is different about slow requests");
         doc.sentence(format!(
-            "{} took longer than {}, {} did not",
+            "{} took longer than {}, {} did not.",
             counted(self.outliers, "request"),
             self.slow(),
             self.others
         ));
+        if let Some(text) = self.most_text() {
+            doc.sentence(text);
+        }
         // What cannot be compared is not shown as if it had been.
         let told = self.segments.rows.iter().filter(|row| row.tells()).count();
         let shown = if self.outliers < 2 {

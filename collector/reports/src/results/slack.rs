@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::latency::Latency;
 use crate::study::Known;
+use stroboscope_present::humanise::duration;
 use stroboscope_present::roots::requests_text;
 use stroboscope_present::rows;
 use stroboscope_present::show::{Doc, SegmentName};
@@ -81,7 +82,22 @@ impl SlackList {
         &self.notes
     }
 
+    /// What the largest slack is good for; `None` where requests mostly wait for each segment that has some.
+    fn use_text(&self) -> Option<String> {
+        let seldom = |of: &&SegmentSlack| of.critical_share < 0.5 && of.slack.p50_ns > 0;
+        let most = self.segments.iter().find(seldom)?;
+        let [slack, takes] = [&most.slack, &most.duration].map(|of| duration(of.p50_ns as f64));
+        Some(format!(
+            "{} takes {takes}, and in half of its requests nobody would notice {slack} more: what it does may run later, at a lower \
+             priority or on a slower machine.",
+            most.segment.short()
+        ))
+    }
+
     pub fn show(&self, doc: &mut Doc) {
+        if let Some(text) = self.use_text() {
+            doc.sentence(text);
+        }
         let title = format!("Slack of segments in {}", self.requests_text);
         doc.table(title, &self.segments, self.top);
     }

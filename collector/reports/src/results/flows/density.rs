@@ -101,7 +101,7 @@ impl LatencyDensity {
                 }),
             }
         };
-        let bars = Chart::Bars(self.bars.iter().map(bar).collect());
+        let bars = Chart::Columns(self.bars.iter().map(bar).collect());
         doc.figure(Figure::new(
             "Latency, in equal parts of its logarithm",
             alternative,

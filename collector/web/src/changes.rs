@@ -1,0 +1,76 @@
+//! Changes that were found in a store, each with a link to a page that compares before and after.
+
+use stroboscope_present::page::Html;
+use stroboscope_query::{InferSettings, QueryError, StepQuestion, Study, failures};
+use stroboscope_reports::failures::change_text;
+use stroboscope_reports::overview::step_text;
+use tokio::runtime::Handle;
+
+use crate::periods::TwoPeriods;
+use crate::progress::Telling;
+use crate::scope::Scope;
+use crate::site::Site;
+
+/// Changes shown at most.
+const SHOWN: usize = 5;
+
+/// Changes of latency and of the share of failed requests in a time range, as links to the page of a verb that takes two periods.
+pub(crate) fn changes(
+    verb: &str,
+    scope: &Scope,
+    site: &Site,
+    runtime: &Handle,
+    telling: &Telling,
+) -> Html {
+    let mut html = Html::new();
+    // Who reads a store that cannot be read, or has none, is told so by an answer.
+    let Ok(found) = found(scope, site, runtime, telling) else {
+        return html;
+    };
+    if found.is_empty() {
+        html.markup("<p>No change of latency or of the share of failed requests was found in this time range.</p>\n");
+        return html;
+    }
+    html.markup("<h2>Changes found</h2><ul>");
+    for (text, [before_from_ns, at_ns, until_ns], root) in found.iter().take(SHOWN) {
+        html.markup("<li>").text(text).markup(": ");
+        let periods = TwoPeriods {
+            before: (Some(*before_from_ns), *at_ns),
+            after: (*at_ns, *until_ns),
+            root: Some(root),
+        };
+        periods.link(&mut html, verb, &format!("{verb} before and after"));
+        html.markup("</li>");
+    }
+    html.markup("</ul>\n");
+    html
+}
+
+/// A change in words; begin of what it is compared with, when it was, and the end, ns since the Unix epoch; its root operation.
+type Change = (String, [i64; 3], String);
+
+fn found(
+    scope: &Scope,
+    site: &Site,
+    runtime: &Handle,
+    telling: &Telling,
+) -> Result<Vec<Change>, QueryError> {
+    let source = site.source(runtime, telling.observer())?;
+    let source = source.with_root(scope.root());
+    let Ok(selection) = scope.selection(site, runtime) else {
+        return Ok(Vec::new());
+    };
+    let study = Study::new(source, selection, InferSettings::default());
+    let step = study.ask(&StepQuestion)?;
+    let sure = step.filter(|step| step.requests_needed.is_none());
+    let slower = sure.map(|step| {
+        let times_ns = [step.before_from_ns, step.at_ns, step.until_ns];
+        (step_text(&step), times_ns, step.root)
+    });
+    let failing = failures(study.source(), selection, None)?.changes;
+    let failing = failing.into_iter().map(|change| {
+        let times_ns = [change.before_from_ns, change.at_ns, change.until_ns];
+        (change_text(&change), times_ns, change.root)
+    });
+    Ok(slower.into_iter().chain(failing).collect())
+}
