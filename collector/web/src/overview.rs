@@ -140,7 +140,7 @@ fn headline(html: &mut Html, report: &OverviewReport) {
         periods.link(html, "compare", "compare before and after");
         html.markup(" · ");
         periods.link(html, "explain", "explain what changed");
-        html.markup("). ");
+        html.markup(").</p>\n<p>");
     }
     html.text(&format!(
         "Half of {} take up to {}, one in a hundred more than {}.",
@@ -151,22 +151,30 @@ fn headline(html: &mut Html, report: &OverviewReport) {
     if let Some(text) = report.without_failed_text() {
         html.text(" ").text(&text);
     }
-    for most in &report.bottlenecks {
+    if report.failed > 0 {
+        html.text(&format!(" {} failed: ", counted(report.failed, "request")))
+            .markup("<a href=\"/failures\">since when, where it starts, and for whom</a>.");
+    }
+    for (at, most) in report.bottlenecks.iter().enumerate() {
         // What is said of all hides what changed: it may be another one.
-        let when = if report.step.is_some() {
-            " Before and after together, "
-        } else {
-            " On the critical path, "
+        let when = match (at, &report.step) {
+            (0, Some(_)) => " Before and after together, requests",
+            (0, None) => " On the critical path, requests",
+            _ => "; those",
         };
         let of = most.root.as_ref();
         let of = of.map_or_else(String::new, |root| format!(" of {root}"));
-        html.text(&format!("{when}requests{of} wait most for "))
+        html.text(&format!("{when}{of} wait most for "))
             .markup("<a href=\"/operations\">")
             .text(&most.operation)
             .markup("</a>")
-            .text(&format!(": {} of their time.", percent(most.share_of_time)));
+            .text(&format!(", {} of their time", percent(most.share_of_time)));
     }
-    html.markup("</p>\n");
+    html.markup(if report.bottlenecks.is_empty() {
+        "</p>\n"
+    } else {
+        ".</p>\n"
+    });
 }
 
 /// What could not be read.

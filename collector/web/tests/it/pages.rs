@@ -107,7 +107,7 @@ async fn a_step_of_latency_is_said_first() {
         "<p class=\"lede\">Since ",
         " rather than ",
         "(<a href=\"/compare?before=",
-        "\">explain what changed</a>). Half of all requests take up to",
+        "\">explain what changed</a>).</p>\n<p>Half of all requests take up to",
         "<line class=\"since\"",
     ] {
         assert!(got.text.contains(part), "{part}: {}", got.text);
