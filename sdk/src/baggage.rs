@@ -41,7 +41,7 @@ pub(crate) mod load;
 mod provenance;
 mod slack;
 mod tradeoff;
-mod wire;
+pub(crate) mod wire;
 
 pub use ambient::{
     ComponentExt, ComponentScope, InComponent, RequestScope, WithBaggage, carry_load,

@@ -39,7 +39,7 @@ use crate::{request, thread};
 
 /// Opens a server span for each request, in the trace its headers name; a request without a trace is an ingress. The span
 /// ends with the response's body, so that a streamed response is inside it, and has the response's status: a failure by
-/// OpenTelemetry's rules has the attribute `error`. Put other layers, such as tower-http's `TraceLayer`,
+/// OpenTelemetry's rules has the attribute `error`, and a gRPC call's message. Put other layers, such as tower-http's `TraceLayer`,
 /// inside of it: a span that they open outside of this one becomes a request of its own. It is named `package.Service/Method` for gRPC;
 /// for other requests `GET /user/{id}`, after the path with what looks like an id left out.
 ///

@@ -101,25 +101,27 @@ fn client_and_server_spans_are_one_tree() {
     assert!(client.start_ns <= server.start_ns && server.end_ns <= client.end_ns);
     assert_eq!(seen.lock().unwrap()[0].span_id(), server.id);
     let code = Some("0");
-    assert_eq!(outcome(client), [None, code, None, None, None]);
-    assert_eq!(outcome(server), [None, code, None, None, None]);
+    assert_eq!(outcome(client), [None, code, None, None, None, None]);
+    assert_eq!(outcome(server), [None, code, None, None, None, None]);
 }
 
 /// The outcome of a request, as its span has it.
-fn outcome(span: &collector::Span) -> [Option<&str>; 5] {
+fn outcome(span: &collector::Span) -> [Option<&str>; 6] {
     let names = [
         "http.response.status_code",
         "rpc.grpc.status_code",
         "error",
         "error.type",
         "cancelled",
+        "otel.status_description",
     ];
     names.map(|name| span.attributes.get(name).map(|value| &**value))
 }
 
-/// A response's body that ends at once, or breaks off.
+/// A response's body that ends at once, with trailers, or breaks off.
 struct Body {
     is_broken: bool,
+    trailers: Option<http::HeaderMap>,
 }
 
 impl http_body::Body for Body {
@@ -127,11 +129,13 @@ impl http_body::Body for Body {
     type Error = std::io::Error;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
         let broken = || Err(std::io::ErrorKind::BrokenPipe.into());
-        Poll::Ready(self.is_broken.then(broken))
+        let trailers = self.trailers.take();
+        let trailers = trailers.map(|trailers| Ok(http_body::Frame::trailers(trailers)));
+        Poll::Ready(trailers.or_else(|| self.is_broken.then(broken)))
     }
 }
 
@@ -140,7 +144,17 @@ async fn handle(request: http::Request<()>) -> Result<http::Response<Body>, std:
     let response = |status: u16, kind: &str, is_broken| {
         let response = http::Response::builder().status(status);
         let response = response.header("content-type", kind);
-        Ok(response.body(Body { is_broken }).unwrap())
+        let trailers = None;
+        let body = Body {
+            is_broken,
+            trailers,
+        };
+        Ok(response.body(body).unwrap())
+    };
+    let add = |headers: &mut http::HeaderMap, code, message| {
+        let value = http::HeaderValue::from_static;
+        headers.insert("grpc-status", value(code));
+        headers.insert("grpc-message", value(message));
     };
     match request.uri().path() {
         "/panic" | "/caught" => panic!("as a handler may"),
@@ -151,8 +165,12 @@ async fn handle(request: http::Request<()>) -> Result<http::Response<Body>, std:
         "/mute" => response(200, "application/grpc", false),
         "/proxy" => response(502, "application/grpc", false),
         "/unimplemented" => response(200, "application/grpc+proto", false).map(|mut response| {
-            let code = http::HeaderValue::from_static("12");
-            response.headers_mut().insert("grpc-status", code);
+            add(response.headers_mut(), "12", "no%20such method");
+            response
+        }),
+        "/missing" => response(200, "application/grpc", false).map(|mut response| {
+            let trailers = &mut response.body_mut().trailers;
+            add(trailers.get_or_insert_default(), "5", "no caf%C3%A9");
             response
         }),
         path => response(path[2..].parse().unwrap(), "text/plain", false),
@@ -189,7 +207,7 @@ async fn call_handler(path: &str) {
     {
         let mut body = Box::pin(response.into_body());
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
-        assert_eq!(frame.is_some(), path == "/broken");
+        assert_eq!(frame.is_some(), ["/broken", "/missing"].contains(&path));
     }
 }
 
@@ -206,10 +224,13 @@ fn spans_say_how_their_requests_ended() {
     wait_for("the gate", || stroboscope::stats().windows > 0);
     let io = std::any::type_name::<std::io::Error>();
     let failed = Some("true");
-    let of_status = |status, failed| [Some(status), None, failed, failed.map(|_| status), None];
-    let of_code = |code| [None, Some(code), failed, Some(code), None];
-    let none = [None, None, failed, Some(io), None];
-    let cancelled = [None, None, None, None, failed];
+    let of_status = |status, failed: Option<_>| {
+        let kind = failed.map(|_| status);
+        [Some(status), None, failed, kind, None, None]
+    };
+    let of_code = |code, message| [None, Some(code), failed, Some(code), None, message];
+    let none = [None, None, failed, Some(io), None, None];
+    let cancelled = [None, None, None, None, failed, None];
     // The outcomes in the client's span and in the server's; true if both panicked.
     let expected = [
         (
@@ -230,11 +251,24 @@ fn spans_say_how_their_requests_ended() {
         ("/error", [none, none], false),
         (
             "/broken",
-            [[Some("200"), None, failed, Some(io), None]; 2],
+            [[Some("200"), None, failed, Some(io), None, None]; 2],
             false,
         ),
-        ("/unimplemented", [of_code("12"), of_code("12")], false),
-        ("/mute", [of_code("2"), of_code("2")], false),
+        (
+            "/unimplemented",
+            [of_code("12", Some("no such method")); 2],
+            false,
+        ),
+        // A failure to the client only.
+        (
+            "/missing",
+            [
+                of_code("5", Some("no caf\u{e9}")),
+                [None, Some("5"), None, None, None, None],
+            ],
+            false,
+        ),
+        ("/mute", [of_code("2", None); 2], false),
         (
             "/proxy",
             [of_status("502", failed), of_status("502", failed)],
@@ -245,8 +279,8 @@ fn spans_say_how_their_requests_ended() {
             [of_status("200", None), of_status("200", None)],
             false,
         ),
-        ("/panic", [[None; 5], [None; 5]], true),
-        ("/caught", [[None; 5], [None; 5]], true),
+        ("/panic", [[None; 6]; 2], true),
+        ("/caught", [[None; 6]; 2], true),
         ("/never", [cancelled, cancelled], false),
     ];
     with_runtime(async {

@@ -89,16 +89,22 @@ pub(super) fn percent_decode(text: &str) -> Option<String> {
     while let Some((&first, after)) = rest.split_first() {
         rest = after;
         if first == b'%' {
-            let (digits, after) = rest.split_at_checked(2)?;
-            let high = char::from(digits[0]).to_digit(16)?;
-            let low = char::from(digits[1]).to_digit(16)?;
-            bytes.push((high << 4 | low) as u8);
-            rest = after;
+            let byte;
+            (byte, rest) = escaped_byte(rest)?;
+            bytes.push(byte);
         } else {
             bytes.push(first);
         }
     }
     String::from_utf8(bytes).ok()
+}
+
+/// Reads the two digits after a `%`. Returns the byte, and what follows.
+pub(crate) fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
+    let (digits, rest) = digits.split_at_checked(2)?;
+    let high = char::from(digits[0]).to_digit(16)?;
+    let low = char::from(digits[1]).to_digit(16)?;
+    Some(((high << 4 | low) as u8, rest))
 }
 
 /// Writes `=value` and the type's property.

@@ -4,10 +4,11 @@
 //! somebody dropped the request's future, or the body of a gRPC call, before there was a status.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response};
 
+use crate::baggage::wire::escaped_byte;
 use crate::callsite::Callsite;
-use crate::record::{FieldWriter, ValueKind};
+use crate::record::{FieldWriter, TEXT_BYTES_MAX, ValueKind};
 use crate::request::{is_failed_code, is_failed_status};
 use crate::span::Span;
 
@@ -19,6 +20,7 @@ static OUTCOME: Callsite = Callsite::new(
         "error",
         "error.type",
         "cancelled",
+        "otel.status_description",
     ],
     file!(),
     line!(),
@@ -28,6 +30,7 @@ const CODE: u8 = 1;
 const ERROR: u8 = 2;
 const ERROR_TYPE: u8 = 3;
 const CANCELLED: u8 = 4;
+const DESCRIPTION: u8 = 5;
 
 /// gRPC's code of calls that end without one.
 const UNKNOWN: u32 = 2;
@@ -42,6 +45,8 @@ pub(super) struct Outcome {
     status: Option<u16>,
     /// Of the gRPC call, if it came.
     code: Option<u32>,
+    /// `grpc-message` of a call that failed, as it came. Boxed, as it is seldom there.
+    message: Option<Box<HeaderValue>>,
 }
 
 impl Outcome {
@@ -65,6 +70,7 @@ impl Outcome {
             is_grpc: false,
             status: None,
             code: None,
+            message: None,
         }
     }
 
@@ -75,15 +81,30 @@ impl Outcome {
             self.status = Some(response.status().as_u16());
             self.is_grpc = is_grpc(response.headers());
             if self.is_grpc {
-                self.code = code(response.headers());
+                self.see_code(response.headers());
             }
+        }
+    }
+
+    /// Takes code and message from headers or trailers.
+    fn see_code(&mut self, headers: &HeaderMap) {
+        self.code = code(headers);
+        let is_failed = |code| is_failed_code(code, self.is_client);
+        if self.code.is_some_and(is_failed) {
+            let message = headers.get("grpc-message");
+            self.message = message
+                .filter(|message| !message.is_empty())
+                .cloned()
+                .map(Box::new);
         }
     }
 
     /// Ends the span with the last frame of a body: with trailers, or without.
     pub(super) fn complete(mut self, trailers: Option<&HeaderMap>) {
         if self.is_grpc && self.code.is_none() {
-            self.code = trailers.and_then(code);
+            if let Some(trailers) = trailers {
+                self.see_code(trailers);
+            }
             // A status of HTTP says more than this.
             if self.status == Some(200) {
                 self.code.get_or_insert(UNKNOWN);
@@ -132,6 +153,9 @@ impl Outcome {
             if is_cancelled {
                 writer.scalar(CANCELLED, ValueKind::Bool, 1);
             }
+            if let Some(message) = &self.message {
+                writer.text(DESCRIPTION, &message_text(message.as_bytes()));
+            }
         });
     }
 }
@@ -177,4 +201,57 @@ fn code(headers: &HeaderMap) -> Option<u32> {
             .and_then(|code| code.parse().ok())
             .unwrap_or(UNKNOWN),
     )
+}
+
+/// The text of a `grpc-message`, which is percent-encoded. As gRPC asks, nothing is an error: what is no escape stays, and what
+/// is no UTF-8 is replaced.
+fn message_text(message: &[u8]) -> String {
+    // Three bytes may stand for one. A little more than a record takes, so that it is the record that cuts, and counts it.
+    let mut rest = &message[..message.len().min(3 * (TEXT_BYTES_MAX + 4))];
+    let mut bytes = Vec::with_capacity(rest.len());
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = if first == b'%' {
+            escaped_byte(after)
+        } else {
+            None
+        };
+        let (byte, after) = escaped.unwrap_or((first, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_are_decoded_whatever_they_are() {
+        let check = |message: &[u8], expected: &str| assert_eq!(message_text(message), expected);
+        check(b"no such key", "no such key");
+        check(b"caf%C3%A9%20%e2%98%95%0Aopen", "caf\u{e9} \u{2615}\nopen");
+        check(b"100%", "100%");
+        check(b"%4", "%4");
+        check(b"%zz%2%25", "%zz%2%");
+        check(b"%FF-\xff", "\u{fffd}-\u{fffd}");
+        check("caf\u{e9}".as_bytes(), "caf\u{e9}");
+        // Of a megabyte, as much as a record takes and not much more.
+        for long in [b"%41".repeat(350_000), b"A".repeat(1_000_000)] {
+            let text = message_text(&long);
+            assert!((TEXT_BYTES_MAX + 1..=3 * (TEXT_BYTES_MAX + 4)).contains(&text.len()));
+            assert!(text.bytes().all(|byte| byte == b'A'));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn encoded_messages_come_back(text in "\\PC{0,300}") {
+            let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            prop_assert_eq!(message_text(encoded.as_bytes()), text.clone());
+            // Others' bytes are no reason to panic.
+            message_text(text.as_bytes());
+        }
+    }
 }
