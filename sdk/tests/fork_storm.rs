@@ -5,6 +5,7 @@
 #![cfg(all(unix, feature = "tracing"))]
 #![allow(unsafe_code)]
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use stroboscope::{BurstConfig, span};
@@ -107,6 +108,8 @@ fn live() {
 #[test]
 fn no_child_waits_for_a_thread_of_its_parent() {
     static STOP: AtomicBool = AtomicBool::new(false);
+    // A thread that is beginning holds the lock of Rust's library, see above.
+    static BEGUN: Barrier = Barrier::new(5);
     let _guard = start();
     while stroboscope::stats().windows == 0 {
         std::thread::yield_now();
@@ -115,6 +118,7 @@ fn no_child_waits_for_a_thread_of_its_parent() {
         .flat_map(|_| {
             let repeat = |work: fn()| {
                 std::thread::spawn(move || {
+                    BEGUN.wait();
                     while !STOP.load(Relaxed) {
                         work();
                     }
@@ -127,6 +131,7 @@ fn no_child_waits_for_a_thread_of_its_parent() {
             ]
         })
         .collect();
+    BEGUN.wait();
     for number in 0..CHILDREN {
         // SAFETY: the child uses locks of the C library (which takes care of its own) and the SDK's, which is what is
         // tested; it leaves by `_exit`.
