@@ -17,9 +17,9 @@ use rustc_hash::FxHashMap;
 use tracing_core::Event;
 use tracing_core::span::{Attributes, Id};
 
-use crate::captured::unseen_request;
 use crate::context::{self, Scope, SpanContext};
-use crate::span::{Span, mark_connection, write_event, write_event_quickly};
+use crate::record::FieldWriter;
+use crate::span::{Span, write_event, write_event_quickly};
 use known::Known;
 
 /// All locks of the adapter, in the order in which they are taken.
@@ -46,23 +46,16 @@ pub(crate) fn begin(
     known: &'static Known,
     attributes: &Attributes<'_>,
 ) -> Span {
-    let (outer, parent) = match known.is_request {
-        true => (parent, SpanContext::NONE),
-        false => (SpanContext::NONE, parent),
-    };
-    let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
+    let fields = |writer: &mut FieldWriter<'_>| {
         attributes.values().record(&mut Visitor::new(writer));
-    });
+    };
+    if known.is_request {
+        return Span::begin_request_in(parent, &known.callsite, fields);
+    }
+    let span = Span::begin_under(parent, &known.callsite, 0, fields);
     if span.is_none() && parent.is_valid() {
         // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
         return Span::unrecorded(parent);
-    }
-    if span.is_recorded() && outer.is_valid() {
-        mark_connection(outer, &known.callsite);
-    }
-    if span.is_none() && outer.is_valid() {
-        // What is below must not join what this is inside of, which may be recorded.
-        return Span::unrecorded(unseen_request());
     }
     span
 }

@@ -63,7 +63,10 @@ pub(crate) struct Drain {
     line: Option<Line>,
     steps: Vec<ClockStep>,
     open: OpenSpans,
-    /// Ends read in this pass before their begin, which another thread wrote.
+    /// Spans to which records add that were read and not taken yet, with how many: another thread's ring may be read after that
+    /// of the thread in which the span ended.
+    awaited_fields: FxHashMap<u64, u32>,
+    /// Ends read in this pass before their begin, or before fields, which another thread wrote.
     early_ends: Vec<End>,
     /// Fields of spans, by their ids, read in this pass before the spans' begins.
     early_fields: FxHashMap<u64, Fields>,
@@ -106,6 +109,7 @@ impl Drain {
             open: OpenSpans::with_max(limits.open_spans_max),
             early_ends: Vec::new(),
             early_fields: FxHashMap::default(),
+            awaited_fields: FxHashMap::default(),
             overdue_ends: Vec::new(),
             overdue_fields: FxHashMap::default(),
             builder: BatchBuilder::default(),
@@ -138,6 +142,7 @@ impl Drain {
                 self.steps.push(step);
             }
             let windows = windows();
+            self.await_fields(&raw);
             let mut lineage = Lineage::UNKNOWN;
             let mut rest = raw.as_slice();
             while !rest.is_empty() {
@@ -166,6 +171,18 @@ impl Drain {
         fullest
     }
 
+    /// Counts the records that add to spans.
+    fn await_fields(&mut self, mut raw: &[u64]) {
+        self.awaited_fields.clear();
+        while !raw.is_empty() {
+            let (this, others) = raw.split_at(record::length(raw));
+            if let Some(span_id) = record::added_to(this) {
+                *self.awaited_fields.entry(span_id).or_default() += 1;
+            }
+            raw = others;
+        }
+    }
+
     fn is_batch_full(&self) -> bool {
         self.builder.records() >= self.limits.batch_records
             || self.builder.bytes() >= self.limits.batch_bytes
@@ -190,8 +207,18 @@ impl Drain {
                 RecordKind::Begin => self.begin(&head, fields, windows),
                 RecordKind::Event => self.event(&head, fields, windows),
                 RecordKind::Fields => {
+                    if let Some(awaited) = self.awaited_fields.get_mut(&head.span_id) {
+                        *awaited -= 1;
+                        if *awaited == 0 {
+                            self.awaited_fields.remove(&head.span_id);
+                        }
+                    }
                     self.open.add_flags(head.span_id, u32::from(head.flags));
-                    self.add_fields(head.span_id, owned(head.callsite, fields));
+                    let added = match head.name() {
+                        Some(name) => fields.map(|(_, value)| (name, value.into())).collect(),
+                        None => owned(head.callsite, fields),
+                    };
+                    self.add_fields(head.span_id, added);
                 }
                 RecordKind::Close => self.end_or_keep(End {
                     flags: head.flags,
@@ -292,6 +319,9 @@ impl Drain {
     }
 
     fn end_or_keep(&mut self, end: End) {
+        if self.awaited_fields.contains_key(&end.span_id) {
+            return self.early_ends.push(end);
+        }
         if let Some(early) = self.end(end) {
             self.early_ends.push(early);
         }

@@ -166,7 +166,7 @@ pub use guard::{Guard, Stats, flush, stats};
 pub use layer::{TracingLayer, layer};
 pub use loss::LossCause;
 pub use sampling::{SampleMode, SampleModeError};
-pub use span::{Entered, FutureExt, InSpan, Span, error};
+pub use span::{Entered, FutureExt, InSpan, Span, error, record};
 pub use stroboscope_macros::trace;
 #[cfg(feature = "tracing")]
 pub use subscriber::{TracingSubscriber, subscriber};

@@ -6,12 +6,28 @@
 /// booleans, strings, or anything wrapped in [`display`](crate::display) or [`debug`](crate::debug); they are
 /// evaluated only while something is recorded.
 ///
+/// `span!(request: "name")` begins a request, also inside of another span: for a span inside of one that outlasts it, such as a
+/// connection's or a worker's. Each such request is chosen by itself ([`sample`](crate::Builder::sample)), has a trace of its own,
+/// and is linked to the span that it is in. For spans of `tracing`: [`requests`](crate::Builder::requests).
+///
 /// ```
 /// let user = 7u64;
 /// let _span = stroboscope::span!("page", user, kind = "feed").entered();
+///
+/// let _connection = stroboscope::span!("connection").entered();
+/// for command in ["get", "set"] {
+///     let _request = stroboscope::span!(request: "command", command).entered();
+/// }
 /// ```
 #[macro_export]
 macro_rules! span {
+    (request: $name:expr $(, $($fields:tt)*)?) => {{
+        if $crate::__private::is_idle() {
+            $crate::Span::NONE
+        } else {
+            $crate::__record!([$crate::Span::begin_request], $name, $($($fields)*)?)
+        }
+    }};
     ($name:expr $(, $($fields:tt)*)?) => {{
         if $crate::__private::is_idle() {
             $crate::Span::NONE

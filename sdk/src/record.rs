@@ -9,13 +9,14 @@
 //! EVENT    tick, callsite, trace id high, low, span id, fields…
 //! AGAIN    tick, callsite, fields…                            (an EVENT in the innermost span)
 //! FIELDS   tick, callsite, 0, 0, span id, fields…             (fields added to an open span)
+//! FIELDS   tick, callsite, name, its bytes, span id, field    (one field, which the callsite does not name)
 //! CLOSE    tick, callsite, 0, 0, span id, fields…             (an END with fields)
 //! CONTEXT  trace id high, low, span ids                       (never in a ring; what a copy of its records starts with)
 //! field    its kind + 1 is in word 0, and its index is its position: one word, the value
 //!          0 is there: value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or a text's words
 //! ```
 //!
-//! A callsite is the address of a `static`. Texts are copied into the record: nothing is allocated, and nothing
+//! A callsite is the address of a `static`, as a name is. Texts are copied into the record: nothing is allocated, and nothing
 //! points to memory that could go away. Most records are in the span that the record before them was in, or left, and
 //! are short: an event with one integer takes 32 bytes, a span without fields 48.
 
@@ -27,7 +28,7 @@ mod reader;
 
 pub(crate) use field_writer::FieldWriter;
 pub(crate) use lineage::Lineage;
-pub(crate) use reader::{FieldValue, Fields, Record, length, read};
+pub(crate) use reader::{FieldValue, Fields, Record, added_to, length, read};
 
 use crate::callsite::Callsite;
 use crate::loss::{LOSSES, LossCause};
@@ -81,10 +82,32 @@ pub(crate) struct Head {
     pub(crate) flags: u16,
     pub(crate) ticks: u64,
     pub(crate) callsite: &'static Callsite,
+    /// Of FIELDS: [`Head::naming`].
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
     /// Of a BEGIN; 0 otherwise.
     pub(crate) parent_id: u64,
+}
+
+impl Head {
+    /// Gives FIELDS the name of their only field, in place of the callsite's names.
+    pub(crate) fn naming(mut self, name: &'static str) -> Self {
+        let address = name.as_ptr() as u64;
+        self.trace_id = u128::from(address) << 64 | name.len() as u128;
+        self
+    }
+
+    /// Returns the name that [`naming`](Self::naming) gave, if it gave one. Only for what [`read`] returns.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        let (address, bytes) = ((self.trace_id >> 64) as u64, self.trace_id as usize);
+        if self.kind != RecordKind::Fields || address == 0 {
+            return None;
+        }
+        // SAFETY: FIELDS have no trace, so only `naming` makes these words, in this process, from a `&'static str`; the
+        // ring's protocol hands them over unchanged.
+        let name = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+        std::str::from_utf8(name).ok()
+    }
 }
 
 type Place = [u64; RECORD_WORDS_MAX];

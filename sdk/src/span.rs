@@ -6,6 +6,7 @@ mod failure;
 mod fields;
 mod frame;
 mod quick;
+mod request;
 #[cfg(test)]
 mod twin;
 
@@ -17,9 +18,9 @@ pub(crate) use event::{write_event, write_event_quickly};
 pub use failure::error;
 #[doc(hidden)]
 pub use failure::{note_failure, once};
-pub(crate) use fields::add_fields;
 #[cfg(feature = "tracing")]
-pub(crate) use fields::mark_connection;
+pub(crate) use fields::add_fields;
+pub use fields::record;
 pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;
@@ -33,7 +34,7 @@ use crate::context::{self, SpanContext};
 use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::span_word::SpanWord;
-use crate::value::Values;
+use crate::value::{Value, Values};
 use crate::{sampling, thread};
 
 /// One stretch of work. Made by [`span!`](crate::span!); it ends when dropped.
@@ -456,6 +457,17 @@ impl Entered {
     #[must_use]
     pub fn context(&self) -> SpanContext {
         self.span.context()
+    }
+
+    /// Adds a field that is known only after the span began, as [`Span::record`] does.
+    #[inline]
+    pub fn record(&self, field: &'static str, value: impl Value) {
+        self.span.record(field, value);
+    }
+
+    /// Marks the span as failed, as [`error`](crate::error()) does the current one.
+    pub fn error(&self, message: impl std::fmt::Display) {
+        self.span.error(message);
     }
 }
 

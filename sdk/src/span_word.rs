@@ -48,7 +48,6 @@ impl SpanWord {
     }
 
     /// Neither recorded nor with a context.
-    #[cfg(feature = "tracing")]
     pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
     }

@@ -53,7 +53,7 @@ fn annotated(n: u64) -> u64 {
 fn annotate(owned: &String, path: &std::path::Path) {
     for n in 0..50u64 {
         let _outer = span!("outer").entered();
-        let _inner = span!(
+        let inner = span!(
             "inner",
             n,
             text = "static",
@@ -72,6 +72,8 @@ fn annotate(owned: &String, path: &std::path::Path) {
             sum = debug((n, n))
         );
         annotated(n);
+        inner.record("later", owned);
+        stroboscope::record("sum", debug((n, n)));
     }
 }
 

@@ -129,6 +129,7 @@ const SPAN_3: fn(u64) = calls!(|n| drop(span!("s", a = n, b = n, c = n).entered(
 const EVENT: fn(u64) = calls!(|_| event!("e"));
 const EVENT_3: fn(u64) = calls!(|n| event!("e", a = n, b = n, c = n));
 const TEXT: fn(u64) = calls!(|_| event!("e", a = "twelve bytes"));
+const RECORD: fn(u64) = calls!(|n| stroboscope::record("a", n));
 const BARE: fn(u64) = calls!(|n| _ = bare(n));
 const TRACE: fn(u64) = calls!(|n| _ = annotated(n));
 const BARE_ASYNC: fn(u64) = calls!(|n| poll(plain_async(n)));
@@ -192,6 +193,7 @@ pub(crate) const CASES: &[Case] = &[
     theirs(REGISTRY_3, CLOSED, EMPTY_LAYER, THEIR_SPAN_3),
     ours("closed: span!", CLOSED, SPAN),
     ours("closed: event!", CLOSED, EVENT),
+    ours("closed: record", CLOSED, RECORD),
     above(BARE_FN, ours("closed: #[trace] fn", CLOSED, TRACE)),
     above(
         BARE_ASYNC_FN,
@@ -210,6 +212,7 @@ pub(crate) const CASES: &[Case] = &[
     ),
     ours("open: event!", OPEN, EVENT),
     ours("open: event!, 3 integers", OPEN, EVENT_3),
+    ours("open: record", OPEN, RECORD),
     ours("open: event!, a text of 12 bytes", OPEN, TEXT),
     theirs(
         "closed, our subscriber: span",

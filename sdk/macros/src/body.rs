@@ -18,7 +18,10 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         .clone()
         .unwrap_or_else(|| LitStr::new(&sig.ident.to_string(), sig.ident.span()));
     let fields = &options.fields;
-    let span = quote!(::stroboscope::span!(#name, #fields));
+    let span = match options.request {
+        true => quote!(::stroboscope::span!(request: #name, #fields)),
+        false => quote!(::stroboscope::span!(#name, #fields)),
+    };
     // Looks at the function's result while the span is current.
     let noted = |result: TokenStream| match options.err {
         true => quote! {
@@ -35,10 +38,14 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
             false => quote!(#hint #block),
         };
         if fields.is_none() {
+            let begin = match options.request {
+                true => span,
+                false => quote!(::stroboscope::__begin!(#name,)),
+            };
             quote! {
                 ::stroboscope::__private::in_span_from_first_poll(
                     async move { #block },
-                    || ::stroboscope::__begin!(#name,),
+                    || #begin,
                 ).await
             }
         } else {
@@ -71,16 +78,19 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
             }
             false => quote!(#block),
         };
-        // Assigned only while something is recorded: nothing but a flag of the compiler's remembers that until the end.
-        quote! {
-            let mut _stroboscope_frame;
-            let _stroboscope_span;
-            if !::stroboscope::__private::is_idle() {
-                _stroboscope_frame = ::stroboscope::__private::Frame::new();
-                _stroboscope_span = ::stroboscope::__begin_in_frame!(_stroboscope_frame, #name, #fields);
-            }
-            #block
-        }
+        let begin = match options.request {
+            true => quote!(let _stroboscope_span = #span.entered();),
+            // Assigned only while something is recorded: nothing but a flag of the compiler's remembers that until the end.
+            false => quote! {
+                let mut _stroboscope_frame;
+                let _stroboscope_span;
+                if !::stroboscope::__private::is_idle() {
+                    _stroboscope_frame = ::stroboscope::__private::Frame::new();
+                    _stroboscope_span = ::stroboscope::__begin_in_frame!(_stroboscope_frame, #name, #fields);
+                }
+            },
+        };
+        quote!(#begin #block)
     };
     quote!(#(#attrs)* #vis #sig { #body })
 }

@@ -15,6 +15,7 @@ use syn::{ItemFn, parse_macro_input};
 /// - `fields(key = expression, argument)`: fields, as in `span!`; evaluated only while something is recorded.
 /// - `err`: the function gives a `Result`, whose error can be displayed; if it gives an error, its span has failed, as by
 ///   `stroboscope::error`.
+/// - `request`: each call is a request, also inside of another span, as `span!(request: "…")` makes them.
 ///
 /// ```text
 /// #[stroboscope::trace(name = "score", fields(stories = stories.len()))]

@@ -11,6 +11,7 @@ pub(crate) struct Options {
     /// As written; `span!` reads them.
     pub(crate) fields: Option<TokenStream>,
     pub(crate) err: bool,
+    pub(crate) request: bool,
 }
 
 impl Parse for Options {
@@ -29,9 +30,10 @@ impl Parse for Options {
                     options.fields = Some(content.parse()?);
                 }
                 "err" => options.err = true,
+                "request" => options.request = true,
                 other => {
                     let problem = format!(
-                        "unknown option `{other}`; write `name = \"…\"`, `fields(key = value, …)` or `err`"
+                        "unknown option `{other}`; write `name = \"…\"`, `fields(key = value, …)`, `err` or `request`"
                     );
                     return Err(syn::Error::new(key.span(), problem));
                 }

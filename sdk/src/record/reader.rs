@@ -46,6 +46,13 @@ pub(crate) fn length(words: &[u64]) -> usize {
     ((words[0] >> 32) as usize & 0xfff).clamp(1, words.len())
 }
 
+/// The span that the record at the start of `words` adds to; `None` for other records.
+#[inline]
+pub(crate) fn added_to(words: &[u64]) -> Option<u64> {
+    let is_fields = words[0] as u8 == RecordKind::Fields as u8;
+    is_fields.then(|| words.get(5).copied()).flatten()
+}
+
 /// Reads the record at the start of `words`; `lineage` follows the ring it came from.
 pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
     let first = words[0];

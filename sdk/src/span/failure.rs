@@ -1,9 +1,9 @@
 //! Spans that fail.
 
-use super::add_fields;
+use super::fields::{add_fields, current_recorded};
 use crate::callsite::Callsite;
-use crate::gate::{self, Now};
-use crate::{context, record};
+use crate::context::SpanContext;
+use crate::record;
 
 /// Marks the current span as failed: it gets the attribute `error`, and the message as `otel.status_description`. The last
 /// message counts. Outside of spans, and in requests of which nothing is recorded, it does nothing, and formats no message.
@@ -16,20 +16,19 @@ use crate::{context, record};
 /// }
 /// ```
 pub fn error(message: impl std::fmt::Display) {
+    if let Some(current) = current_recorded() {
+        mark_failed(current, &message);
+    }
+}
+
+/// Marks a span that is recorded as failed.
+pub(super) fn mark_failed(span: SpanContext, message: &dyn std::fmt::Display) {
     static FAILED: Callsite =
         Callsite::new("", &["error", "otel.status_description"], file!(), line!());
-    if gate::is_idle() {
-        return;
-    }
-    let current = context::current();
-    // The contexts of requests that are not recorded have these marks; no span of ours has them.
-    let is_span = current.is_valid() && !current.is_cut() && !current.is_unseen();
-    if is_span && (current.is_sampled() || Now::read().is_open()) {
-        add_fields(current, &FAILED, |writer| {
-            writer.scalar(0, record::ValueKind::Bool, 1);
-            writer.formatted(1, format_args!("{message}"));
-        });
-    }
+    add_fields(span, &FAILED, |writer| {
+        writer.scalar(0, record::ValueKind::Bool, 1);
+        writer.formatted(1, format_args!("{message}"));
+    });
 }
 
 /// For `#[trace(err)]`: calls a function's body, which the compiler then knows to run once.

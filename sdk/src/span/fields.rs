@@ -1,13 +1,97 @@
 //! Records that add to a span after it began.
 
-#[cfg(feature = "tracing")]
 use stroboscope_proto::v1::SpanFlag;
 
+use super::Span;
+use super::failure::mark_failed;
 use crate::callsite::Callsite;
 use crate::clock::ticks;
-use crate::context::SpanContext;
+use crate::context::{self, SpanContext};
+use crate::gate::{self, Now};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::thread;
+use crate::value::Value;
+
+/// Adds a field to the current span, which is known only after the span began: in a function with
+/// [`#[trace]`](macro@crate::trace), say. A field that the span has already is replaced. Outside of spans, and in requests of
+/// which nothing is recorded, it does nothing, and formats nothing. Of a span in hand: [`Span::record`].
+///
+/// ```
+/// # fn load() -> Vec<u8> { Vec::new() }
+/// #[stroboscope::trace]
+/// fn page() -> Vec<u8> {
+///     let page = load();
+///     stroboscope::record("bytes", page.len());
+///     page
+/// }
+/// ```
+#[inline]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "as `span!` takes values: a number, a text, or a wrapped value"
+)]
+pub fn record(field: &'static str, value: impl Value) {
+    if !gate::is_idle() {
+        record_in_current(field, value.argument());
+    }
+}
+
+#[inline(never)]
+fn record_in_current(field: &'static str, value: impl Value) {
+    if let Some(current) = current_recorded() {
+        add_field(current.span_id(), field, &value);
+    }
+}
+
+impl Span {
+    /// Adds a field that is known only after the span began; one that the span has already is replaced. Of an empty span it
+    /// does nothing, and formats nothing. Values as in [`span!`](crate::span!).
+    ///
+    /// ```
+    /// let span = stroboscope::span!("page", user = 7);
+    /// span.record("cache", "miss");
+    /// span.record("cause", stroboscope::display("cold"));
+    /// ```
+    #[inline]
+    #[allow(clippy::needless_pass_by_value, reason = "as above")]
+    pub fn record(&self, field: &'static str, value: impl Value) {
+        if self.is_recorded() {
+            record_in(self.ids[2], field, value.argument());
+        }
+    }
+
+    /// Marks the span as failed, as [`error`](crate::error()) does the current one.
+    pub fn error(&self, message: impl std::fmt::Display) {
+        if self.is_recorded() {
+            mark_failed(self.context(), &message);
+        }
+    }
+}
+
+#[inline(never)]
+fn record_in(span_id: u64, field: &'static str, value: impl Value) {
+    add_field(span_id, field, &value);
+}
+
+/// Returns the current span, if it is recorded.
+pub(super) fn current_recorded() -> Option<SpanContext> {
+    if gate::is_idle() {
+        return None;
+    }
+    let current = context::current();
+    // The contexts of requests that are not recorded have these marks; no span of ours has them.
+    let is_span = current.is_valid() && !current.is_cut() && !current.is_unseen();
+    (is_span && (current.is_sampled() || Now::read().is_open())).then_some(current)
+}
+
+/// Adds a field to an open span that is recorded.
+fn add_field(span_id: u64, field: &'static str, value: &impl Value) {
+    static NAMELESS: Callsite = Callsite::new("", &[], file!(), line!());
+    let head = head(span_id, &NAMELESS, 0).naming(field);
+    thread::write(|place, lineage| {
+        record::write(place, lineage, &head, |writer| value.write(0, writer))
+    });
+}
 
 /// Adds fields to an open span that is recorded.
 pub(crate) fn add_fields(
@@ -19,8 +103,7 @@ pub(crate) fn add_fields(
 }
 
 /// Marks an open span, if it is recorded, as one that requests begin inside of.
-#[cfg(feature = "tracing")]
-pub(crate) fn mark_connection(span: SpanContext, callsite: &'static Callsite) {
+pub(super) fn mark_connection(span: SpanContext, callsite: &'static Callsite) {
     add(span, callsite, SpanFlag::Connection as u16, |_| {});
 }
 
@@ -30,16 +113,18 @@ fn add(
     flags: u16,
     fields: impl FnOnce(&mut FieldWriter<'_>),
 ) {
-    thread::write(|place, lineage| {
-        let head = Head {
-            kind: RecordKind::Fields,
-            flags,
-            ticks: ticks(),
-            callsite,
-            trace_id: 0,
-            span_id: span.span_id(),
-            parent_id: 0,
-        };
-        record::write(place, lineage, &head, fields)
-    });
+    let head = head(span.span_id(), callsite, flags);
+    thread::write(|place, lineage| record::write(place, lineage, &head, fields));
+}
+
+fn head(span_id: u64, callsite: &'static Callsite, flags: u16) -> Head {
+    Head {
+        kind: RecordKind::Fields,
+        flags,
+        ticks: ticks(),
+        callsite,
+        trace_id: 0,
+        span_id,
+        parent_id: 0,
+    }
 }

@@ -1,0 +1,55 @@
+//! Requests inside of spans that outlast them, such as those of connections and of workers' loops.
+
+use super::Span;
+use super::fields::{add_fields, mark_connection};
+use crate::callsite::Callsite;
+use crate::captured::unseen_request;
+use crate::context::{self, SpanContext};
+use crate::record::FieldWriter;
+use crate::value::Values;
+
+impl Span {
+    /// For the macros: a new request, also inside of another span.
+    #[doc(hidden)]
+    #[inline(never)]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "as `begin`, which the macros call in other cases"
+    )]
+    pub fn begin_request<V: Values>(callsite: &'static Callsite, values: V) -> Self {
+        Self::begin_request_in(context::current(), callsite, |writer| values.write(writer))
+    }
+
+    /// Begins a request inside of another span, if there is one: each is linked to that span, and that is marked.
+    pub(crate) fn begin_request_in(
+        outer: SpanContext,
+        callsite: &'static Callsite,
+        fields: impl FnOnce(&mut FieldWriter<'_>),
+    ) -> Self {
+        let span = Self::begin_under(SpanContext::NONE, callsite, 0, fields);
+        if !outer.is_valid() {
+            return span;
+        }
+        if span.word.is_none() {
+            // What is below must not join what this is inside of, which may be recorded.
+            return Self::unrecorded(unseen_request());
+        }
+        // The contexts of requests that are not recorded have these marks.
+        if span.is_recorded() && !outer.is_cut() && !outer.is_unseen() {
+            mark_connection(outer, callsite);
+            link(span.context(), outer);
+        }
+        span
+    }
+}
+
+/// Links a span to another one.
+fn link(span: SpanContext, to: SpanContext) {
+    static LINKS: Callsite = Callsite::new("", &["links"], file!(), line!());
+    let (trace_id, span_id) = (to.trace_id(), to.span_id());
+    add_fields(span, &LINKS, |writer| {
+        let links =
+            format_args!(r#"[{{"trace_id":"{trace_id:032x}","span_id":"{span_id:016x}"}}]"#);
+        writer.formatted(0, links);
+    });
+}

@@ -1,0 +1,121 @@
+//! Fields that are known only after their span began.
+
+mod collector;
+
+use std::fmt::Display;
+
+use collector::{Collector, wait_for};
+use stroboscope::{BurstConfig, FutureExt as _, display, event, record, span};
+
+/// A value that nobody formats.
+struct Unread;
+
+impl Display for Unread {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("formatted for nobody");
+    }
+}
+
+/// A value whose own code records.
+struct Nosy;
+
+impl Display for Nosy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        event!("from_inside");
+        record("inside", 1);
+        f.write_str("nosy")
+    }
+}
+
+#[stroboscope::trace(fields(rows = 0))]
+fn query(rows: u64) {
+    record("rows", rows);
+    span!("inner").scope(|| record("depth", 2));
+    record("cached", true);
+}
+
+#[stroboscope::trace]
+async fn answer() {
+    tokio::task::yield_now().await;
+    record("size", 7);
+}
+
+fn unread() {
+    let span = span!("unread");
+    span.record("field", display(Unread));
+    span.error(Unread);
+    let entered = span.entered();
+    entered.record("field", display(Unread));
+    entered.error(Unread);
+    record("field", display(Unread));
+    stroboscope::error(Unread);
+}
+
+#[test]
+fn fields_are_added_to_the_span_they_are_of() {
+    unread();
+    let collector = Collector::default();
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .init()
+        .expect("recording starts");
+    wait_for("the gate", || stroboscope::stats().windows > 0);
+
+    record("outside", display(Unread));
+    query(42);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(answer());
+    runtime.block_on(async { record("size", 8) }.in_span(span!("future")));
+    let span = span!("job", state = "new");
+    {
+        // Another span is current.
+        let other = span!("other").entered();
+        span.record("state", "done");
+        std::thread::scope(|scope| drop(scope.spawn(|| span.record("elsewhere", -1))));
+        other.record("ratio", 0.5);
+        other.record("", "no name");
+        other.error("broken");
+    }
+    span.record("absent", None::<u64>);
+    span.record("by", String::from("owned"));
+    span.record("value", display(Nosy));
+    span.error(format_args!("{} of {}", 1, 2));
+    drop(span);
+    drop(guard);
+
+    let check = |name: &str, expected: &[&str]| {
+        let attributes = collector.span(name).attributes;
+        let attributes = attributes
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"));
+        assert_eq!(attributes.collect::<Vec<_>>(), expected, "{name}");
+    };
+    check("query", &["cached=true", "rows=42"]);
+    check("inner", &["depth=2"]);
+    check("answer", &["size=7"]);
+    check("future", &["size=8"]);
+    check(
+        "other",
+        &[
+            "=no name",
+            "error=true",
+            "otel.status_description=broken",
+            "ratio=0.5",
+        ],
+    );
+    check(
+        "job",
+        &[
+            "by=owned",
+            "elsewhere=-1",
+            "error=true",
+            "otel.status_description=1 of 2",
+            "state=done",
+            "value=nosy",
+        ],
+    );
+    unread();
+}
