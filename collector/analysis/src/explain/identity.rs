@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Names of what is another one after a restart, and says nothing else; as a whole, behind `resource.` or not.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "client.port",
     "container.id",
     "faas.instance",
@@ -22,6 +22,7 @@ const NAMES: [&str; 18] = [
     "k8s.pod.uid",
     "k8s.replicaset.name",
     "k8s.replicaset.uid",
+    "links",
     "net.peer.port",
     "net.sock.peer.port",
     "network.peer.port",
@@ -79,7 +80,15 @@ pub(super) fn is_named(key: &str) -> bool {
 
 /// Whether a name is of the process that says it, and not of a thread, a connection or a library.
 pub(super) fn is_of_process(key: &str) -> bool {
-    const OTHERS: [&str; 6] = ["thread", "tid", "port", "trace", "span", "telemetry"];
+    const OTHERS: [&str; 7] = [
+        "thread",
+        "tid",
+        "port",
+        "trace",
+        "span",
+        "links",
+        "telemetry",
+    ];
     is_named(key) && !words(key).iter().any(|word| OTHERS.contains(&&**word))
 }
 

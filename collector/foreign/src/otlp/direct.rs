@@ -9,6 +9,7 @@ use serde_json::Value;
 use stroboscope_proto::v1::SpanFlag;
 
 use super::OfResource;
+use super::code_place::{CodePlace, SPAN_NAME};
 use super::message::{Resource, Scope, Span};
 use super::own_names::{is_made_of_event, is_made_of_span};
 use super::plain::{Wire, each_field};
@@ -141,6 +142,7 @@ fn direct(
     let (mut state, mut status, mut flags) = ("", None, 0);
     let (mut attributes_dropped, mut events_dropped, mut links_dropped) = (0, 0, 0);
     let mut events = Vec::new();
+    let mut place = CodePlace::default();
     let mut json = JsonObject::begin(&mut buffers.json, &scope.text);
     each_field(bytes, |field, value| {
         match field {
@@ -152,7 +154,14 @@ fn direct(
             6 => kind = value.varint()? as i32,
             7 => start_ns = value.fixed64()?,
             8 => end_ns = value.fixed64()?,
-            9 => json.pair(value.bytes()?, is_made_of_span)?,
+            9 => {
+                let (key, value) = json.pair(value.bytes()?, is_made_of_span)?;
+                if key.starts_with("code.")
+                    && let Some(text) = text_of(value)
+                {
+                    place.see(key, text);
+                }
+            }
             10 => attributes_dropped = value.varint()? as u32,
             11 => events.push(event(value.bytes()?)?),
             12 => events_dropped = value.varint()? as u32,
@@ -195,6 +204,10 @@ fn direct(
             json.raw(key, &count.to_string());
         }
     }
+    let qualified = place.qualified(name);
+    if qualified.is_some() {
+        json.text(SPAN_NAME, name);
+    }
     if end_ns == 0 {
         end_ns = start_ns;
         of_span |= SpanFlag::Unfinished as u32;
@@ -204,7 +217,7 @@ fn direct(
         span_id: u64::from_be_bytes(span_id.try_into().ok()?),
         parent_id: parent_id.try_into().map_or(0, u64::from_be_bytes),
         service: &of_resource.service,
-        name,
+        name: qualified.as_deref().unwrap_or(name),
         host: &of_resource.host,
         start_ns: i64::try_from(start_ns).ok()?,
         end_ns: i64::try_from(end_ns).ok()?,
@@ -223,7 +236,7 @@ fn event(bytes: &[u8]) -> Option<PlainEvent<'_>> {
         match field {
             1 => time_ns = value.fixed64()?,
             2 => name = value.text()?,
-            3 => json.pair(value.bytes()?, is_made_of_event)?,
+            3 => drop(json.pair(value.bytes()?, is_made_of_event)?),
             4 => dropped = value.varint()? as u32,
             _ => {}
         }
@@ -281,8 +294,12 @@ impl<'b, 'k> JsonObject<'b, 'k> {
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// A `KeyValue`; `None` for what goes the slow way.
-    fn pair(&mut self, bytes: &'k [u8], is_made: impl Fn(&str) -> bool) -> Option<()> {
+    /// A `KeyValue`, whose key and value are handed back; `None` for what goes the slow way.
+    fn pair(
+        &mut self,
+        bytes: &'k [u8],
+        is_made: impl Fn(&str) -> bool,
+    ) -> Option<(&'k str, &'k [u8])> {
         let (mut key, mut of_key) = ("", None);
         each_field(bytes, |field, value| {
             match field {
@@ -298,7 +315,9 @@ impl<'b, 'k> JsonObject<'b, 'k> {
         }
         self.keys.push(key);
         self.key(key);
-        value(self.out, of_key.unwrap_or_default())
+        let of_key = of_key.unwrap_or_default();
+        value(self.out, of_key)?;
+        Some((key, of_key))
     }
 
     /// The text; empty without any member.
@@ -309,6 +328,18 @@ impl<'b, 'k> JsonObject<'b, 'k> {
         self.out.push(b'}');
         std::str::from_utf8(self.out).ok()
     }
+}
+
+/// The text that an `AnyValue` is.
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    let mut text = None;
+    each_field(bytes, |field, value| {
+        if field == 1 {
+            text = Some(value.text()?);
+        }
+        Some(())
+    })?;
+    text
 }
 
 /// Writes an `AnyValue`.

@@ -16,6 +16,7 @@
 //! | values that JSON has no form for: bytes, infinity | as hex digits, as its name; and in `otel.exact` as OTLP's JSON has them |
 //! | attributes that have the name of one in this table | as they are, their names in `otel.own_names`; where both are there, in `otel.shadowed` |
 //! | events without a name | `event`, with `otel.event_name: ""` |
+//! | the name of a span that has a module before it: `get::apply`, by `code.function.name`, `code.namespace` or `code.module.name` | `otel.span_name`, the name as it was sent |
 //! | a resource's service name that is no text | `resource.service.name` |
 //!
 //! [`StoredSpan::parts`] is the way back: all of it comes out again as it came in.
@@ -23,6 +24,7 @@
 use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
 
+mod code_place;
 mod direct;
 mod exact;
 pub mod fields;
@@ -52,6 +54,7 @@ pub use stored::{
 pub use texts::{HasTexts, with_valid_texts};
 pub use to_json::resource_spans_json;
 
+use code_place::{CodePlace, SPAN_NAME};
 use exact::note_inexact;
 use own_names::{is_made_of_event, is_made_of_span, put_own};
 
@@ -368,6 +371,10 @@ impl OfResource {
             ("otel.dropped_links_count", span.dropped_links_count),
         ] {
             say_count(&mut foreign.attributes, key, count);
+        }
+        if let Some(name) = CodePlace::of(&span.attributes).qualified(&span.name) {
+            foreign.name = name;
+            say_text(&mut foreign.attributes, SPAN_NAME, &span.name);
         }
         if !span.links.is_empty() {
             let links: Value = span

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use stroboscope_proto::v1::SpanFlag;
 
+use super::code_place::SPAN_NAME;
 use super::exact::EXACT;
 use super::message::{
     AnyKind, AnyValue, ArrayValue, Event, KeyValue, KeyValueList, Link, Resource, ResourceSpans,
@@ -175,7 +176,9 @@ impl StoredSpan {
         if self.parent_id != 0 {
             span.parent_span_id = self.parent_id.to_be_bytes().into();
         }
-        span.name.clone_from(&self.name);
+        if span.name.is_empty() {
+            span.name.clone_from(&self.name);
+        }
         span.start_time_unix_nano = self.start_ns.max(0).cast_unsigned();
         let never_ended =
             has(SpanFlag::Unfinished) && self.process == 0 && self.start_ns == self.end_ns;
@@ -196,6 +199,7 @@ impl StoredSpan {
         } = parts;
         match key {
             EXACT | OWN_NAMES | SHADOWED => {}
+            SPAN_NAME => span.name = text(value),
             "otel.resource.schema_url" => *resource_schema_url = text(value),
             "otel.resource.dropped_attributes_count" => {
                 resource.dropped_attributes_count = count(&value);

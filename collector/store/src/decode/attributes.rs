@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
 use stroboscope_proto::v1::{AttributeKind, Attributes};
 
 use super::Refusal;
@@ -192,16 +193,17 @@ impl AttributeReader<'_> {
             if json.len() > 1 {
                 json.push(',');
             }
-            push_json_text(&mut json, self.columns.text(attributes.key_string.get(at)));
+            let key = self.columns.text(attributes.key_string.get(at));
+            push_json_text(&mut json, key);
             json.push(':');
-            self.push_value(attributes, at, &mut json);
+            self.push_value(attributes, at, key, &mut json);
         }
         self.attribute += count;
         json.push('}');
         Some(json.into())
     }
 
-    fn push_value(&mut self, attributes: &Attributes, at: usize, json: &mut String) {
+    fn push_value(&mut self, attributes: &Attributes, at: usize, key: &str, json: &mut String) {
         let kind = attributes.kind.get(at).copied().unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = match AttributeKind::try_from(kind).unwrap_or_default() {
@@ -219,7 +221,11 @@ impl AttributeReader<'_> {
             },
             AttributeKind::String => {
                 let index = take(&attributes.string_values, &mut self.string);
-                push_json_text(json, self.columns.text(Some(&index)));
+                let text = self.columns.text(Some(&index));
+                match (key == LINKS).then(|| links_of(text)).flatten() {
+                    Some(links) => json.push_str(&links),
+                    None => push_json_text(json, text),
+                }
                 Ok(())
             }
         };
@@ -228,4 +234,52 @@ impl AttributeReader<'_> {
 
 fn push_json_text(json: &mut String, text: &str) {
     json.push_str(&serde_json::Value::from(text).to_string());
+}
+
+/// Attribute with links to other spans. The SDK has no lists, and sends the text of one.
+const LINKS: &str = "links";
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Link<'a> {
+    trace_id: &'a str,
+    span_id: &'a str,
+}
+
+/// Returns the list of links that a text is, as links of OTLP are kept.
+fn links_of(text: &str) -> Option<String> {
+    let links: Vec<Link<'_>> = serde_json::from_str(text).ok()?;
+    let is_id =
+        |id: &str, digits| id.len() == digits && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let are_ids = (links.iter()).all(|link| is_id(link.trace_id, 32) && is_id(link.span_id, 16));
+    are_ids
+        .then(|| serde_json::to_string(&links).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::links_of;
+
+    #[test]
+    fn only_links_are_links() {
+        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+        let links = format!(r#"[{{"trace_id":"{trace}","span_id":"{span}"}}]"#);
+        assert_eq!(links_of(&links).as_ref(), Some(&links));
+        for other in [
+            "",
+            "[",
+            "7",
+            "a text",
+            "[7]",
+            "{}",
+            r#"[{"trace_id":"0a"}]"#,
+            &links.replace("b7", "x7"),
+            &links.replace(span, "b7"),
+            &links.replace("}]", r#","more":1}]"#),
+        ] {
+            assert_eq!(links_of(other), None, "{other}");
+        }
+        assert_eq!(links_of(&"[".repeat(100_000)), None);
+    }
 }
