@@ -274,3 +274,55 @@ fn one_bad_text_loses_no_span() {
     let names = rows.spans.iter().map(|span| rows.strings.text(span.name));
     assert_eq!(names.collect::<Vec<_>>(), ["bad\u{fffd}", "good"]);
 }
+
+/// A function's module is before its name, whichever way a span goes.
+#[test]
+fn both_paths_name_functions_alike() {
+    let pair = |key: &str, text: &str| KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            kind: Some(AnyKind::Text(text.to_owned())),
+        }),
+    };
+    let span = |id: u8, attributes: &[(&str, &str)]| Span {
+        trace_id: vec![1; 16],
+        span_id: vec![id; 8],
+        name: "apply".to_owned(),
+        kind: 1,
+        start_time_unix_nano: 1,
+        end_time_unix_nano: 2,
+        attributes: attributes
+            .iter()
+            .map(|(key, text)| pair(key, text))
+            .collect(),
+        ..Span::default()
+    };
+    let of_resource = ResourceSpans {
+        scope_spans: vec![ScopeSpans {
+            spans: vec![
+                span(1, &[("code.namespace", "redis::cmd::get")]),
+                span(
+                    2,
+                    &[("a", "b"), ("code.function.name", "redis::cmd::set::apply")],
+                ),
+                span(3, &[("code.module.name", "redis")]),
+            ],
+            ..ScopeSpans::default()
+        }],
+        ..ResourceSpans::default()
+    };
+    let bytes = request_of(&[of_resource]);
+    assert_eq!(check(&bytes), Some(3));
+    let mut rows = Rows::default();
+    otlp_protobuf(&bytes, &limits(), &mut rows).unwrap();
+    let names = rows.spans.iter().map(|span| rows.strings.text(span.name));
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["get::apply", "set::apply", "apply"]
+    );
+    let attributes = rows.spans[0].attributes.as_deref().unwrap();
+    assert!(
+        attributes.contains(r#""otel.span_name":"apply""#),
+        "{attributes}"
+    );
+}
