@@ -149,7 +149,7 @@ fn import_many(folder: &Path) -> BTreeMap<(u64, u64), u64> {
 }
 
 #[test]
-fn two_hundred_services_are_counted_and_the_busiest_drawn() {
+fn two_hundred_services_are_counted_and_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let calls = import_many(folder.path());
     let found = json_of(folder.path(), &["map", "--html", "map.html", "--json"]);
@@ -171,7 +171,7 @@ fn two_hundred_services_are_counted_and_the_busiest_drawn() {
         .collect();
     assert_eq!(counted, expected);
     let page = std::fs::read_to_string(folder.path().join("map.html")).unwrap();
-    assert_eq!(page.matches(" data-node=").count(), 40);
-    assert!(page.contains("Drawn are the 40 of 200 services in most requests"));
-    assert!((1..=60).contains(&page.matches("class=\"edge").count()));
+    assert_eq!(page.matches(" data-node=").count() as u64, SERVICES);
+    let drawn = page.matches("class=\"edge").count();
+    assert_eq!(drawn, calls.len().min(600));
 }

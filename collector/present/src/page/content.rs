@@ -149,7 +149,7 @@ fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
 mod tests {
     use super::super::standalone::{Section, to_page_of_sections};
     use super::*;
-    use crate::show::{Axis, Graph, GraphNode, Kind, LegendPlace, Timeline};
+    use crate::show::{Axis, Graph, GraphEdge, GraphNode, Kind, LegendPlace, Timeline};
 
     fn figure(title: &str) -> Figure {
         let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));
@@ -204,9 +204,14 @@ mod tests {
                 share: 0.5,
                 ..GraphNode::default()
             };
+            let edge = |to: usize| GraphEdge {
+                from: to / 2,
+                to,
+                ..GraphEdge::default()
+            };
             let graph = Graph {
                 nodes: (0..nodes).map(node).collect(),
-                edges: Vec::new(),
+                edges: (1..nodes).map(edge).collect(),
             };
             let mut doc = Doc::new();
             doc.figure(Figure::new("g", "", graph));
@@ -217,7 +222,11 @@ mod tests {
             "{}",
             page(2)
         );
-        assert!(page(30).contains("class=\"picture graph\""), "{}", page(30));
+        assert!(
+            page(200).contains("class=\"picture graph\""),
+            "{}",
+            page(200)
+        );
     }
 
     #[test]

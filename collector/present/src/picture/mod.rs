@@ -1,11 +1,12 @@
 //! Pictures, on pages or alone.
 //!
-//! Charts, timelines and graphs are drawn by hand, as SVG; graphs are laid out by `layout-rs`. Colours are Okabe and Ito's,
+//! Charts, timelines and graphs are drawn by hand, as SVG; graphs are laid out in layers. Colours are Okabe and Ito's,
 //! which people with any kind of colour vision tell apart, and stand in the stylesheet; lines differ in their dashes as well.
 
 mod axis;
 mod chart;
 mod graph;
+mod layered;
 mod palette;
 mod svg;
 mod timeline;

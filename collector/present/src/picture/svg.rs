@@ -174,37 +174,43 @@ impl Sketch {
             .push_str(if path.is_some() { "</a>" } else { "</g>" });
     }
 
-    /// An arrow of a graph: a curve through these points, its tip, and text shown where one points at it.
+    /// An arrow of a graph: its route, a point and for each curve two control points and its end; its tip; and text shown
+    /// where one points at it.
     pub(super) fn edge(
         &mut self,
         class: &str,
         (from, to): (usize, usize),
-        points: &[(f64, f64)],
-        tip: &[(f64, f64)],
+        route: &[(f64, f64)],
+        tip: [(f64, f64); 3],
         note: &str,
     ) {
         let _ = write!(
             self.0,
             "<path class=\"{class}\" data-from=\"{from}\" data-to=\"{to}\" d=\""
         );
-        for (place, (x, y)) in points.iter().enumerate() {
-            let _ = write!(
-                self.0,
-                "{}{} {}",
-                if place == 0 { 'M' } else { 'L' },
-                px(*x),
-                px(*y)
-            );
+        let mut draw = |command: char, points: &[(f64, f64)]| {
+            self.0.push(command);
+            for (place, (x, y)) in points.iter().enumerate() {
+                let between = if place > 0 { " " } else { "" };
+                let _ = write!(self.0, "{between}{} {}", px(*x), px(*y));
+            }
+        };
+        let (start, curves) = route.split_at(route.len().min(1));
+        draw('M', start);
+        let mut at = start.first();
+        for curve in curves.chunks(3) {
+            let is_straight = curve.iter().all(|(x, _)| at.is_some_and(|at| at.0 == *x))
+                || curve.iter().all(|(_, y)| at.is_some_and(|at| at.1 == *y));
+            at = curve.last();
+            if is_straight {
+                draw('L', &curve[curve.len() - 1..]);
+            } else {
+                draw('C', curve);
+            }
         }
-        for (place, (x, y)) in tip.iter().enumerate() {
-            let _ = write!(
-                self.0,
-                "{}{} {}",
-                if place == 0 { 'M' } else { 'L' },
-                px(*x),
-                px(*y)
-            );
-        }
+        let [side, end, other] = tip;
+        draw('M', &[side]);
+        draw('L', &[end, other]);
         self.0.push_str("\">");
         if !note.is_empty() {
             let _ = write!(self.0, "<title>{}</title>", escaped(note));
@@ -251,7 +257,7 @@ mod tests {
         sketch.text("label", (1.04, -0.01), Anchor::End, "</text><script>\u{1b}");
         sketch.open_node(7, "\"><script>", Some("/map?focus=\"><script>"));
         sketch.close_node(Some(""));
-        sketch.edge("edge", (0, 1), &[], &[], "</title><script>");
+        sketch.edge("edge", (0, 1), &[], [(0.0, 0.0); 3], "</title><script>");
         let svg = sketch.into_picture(10.0, 10.0).svg();
         assert!(!svg.contains("<script>"), "{svg}");
         assert!(
