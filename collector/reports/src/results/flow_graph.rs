@@ -8,7 +8,7 @@ use stroboscope_present::humanise::duration;
 use stroboscope_present::show::{Graph, GraphEdge, GraphNode};
 
 /// Operations drawn of a request, those that take most time and those around them.
-const DRAWN_MAX: usize = 16;
+const DRAWN_MAX: usize = 40;
 
 /// The colours of what stayed, and of what changed.
 const SAME: usize = 0;
