@@ -142,7 +142,7 @@ fn reading_verbs(folder: &Path) -> Vec<Vec<String>> {
     let trace = format!("{:032x}", request(SEED, 100).trace_id);
     let verbs: [&[&str]; 11] = [
         &["infer", "--json"],
-        &["model", "--json"],
+        &["model", "--all", "--json"],
         &["critical-path", "--json"],
         &["critical-path", "--json", "--each", "--top", "10"],
         &["critical-path", "--json", "--trace", &trace],

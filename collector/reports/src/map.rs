@@ -27,7 +27,7 @@ use crate::study::NamedStudy;
 use crate::suggest::command_on;
 use crate::verb::{ReadingVerb, Report};
 
-/// Services and edges in the picture, which has up to 400 kB then.
+/// Services and edges in the picture, which has up to 310 kB then.
 const SERVICES_DRAWN: usize = 200;
 const EDGES_DRAWN: usize = 600;
 /// Services without a caller whose names the text lists.

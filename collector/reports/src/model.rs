@@ -1,41 +1,44 @@
 //! `model`
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use regex::Regex;
 use schemars::JsonSchema;
-use serde::Serialize;
-use stroboscope_analysis::label::SegmentId;
-use stroboscope_analysis::model::{Model, Relation, Relations, Support};
+use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::structural_change::StructuralChange;
 use tokio::runtime::Runtime;
 
 use crate::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
+use crate::failure::FailureCode;
 use crate::model_change::Changed;
-use crate::model_json::{
-    PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
-};
+use crate::model_focus::operations;
+use crate::model_report::Believed;
 use crate::output::print;
 use crate::reading_memory::of_verb;
-use crate::results::figures::ModelGraph;
-use crate::results::pipelines::pipeline_rows;
 use crate::study::{NamedStudy, Reader};
-use crate::verb::{PageVerb, Report, give, said};
+use crate::suggest::command_on;
+use crate::verb::{PageVerb, give, said};
 use crate::{Failure, Status, notes};
 use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, Names, SegmentName};
-use stroboscope_query::{CausalGraph, Notes, load_model, save_model};
+use stroboscope_present::show::{Doc, Names};
+use stroboscope_query::{
+    CategoryRule, CausalGraph, Notes, PathsQuestion, by_time, load_model, nearest, save_model,
+};
 use stroboscope_store::memory::QueryShare;
 
+/// Memory of a relation in all forms that it is shown in.
+const BYTES_PER_RELATION: usize = 160;
+/// More rows of a table nobody reads on a page, and with 100 in each of three the browser took twice as long to lay it out;
+/// --json has all, and --focus what somebody looks for.
+const PAGE_ROWS: usize = 40;
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
-/// The table and the graph show only relations that do not follow from others; --json has all of them with their
-/// support: how many traces could have contradicted each, and how many did.
+/// Shows one operation with the segments right before and right after its own: that of --focus, otherwise the one that
+/// requests wait for most. --all shows all. Tables and graphs show only relations that do not follow from others; --json has
+/// all of them with their support: how many traces could have contradicted each, and how many did.
 ///
 /// The model is that of the store, or with --load a saved one; --merge adds saved ones to it. With --compare, what is
 /// shown instead is how it differs from an earlier one: relations that one of the two contradicts and the other does
@@ -66,10 +69,12 @@ pub struct ModelVerb {
     /// List changes of which at most this part is chance, on average; 1 lists all differences
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share, requires = "compare")]
     false_discoveries: f64,
-    /// In the table and the picture, show only segments that match, and those right before and after them: a regular
-    /// expression over `task [start … end]`, as the verbs print segments
-    #[arg(long, value_name = "REGEX", conflicts_with_all = ["compare", "dot"])]
-    focus: Option<Regex>,
+    /// Show this operation (service:name), with what comes right before and right after it
+    #[arg(long, value_name = "OPERATION", conflicts_with_all = ["compare", "dot"])]
+    focus: Option<String>,
+    /// Show all operations
+    #[arg(long, conflicts_with_all = ["compare", "dot", "focus"])]
+    all: bool,
     /// Print a graph for Graphviz (`| dot -Tsvg`)
     #[arg(long, conflicts_with = "json")]
     dot: bool,
@@ -77,9 +82,17 @@ pub struct ModelVerb {
 
 impl ModelVerb {
     pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (mut model, notes) = match &self.load {
-            Some(path) => load(path)?,
-            None => inferred(&self.reading, runtime)?,
+        let (mut model, notes, waited) = match &self.load {
+            Some(path) => {
+                let (model, notes) = load(path)?;
+                (model, notes, BTreeMap::new())
+            }
+            None => {
+                let study = NamedStudy::of(&self.reading, runtime.handle())?;
+                let waited = self.waited(&study)?;
+                let inference = study.into_inference()?;
+                (inference.model, inference.notes, waited)
+            }
         };
         for path in &self.merge {
             model.merge(&load(path)?.0);
@@ -107,8 +120,50 @@ impl ModelVerb {
         let mut share = of_verb(self.reading.from.memory_limit).share();
         take_for(&relations, &mut share)?;
         let report = Believed::of(&model, &relations, &graph, &names, &notes);
-        let report = report.focused(self.focus.as_ref());
-        give(&report, &self.reading.from, &self.show)
+        give(
+            &self.focused(report, &waited)?,
+            &self.reading.from,
+            &self.show,
+        )
+    }
+
+    /// Shares of operations in the critical path, where the operation in focus is chosen by them.
+    fn waited(&self, study: &NamedStudy) -> Result<BTreeMap<String, f64>, Failure> {
+        if self.all || self.dot || self.focus.is_some() || self.compare.is_some() {
+            return Ok(BTreeMap::new());
+        }
+        let paths = study.ask(&PathsQuestion(CategoryRule::default()))?;
+        let operations = by_time(&paths.aggregate, study.known()?.inference.model.labels());
+        let share = operations
+            .into_iter()
+            .map(|of| (of.operation, of.share_of_time));
+        Ok(share.collect())
+    }
+
+    /// The report with its operations, and with one of them in focus unless all are asked for.
+    fn focused<'a>(
+        &self,
+        report: Believed<'a>,
+        waited: &BTreeMap<String, f64>,
+    ) -> Result<Believed<'a>, Failure> {
+        let data = &self.reading.from.data.data;
+        let operations = operations(report.model, report.graph, waited);
+        let first = operations.first().map(|first| &first.operation);
+        let operation = self.focus.as_ref().or(first).filter(|_| !self.all);
+        let focus = operation.and_then(|operation| report.focus_on(operation));
+        if let (Some(operation), None) = (&self.focus, &focus) {
+            let known = operations.iter().map(|of| &*of.operation);
+            let nearest = nearest(operation, known);
+            let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
+            let listed = command_on("model", data);
+            return Err(Failure::coded(
+                FailureCode::Unknown,
+                format!(
+                    "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
+                ),
+            ));
+        }
+        Ok(report.about(operations, focus, command_on("model --all", data)))
     }
 
     fn compare(
@@ -174,6 +229,7 @@ impl ModelVerb {
 impl PageVerb for ModelVerb {
     fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
         let study = NamedStudy::read_by(&self.reading, reader)?;
+        let waited = self.waited(&study)?;
         let known = study.known()?;
         let (model, relations) = (&known.inference.model, &known.inference.relations);
         let mut share = study.source().share();
@@ -181,11 +237,8 @@ impl PageVerb for ModelVerb {
         let graph = CausalGraph::of(relations);
         let names = Names::of(model.labels());
         let report = Believed::of(model, relations, &graph, &names, &known.inference.notes);
-        let report = report.focused(self.focus.as_ref());
-        Ok(said(&Believed {
-            top: PAGE_ROWS,
-            ..report
-        }))
+        let report = self.focused(report, &waited)?;
+        Ok(said(&report.short(PAGE_ROWS)))
     }
 }
 
@@ -214,236 +267,15 @@ fn inferred(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Model, Not
     Ok((inference.model, inference.notes))
 }
 
-/// A relation between two segments.
-#[derive(Serialize, JsonSchema)]
-struct RelationEntry {
-    first: u32,
-    second: u32,
-    /// Traces that have both.
-    traces: u64,
-    contradictions: u64,
-}
-
-impl From<&Relation> for RelationEntry {
-    fn from(relation: &Relation) -> Self {
-        Self {
-            first: relation.first.0,
-            second: relation.second.0,
-            traces: relation.support.cooccurrences,
-            contradictions: relation.support.contradictions,
-        }
-    }
-}
-
 /// What the verb says in JSON: what the model believes, or with `--compare` how it differs from an earlier one.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-#[allow(dead_code, reason = "the document's schema is made of it")]
+#[allow(
+    dead_code,
+    clippy::large_enum_variant,
+    reason = "the document's schema is made of it"
+)]
 pub enum ModelSays<'a> {
     Believed(Believed<'a>),
     Changed(Changed<'a>),
-}
-
-/// What a model believes.
-#[derive(Serialize, JsonSchema)]
-pub struct Believed<'a> {
-    #[serde(flatten)]
-    notes: &'a Notes,
-    model_traces: u64,
-    tolerance: f64,
-    segments: Vec<SegmentEntry<'a>>,
-    happens_before: Vec<RelationEntry>,
-    mutual_exclusion: Vec<RelationEntry>,
-    pipelines: Vec<PipelineEntry<'a>>,
-    /// Pairs of segments: without those that follow from others.
-    reduced_happens_before: Vec<(u32, u32)>,
-    #[serde(skip)]
-    model: &'a Model,
-    #[serde(skip)]
-    relations: &'a Relations,
-    #[serde(skip)]
-    graph: &'a CausalGraph,
-    #[serde(skip)]
-    names: &'a Names,
-    /// Segments that are shown; none: all.
-    #[serde(skip)]
-    focus: Option<BTreeSet<SegmentId>>,
-    /// Rows of each table.
-    #[serde(skip)]
-    top: usize,
-}
-
-/// Memory of a relation in all forms that it is shown in.
-const BYTES_PER_RELATION: usize = 160;
-/// More rows of a table nobody reads on a page, and with 100 in each of three the browser took twice as long to lay it out;
-/// --json has all, and --focus what somebody looks for.
-const PAGE_ROWS: usize = 40;
-
-impl<'a> Believed<'a> {
-    /// Shows what matches, and what is right before and after it.
-    fn focused(self, focus: Option<&Regex>) -> Self {
-        let Some(focus) = focus else { return self };
-        let matching = self.model.labels().iter();
-        let matching: BTreeSet<SegmentId> = matching
-            .filter(|(_, label)| focus.is_match(&label.to_string()))
-            .map(|(id, _)| id)
-            .collect();
-        let beside = self.graph.edges.iter().flat_map(|(a, b)| {
-            let is_beside = matching.contains(a) || matching.contains(b);
-            is_beside.then_some([*a, *b]).into_iter().flatten()
-        });
-        let shown = beside.chain(matching.iter().copied()).collect();
-        Self {
-            focus: Some(shown),
-            ..self
-        }
-    }
-
-    fn shows(&self, id: SegmentId) -> bool {
-        self.focus.as_ref().is_none_or(|shown| shown.contains(&id))
-    }
-
-    fn of(
-        model: &'a Model,
-        relations: &'a Relations,
-        graph: &'a CausalGraph,
-        names: &'a Names,
-        notes: &'a Notes,
-    ) -> Self {
-        Self {
-            notes,
-            model_traces: model.traces(),
-            tolerance: relations.tolerance(),
-            segments: segment_entries(model),
-            happens_before: relations
-                .all_happens_before()
-                .iter()
-                .map(Into::into)
-                .collect(),
-            mutual_exclusion: relations
-                .all_mutual_exclusion()
-                .iter()
-                .map(Into::into)
-                .collect(),
-            pipelines: pipeline_entries(relations),
-            reduced_happens_before: graph.edges.iter().map(|(a, b)| (a.0, b.0)).collect(),
-            model,
-            relations,
-            graph,
-            names,
-            focus: None,
-            top: usize::MAX,
-        }
-    }
-}
-
-/// Two segments of which something is believed.
-struct Pair {
-    first: SegmentName,
-    second: SegmentName,
-    traces: u64,
-}
-
-/// They are in this order.
-struct InOrder(Pair);
-/// They exclude each other.
-struct Apart(Pair);
-
-rows! {
-    InOrder as row, "happens_before":
-        "Two segments of which the first always ended before the second began, and that follows from no others.";
-    first: Segment, "first" = &row.0.first;
-    then: Segment, "then" = &row.0.second;
-    traces: Count, "in so many traces" = row.0.traces;
-}
-
-rows! {
-    Apart as row, "mutual_exclusion": "Two segments that never overlapped, in either order.";
-    one: Segment, "one" = &row.0.first;
-    other: Segment, "other" = &row.0.second;
-    traces: Count, "in so many traces" = row.0.traces;
-}
-
-impl Report for Believed<'_> {
-    fn notes(&self) -> &Notes {
-        self.notes
-    }
-
-    fn show(&self, doc: &mut Doc) {
-        let Self {
-            model,
-            relations,
-            graph,
-            names,
-            top,
-            ..
-        } = *self;
-        doc.heading(format!(
-            "What causes what, as far as {} can show",
-            counted(model.traces(), "request")
-        ));
-        let seen = model
-            .labels()
-            .iter()
-            .filter(|(id, _)| model.segment_counts(*id).traces > 0 && self.shows(*id));
-        let segment = |(id, label)| {
-            let counts = model.segment_counts(id);
-            SegmentRow {
-                name: names.get(id),
-                label,
-                occurrences: counts.occurrences,
-                traces: counts.traces,
-            }
-        };
-        let in_traces = |(id, _)| {
-            (
-                id,
-                model.segment_counts(id).traces as f64 / model.traces().max(1) as f64,
-            )
-        };
-        let shares = model
-            .labels()
-            .iter()
-            .map(in_traces)
-            .filter(|(id, share)| *share > 0.0 && self.shows(*id));
-        let drawn = ModelGraph {
-            labels: model.labels(),
-            relations,
-            name: &|id| names.get(id),
-            style: &|_| 0,
-            traces: model.traces(),
-        };
-        doc.figures(drawn.figure(shares.collect(), "in most requests"));
-        doc.table("Segments", &seen.map(segment).collect::<Vec<_>>(), top);
-        let pair = |a: SegmentId, b: SegmentId, support: Option<Support>| Pair {
-            first: names.get(a),
-            second: names.get(b),
-            traces: support.unwrap_or_default().cooccurrences,
-        };
-        let order = |(a, b): &(SegmentId, SegmentId)| {
-            InOrder(pair(*a, *b, relations.happens_before_support(*a, *b)))
-        };
-        let both = |(a, b): &&(SegmentId, SegmentId)| self.shows(*a) && self.shows(*b);
-        let orders: Vec<InOrder> = graph.edges.iter().filter(both).map(order).collect();
-        let follow = relations.all_happens_before().len() - graph.edges.len();
-        doc.table(
-            format!("Happens before; {follow} more follow from these"),
-            &orders,
-            top,
-        );
-        let apart = |(a, b): &(SegmentId, SegmentId)| {
-            Apart(pair(*a, *b, relations.mutual_exclusion_support(*a, *b)))
-        };
-        doc.table(
-            "Mutual exclusion",
-            &graph
-                .exclusions
-                .iter()
-                .filter(both)
-                .map(apart)
-                .collect::<Vec<_>>(),
-            top,
-        );
-        doc.table("Pipelines", &pipeline_rows(relations), top);
-    }
 }

@@ -42,6 +42,27 @@ pub(crate) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
     entries
 }
 
+/// A relation between two segments.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RelationEntry {
+    pub first: u32,
+    pub second: u32,
+    /// Traces that have both.
+    pub traces: u64,
+    pub contradictions: u64,
+}
+
+impl From<&Relation> for RelationEntry {
+    fn from(relation: &Relation) -> Self {
+        Self {
+            first: relation.first.0,
+            second: relation.second.0,
+            traces: relation.support.cooccurrences,
+            contradictions: relation.support.contradictions,
+        }
+    }
+}
+
 /// Two tasks of which the second works on an element after the first did.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct PipelineEntry<'a> {

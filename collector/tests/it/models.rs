@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::common::{check, json_of};
+use crate::requests;
 
 /// Requests 0 to 9, one a second: a server (0 to 100 µs), then a page (100 to 200 µs). From 5 on the page starts while
 /// the server is still at it, and a cache (250 to 260 µs) is new.
@@ -228,5 +229,46 @@ fn the_convergence_is_shown_as_often_as_asked_for() {
             .unwrap()
             .len(),
         1
+    );
+}
+
+#[test]
+fn a_focus_is_an_operation_with_what_is_right_before_and_after_it() {
+    let folder = requests::imported();
+    let at = folder.path();
+    let around = |found: &Value| {
+        let side = |side: &str| -> Vec<Value> {
+            let rows = found["focus"][side].as_array().unwrap().iter();
+            rows.map(|row| json!([row["operation"], row["traces"], row["share"]]))
+                .collect()
+        };
+        (side("before"), side("after"))
+    };
+    let found = json_of(at, &["model", "--focus", "shop:charge", "--json"]);
+    assert_eq!(found["focus"]["operation"], "shop:charge");
+    let checkout = vec![json!(["shop:checkout", 100, 1.0])];
+    assert_eq!(around(&found), (checkout.clone(), checkout));
+    // Without a focus it is on the operation that requests wait for most.
+    let found = json_of(at, &["model", "--json"]);
+    assert_eq!(found["focus"]["operation"], "db:delete");
+    assert_eq!(found["operations"][0]["operation"], "db:delete");
+    let sweep = vec![json!(["job:sweep", 10, 1.0])];
+    assert_eq!(around(&found), (sweep.clone(), sweep));
+    let whole = json_of(at, &["model", "--all", "--json"]);
+    assert_eq!(whole["focus"], Value::Null);
+    assert_eq!(whole["happens_before"], found["happens_before"]);
+    let (text, _) = check(at, &["model"], 0);
+    assert!(text.contains("Right before db:delete\n"), "{text}");
+    assert!(text.contains("All 9 operations: `"), "{text}");
+    let (text, _) = check(at, &["model", "--all"], 0);
+    assert!(text.contains("Happens before; "), "{text}");
+    // A saved model has no critical paths: the operation in most requests is in focus.
+    check(at, &["model", "--all", "--save", "all.json"], 0);
+    let loaded = json_of(at, &["model", "--load", "all.json", "--json"]);
+    assert_eq!(loaded["focus"]["operation"], "shop:charge");
+    let (_, error) = check(at, &["model", "--focus", "shop:chrage"], 2);
+    assert!(
+        error.contains("no segment is of the operation shop:chrage (is it shop:charge?)"),
+        "{error}"
     );
 }

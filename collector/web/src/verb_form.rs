@@ -68,6 +68,7 @@ fn is_first(field: &Field) -> bool {
             "category",
             "slowest",
             "focus",
+            "all",
             "trace",
             "control",
             "test",

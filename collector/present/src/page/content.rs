@@ -76,6 +76,20 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: 
                         .text(text)
                         .markup("</p>\n");
                 }
+                Part::Link { text, path, .. } if reader == Reader::OfSite => {
+                    html.markup("<p><a href=\"")
+                        .text(path)
+                        .markup("\">")
+                        .text(text)
+                        .markup("</a></p>\n");
+                }
+                Part::Link { text, command, .. } => {
+                    html.markup("<p>")
+                        .text(text)
+                        .markup(": <code>")
+                        .text(command)
+                        .markup("</code></p>\n");
+                }
                 Part::Table(table) if table.shown == 0 => {}
                 Part::Table(table) => write_table(html, table, reader),
                 Part::Figure(figure) => write_figure(html, figure, reader),
@@ -230,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_lead_on_where_there_is_a_site() {
+    fn boxes_and_links_lead_on_where_there_is_a_site() {
         let node = GraphNode {
             path: Some("/map?focus=a".to_owned()),
             ..GraphNode::default()
@@ -241,12 +255,18 @@ mod tests {
         };
         let mut doc = Doc::new();
         doc.figure(Figure::new("g", "", graph));
+        doc.link("All", "/model?all=on", "model --all");
         let link = "<a class=\"node\" href=\"/map?focus=a\"";
         let page = body(&doc).into_string();
         assert!(page.contains(link), "{page}");
+        assert!(page.contains("<a href=\"/model?all=on\">All</a>"), "{page}");
         let file = to_page_of_sections("t", "h", "about", &[Section { id: "one", doc }]);
         assert!(
             !file.contains(link) && file.contains("<g class=\"node\""),
+            "{file}"
+        );
+        assert!(
+            file.contains("<p>All: <code>model --all</code></p>"),
             "{file}"
         );
     }

@@ -10,6 +10,12 @@ pub enum Part {
     Heading(String),
     /// A sentence, or several.
     Sentence(String),
+    /// A page of the site with more, or the command that shows the same on a terminal.
+    Link {
+        text: String,
+        path: String,
+        command: String,
+    },
     /// A table.
     Table(Table),
     /// A chart, a timeline or a graph.
@@ -41,6 +47,21 @@ impl Doc {
         if !text.is_empty() {
             self.parts.push(Part::Sentence(text));
         }
+        self
+    }
+
+    /// Adds a link to a page with more.
+    pub fn link(
+        &mut self,
+        text: impl Into<String>,
+        path: impl Into<String>,
+        command: impl Into<String>,
+    ) -> &mut Self {
+        self.parts.push(Part::Link {
+            text: text.into(),
+            path: path.into(),
+            command: command.into(),
+        });
         self
     }
 

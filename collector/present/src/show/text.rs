@@ -44,6 +44,9 @@ impl TextView {
         let parts = doc.parts().iter().filter_map(|part| match part {
             Part::Heading(text) => Some(self.bold(&self.wrapped(&scrubbed_lines(text)))),
             Part::Sentence(text) => Some(self.wrapped(&scrubbed_lines(text))),
+            Part::Link { text, command, .. } => {
+                Some(self.wrapped(&scrubbed_lines(&format!("{text}: `{command}`"))))
+            }
             Part::Table(table) => (table.shown > 0).then(|| self.table(table)),
             Part::Figure(figure) => figure.is_for_terminals.then(|| self.figure(figure)),
         });

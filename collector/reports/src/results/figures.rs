@@ -15,8 +15,10 @@ use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::show::{Figure, Graph, GraphEdge, GraphNode, SegmentName};
 use stroboscope_query::CausalGraph;
 
+use crate::model_focus::focus_path;
+
 /// Segments in a graph; more of them nobody reads.
-const SEGMENTS_MAX: usize = 32;
+const SEGMENTS_MAX: usize = 80;
 
 /// Latency of requests. A table beside it has the same in numbers.
 pub fn latency_figure(latency: &Distribution) -> Figure {
@@ -124,7 +126,10 @@ impl ModelGraph<'_> {
                 .map_or_else(Vec::new, |label| box_lines(label, *share)),
             share: *share,
             style: (self.style)(*id),
-            path: None,
+            path: self
+                .labels
+                .get(*id)
+                .map(|label| focus_path(&label.operation())),
         };
         let place = |id: SegmentId| segments.iter().position(|(known, _)| *known == id);
         let edge = |(a, b): &(SegmentId, SegmentId)| {
@@ -137,6 +142,12 @@ impl ModelGraph<'_> {
                 from: place(*a)?,
                 to: place(*b)?,
                 share,
+                note: format!(
+                    "{} before {}: {} with both",
+                    (self.name)(*a).short(),
+                    (self.name)(*b).short(),
+                    counted(support.cooccurrences, "request")
+                ),
                 ..GraphEdge::default()
             })
         };

@@ -1,0 +1,287 @@
+//! The report of `model`: what a model believes, about one operation or all.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::label::SegmentId;
+use stroboscope_analysis::model::{Model, Relations, Support};
+use stroboscope_present::humanise::{counted, percent};
+use stroboscope_present::rows;
+use stroboscope_present::show::{Doc, Figure, Names, SegmentName};
+use stroboscope_query::{CausalGraph, Notes};
+
+use crate::model_focus::{Focus, ModelOperation};
+use crate::model_json::{
+    PipelineEntry, RelationEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
+};
+use crate::results::figures::ModelGraph;
+use crate::results::pipelines::pipeline_rows;
+use crate::verb::Report;
+
+/// What a model believes.
+#[derive(Serialize, JsonSchema)]
+pub struct Believed<'a> {
+    #[serde(flatten)]
+    notes: &'a Notes,
+    model_traces: u64,
+    tolerance: f64,
+    segments: Vec<SegmentEntry<'a>>,
+    happens_before: Vec<RelationEntry>,
+    mutual_exclusion: Vec<RelationEntry>,
+    pipelines: Vec<PipelineEntry<'a>>,
+    /// Pairs of segments: without those that follow from others.
+    reduced_happens_before: Vec<(u32, u32)>,
+    /// Those that requests wait for most first.
+    operations: Vec<ModelOperation>,
+    /// The operation in focus; null where all are asked for.
+    focus: Option<Focus>,
+    #[serde(skip)]
+    pub(crate) model: &'a Model,
+    #[serde(skip)]
+    relations: &'a Relations,
+    #[serde(skip)]
+    pub(crate) graph: &'a CausalGraph,
+    #[serde(skip)]
+    names: &'a Names,
+    /// The command that shows all operations.
+    #[serde(skip)]
+    all_command: String,
+    /// Rows of each table.
+    #[serde(skip)]
+    top: usize,
+}
+
+/// Operations listed below the one in focus.
+const OPERATIONS_LISTED: usize = 20;
+
+impl<'a> Believed<'a> {
+    /// Adds the operations, one of them in focus unless all are shown by the command.
+    pub(crate) fn about(
+        self,
+        operations: Vec<ModelOperation>,
+        focus: Option<Focus>,
+        all_command: String,
+    ) -> Self {
+        Self {
+            operations,
+            focus,
+            all_command,
+            ..self
+        }
+    }
+
+    /// Shows so many rows of each table.
+    pub(crate) fn short(self, top: usize) -> Self {
+        Self { top, ..self }
+    }
+
+    /// The operation of this name, with what is around it; none if the model has no such one.
+    pub(crate) fn focus_on(&self, operation: &str) -> Option<Focus> {
+        Focus::of(operation, self.model, self.relations, self.graph)
+    }
+
+    pub(crate) fn of(
+        model: &'a Model,
+        relations: &'a Relations,
+        graph: &'a CausalGraph,
+        names: &'a Names,
+        notes: &'a Notes,
+    ) -> Self {
+        Self {
+            notes,
+            model_traces: model.traces(),
+            tolerance: relations.tolerance(),
+            segments: segment_entries(model),
+            happens_before: relations
+                .all_happens_before()
+                .iter()
+                .map(Into::into)
+                .collect(),
+            mutual_exclusion: relations
+                .all_mutual_exclusion()
+                .iter()
+                .map(Into::into)
+                .collect(),
+            pipelines: pipeline_entries(relations),
+            reduced_happens_before: graph.edges.iter().map(|(a, b)| (a.0, b.0)).collect(),
+            model,
+            relations,
+            graph,
+            names,
+            operations: Vec::new(),
+            focus: None,
+            all_command: String::new(),
+            top: usize::MAX,
+        }
+    }
+}
+
+/// Two segments of which something is believed.
+struct Pair {
+    first: SegmentName,
+    second: SegmentName,
+    traces: u64,
+}
+
+/// They are in this order.
+struct InOrder(Pair);
+/// They exclude each other.
+struct Apart(Pair);
+
+rows! {
+    InOrder as row, "happens_before":
+        "Two segments of which the first always ended before the second began, and that follows from no others.";
+    first: Segment, "first" = &row.0.first;
+    then: Segment, "then" = &row.0.second;
+    traces: Count, "in so many traces" = row.0.traces;
+}
+
+rows! {
+    Apart as row, "mutual_exclusion": "Two segments that never overlapped, in either order.";
+    one: Segment, "one" = &row.0.first;
+    other: Segment, "other" = &row.0.second;
+    traces: Count, "in so many traces" = row.0.traces;
+}
+
+impl Report for Believed<'_> {
+    fn notes(&self) -> &Notes {
+        self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading(format!(
+            "What causes what, as far as {} can show",
+            counted(self.model.traces(), "request")
+        ));
+        match &self.focus {
+            Some(focus) => self.show_focus(focus, doc),
+            None => self.show_all(doc),
+        }
+    }
+}
+
+impl Believed<'_> {
+    /// The operation in focus, and where to go from it.
+    fn show_focus(&self, focus: &Focus, doc: &mut Doc) {
+        let traces = self.model.traces().max(1) as f64;
+        if let Some(of) = self
+            .operations
+            .iter()
+            .find(|of| of.operation == focus.operation)
+        {
+            let share = of.critical_share.map_or_else(String::new, |share| {
+                format!(", and {} of what requests wait for", percent(share))
+            });
+            doc.sentence(format!(
+                "{} is in {} of requests{share}.",
+                focus.operation,
+                percent(of.requests as f64 / traces)
+            ));
+        }
+        let title = format!(
+            "{}, and what comes right before and after it",
+            focus.operation
+        );
+        let alternative = "The tables have all of it.";
+        let graph = focus.graph(&self.operations, traces);
+        doc.figure(Figure::new(title, alternative, graph).on_pages_only());
+        for (neighbours, side) in [(&focus.before, "before"), (&focus.after, "after")] {
+            let title = format!("Right {side} {}", focus.operation);
+            if neighbours.is_empty() {
+                doc.sentence(format!("{title}: nothing."));
+            } else {
+                doc.table(title, neighbours, self.top);
+            }
+        }
+        let is_own =
+            |(a, b): &&(SegmentId, SegmentId)| focus.own.contains(a) || focus.own.contains(b);
+        let orders: Vec<InOrder> = self
+            .graph
+            .edges
+            .iter()
+            .filter(is_own)
+            .map(|edge| self.order(edge))
+            .collect();
+        doc.table("Orders of its segments", &orders, self.top);
+        let apart: Vec<Apart> = self
+            .graph
+            .exclusions
+            .iter()
+            .filter(is_own)
+            .map(|pair| self.apart(pair))
+            .collect();
+        doc.table("Mutual exclusion", &apart, self.top);
+        doc.table("Operations", &self.operations, OPERATIONS_LISTED);
+        let all = format!("All {}", counted(self.operations.len() as u64, "operation"));
+        doc.link(all, "/model?all=on", &self.all_command);
+    }
+
+    /// All segments, and their orders.
+    fn show_all(&self, doc: &mut Doc) {
+        let (model, traces) = (self.model, self.model.traces());
+        let seen = || {
+            let labels = model.labels().iter();
+            labels.filter(|(id, _)| model.segment_counts(*id).traces > 0)
+        };
+        let share = |id| model.segment_counts(id).traces as f64 / traces.max(1) as f64;
+        let drawn = ModelGraph {
+            labels: model.labels(),
+            relations: self.relations,
+            name: &|id| self.names.get(id),
+            style: &|_| 0,
+            traces,
+        };
+        let shares = seen().map(|(id, _)| (id, share(id)));
+        doc.figures(drawn.figure(shares.collect(), "in most requests"));
+        let segment = |(id, label)| {
+            let counts = model.segment_counts(id);
+            SegmentRow {
+                name: self.names.get(id),
+                label,
+                occurrences: counts.occurrences,
+                traces: counts.traces,
+            }
+        };
+        doc.table("Operations", &self.operations, self.top);
+        doc.table(
+            "Segments",
+            &seen().map(segment).collect::<Vec<_>>(),
+            self.top,
+        );
+        let orders: Vec<InOrder> = self
+            .graph
+            .edges
+            .iter()
+            .map(|edge| self.order(edge))
+            .collect();
+        let follow = self.relations.all_happens_before().len() - self.graph.edges.len();
+        doc.table(
+            format!("Happens before; {follow} more follow from these"),
+            &orders,
+            self.top,
+        );
+        let apart: Vec<Apart> = self
+            .graph
+            .exclusions
+            .iter()
+            .map(|pair| self.apart(pair))
+            .collect();
+        doc.table("Mutual exclusion", &apart, self.top);
+        doc.table("Pipelines", &pipeline_rows(self.relations), self.top);
+    }
+
+    fn order(&self, (a, b): &(SegmentId, SegmentId)) -> InOrder {
+        InOrder(self.pair(*a, *b, self.relations.happens_before_support(*a, *b)))
+    }
+
+    fn apart(&self, (a, b): &(SegmentId, SegmentId)) -> Apart {
+        Apart(self.pair(*a, *b, self.relations.mutual_exclusion_support(*a, *b)))
+    }
+
+    fn pair(&self, a: SegmentId, b: SegmentId, support: Option<Support>) -> Pair {
+        Pair {
+            first: self.names.get(a),
+            second: self.names.get(b),
+            traces: support.unwrap_or_default().cooccurrences,
+        }
+    }
+}
