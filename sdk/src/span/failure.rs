@@ -1,5 +1,6 @@
 //! Spans that fail.
 
+use super::Span;
 use super::fields::{add_fields, current_recorded};
 use crate::callsite::Callsite;
 use crate::context::SpanContext;
@@ -21,8 +22,17 @@ pub fn error(message: impl std::fmt::Display) {
     }
 }
 
+impl Span {
+    /// Marks the span as failed, as [`error`](crate::error()) does the current one.
+    pub fn error(&self, message: impl std::fmt::Display) {
+        if self.is_recorded() {
+            mark_failed(self.context(), &message);
+        }
+    }
+}
+
 /// Marks a span that is recorded as failed.
-pub(super) fn mark_failed(span: SpanContext, message: &dyn std::fmt::Display) {
+fn mark_failed(span: SpanContext, message: &dyn std::fmt::Display) {
     static FAILED: Callsite =
         Callsite::new("", &["error", "otel.status_description"], file!(), line!());
     add_fields(span, &FAILED, |writer| {

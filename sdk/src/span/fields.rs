@@ -3,7 +3,6 @@
 use stroboscope_proto::v1::SpanFlag;
 
 use super::Span;
-use super::failure::mark_failed;
 use crate::callsite::Callsite;
 use crate::clock::ticks;
 use crate::context::{self, SpanContext};
@@ -57,13 +56,6 @@ impl Span {
     pub fn record(&self, field: &'static str, value: impl Value) {
         if self.is_recorded() {
             record_in(self.ids[2], field, value.argument());
-        }
-    }
-
-    /// Marks the span as failed, as [`error`](crate::error()) does the current one.
-    pub fn error(&self, message: impl std::fmt::Display) {
-        if self.is_recorded() {
-            mark_failed(self.context(), &message);
         }
     }
 }
