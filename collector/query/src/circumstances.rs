@@ -81,8 +81,7 @@ pub fn circumstances(
     }
     if failed > 0 {
         sentences.push(format!(
-            "{failed} of {requests} requests failed: those that were not recorded completely are not in what follows, and failed ones \
-             end early."
+            "{failed} of {requests} requests failed, which may end early; what follows has those that were recorded completely."
         ));
     }
     sentences

@@ -101,7 +101,7 @@ fn content_of(
         .map_err(|error| unreadable(&error))?;
     let mut html = Html::new();
     for sentence in &report.circumstances {
-        html.markup("<p class=\"notice\">")
+        html.markup("<p class=\"notice error\">")
             .text(sentence)
             .markup("</p>\n");
     }
@@ -164,8 +164,12 @@ fn headline(html: &mut Html, report: &OverviewReport) {
         };
         let of = most.root.as_ref();
         let of = of.map_or_else(String::new, |root| format!(" of {root}"));
+        let root = most.root.as_deref().map(path_segment);
+        let root = root.map_or_else(String::new, |root| format!("?root={root}"));
         html.text(&format!("{when}{of} wait most for "))
-            .markup("<a href=\"/operations\">")
+            .markup("<a href=\"/critical-path")
+            .text(&root)
+            .markup("\">")
             .text(&most.operation)
             .markup("</a>")
             .text(&format!(", {} of their time", percent(most.share_of_time)));
