@@ -132,7 +132,7 @@ fn a_rust_pair_fails_in_three_ways() {
     let bank = format!("back:{EXPORT}");
     let starts = [
         (Some(503), "front:rust::reserve", "error", "nothing is left"),
-        (Some(502), &*bank, "gRPC UNAVAILABLE", ""),
+        (Some(502), &*bank, "gRPC UNAVAILABLE", "no bank answers"),
         (None, "front:GET /order", "panic", ""),
     ];
     collector.check(&seen, &starts);

@@ -162,11 +162,13 @@ impl Sketch {
             Some(path) => write!(self.0, "<a class=\"node\" href=\"{}\"", escaped(path)),
             None => write!(self.0, "<g class=\"node\""),
         };
-        let role = if path.is_some() { "link" } else { "img" };
-        let _ = write!(
-            self.0,
-            " data-node=\"{number}\" tabindex=\"0\" role=\"{role}\" aria-label=\"{name}\"><title>{name}</title>",
-        );
+        let _ = write!(self.0, " data-node=\"{number}\" tabindex=\"0\"");
+        // A link is called by its text, after its title.
+        let _ = match path {
+            Some(_) => write!(self.0, " role=\"link\""),
+            None => write!(self.0, " role=\"img\" aria-label=\"{name}\""),
+        };
+        let _ = write!(self.0, "><title>{name} </title>");
     }
 
     pub(super) fn close_node(&mut self, path: Option<&str>) {
@@ -266,8 +268,8 @@ mod tests {
         );
         assert!(
             svg.contains(
-                "<a class=\"node\" href=\"/map?focus=&quot;&gt;&lt;script&gt;\" data-node=\"7\" tabindex=\"0\" role=\"link\" \
-                 aria-label=\"&quot;&gt;"
+                "<a class=\"node\" href=\"/map?focus=&quot;&gt;&lt;script&gt;\" data-node=\"7\" tabindex=\"0\" role=\"link\"><title>\
+                 &quot;&gt;"
             ),
             "{svg}"
         );
