@@ -82,7 +82,7 @@ pub(crate) struct Head {
     pub(crate) flags: u16,
     pub(crate) ticks: u64,
     pub(crate) callsite: &'static Callsite,
-    /// Of FIELDS: [`Head::naming`].
+    /// FIELDS have none, and may have a name in its place: [`Head::naming`].
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
     /// Of a BEGIN; 0 otherwise.

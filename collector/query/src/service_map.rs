@@ -31,7 +31,7 @@ pub struct ServiceCounts {
     pub spans: WeightedCount,
     /// Spans that failed.
     pub failed: WeightedCount,
-    /// The request that was counted last: its spans come one after the other.
+    /// The request counted last. Spans of one request come one after the other.
     counted: Option<TraceId>,
 }
 
@@ -66,7 +66,7 @@ pub struct ServiceMap {
     pub other_calls: u64,
 }
 
-/// Which services call which, how often, and how fast?
+/// The question for the services that call each other, how often, and how fast.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServiceMapQuestion;
 
@@ -143,7 +143,7 @@ fn calls<'a>(
     calls
 }
 
-/// Returns what is known by a key; nothing, if there is no room for another one.
+/// Returns the value of a key, a new one if need be; `None` if there is no room for another key.
 fn entry<'a, K: Ord + Clone, V: Default>(
     known: &'a mut BTreeMap<K, V>,
     key: &K,

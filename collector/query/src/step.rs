@@ -56,7 +56,7 @@ pub struct LatencyStep {
     pub until_ns: i64,
     /// The medians before and after, ns.
     pub medians_ns: [u64; 2],
-    /// What one in twenty takes longer than, before and after, ns.
+    /// The 95th percentiles before and after, ns.
     pub p95_ns: [u64; 2],
     /// Requests before and after.
     pub requests: [u64; 2],

@@ -63,9 +63,9 @@ pub struct MapReport {
     other_spans: u64,
     /// Calls of edges beyond the 4,096 that are told apart.
     other_calls: u64,
-    /// Those that requests wait for most first.
+    /// Services, those that requests wait for most first.
     services: Vec<ServiceRow>,
-    /// Those in most requests first.
+    /// Edges, those in most requests first.
     edges: Vec<EdgeRow>,
     #[serde(skip)]
     focus: Option<String>,
@@ -86,9 +86,9 @@ pub struct ServiceRow {
     spans: u64,
     /// Spans that failed, by an attribute `error` that is not false, or by a panic.
     failed: u64,
-    /// How many services call it.
+    /// Number of services that call it.
     callers: u64,
-    /// How many services it calls.
+    /// Number of services that it calls.
     callees: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct EdgeRow {
     calls: u64,
     /// Calls whose client's or called span failed.
     failed: u64,
-    /// That of the client's span or, without one, of the called span.
+    /// Latency of the client's span or, without one, of the called span.
     latency: Latency,
     /// Id of the request with the longest call.
     longest_in: Option<String>,
@@ -161,7 +161,7 @@ impl EdgeRow {
         }
     }
 
-    /// Its figures in a line.
+    /// Describes the edge's figures in a line.
     fn note(&self) -> String {
         let failed = match self.failed {
             0 => String::new(),

@@ -110,7 +110,7 @@ pub(crate) struct Neighbour {
     operation: String,
     /// Traces with both segments of the pair that is in most traces.
     traces: u64,
-    /// Those of them in which the order was another one.
+    /// Requests among them with another order.
     contradictions: u64,
     /// Part of the traces with that segment of the operation in focus that have both, 0 to 1.
     share: f64,
@@ -131,7 +131,7 @@ rows! {
 }
 
 impl Focus {
-    /// What a model believes of an operation; none if no segment is of it.
+    /// Collects a model's relations of an operation; `None` if no segment is of it.
     pub(crate) fn of(
         operation: &str,
         model: &Model,

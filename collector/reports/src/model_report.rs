@@ -17,7 +17,7 @@ use crate::results::figures::ModelGraph;
 use crate::results::pipelines::pipeline_rows;
 use crate::verb::Report;
 
-/// What a model believes.
+/// A model, and the operation in focus.
 #[derive(Serialize, JsonSchema)]
 pub struct Believed<'a> {
     #[serde(flatten)]
@@ -30,7 +30,7 @@ pub struct Believed<'a> {
     pipelines: Vec<PipelineEntry<'a>>,
     /// Pairs of segments: without those that follow from others.
     reduced_happens_before: Vec<(u32, u32)>,
-    /// Those that requests wait for most first.
+    /// Operations, those that requests wait for most first.
     operations: Vec<ModelOperation>,
     /// The operation in focus; null where all are asked for.
     focus: Option<Focus>,

@@ -42,7 +42,7 @@ enum Kernel {
 /// can do so with one system call (ARCHITECTURE.md, "Markers"). Needs root, or CAP_BPF and CAP_PERFMON; where the kernel
 /// has no BTF, tracefs is used, which needs root. Events go into the data folder's table `kernel`, every 5 s, also
 /// beside a collector that uses the folder. The recorder keeps the burst-config that it began with, and the recording says
-/// which one, also when services are told another one; `timeline` says where they differ.
+/// which one, also when the collector sets another one for services; `timeline` says where they differ.
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub(super) struct KernelArguments {
     /// Only the processes of this control group, a folder below /sys/fs/cgroup, and all that they start
     #[arg(long, value_name = "FOLDER", group = "whom")]
     cgroup: Option<PathBuf>,
-    /// Only beginnings of system calls, not their ends: costs about half, but nobody learns how long they took
+    /// Only beginnings of system calls, not their ends: costs about half, but does not record how long they took
     #[arg(long)]
     enter_only: bool,
     /// Events that each processor's buffer in the kernel holds, 64 bytes each; rounded up to a power of two

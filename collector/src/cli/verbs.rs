@@ -35,15 +35,15 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Research", &["infer", "model", "clocks", "predict"]),
 ];
 
-/// Subcommands that stand below another, by its name, with what that one is for if it is nothing else. At the top, where they stood
-/// before, they are still taken, and not shown.
-const BELOW: [(&str, &str, &[&str]); 2] = [
+/// Subcommands below another one, by its name and, where it does nothing itself, its help. At the top, where they stood before, they
+/// are still taken, and not shown.
+const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
     (
         "store",
-        "Check or compact a data directory",
+        Some("Check or compact a data directory"),
         &["check", "compact"],
     ),
-    ("collect", "", &["ready", "config"]),
+    ("collect", None, &["ready", "config"]),
 ];
 
 /// Returns all subcommands.
@@ -101,19 +101,21 @@ pub(super) fn command(verbs: &[Entry]) -> Command {
             if below.is_empty() {
                 return program;
             }
-            if about.is_empty() {
-                return program.mut_subcommand(parent, |parent| {
+            match about {
+                None => program.mut_subcommand(parent, |parent| {
                     parent
                         .args_conflicts_with_subcommands(true)
                         .subcommands(below)
-                });
+                }),
+                Some(about) => {
+                    let parent = Command::new(*parent).about(*about).subcommands(below);
+                    program.subcommand(
+                        parent
+                            .subcommand_required(true)
+                            .arg_required_else_help(true),
+                    )
+                }
             }
-            let parent = Command::new(*parent).about(*about).subcommands(below);
-            program.subcommand(
-                parent
-                    .subcommand_required(true)
-                    .arg_required_else_help(true),
-            )
         });
     let groups = groups(&program);
     program.help_template(format!(

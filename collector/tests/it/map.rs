@@ -29,7 +29,7 @@ fn edges(found: &Value) -> Value {
     rows(found, "edges").iter().map(edge).collect()
 }
 
-/// What services have are sums over their operations.
+/// Figures of services are sums over their operations.
 #[track_caller]
 fn check_sums(folder: &Path, found: &Value) {
     let operations = json_of(folder, &["operations", "--json"]);

@@ -23,7 +23,7 @@ pub(crate) fn changes(
     telling: &Telling,
 ) -> Html {
     let mut html = Html::new();
-    // Who reads a store that cannot be read, or has none, is told so by an answer.
+    // An answer reports a store that cannot be read; the empty form does not.
     let Ok(found) = found(scope, site, runtime, telling) else {
         return html;
     };

@@ -57,7 +57,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// What is on a page, in a line. A subcommand says what it does: `Say which segments …`, of which the page is `Which segments …`.
+/// Describes a page in a line. The help of a subcommand begins with a verb, `Say which segments …`; the page drops it.
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
         "model" => "What comes before what, as far as all requests show",
@@ -266,7 +266,7 @@ fn invitation(
     html
 }
 
-/// What its form may be filled with.
+/// The attributes that a page's form offers.
 fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
     let source = asks_for_attributes(about).then(|| site.opened(runtime));
     match source {

@@ -31,7 +31,7 @@ impl Span {
             return span;
         }
         if span.word.is_none() {
-            // What is below must not join what this is inside of, which may be recorded.
+            // Spans below must not join the outer span, which may be recorded.
             return Self::unrecorded(unseen_request());
         }
         // The contexts of requests that are not recorded have these marks.

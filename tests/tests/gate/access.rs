@@ -181,7 +181,7 @@ async fn a_browser_logs_in_and_out() {
     check("GET /fleet", &[&controller], "", 401, "has ended").await;
     check("GET /fleet", &[&reader], "", 200, "").await;
 
-    // Nobody tries many tokens: one more was wrong before.
+    // One wrong token came before these four.
     for _ in 0..4 {
         check(
             login,

@@ -79,7 +79,7 @@ impl<'a> CodePlace<'a> {
     }
 }
 
-/// What stands between the parts of a name, in one language or another.
+/// Separators between the parts of a name, in one language or another.
 const SEPARATORS: [&str; 5] = ["::", ".", "\\", "#", "/"];
 
 fn is_of_name(of: char) -> bool {
@@ -150,7 +150,7 @@ mod tests {
         check("open", &[(full, "open")], "open");
         check("pay", &[(full, "com.shop.Cart.prepay")], "pay");
         check("f", &[(full, "<a::B as c::D>::f")], "f");
-        // Nobody's names.
+        // No function has these names.
         check("", &[(full, "a.")], "");
         check("pay", &[(full, ".pay")], "pay");
         check("pay", &[(full, &format!("{}.pay", "x".repeat(129)))], "pay");

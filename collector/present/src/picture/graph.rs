@@ -24,7 +24,7 @@ pub(super) fn draw(graph: &Graph) -> Picture {
     let layout = lay_out(graph.nodes.len(), &edges, BOX_PX);
     let inside = |(x, y): Px| (x + MARGIN_PX, y + MARGIN_PX);
     let mut sketch = Sketch::default();
-    // What is marked lies above the rest.
+    // Marked edges lie above the others.
     for is_marked in [false, true] {
         let drawn = graph.edges.iter().zip(&layout.routes);
         for (edge, route) in drawn.filter(|(edge, _)| edge.is_marked == is_marked) {
@@ -58,7 +58,7 @@ fn node_box(sketch: &mut Sketch, corner: Px, number: usize, node: &GraphNode) {
     sketch.close_node(path);
 }
 
-/// Draws an arrow along a route; what is in half of all is told from what is rare.
+/// Draws an arrow along a route. Edges in half of all requests are thicker than rare ones.
 fn arrow(sketch: &mut Sketch, route: &[Px], edge: &GraphEdge) {
     let [.., before, end] = *route else {
         return;

@@ -82,14 +82,14 @@ impl SlackList {
         &self.notes
     }
 
-    /// What the largest slack is good for; `None` where requests mostly wait for each segment that has some.
+    /// Describes the use of the largest slack; `None` where requests mostly wait for each segment that has some.
     fn use_text(&self) -> Option<String> {
         let seldom = |of: &&SegmentSlack| of.critical_share < 0.5 && of.slack.p50_ns > 0;
         let most = self.segments.iter().find(seldom)?;
         let [slack, takes] = [&most.slack, &most.duration].map(|of| duration(of.p50_ns as f64));
         Some(format!(
-            "{} takes {takes}, and in half of its requests nobody would notice {slack} more: what it does may run later, at a lower \
-             priority or on a slower machine.",
+            "{} takes {takes}, and in half of its requests {slack} more would make no request slower: its work may run later, at a \
+             lower priority or on a slower machine.",
             most.segment.short()
         ))
     }

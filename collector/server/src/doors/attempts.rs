@@ -17,13 +17,19 @@ const PEERS_MAX: usize = 1_024;
 pub(super) struct Attempts(Mutex<HashMap<Peer, (u32, Instant)>>);
 
 impl Attempts {
-    /// Whether no more tokens of this address are to be looked at.
-    pub(super) fn are_used_up(&self, peer: Peer, now: Instant) -> bool {
-        self.with(peer, now, |&mut (count, _)| count >= ATTEMPTS)
+    /// Counts an attempt before its token is looked at, so that attempts at the same time count as well. Returns false if this
+    /// address has none left.
+    pub(super) fn take(&self, peer: Peer, now: Instant) -> bool {
+        self.with(peer, now, |(count, _)| {
+            let is_left = *count < ATTEMPTS;
+            *count += u32::from(is_left);
+            is_left
+        })
     }
 
-    pub(super) fn count(&self, peer: Peer, now: Instant) {
-        self.with(peer, now, |(count, _)| *count += 1);
+    /// Takes an attempt back whose token was right.
+    pub(super) fn give_back(&self, peer: Peer, now: Instant) {
+        self.with(peer, now, |(count, _)| *count = count.saturating_sub(1));
     }
 
     fn with<T>(&self, peer: Peer, now: Instant, what: impl FnOnce(&mut (u32, Instant)) -> T) -> T {
@@ -45,18 +51,22 @@ mod tests {
         let attempts = Attempts::default();
         let peer = |n: u32| Peer::of(Some(IpAddr::V4(Ipv4Addr::from_bits(n))));
         let begin = Instant::now();
-        for _ in 0..ATTEMPTS {
-            assert!(!attempts.are_used_up(peer(1), begin));
-            attempts.count(peer(1), begin);
+        // Right ones do not count, however many there are.
+        for _ in 0..2 * ATTEMPTS {
+            assert!(attempts.take(peer(1), begin));
+            attempts.give_back(peer(1), begin);
         }
-        assert!(attempts.are_used_up(peer(1), begin));
-        assert!(!attempts.are_used_up(peer(2), begin));
-        assert!(!attempts.are_used_up(peer(1), begin + ATTEMPTS_TIME));
+        for _ in 0..ATTEMPTS {
+            assert!(attempts.take(peer(1), begin));
+        }
+        assert!(!attempts.take(peer(1), begin));
+        assert!(attempts.take(peer(2), begin));
+        assert!(attempts.take(peer(1), begin + ATTEMPTS_TIME));
         // However many addresses there are, so many are counted; the others are one.
         for n in 0..5_000 {
-            attempts.count(peer(n), begin);
+            attempts.take(peer(n), begin);
         }
         assert!(attempts.0.lock().unwrap().len() <= PEERS_MAX + 1);
-        assert!(attempts.are_used_up(peer(100_000), begin));
+        assert!(!attempts.take(peer(100_000), begin));
     }
 }

@@ -135,7 +135,7 @@ impl Doors {
         self.check(role, bearer(headers), login_cookie(headers))
     }
 
-    /// Whether a token, or a login, is good for something. A token counts before a login.
+    /// Checks that a token, or else a login, has a role.
     pub(super) fn check(
         &self,
         role: Role,
@@ -241,7 +241,7 @@ impl Doors {
     }
 }
 
-/// Whether a page is there without a token: what probes ask for, the login, and what its page looks like.
+/// Returns true for pages that need no token: those for probes, the login, and its stylesheet.
 fn is_open(path: &str, is_change: bool) -> bool {
     let is_login = [LOGIN_PATH, LOGOUT_PATH].contains(&path);
     let is_asked = ["/healthz", "/readyz"].contains(&path) || path.starts_with("/assets/");

@@ -1,4 +1,4 @@
-//! Logging in and out of browsers: whoever gives a token gets a cookie.
+//! Logins of browsers: a token in, a cookie out.
 
 use std::time::{Duration, Instant};
 
@@ -15,24 +15,23 @@ use crate::pool::Peer;
 const VALID: Duration = Duration::from_secs(12 * 3_600);
 
 impl Doors {
-    /// Whether pages ask for a token.
+    /// Returns true if pages ask for a token.
     pub(crate) fn asks_for_tokens(&self) -> bool {
         self.settings.tokens.is_some()
     }
 
-    /// Logs in who gives a token of the role `read`. Returns the cookie, as a header sets it.
+    /// Checks a token of the role `read`. Returns the cookie of its login, as a header sets it.
     ///
     /// # Errors
     /// Returns why not: the token is wrong, or too many were.
     pub(crate) fn log_in(&self, peer: Peer, token: &[u8]) -> Result<String, Denied> {
-        if self.attempts.are_used_up(peer, Instant::now()) {
+        let now = Instant::now();
+        if !self.attempts.take(peer, now) {
             let message = "too many wrong tokens came from this address: try again in a minute";
             return Err(Denied::new(DoorCause::LoginAttempts, message));
         }
-        if let Err(denied) = self.check(Role::Read, Some(token), None) {
-            self.attempts.count(peer, Instant::now());
-            return Err(denied);
-        }
+        self.check(Role::Read, Some(token), None)?;
+        self.attempts.give_back(peer, now);
         Ok(self.cookie(&signed(now_s() + VALID.as_secs(), token), VALID))
     }
 
@@ -41,12 +40,12 @@ impl Doors {
         self.cookie("", Duration::ZERO)
     }
 
-    /// Whether a request is that of somebody who is logged in.
+    /// Returns true if a request has a login that is valid.
     pub(crate) fn is_logged_in(&self, headers: &HeaderMap) -> bool {
         login_cookie(headers).is_some() && self.check_token(Role::Read, headers).is_ok()
     }
 
-    /// No script reads it, no form of another site's sends it, and it goes over TLS alone where there is TLS.
+    /// Formats a cookie that no script reads, that no form of another site sends, and that goes over TLS alone where there is TLS.
     fn cookie(&self, value: &str, valid: Duration) -> String {
         let secure = match self.settings.tls {
             Some(_) => "; Secure",

@@ -120,7 +120,7 @@ impl Tokens {
 
     pub(super) fn look_up(&self, token: &[u8], role: Role) -> Known {
         let tag = hmac::sign(&self.key, token);
-        // That hashes are compared byte by byte tells nothing about tokens: the key is secret.
+        // A comparison of hashes byte by byte tells nothing about tokens, as the key is secret.
         self.known(role, |known| known.tag.as_ref() == tag.as_ref())
     }
 

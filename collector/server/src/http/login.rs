@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use bytes::Bytes;
 use stroboscope_present::page::{Html, POLICY, PageHead};
 use url::form_urlencoded::{Serializer, parse};
 
@@ -89,10 +90,10 @@ async fn log_in(
     State(doors): State<Arc<Doors>>,
     Extension(peer): Extension<Peer>,
     RawQuery(query): RawQuery,
-    body: String,
+    body: Bytes,
 ) -> Response {
     let page = page(query.as_deref());
-    let token = parse(body.as_bytes()).find(|(name, _)| name == "token");
+    let token = parse(&body).find(|(name, _)| name == "token");
     let token = token.map_or_else(String::new, |(_, token)| token.trim().to_owned());
     match doors.log_in(peer, token.as_bytes()) {
         Ok(cookie) => with_cookie(see_other(&page), &cookie),

@@ -31,13 +31,13 @@ const LOOP_PX: Px = (20.0, 24.0);
 const PART_GAP_PX: f64 = 40.0;
 const PARTS_WIDE_PX: f64 = 1_400.0;
 
-/// Where everything goes.
+/// Places of all boxes and edges.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Layout {
     /// Upper left corners of the boxes.
     pub corners: Vec<Px>,
-    /// The way of each edge, from box to box: a point, and for each cubic Bézier curve two control points and its end. None
-    /// of an edge of no such box.
+    /// Route of each edge, from box to box: a point, and for each cubic Bézier curve two control points and its end. Empty
+    /// for an edge whose box does not exist.
     pub routes: Vec<Vec<Px>>,
     pub size: Px,
 }
@@ -86,7 +86,7 @@ pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px) -> Lay
     layout
 }
 
-/// Whether the picture is narrower with layers that run down.
+/// Returns true if the picture is narrower with layers that run down.
 fn is_down(parts: &[Layers], (width, _): Px) -> bool {
     let most = |of: fn(&Layers) -> usize| parts.iter().map(of).max().unwrap_or_default() as f64;
     let down = most(Layers::boxes_in_a_layer) * (width + BOX_GAP_PX);
@@ -144,17 +144,17 @@ struct Layers {
     /// Numbers of its boxes and edges in the graph.
     boxes: Vec<usize>,
     edges: Vec<usize>,
-    /// Of each edge its vertices, a layer each; a loop has one.
+    /// Vertices of each edge, one a layer; a loop has one.
     chains: Vec<Vec<usize>>,
-    /// Of each edge whether it leads from its last vertex to its first.
+    /// True for an edge that leads from its last vertex to its first.
     is_back: Vec<bool>,
     layers: Vec<Vec<usize>>,
-    /// Of each vertex those that an edge leads to, in the layer before and after; one twice if two edges do.
+    /// Neighbours of each vertex in the layer before and in the one after; a neighbour is listed once for each edge to it.
     before: Vec<Vec<usize>>,
     after: Vec<Vec<usize>>,
 }
 
-/// Where a part has everything, across its layers and along its edges.
+/// Places in a connected part, across its layers and along its edges.
 struct Placed {
     corners: Vec<Px>,
     routes: Vec<Vec<Px>>,
@@ -225,7 +225,7 @@ impl Layers {
         for (number, layer) in self.layers.iter().enumerate() {
             layer.iter().for_each(|vertex| rank[*vertex] = number);
         }
-        // How far edges lead to the side after each layer.
+        // The longest way to the side of an edge after each layer.
         let mut far = vec![0.0_f64; self.layers.len()];
         for (chain, ends) in self.chains.iter().zip(&ends) {
             for (vertex, pair) in chain.iter().zip(ends.windows(2)) {
@@ -265,7 +265,7 @@ impl Layers {
         }
     }
 
-    /// Of each edge, where it enters and leaves each of its vertices: at boxes, edges are in the order of where they lead.
+    /// Places at which each edge enters and leaves each of its vertices. At a box, edges are in the order of their other ends.
     fn ends(&self, middles: &[f64], wide: f64) -> Vec<Vec<Px>> {
         let at = |chain: &Vec<usize>| {
             chain
@@ -274,7 +274,7 @@ impl Layers {
                 .collect()
         };
         let mut ends: Vec<Vec<Px>> = self.chains.iter().map(at).collect();
-        // Of each box, edges that enter and that leave, and where they come from or lead to.
+        // The edges that enter each box and those that leave it, with the places of their other ends.
         let mut sides = vec![[Vec::new(), Vec::new()]; self.boxes.len()];
         for (number, chain) in self.chains.iter().enumerate() {
             if let [first, second, ..] = chain[..] {

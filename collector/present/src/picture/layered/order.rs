@@ -91,7 +91,7 @@ fn places(layer: &[usize], vertices: usize) -> Vec<usize> {
     places
 }
 
-/// How many edges cross, by sums in a tree (Barth, Jünger and Mutzel 2002).
+/// Counts the edges that cross, by sums in a tree (Barth, Jünger and Mutzel 2002).
 pub(super) fn crossings(part: &Layers) -> usize {
     let mut crossings = 0;
     let mut places = vec![0; part.after.len()];

@@ -1,4 +1,4 @@
-//! Where vertices are across their layers: in order, with room between them, and close to their neighbours.
+//! Places of vertices across their layers: in order, with room between them, and close to their neighbours.
 
 use super::{BEND_PX, BOX_GAP_PX, Layers};
 
@@ -16,7 +16,7 @@ pub(super) fn across(part: &Layers, wide: f64) -> Vec<f64> {
         false => BEND_PX,
     };
     let mut middles = vec![0.0; part.before.len()];
-    // Of each layer the smallest distances of its vertices from its first one.
+    // The smallest distances of a layer's vertices from its first one.
     let distances: Vec<Vec<f64>> = part
         .layers
         .iter()
@@ -81,7 +81,7 @@ fn wanted(
         }
     }
     let place = match (&before[..], &after[..]) {
-        // What nothing pulls gives way.
+        // A vertex that nothing pulls gives way.
         _ if weight == 0.0 => return (middles[vertex], 0.01),
         // Between one and one it is bent at either of them, rather than a little everywhere.
         (&[one], &[other]) if by_before && by_after => {

@@ -1,6 +1,6 @@
 //! Layers of boxes: edges lead to a later one, most of them to the next.
 
-/// How often boxes move towards most of their neighbours.
+/// Number of times that boxes move towards most of their neighbours.
 const MOVES: usize = 3;
 
 /// Turns edges round that close a cycle, seen from boxes without a caller first, then from boxes in order. Returns which.

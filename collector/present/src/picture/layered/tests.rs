@@ -27,7 +27,7 @@ fn sampled(route: &[Px], pieces: u32) -> Vec<Px> {
     points
 }
 
-/// Whether a point is in a box, or on its border.
+/// Returns true if a point is in a box, or on its border.
 fn is_at(corner: Px, (x, y): Px) -> bool {
     (corner.0..=corner.0 + BOX_PX.0).contains(&x) && (corner.1..=corner.1 + BOX_PX.1).contains(&y)
 }
@@ -38,7 +38,7 @@ fn is_inside(corner: Px, (x, y): Px) -> bool {
     0.001 < x && x < BOX_PX.0 - 0.001 && 0.001 < y && y < BOX_PX.1 - 0.001
 }
 
-/// What holds of every layout.
+/// Checks the properties of every layout.
 fn check(boxes: usize, edges: &[(usize, usize)]) {
     let layout = lay_out(boxes, edges, BOX_PX);
     assert_eq!(layout, lay_out(boxes, edges, BOX_PX));
