@@ -303,6 +303,8 @@ rows! {
     requests: Count, "requests" = row.requests;
     before_p50_ns: DurationNs, "p50 before" = ns(before.p50_ns);
     after_p50_ns: DurationNs, "after" = ns(after.p50_ns);
+    before_p95_ns: DurationNs, "p95 before" = ns(before.p95_ns);
+    after_p95_ns: DurationNs, "after" = ns(after.p95_ns);
     before_p99_ns: DurationNs, "p99 before" = ns(before.p99_ns);
     after_p99_ns: DurationNs, "after" = ns(after.p99_ns);
 }
@@ -403,22 +405,23 @@ impl Report for WhatIf {
             self.faster,
             self.slower
         ));
-        let quantiles = self.quantiles();
-        doc.table("", &quantiles, quantiles.len());
-        doc.sentence(
-            "Each change lies within its range in 95 of 100 cases: as other requests would have come, and by what requests do \
-             not tell.",
-        );
         // A latency of several kinds is that of none.
         let kinds = if self.by_root.len() > 1 {
             ROOTS_SHOWN
         } else {
             0
         };
-        doc.table(
-            "These are requests of several kinds; each by itself",
-            &self.by_root,
-            kinds,
+        doc.table("Requests of each kind by themselves", &self.by_root, kinds);
+        let quantiles = self.quantiles();
+        let all = if kinds > 0 {
+            "All requests together"
+        } else {
+            ""
+        };
+        doc.table(all, &quantiles, quantiles.len());
+        doc.sentence(
+            "Each change lies within its range in 95 of 100 cases: as other requests would have come, and by what requests do \
+             not tell.",
         );
         let (least_ns, most_ns) = (self.after.mean_ns, self.after_longest.mean_ns);
         if most_ns > least_ns * UNCERTAIN_FROM {

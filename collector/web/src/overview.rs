@@ -255,7 +255,11 @@ fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
     if let Some(most) = most.first() {
         html.markup(" · <a href=\"/what-if?operation=")
             .text(&path_segment(&most.operation))
-            .markup("&amp;scale=0.5\">What if ")
+            .markup("&amp;scale=0.5");
+        if let Some(root) = &most.root {
+            html.markup("&amp;root=").text(&path_segment(root));
+        }
+        html.markup("\">What if ")
             .text(&most.operation)
             .markup(" took half as long</a>");
     }
