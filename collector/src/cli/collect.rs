@@ -310,7 +310,7 @@ impl Collect {
             let (of, runtime) = (data.clone(), Handle::current());
             settings.site = Some(SiteMaker::new(move || {
                 let verbs = StoreVerbs::of(&of, pages(), runtime.clone(), &queries);
-                let site = served_site(verbs, &links, readers);
+                let site = served_site(verbs, &links, readers, false);
                 site.map_err(|failure| failure.to_string())
             }));
             settings.publishing = publishing.clone();

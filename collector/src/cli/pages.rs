@@ -13,8 +13,8 @@ use stroboscope_store::tables::Store;
 use stroboscope_web::store_verbs::StoreVerbs;
 use stroboscope_web::{SiteOptions, navigation, site};
 
-/// The pages of a data folder, with the query APIs of Jaeger and Tempo. Each links to `others`, path and name, which whoever
-/// serves them has beside.
+/// The pages of a data folder, with the query APIs of Jaeger and Tempo. Each links to `others`, path and name, which the caller
+/// serves beside them. `reads_ahead`: requests over time are read at once, so that the first page need not wait for them.
 ///
 /// # Errors
 /// Returns why the folder cannot be used.
@@ -22,6 +22,7 @@ pub(super) fn served_site(
     verbs: StoreVerbs,
     others: &[(&str, &str)],
     readers: ReaderPorts,
+    reads_ahead: bool,
 ) -> Result<ServedSite, Failure> {
     let memory = verbs.memory().clone();
     let mut options = SiteOptions::of(verbs.data(), &memory);
@@ -33,6 +34,7 @@ pub(super) fn served_site(
             group: "Recording",
         })
         .collect();
+    options.reads_ahead = reads_ahead.then(|| verbs.runtime().clone());
     let store = Store::local(verbs.data(), verbs.runtime().clone()).map_err(Failure::of)?;
     let traces = Traces::of(store, memory.clone());
     let verbs = Arc::new(verbs);

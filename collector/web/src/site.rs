@@ -36,6 +36,8 @@ pub struct SiteOptions {
     pub kept_bytes_max: usize,
     /// Answers made at the same time.
     pub answers_at_once: usize,
+    /// The runtime on which requests over time are read before a page asks for them; otherwise the first page waits for them.
+    pub reads_ahead: Option<Handle>,
 }
 
 /// Answers that are kept take so many bytes at most, and so large a part of the memory.
@@ -53,6 +55,7 @@ impl SiteOptions {
             memory: memory.clone(),
             kept_bytes_max: KEPT_BYTES_MAX.min(memory.all_max() / KEPT_PART),
             answers_at_once: 2,
+            reads_ahead: None,
         }
     }
 }
@@ -83,6 +86,7 @@ impl Site {
         options: SiteOptions,
         navigation: Vec<NavLink>,
     ) -> Self {
+        let reads_ahead = options.reads_ahead.clone();
         let mut share = options.memory.share();
         // Without room for them, none are kept.
         let kept_bytes_max = match share.take(options.kept_bytes_max) {
@@ -90,7 +94,7 @@ impl Site {
             Err(_) => 0,
         };
         let answers = Answers::new(options.answers_at_once, kept_bytes_max);
-        Self {
+        let site = Self {
             inner: Arc::new(Inner {
                 models: Models::within(&options.memory),
                 options,
@@ -102,7 +106,12 @@ impl Site {
                 rates: Rates::default(),
                 _share: share,
             }),
+        };
+        if let Some(runtime) = reads_ahead {
+            let (of_site, handle) = (site.clone(), runtime.clone());
+            runtime.spawn_blocking(move || drop(of_site.rate(&handle)));
         }
+        site
     }
 
     pub(crate) fn name(&self) -> &str {
