@@ -84,6 +84,7 @@ fn requests_are_their_own_traces_and_know_their_connection() {
         assert_eq!(request.parent, 0);
         assert!(request.has(SpanFlag::LocalRoot) && request.trace != outer.trace);
         assert!(outer.has(SpanFlag::Connection) && !request.has(SpanFlag::Connection));
+        assert!(request.has(SpanFlag::Request) && !outer.has(SpanFlag::Request));
         let trace = &outer.trace;
         let link = format!(
             r#"[{{"trace_id":"{trace}","span_id":"{:016x}"}}]"#,

@@ -79,6 +79,7 @@ fn each_request_is_chosen_by_itself() {
     assert_eq!(request.parent, 0);
     assert!(request.has(SpanFlag::LocalRoot) && request.trace != connection.trace);
     assert!(connection.has(SpanFlag::Connection) && !request.has(SpanFlag::Connection));
+    assert!(request.has(SpanFlag::Request) && !connection.has(SpanFlag::Request));
     let link = format!(r#""span_id":"{:016x}""#, connection.id);
     assert!(request.attributes["links"].contains(&link));
     assert_eq!(request.attributes["number"], "1");

@@ -73,6 +73,8 @@ impl SpanFlags {
 
     /// Requests began inside of the span, which are no part of it.
     pub const CONNECTION: SpanFlags = SpanFlags(256);
+    /// The service declares the span to be a request wherever it begins.
+    pub const REQUEST: SpanFlags = SpanFlags(512);
 
     /// Whether every bit of `other` is set.
     pub const fn contains(self, other: SpanFlags) -> bool {

@@ -16,7 +16,7 @@ type Operation = (Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct Joining {
     requests: u64,
-    /// Requests of one span, recorded by the SDK, that is neither a server nor a client span.
+    /// Requests of one span, recorded by the SDK, that is neither a server nor a client span nor declared to be a request.
     alone: BTreeMap<Operation, u64>,
     /// Client spans: all of them, and those with a server span as a child.
     calls: BTreeMap<Operation, [u64; 2]>,
@@ -48,6 +48,7 @@ impl Joining {
         } else if let [one] = &records.spans[..]
             && one.process != 0
             && !one.flags.contains(SpanFlags::SERVER)
+            && !one.flags.contains(SpanFlags::REQUEST)
         {
             *self.alone.entry(operation(one)).or_default() += 1;
         }
@@ -154,6 +155,8 @@ mod tests {
         // Functions are a minority, or too few; or the spans are server spans.
         assert_eq!(signs(&[(20, function.clone()), (40, request)]), [""; 0]);
         assert_eq!(signs(&[(19, function)]), [""; 0]);
+        let command = vec![span(1, 0, ("cache", "get"), SpanFlags::REQUEST)];
+        assert_eq!(signs(&[(40, command)]), [""; 0]);
         assert_eq!(
             signs(&[(40, vec![span(1, 0, ("back", "GET /"), SERVER)])]),
             [""; 0]

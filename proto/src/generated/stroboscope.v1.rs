@@ -216,6 +216,8 @@ pub enum SpanFlag {
     /// Requests began inside of the span, which are no part of it: it is a
     /// connection's, or a worker's.
     Connection = 256,
+    /// The service declares the span to be a request wherever it begins.
+    Request = 512,
 }
 impl SpanFlag {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -234,6 +236,7 @@ impl SpanFlag {
             Self::Client => "SPAN_FLAG_CLIENT",
             Self::Server => "SPAN_FLAG_SERVER",
             Self::Connection => "SPAN_FLAG_CONNECTION",
+            Self::Request => "SPAN_FLAG_REQUEST",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -249,6 +252,7 @@ impl SpanFlag {
             "SPAN_FLAG_CLIENT" => Some(Self::Client),
             "SPAN_FLAG_SERVER" => Some(Self::Server),
             "SPAN_FLAG_CONNECTION" => Some(Self::Connection),
+            "SPAN_FLAG_REQUEST" => Some(Self::Request),
             _ => None,
         }
     }

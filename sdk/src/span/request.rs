@@ -1,5 +1,7 @@
 //! Requests inside of spans that outlast them, such as those of connections and of workers' loops.
 
+use stroboscope_proto::v1::SpanFlag;
+
 use super::Span;
 use super::fields::{add_fields, mark_connection};
 use crate::callsite::Callsite;
@@ -26,7 +28,12 @@ impl Span {
         callsite: &'static Callsite,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
-        let span = Self::begin_under(SpanContext::NONE, callsite, 0, fields);
+        let span = Self::begin_under(
+            SpanContext::NONE,
+            callsite,
+            SpanFlag::Request as u16,
+            fields,
+        );
         if !outer.is_valid() {
             return span;
         }
