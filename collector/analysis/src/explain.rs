@@ -19,13 +19,15 @@ mod parameters;
 mod sample;
 mod sentence;
 mod stored;
+mod subject;
 mod template;
 
 pub use identity::{Incarnations, SaidText};
 pub use parameters::{LeftOut, PARAMETERS_MAX, Why};
 pub use sample::{IMBALANCE_MAX, SAMPLE_MAX, SAMPLE_MIN, place_of};
-pub use sentence::{ExplainedLeaf, ParameterCondition, ParameterTest};
-pub use stored::StoredRows;
+pub use sentence::{ExplainedLeaf, ParameterCondition, ParameterTest, Typical};
+pub use stored::{CountedRequest, StoredRows};
+pub use subject::Subject;
 pub use template::Template;
 
 use crate::decision_tree::{DecisionTree, TreeSettings};
@@ -69,6 +71,8 @@ pub struct ExplainedRequest {
     pub is_mutation: bool,
     /// How many requests of its category it stands for.
     pub weight: f64,
+    /// How long it took as a whole.
+    pub latency_ns: u64,
     /// What it says. Where it says several texts of one parameter, none is known; of several numbers the extremes are.
     pub parameters: Vec<(Parameter, Arc<str>)>,
 }
@@ -76,6 +80,8 @@ pub struct ExplainedRequest {
 /// How to explain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainSettings {
+    /// The kind of change, whose consequences are left out.
+    pub subject: Subject,
     /// Another seed takes other requests.
     pub seed: u64,
     /// Parameters to leave out: keys, or keys with operations as they are [shown](Parameter).
@@ -91,6 +97,7 @@ pub struct ExplainSettings {
 impl Default for ExplainSettings {
     fn default() -> Self {
         Self {
+            subject: Subject::default(),
             seed: 0,
             without: BTreeSet::new(),
             identities: BTreeSet::new(),
@@ -105,7 +112,7 @@ impl Default for ExplainSettings {
 pub enum ExplainError {
     /// Nothing can be learned of so few, and held out.
     #[error(
-        "{mutation} requests of the mutation and {precursor} of its precursor are too few to tell them apart: \
+        "{mutation} requests with the change and {precursor} without are too few to tell them apart: \
          at least {least} of each are needed"
     )]
     TooFew {
@@ -185,11 +192,7 @@ pub fn explain(
     let learned = LearnedTree::of(requests, settings)?;
     let mut rows = StoredRows::default();
     for request in requests {
-        learned.observe(
-            &mut rows,
-            (request.id, request.is_mutation, request.weight),
-            &request.parameters,
-        );
+        learned.observe(&mut rows, request.into(), &request.parameters);
     }
     Ok(learned.explanation(&rows))
 }
@@ -245,11 +248,11 @@ impl LearnedTree {
         self.columns.iter().map(AskedColumn::recorded_key).collect()
     }
 
-    /// Counts a request of the mutation or of its precursor, that stands for so many, and what it says.
+    /// Counts a request of the mutation or of its precursor, and what it says.
     pub fn observe(
         &self,
         rows: &mut StoredRows,
-        request: (TraceId, bool, f64),
+        request: CountedRequest,
         said: &[(Parameter, Arc<str>)],
     ) {
         rows.observe(&self.columns, request, said);
@@ -268,12 +271,17 @@ impl LearnedTree {
         tree.refine(&table, &all);
         let leaves = tree.leaves();
         let mut counts = vec![[0u64; 2]; leaves.len()];
-        for row in all {
-            if let Some(place) = tree.leaf_met(&table, row) {
-                counts[place][usize::from(table.classes()[row])] += 1;
-            }
-        }
         let (requests, weights) = (rows.seen(), rows.weights());
+        let mut latencies = Vec::new();
+        for (row, latency_ns) in all.into_iter().zip(rows.latencies_ns()) {
+            let class = usize::from(table.classes()[row]);
+            let place = tree.leaf_met(&table, row);
+            if let Some(place) = place {
+                counts[place][class] += 1;
+            }
+            latencies.push((latency_ns, weights[class], place));
+        }
+        latencies.sort_unstable_by_key(|of| of.0);
         let stored = |counts: [u64; 2]| {
             [0, 1].map(|class| (counts[class] as f64 * weights[class]).round() as u64)
         };
@@ -290,6 +298,8 @@ impl LearnedTree {
                 stored: stored(counts[leaf.place]),
                 stored_all: requests,
                 p_value: leaf.p_value,
+                matching: Typical::of(&latencies, |place| place == Some(leaf.place)),
+                others: Typical::of(&latencies, |place| place != Some(leaf.place)),
             };
             let class = usize::from(leaf.class);
             let share = requests[class] as f64 / requests.iter().sum::<u64>().max(1) as f64;

@@ -63,6 +63,10 @@ impl Telling {
         settings: &ExplainSettings,
         read: &ReadRows<'_>,
     ) -> Result<Telling, QueryError> {
+        let settings = &ExplainSettings {
+            subject: said.subject,
+            ..settings.clone()
+        };
         let requests = said.requests();
         // Later requests are of processes of one time: which of them is slow can be what is wrong.
         let among_later = said.partial.and_then(|partial| {
@@ -107,8 +111,7 @@ impl Telling {
 fn rows_of(tree: &LearnedTree, requests: &[ExplainedRequest]) -> StoredRows {
     let mut rows = StoredRows::default();
     for request in requests {
-        let of = (request.id, request.is_mutation, request.weight);
-        tree.observe(&mut rows, of, &request.parameters);
+        tree.observe(&mut rows, request.into(), &request.parameters);
     }
     rows
 }

@@ -19,7 +19,8 @@ use stroboscope_query::{Explained, HowCompared, explain_change};
 ///
 /// Attributes, of spans and of events, up to the operation at which the requests part, are asked about by a decision tree
 /// (C4.5), grown from a part of the requests and judged by others. Precision and recall are counted among all requests.
-/// Ids, timestamps, identities of processes and what else differs in every request are left out.
+/// Ids, timestamps, identities of processes and what else differs in every request are left out, and consequences: measured times
+/// where times changed, and what describes a failure where requests fail.
 #[derive(Debug, Args)]
 pub struct ExplainVerb {
     #[command(flatten)]
@@ -76,7 +77,7 @@ impl ExplainVerb {
         };
         let found = explain_change(periods.both(), how, which, &settings, &describe)
             .map_err(Failure::of)?;
-        ExplainedSays::of(found, &settings)
+        ExplainedSays::of(found, &settings, (&periods.after, &self.reading))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The requests that something changed for, and those that they are to be told from: what an explanation is made of.
 
 use super::cause::{Cause, CauseKind};
+use super::divergence::PathDifference;
 use super::mutation::{Mutation, MutationKind};
 use super::partial::PartialChange;
 use super::sides::Sides;
-use crate::explain::Template;
+use crate::explain::{Subject, Template};
 use crate::flow::{
     CategoryId, EdgeId, EdgeTable, FlowCategory, FlowEdge, Operation, PeriodFlows, Request,
     RequestFlow, Shape,
@@ -25,6 +26,8 @@ pub struct Contrasted {
     pub id: TraceId,
     /// How many requests of its category it stands for.
     pub weight: f64,
+    /// How long it took as a whole.
+    pub latency_ns: u64,
 }
 
 /// Requests of both sides, as far as they are in samples, and what they have in common.
@@ -38,8 +41,9 @@ pub struct Contrast {
     pub template: Template,
     /// Whether these are all requests of both sides.
     pub is_whole: bool,
+    /// The kind of change.
+    pub subject: Subject,
     sides: Vec<Sides>,
-    is_structural: bool,
     edges: Option<BTreeSet<FlowEdge>>,
 }
 
@@ -49,20 +53,22 @@ const COMMON_MIN: f64 = 0.95;
 impl Contrast {
     /// What a cause is told by; its edges are those of this table, which is the comparison's.
     pub fn of_cause(cause: &Cause, edges: &EdgeTable, periods: [&PeriodFlows; 2]) -> Contrast {
-        let is_structural = matches!(cause.kind, CauseKind::Structure(_));
+        let subject = match &cause.kind {
+            CauseKind::ResponseTime => Subject::Times,
+            CauseKind::Structure(difference) => subject_of(difference),
+        };
         // Where requests go another way because of a callee, they do so at the caller.
         let at = match &cause.place {
-            Some(super::Place::Own(at)) if is_structural => at,
+            Some(super::Place::Own(at)) if subject != Subject::Times => at,
             _ => &cause.operation,
         };
         let edges: BTreeSet<&FlowEdge> = cause.edges.iter().map(|edge| edges.get(*edge)).collect();
-        Contrast::of(&cause.sides, Some(at), is_structural, Some(&edges), periods)
+        Contrast::of(&cause.sides, Some(at), subject, Some(&edges), periods)
     }
 
     /// What a mutation is told by.
     pub fn of_mutation(mutation: &Mutation, periods: [&PeriodFlows; 2]) -> Contrast {
-        let is_structural = mutation.kind == MutationKind::Structural;
-        let sides = if is_structural {
+        let sides = if mutation.kind == MutationKind::Structural {
             let former = mutation
                 .precursors
                 .iter()
@@ -80,7 +86,13 @@ impl Contrast {
             .iter()
             .find_map(|precursor| precursor.divergence.as_ref());
         let at = divergence.and_then(|divergence| divergence.operation().cloned());
-        Contrast::of(&[sides], at.as_ref(), is_structural, None, periods)
+        let subject = match mutation.kind {
+            MutationKind::ResponseTime => Subject::Times,
+            MutationKind::Structural => {
+                divergence.map_or(Subject::Structure, |of| subject_of(&of.difference))
+            }
+        };
+        Contrast::of(&[sides], at.as_ref(), subject, None, periods)
     }
 
     /// Where the structure changed, requests of both periods that have it are told from those that do not: what came at the
@@ -90,10 +102,11 @@ impl Contrast {
     fn of(
         sides: &[Sides],
         at: Option<&Operation>,
-        is_structural: bool,
+        subject: Subject,
         edges: Option<&BTreeSet<&FlowEdge>>,
         periods: [&PeriodFlows; 2],
     ) -> Contrast {
+        let is_structural = subject != Subject::Times;
         let mut requests = Vec::new();
         let mut is_whole = true;
         let mut times_ns: [Vec<f64>; 2] = Default::default();
@@ -133,6 +146,7 @@ impl Contrast {
                                 is_beyond: None,
                                 id: request.id,
                                 weight,
+                                latency_ns: request.latency_ns,
                             };
                             requests.push((contrasted, time_ns));
                         }
@@ -162,8 +176,8 @@ impl Contrast {
             partial,
             template: Template::new(&operations, at, is_structural),
             is_whole,
+            subject,
             sides: sides.to_vec(),
-            is_structural,
             edges: edges.map(|edges| edges.iter().map(|edge| (*edge).clone()).collect()),
         }
     }
@@ -174,7 +188,7 @@ impl Contrast {
         let mut of_root = self.sides.iter().filter(|side| side.root == flow.root);
         let is_mutation = of_root.find_map(|side| {
             let is_changed = side.changed.contains(&flow.category);
-            if self.is_structural {
+            if self.subject != Subject::Times {
                 // As in samples: what is on both sides counts as what it was.
                 let is_former = side.former.contains(&flow.category);
                 (is_former || is_changed).then_some(!is_former)
@@ -195,6 +209,14 @@ impl Contrast {
             partial.holds(time_ns)
         });
         Some((is_mutation, is_beyond))
+    }
+}
+
+/// The kind of change that a difference of structure is.
+fn subject_of(difference: &PathDifference) -> Subject {
+    match difference {
+        PathDifference::Fails | PathDifference::Succeeds => Subject::Failures,
+        _ => Subject::Structure,
     }
 }
 

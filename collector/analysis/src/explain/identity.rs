@@ -93,7 +93,7 @@ pub(super) fn is_of_process(key: &str) -> bool {
 }
 
 /// The words of a name, in lower case: `worker.processId` is `worker`, `process` and `id`.
-fn words(key: &str) -> Vec<String> {
+pub(super) fn words(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for letter in key.chars() {

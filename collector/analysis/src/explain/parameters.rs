@@ -19,6 +19,10 @@ pub enum Why {
     Asked,
     /// It names a process, a thread or a connection, and is another one after a restart.
     NamesProcess,
+    /// It describes the failure that is explained.
+    OfFailure,
+    /// It is a measured time, and times are what is explained.
+    Duration,
     /// Its texts are different in nine of ten requests, or its whole numbers are and are too large for a measure (2⁵³).
     DiffersAlways,
     /// Its numbers are in the order in which requests began, in each category, or are that time: a timestamp, or a number that
@@ -31,6 +35,8 @@ impl fmt::Display for Why {
         f.write_str(match self {
             Why::Asked => "as asked for",
             Why::NamesProcess => "names a process, a thread or a connection",
+            Why::OfFailure => "describes the failure",
+            Why::Duration => "is a measured time",
             Why::DiffersAlways => "is different in nearly every request",
             Why::FollowsTime => "follows the time",
         })
@@ -278,6 +284,9 @@ fn why_not(
     }
     if is_named(&recorded.key) || settings.identities.contains(&recorded) {
         return Some(Why::NamesProcess);
+    }
+    if let Some(consequence) = settings.subject.consequence(&recorded.key) {
+        return Some(consequence);
     }
     let recorded = said.iter().flatten().count();
     let different = said.iter().flatten().collect::<BTreeSet<_>>().len();

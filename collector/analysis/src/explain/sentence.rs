@@ -22,19 +22,60 @@ pub struct ParameterCondition {
     pub test: ParameterTest,
 }
 
+impl ParameterCondition {
+    /// `count <= 4096`.
+    #[must_use]
+    pub fn without_operation(&self) -> String {
+        let key = &self.parameter.key;
+        match &self.test {
+            ParameterTest::Value(test) => test.of(key),
+            ParameterTest::Recorded(true) => format!("{key} recorded"),
+            ParameterTest::Recorded(false) => format!("{key} not recorded"),
+        }
+    }
+}
+
 /// `count <= 4096 (web:read)`.
 impl fmt::Display for ParameterCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = &self.parameter.key;
-        match &self.test {
-            ParameterTest::Value(test) => f.write_str(&test.of(key))?,
-            ParameterTest::Recorded(true) => write!(f, "{key} recorded")?,
-            ParameterTest::Recorded(false) => write!(f, "{key} not recorded")?,
-        }
+        f.write_str(&self.without_operation())?;
         match &*self.parameter.operation {
             "" => Ok(()),
             operation => write!(f, " ({operation})"),
         }
+    }
+}
+
+/// Latency of requests, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Typical {
+    /// The median.
+    pub p50_ns: u64,
+    /// 95 % are at most this long.
+    pub p95_ns: u64,
+}
+
+impl Typical {
+    /// Of those of the requests, in order of latency, whose leaf is wanted; `None` where there are none. Each has the number of requests
+    /// that it stands for.
+    pub(super) fn of(
+        sorted: &[(u64, f64, Option<usize>)],
+        is_wanted: impl Fn(Option<usize>) -> bool,
+    ) -> Option<Typical> {
+        let wanted = || sorted.iter().filter(|of| is_wanted(of.2));
+        let all: f64 = wanted().map(|of| of.1).sum();
+        let at = |part: f64| {
+            let mut seen = 0.0;
+            let mut reached = wanted().skip_while(|of| {
+                seen += of.1;
+                seen < part * all * (1.0 - 1e-9)
+            });
+            reached.next().map(|of| of.0)
+        };
+        Some(Typical {
+            p50_ns: at(0.5)?,
+            p95_ns: at(0.95)?,
+        })
     }
 }
 
@@ -55,6 +96,10 @@ pub struct ExplainedLeaf {
     pub stored_all: [u64; 2],
     /// How probable it is that so many or more are told by chance (Fisher's exact test, of those held out).
     pub p_value: f64,
+    /// Latency of such requests.
+    pub matching: Option<Typical>,
+    /// Latency of all others, of both categories.
+    pub others: Option<Typical>,
 }
 
 /// To three digits, towards 0: what is not all is not said to be 1.
@@ -63,6 +108,12 @@ fn cut(share: f64) -> f64 {
 }
 
 impl ExplainedLeaf {
+    /// The parts of such requests, and of all others, that have the change.
+    pub fn changed_shares(&self) -> [f64; 2] {
+        let others = [0, 1].map(|class| self.stored_all[class].saturating_sub(self.stored[class]));
+        [self.stored, others].map(|[without, with]| with as f64 / (with + without).max(1) as f64)
+    }
+
     /// The part of all such requests that is of the category.
     pub fn precision(&self) -> f64 {
         let [wrong, right] = self.stored_by_side();
@@ -87,12 +138,12 @@ impl ExplainedLeaf {
 
     /// As a sentence.
     pub fn sentence(&self) -> String {
-        let category = if self.is_mutation {
-            "mutation"
+        let have = if self.is_mutation {
+            "have the change"
         } else {
-            "precursor"
+            "do not have the change"
         };
-        self.sentence_of("requests", &format!("are of the {category}"))
+        self.sentence_of("requests", have)
     }
 
     /// As a sentence, where both categories are of the later period, with what requests of either do: "take longer than 5 ms".

@@ -3,10 +3,10 @@
 //! Of each request one number for each question's column is kept. Where there is no room for all requests, those with
 //! the least hashes of their ids stay, of each side by itself, so that the rarer side is kept as a whole for longest.
 
-use super::Parameter;
 use super::parameters::{Asked, LARGEST, NOT_RECORDED, RECORDED, SMALLEST, number};
 use super::sample::place_of;
 use super::sentence::{ParameterCondition, ParameterTest};
+use super::{ExplainedRequest, Parameter};
 use crate::decision_tree::{Column, Condition, Table, Test, Values};
 use crate::record::TraceId;
 use std::cmp::Ordering;
@@ -140,6 +140,30 @@ pub(super) fn in_words(
     said.collect()
 }
 
+/// A request as rows count it.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedRequest {
+    /// Its id.
+    pub id: TraceId,
+    /// Whether it is of the mutation, or of its precursor.
+    pub is_mutation: bool,
+    /// How many requests it stands for.
+    pub weight: f64,
+    /// How long it took as a whole.
+    pub latency_ns: u64,
+}
+
+impl From<&ExplainedRequest> for CountedRequest {
+    fn from(request: &ExplainedRequest) -> Self {
+        Self {
+            id: request.id,
+            is_mutation: request.is_mutation,
+            weight: request.weight,
+            latency_ns: request.latency_ns,
+        }
+    }
+}
+
 /// Requests of one side.
 #[derive(Clone, Debug, Default)]
 struct Side {
@@ -148,6 +172,7 @@ struct Side {
     /// Of so many powers of two of them, one is kept.
     level: u32,
     hashes: Vec<u64>,
+    latencies_ns: Vec<u64>,
     /// Those of each request after another.
     cells: Vec<f64>,
 }
@@ -162,14 +187,15 @@ impl StoredRows {
     pub(super) fn observe(
         &mut self,
         columns: &[AskedColumn],
-        (id, is_mutation, weight): (TraceId, bool, f64),
+        request: CountedRequest,
         said: &[(Parameter, Arc<str>)],
     ) {
-        let side = &mut self.sides[usize::from(is_mutation)];
-        side.seen += weight;
-        let hash = place_of(id, 0);
+        let side = &mut self.sides[usize::from(request.is_mutation)];
+        side.seen += request.weight;
+        let hash = place_of(request.id, 0);
         if side.keeps(hash) {
             side.hashes.push(hash);
+            side.latencies_ns.push(request.latency_ns);
             side.cells
                 .extend(columns.iter().map(|column| column.cell(said)));
             side.bound(columns.len());
@@ -182,6 +208,7 @@ impl StoredRows {
             side.seen += other.seen;
             side.level = side.level.max(other.level);
             side.hashes.extend(other.hashes);
+            side.latencies_ns.extend(other.latencies_ns);
             side.cells.extend(other.cells);
             side.retain(columns);
             side.bound(columns);
@@ -198,6 +225,12 @@ impl StoredRows {
         self.sides
             .each_ref()
             .map(|side| side.seen / side.hashes.len().max(1) as f64)
+    }
+
+    /// The latency of each kept request, in the order of the [table](Self::table).
+    pub(super) fn latencies_ns(&self) -> impl Iterator<Item = u64> {
+        let sides = self.sides.iter();
+        sides.flat_map(|side| side.latencies_ns.iter().copied())
     }
 
     /// What they say, as a table of these columns.
@@ -249,7 +282,9 @@ impl Side {
             at += 1;
             keeps[(at - 1) / columns.max(1)]
         });
-        let mut keeps = keeps.into_iter();
-        self.hashes.retain(|_| keeps.next().unwrap_or_default());
+        for kept in [&mut self.hashes, &mut self.latencies_ns] {
+            let mut keeps = keeps.iter().copied();
+            kept.retain(|_| keeps.next().unwrap_or_default());
+        }
     }
 }

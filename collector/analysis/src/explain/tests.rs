@@ -69,6 +69,7 @@ fn requests(
                 start_ns,
                 is_mutation,
                 weight: 1.0,
+                latency_ns: if is_mutation { 9_000 } else { 1_000 },
                 parameters: said.into_iter().map(parameter).collect(),
             });
         }
@@ -107,12 +108,17 @@ fn a_parameter_that_tells_is_named() {
     assert_eq!(explanation.held_out, [100, 33]);
     let found = sentences(&explanation);
     assert_eq!(found.len(), 2, "{found:#?}");
-    let said = "requests with count <= 4096 (web:read) are of the mutation: precision ";
+    let said = "requests with count <= 4096 (web:read) have the change: precision ";
     assert!(found[0].starts_with(said), "{found:#?}");
     assert!(found[0].ends_with(" of 4000 requests"), "{found:#?}");
     let leaf = &explanation.leaves[0];
     assert!(leaf.precision() > 0.9 && leaf.recall() > 0.9, "{leaf:?}");
-    assert!(found[1].starts_with("requests with count > 4096 (web:read) are of the precursor"));
+    let p50_ns = |of: Option<Typical>| of.map(|of| of.p50_ns);
+    let both_ns = (p50_ns(leaf.matching), p50_ns(leaf.others));
+    assert_eq!(both_ns, (Some(9_000), Some(1_000)), "{leaf:?}");
+    let [matching, others] = leaf.changed_shares();
+    assert!(matching > 0.9 && others < 0.1, "{leaf:?}");
+    assert!(found[1].starts_with("requests with count > 4096 (web:read) do not have the change"));
 }
 
 /// Precision is as of all requests: of those that were given, exactly so many are right.
@@ -272,10 +278,10 @@ fn what_is_not_said_tells_too() {
     };
     let found = sentences(&explained(&requests(5, [500, 500], retried)));
     assert!(
-        found[0].starts_with("requests with retries recorded (store:read) are of the mutation"),
+        found[0].starts_with("requests with retries recorded (store:read) have the change"),
         "{found:#?}"
     );
-    assert!(found[1].starts_with("requests with retries not recorded (store:read) are of the pre"));
+    assert!(found[1].starts_with("requests with retries not recorded (store:read) do not have"));
 }
 
 /// Of several numbers the extremes are asked about.
@@ -297,7 +303,7 @@ fn the_largest_of_several_tells() {
         "{found:#?}"
     );
     assert!(
-        found[0].contains("(store:read) are of the mutation"),
+        found[0].contains("(store:read) have the change"),
         "{found:#?}"
     );
     // Left out by the name that it was recorded under.
@@ -363,6 +369,6 @@ fn too_few_requests_are_no_table() {
     );
     assert_eq!(
         error.expect_err("too few").to_string(),
-        "5 requests of the mutation and 300 of its precursor are too few to tell them apart: at least 12 of each are needed"
+        "5 requests with the change and 300 without are too few to tell them apart: at least 12 of each are needed"
     );
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::compare::Contrast;
-use stroboscope_analysis::explain::{LearnedTree, Parameter, StoredRows};
+use stroboscope_analysis::explain::{CountedRequest, LearnedTree, Parameter, StoredRows};
 use stroboscope_analysis::flow::{ERROR, FlowFinder, FlowSettings, KnownOrders};
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_store::tables::AttributeKeys;
@@ -53,10 +53,10 @@ impl Pass<TraceView<'_>> for RowsPass<'_> {
         if !says(only, seen.records) {
             return;
         }
-        let side = self
-            .finder
-            .flow_of(seen, |flow| contrast.side_of(is_later, flow));
-        let Some((is_mutation, is_beyond)) = side else {
+        let side = self.finder.flow_of(seen, |flow| {
+            Some((contrast.side_of(is_later, flow)?, flow.latency_ns))
+        });
+        let Some(((is_mutation, is_beyond), latency_ns)) = side else {
             return;
         };
         let said = contrast.template.said(seen.records).into_iter();
@@ -65,7 +65,13 @@ impl Pass<TraceView<'_>> for RowsPass<'_> {
         let classes = [Some(is_mutation), is_beyond];
         for ((tree, class), rows) in trees.into_iter().zip(classes).zip(&mut self.rows) {
             if let (Some(tree), Some(class)) = (tree, class) {
-                tree.observe(rows, (seen.records.id, class, 1.0), &said);
+                let request = CountedRequest {
+                    id: seen.records.id,
+                    is_mutation: class,
+                    weight: 1.0,
+                    latency_ns,
+                };
+                tree.observe(rows, request, &said);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::compare::{Contrast, Contrasted, PartialChange};
-use stroboscope_analysis::explain::{ExplainedRequest, Incarnations, Parameter, Template};
+use stroboscope_analysis::explain::{ExplainedRequest, Incarnations, Parameter, Subject, Template};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_store::tables::AttributeKeys;
 
@@ -14,12 +14,13 @@ use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 
 /// The kind of entry that tables are kept as.
-pub(super) const SAID: &str = "said-3";
+pub(super) const SAID: &str = "said-4";
 
 /// A table, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StatedAttributes {
     pub(super) what: String,
+    pub(super) subject: Subject,
     pub(super) partial: Option<PartialChange>,
     /// Whether these are all requests of both sides.
     pub(super) is_whole: bool,
@@ -31,7 +32,7 @@ pub(super) struct StatedAttributes {
 }
 
 /// A request: its id, when it began, whether it is of the changed side, whether it is beyond a partial change, how many it
-/// stands for, and what it says, by places in the lists.
+/// stands for, its latency, and what it says, by places in the lists.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     id: u128,
@@ -39,6 +40,7 @@ struct Row {
     is_mutation: bool,
     is_beyond: Option<bool>,
     weight: f64,
+    latency_ns: u64,
     said: Vec<(u32, u32)>,
 }
 
@@ -51,6 +53,7 @@ impl StatedAttributes {
     ) -> Result<StatedAttributes, QueryError> {
         let mut said = StatedAttributes {
             what,
+            subject: contrast.subject,
             partial: contrast.partial,
             is_whole: contrast.is_whole,
             parameters: Vec::new(),
@@ -97,6 +100,7 @@ impl StatedAttributes {
             is_mutation: request.is_mutation,
             is_beyond,
             weight: request.weight,
+            latency_ns: request.latency_ns,
             said,
         });
     }
@@ -126,6 +130,7 @@ impl StatedAttributes {
                 start_ns: row.start_ns,
                 is_mutation: row.is_mutation,
                 weight: row.weight,
+                latency_ns: row.latency_ns,
                 parameters: row
                     .said
                     .iter()
@@ -205,6 +210,7 @@ fn requests(
             start_ns: starts.min().unwrap_or_default(),
             is_mutation: contrasted.is_mutation,
             weight: contrasted.weight,
+            latency_ns: contrasted.latency_ns,
             parameters,
         };
         found.requests.push((request, contrasted.is_beyond));

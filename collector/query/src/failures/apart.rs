@@ -157,6 +157,9 @@ fn explained(records: &mut TraceRecords, wanted: &Wanted) -> ExplainedRequest {
     let operations: BTreeSet<Operation> = records.spans.iter().map(operation).collect();
     let said = Template::new(&operations, None, false).said(records);
     let starts = records.spans.iter().map(|span| span.start_ns);
+    let start_ns = starts.min().unwrap_or_default();
+    let ends = records.spans.iter().map(|span| span.end_ns);
+    let end_ns = ends.max().unwrap_or(start_ns);
     let mut parameters: Vec<(Parameter, Arc<str>)> = said
         .into_iter()
         .map(|said| (said.parameter, said.text))
@@ -164,7 +167,8 @@ fn explained(records: &mut TraceRecords, wanted: &Wanted) -> ExplainedRequest {
     parameters.dedup();
     ExplainedRequest {
         id: records.id,
-        start_ns: starts.min().unwrap_or_default(),
+        start_ns,
+        latency_ns: end_ns.abs_diff(start_ns),
         is_mutation: wanted.has_failed,
         weight: wanted.weight,
         parameters,

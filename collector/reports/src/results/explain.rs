@@ -1,16 +1,23 @@
 //! What tells requests apart, as `explain` says it.
 
+mod matching;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::PartialChange;
-use stroboscope_analysis::explain::{ExplainSettings, ExplainedLeaf, LeftOut};
+use stroboscope_analysis::explain::{
+    ExplainSettings, ExplainedLeaf, LeftOut, ParameterCondition, Typical,
+};
 
 use crate::Failure;
+use crate::arguments::ReadingArguments;
 use crate::verb::Report;
-use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
-use stroboscope_query::{AmongLater, ExplainedChange, Notes, Telling};
+use stroboscope_query::{AmongLater, ExplainedChange, Notes, PeriodOf, Telling};
+
+use matching::RequestsLink;
 
 /// What tells requests with a change from those without.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -36,6 +43,9 @@ pub struct ExplainedSays {
     left_out: Vec<LeftOutRow>,
     /// What was not looked at because of a bound.
     unseen: Unseen,
+    /// The later requests that the conditions of the first leaf hold of.
+    #[serde(skip)]
+    matching: Option<RequestsLink>,
 }
 
 /// The part of the later requests that a change is seen in.
@@ -138,7 +148,29 @@ pub struct LeafRow {
     held_out: u64,
     /// How probable it is that so many are told by chance.
     p_value: f64,
+    /// The part of such requests that has the change.
+    changed_share: f64,
+    /// All other requests that were compared.
+    others: u64,
+    others_changed_share: f64,
+    latency: Option<TypicalSays>,
+    others_latency: Option<TypicalSays>,
     pub sentence: String,
+    #[serde(skip)]
+    tests: Vec<ParameterCondition>,
+}
+
+/// Latency of requests.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TypicalSays {
+    p50_ns: u64,
+    p95_ns: u64,
+}
+
+impl From<Typical> for TypicalSays {
+    fn from(Typical { p50_ns, p95_ns }: Typical) -> Self {
+        Self { p50_ns, p95_ns }
+    }
 }
 
 impl LeafRow {
@@ -157,17 +189,64 @@ impl LeafRow {
     }
 
     fn of(leaf: &ExplainedLeaf) -> Self {
+        let requests = leaf.stored.iter().sum();
+        let [changed_share, others_changed_share] = leaf.changed_shares();
         Self {
+            changed_share,
+            others_changed_share,
+            others: leaf.stored_all.iter().sum::<u64>() - requests,
+            latency: leaf.matching.map(Into::into),
+            others_latency: leaf.others.map(Into::into),
+            tests: leaf.conditions.clone(),
             among_later: false,
             conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
             changed: leaf.is_mutation,
             precision: leaf.precision(),
             recall: leaf.recall(),
-            requests: leaf.stored.iter().sum(),
+            requests,
             held_out: leaf.held_out.iter().sum::<usize>() as u64,
             p_value: leaf.p_value,
             sentence: leaf.sentence(),
         }
+    }
+
+    /// The requests in short, and what they do, where later ones are `slower`, or faster.
+    fn headline(&self, slower: Option<bool>) -> String {
+        let does = match (slower.filter(|_| self.among_later), self.changed) {
+            (Some(true), true) => "are slower",
+            (Some(false), true) => "are faster",
+            (_, true) => "have the change",
+            (_, false) => "do not have the change",
+        };
+        let tests = self.tests.iter().map(ParameterCondition::without_operation);
+        let tests: Vec<String> = tests.collect();
+        format!("Requests with {} {does}", tests.join(" and "))
+    }
+
+    /// What the change does to these requests, and to the others.
+    fn harm(&self) -> String {
+        let of = match self.among_later {
+            true => "of the later period",
+            false => "of both periods",
+        };
+        let times = match (&self.latency, &self.others_latency) {
+            (Some(own), Some(others)) => {
+                let [p50, p95] = [own.p50_ns, own.p95_ns].map(|ns| duration(ns as f64));
+                let [p50_others, p95_others] =
+                    [others.p50_ns, others.p95_ns].map(|ns| duration(ns as f64));
+                format!(
+                    "These {} take {p50} (p50) and {p95} (p95); the {} others {of} {p50_others} and {p95_others}. ",
+                    counted(self.requests, "request"),
+                    self.others,
+                )
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{times}{} of them have the change, and {} of the others.",
+            percent(self.changed_share),
+            percent(self.others_changed_share)
+        )
     }
 }
 
@@ -203,7 +282,11 @@ impl ExplainedSays {
     ///
     /// # Errors
     /// When a parameter is to be left out that nothing says.
-    pub fn of(found: ExplainedChange, settings: &ExplainSettings) -> Result<Self, Failure> {
+    pub fn of(
+        found: ExplainedChange,
+        settings: &ExplainSettings,
+        (later, reading): (&PeriodOf, &ReadingArguments),
+    ) -> Result<Self, Failure> {
         let explanation = &found.telling.explanation;
         if let Some(unknown) = settings.without.iter().find(|name| {
             let is_it = |of: &LeftOut| {
@@ -225,10 +308,14 @@ impl ExplainedSays {
                 known.join(", ")
             )));
         }
+        let leaves = LeafRow::all(&found.telling);
+        let link = |leaf: &LeafRow| RequestsLink::of(&leaf.tests, later.selection.range, reading);
+        let first = leaves.first().filter(|_| later.only.is_none());
         Ok(Self {
             notes: found.notes,
             what: found.what,
-            leaves: LeafRow::all(&found.telling),
+            matching: first.and_then(link),
+            leaves,
             among_later: found.telling.among_later.as_ref().map(AmongLaterSays::of),
             requests: Sides::of_stored(explanation.requests),
             counted: Sides::of_stored(explanation.counted),
@@ -272,18 +359,23 @@ impl Report for ExplainedSays {
     }
 
     fn show(&self, doc: &mut Doc) {
-        doc.heading("What tells the requests apart");
+        if let Some(leaf) = self.leaves.first() {
+            let slower = self.among_later.as_ref().map(|later| later.slower);
+            doc.heading(leaf.headline(slower)).sentence(leaf.harm());
+        } else {
+            doc.heading("No attribute tells requests with the change from others")
+                .sentence(
+                    "Where times changed, requests with the change are all of the later period; `critical-path --by` an attribute \
+                     shows times value by value.",
+                );
+        }
+        if let Some(RequestsLink { path, command }) = &self.matching {
+            doc.link("List these requests", path, command);
+        }
         doc.sentence(format!("{}.", self.what));
         if let Some(among_later) = &self.among_later {
             doc.sentence(among_later.sentence());
         }
-        match self.leaves.first() {
-            Some(leaf) => doc.sentence(format!("In short: {}.", leaf.sentence)),
-            None => doc.sentence(
-                "No parameter tells requests with the change from those without. Where times changed, these are all requests of \
-                 the later period; `critical-path --by` an attribute shows times value by value.",
-            ),
-        };
         doc.sentence(format!(
             "Learned from {} with the change and {} without; judged by {} and {} others.",
             counted(self.learned_from.changed, "request"),

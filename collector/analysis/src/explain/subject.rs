@@ -1,0 +1,113 @@
+//! The kind of change that is explained, and the attributes that are its consequences: they tell requests apart, and explain nothing.
+
+use super::identity::words;
+use super::parameters::Why;
+use crate::failure::is_of_failure;
+
+/// The kind of change that is explained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Subject {
+    /// Requests take another time.
+    Times,
+    /// Requests have another structure.
+    #[default]
+    Structure,
+    /// Requests fail, or fail no longer.
+    Failures,
+}
+
+/// Last words of names of measured times, before a unit.
+const DURATIONS: [&[&str]; 6] = [
+    &["duration"],
+    &["latency"],
+    &["elapsed"],
+    &["took"],
+    &["response", "time"],
+    &["total", "time"],
+];
+/// Times that a library adds to each span, by their whole name.
+const SPAN_TIMES: [&str; 2] = ["busy_ns", "idle_ns"];
+const UNITS: [&str; 12] = [
+    "ns",
+    "us",
+    "ms",
+    "s",
+    "sec",
+    "secs",
+    "seconds",
+    "millis",
+    "micros",
+    "nanos",
+    "milliseconds",
+    "microseconds",
+];
+
+/// True for the name of a measured time, such as `http.duration_ms`: of a slow request it is long.
+fn is_duration(key: &str) -> bool {
+    let mut words = words(key);
+    if words.len() > 1 && words.last().is_some_and(|last| UNITS.contains(&&**last)) {
+        words.pop();
+    }
+    SPAN_TIMES.contains(&key)
+        || DURATIONS.iter().any(|last| {
+            let from = words.len().checked_sub(last.len());
+            from.is_some_and(|from| words[from..].iter().eq(last.iter()))
+        })
+}
+
+impl Subject {
+    /// Returns why an attribute is a consequence of such a change; `None` if it may be a reason.
+    pub(super) fn consequence(self, key: &str) -> Option<Why> {
+        match self {
+            Subject::Times => is_duration(key).then_some(Why::Duration),
+            Subject::Structure => None,
+            Subject::Failures => is_of_failure(key).then_some(Why::OfFailure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consequences_are_those_of_the_change() {
+        let check = |subject: Subject, key: &str, expected: Option<Why>| {
+            assert_eq!(subject.consequence(key), expected, "{subject:?} {key}");
+        };
+        for key in [
+            "duration",
+            "http.durationMs",
+            "db.latency_us",
+            "response_time",
+            "took.s",
+            "busy_ns",
+        ] {
+            check(Subject::Times, key, Some(Why::Duration));
+            check(Subject::Failures, key, None);
+        }
+        for key in [
+            "exception.escaped",
+            "error.type",
+            "http.response.status_code",
+            "error",
+        ] {
+            check(Subject::Failures, key, Some(Why::OfFailure));
+            check(Subject::Times, key, None);
+            check(Subject::Structure, key, None);
+        }
+        for key in [
+            "timeout_ms",
+            "ttl.s",
+            "durations",
+            "time",
+            "ms",
+            "tenant",
+            "duration.class",
+        ] {
+            check(Subject::Times, key, None);
+        }
+        check(Subject::Failures, "errand", None);
+    }
+}
