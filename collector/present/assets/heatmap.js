@@ -17,8 +17,8 @@ function duration(ns) {
     return `${scaled.toFixed(scaled < 10 ? 2 : scaled < 100 ? 1 : 0)}\u00a0${unit}`;
 }
 
-/** An instant as verbs read it, to the nanosecond. @param {bigint} ns */
-const written = (ns) => `${new Date(Number(ns / 1_000_000n)).toISOString().slice(0, 19)}.${String(ns % 1_000_000_000n).padStart(9, "0")}Z`;
+/** An instant as verbs read it, to the millisecond before. @param {bigint} ns */
+const written = (ns) => new Date(Number(ns / 1_000_000n)).toISOString();
 
 /** Fewer requests before are no period to compare with. */
 const BEFORE_MIN = 20;
@@ -156,7 +156,7 @@ class Heatmap {
         const { from, to, min, max } = range;
         const period = this.before(from, to);
         /** @type {Record<string, string>} */
-        const values = { from_ns: `${from}`, to_ns: `${to}`, min_ns: `${min}`, max_ns: `${max}`, after: `${written(from)}..${written(to)}` };
+        const values = { from_ns: `${from}`, to_ns: `${to}`, min_ns: `${min}`, max_ns: `${max}`, after: `${written(from)}..${written(to + 999_999n)}` };
         if (period) values.before = `${written(period.from)}..${written(from)}`;
         const link = (/** @type {string} */ template, /** @type {string} */ said) => {
             const to = document.createElement("a");

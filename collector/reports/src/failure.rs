@@ -33,6 +33,8 @@ pub enum FailureCode {
     TooLarge,
     /// Other queries hold the memory: the same may succeed later.
     Busy,
+    /// Two periods have no change, or too few requests, to explain.
+    NothingToExplain,
     /// Anything else.
     Failed,
 }
@@ -65,11 +67,14 @@ impl Failure {
     /// A failure by any error, with advice where there is some.
     pub fn of(error: impl Error + 'static) -> Self {
         let error: &(dyn Error + 'static) = &error;
-        let lack = error.downcast_ref().and_then(QueryError::lack);
-        let code = match lack {
-            Some(QueryLack::All) => FailureCode::Busy,
-            Some(QueryLack::Query(..)) => FailureCode::TooLarge,
-            None => FailureCode::Failed,
+        let query: Option<&QueryError> = error.downcast_ref();
+        let code = match (query.and_then(QueryError::lack), query) {
+            (Some(QueryLack::All), _) => FailureCode::Busy,
+            (Some(QueryLack::Query(..)), _) => FailureCode::TooLarge,
+            (None, Some(QueryError::NoSuchChange { .. } | QueryError::Explain(_))) => {
+                FailureCode::NothingToExplain
+            }
+            (None, _) => FailureCode::Failed,
         };
         Self {
             remedy: advice(error),

@@ -23,7 +23,7 @@ use crate::notes::NOTHING_READ;
 use crate::overview::MEDIANS_RATIO;
 use crate::step_commands::comparing_commands;
 use crate::study::NamedStudy;
-use crate::time::{since, written};
+use crate::time::{since, written_periods};
 use crate::verb::{ReadingVerb, Report, give};
 use crate::{Failure, Status};
 
@@ -176,21 +176,21 @@ rows! {
     };
     requests: Count, "requests" = row.requests;
     failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
-    failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed_share);
+    failed_share: Share, "of requests" = (row.failed > 0).then_some(row.failed_share);
     recovered: Count, "recovered" = (row.recovered > 0).then_some(row.recovered);
     p50_ns: DurationNs, "p50" = all(|of| of.p50_ns);
     p95_ns: DurationNs, "p95" = all(|of| of.p95_ns);
-    p99_ns: DurationNs, "p99" = all(|of| of.p99_ns);
+    p99_ns: DurationNs, "" = all(|of| of.p99_ns);
     p50_without_failed_ns: DurationNs, "p50 without failed" = others(|of| of.p50_ns);
     p95_without_failed_ns: DurationNs, "p95 without failed" = others(|of| of.p95_ns);
-    p99_without_failed_ns: DurationNs, "p99 without failed" = others(|of| of.p99_ns);
+    p99_without_failed_ns: DurationNs, "" = others(|of| of.p99_ns);
 }
 
 rows! {
     FailureChangeRow as row, "failure_changes": "A change of the share of a root operation's requests that fail.";
     {
         let change = &row.0;
-        let [from, at, until] = [change.before_from_ns, change.at_ns, change.until_ns].map(written);
+        let [from, at, until] = written_periods([change.before_from_ns, change.at_ns, change.until_ns]);
         let root = path_segment(&change.root);
     }
     root: Text, "root operation" = Cell::Linked(
@@ -220,7 +220,7 @@ rows! {
     first: Instant, "first (UTC)" = row.first_ns;
     last: Instant, "last (UTC)" = row.last_ns;
     example: Request, "first in" = row.example.as_deref();
-    root: Text, "root operation" = &*row.root;
+    root: Text, "" = &*row.root;
     trail: Text, "travelled" = &*trail;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arguments::ReadingArguments;
 use crate::suggest::{command_on, quoted};
-use crate::time::written;
+use crate::time::written_periods;
 
 /// The commands that compare the requests of a root operation before and after a step, of the same store and with the same
 /// filters. The times are those at which the period before it begins, of the step, and of the end.
@@ -11,7 +11,7 @@ pub(crate) fn comparing_commands(
     times_ns: [i64; 3],
     reading: &ReadingArguments,
 ) -> String {
-    let [from, at, until] = times_ns.map(written);
+    let [from, at, until] = written_periods(times_ns);
     let mut options = format!("--before {from}..{at} --after {at}..{until} --root ");
     options += &quoted(root);
     if let Some((formula, _)) = &reading.from.filter {

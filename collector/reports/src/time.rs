@@ -39,6 +39,14 @@ pub fn written(at_ns: i64) -> String {
         .to_string()
 }
 
+/// Begin, change and end of two periods to the millisecond, for people: no request at the end is left out.
+#[must_use]
+pub fn written_periods([from_ns, at_ns, until_ns]: [i64; 3]) -> [String; 3] {
+    const MS: i64 = 1_000_000;
+    let until_ns = until_ns.saturating_add(MS - 1);
+    [from_ns, at_ns, until_ns].map(|ns| written(ns.div_euclid(MS).saturating_mul(MS)))
+}
+
 /// The time of a change in UTC, with its day unless the last request is of the same day.
 #[must_use]
 pub fn since(at_ns: i64, until_ns: i64) -> String {

@@ -35,8 +35,9 @@ pub(crate) fn changes(
     for (text, [before_from_ns, at_ns, until_ns], root) in found.iter().take(SHOWN) {
         html.markup("<li>").text(text).markup(": ");
         let periods = TwoPeriods {
-            before: (Some(*before_from_ns), *at_ns),
-            after: (*at_ns, *until_ns),
+            before_from_ns: Some(*before_from_ns),
+            at_ns: *at_ns,
+            until_ns: Some(*until_ns),
             root: Some(root),
         };
         periods.link(&mut html, verb, &format!("{verb} before and after"));

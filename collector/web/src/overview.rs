@@ -133,8 +133,9 @@ fn headline(html: &mut Html, report: &OverviewReport) {
     if let Some(step) = &report.step {
         html.text(&step_text(step)).markup(" (");
         let periods = TwoPeriods {
-            before: (Some(step.before_from_ns), step.at_ns),
-            after: (step.at_ns, step.until_ns),
+            before_from_ns: Some(step.before_from_ns),
+            at_ns: step.at_ns,
+            until_ns: Some(step.until_ns),
             root: Some(&step.root),
         };
         periods.link(html, "compare", "compare before and after");

@@ -1,14 +1,16 @@
 //! Two periods as they stand in the addresses of `compare` and `explain`.
 
 use stroboscope_present::page::Html;
-use stroboscope_reports::time::written;
+use stroboscope_reports::time::written_periods;
 use url::form_urlencoded::Serializer;
 
-/// An earlier and a later period, ns since the Unix epoch; the earlier one may begin with the store.
+/// An earlier and a later period, ns since the Unix epoch; the earlier one may begin with the store, and the later one end with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TwoPeriods<'a> {
-    pub(crate) before: (Option<i64>, i64),
-    pub(crate) after: (i64, i64),
+    pub(crate) before_from_ns: Option<i64>,
+    /// The end of the earlier one, and the begin of the later one.
+    pub(crate) at_ns: i64,
+    pub(crate) until_ns: Option<i64>,
     /// Of these requests alone.
     pub(crate) root: Option<&'a str>,
 }
@@ -17,11 +19,17 @@ impl TwoPeriods<'_> {
     /// The form of a verb, filled in and sent.
     pub(crate) fn address(&self, verb: &str) -> String {
         let mut form = Serializer::new(String::new());
-        let before = self.before.0.map_or_else(String::new, written);
-        form.append_pair("before", &format!("{before}..{}", written(self.before.1)));
-        let (from_ns, until_ns) = self.after;
-        let after = format!("{}..{}", written(from_ns), written(until_ns));
-        form.append_pair("after", &after);
+        let (from_ns, until_ns) = (self.before_from_ns, self.until_ns);
+        let ends_ns = [
+            from_ns.unwrap_or_default(),
+            self.at_ns,
+            until_ns.unwrap_or_default(),
+        ];
+        let [from, at, until] = written_periods(ends_ns);
+        let from = from_ns.map_or_else(String::new, |_| from);
+        let until = until_ns.map_or_else(String::new, |_| until);
+        form.append_pair("before", &format!("{from}..{at}"));
+        form.append_pair("after", &format!("{at}..{until}"));
         if let Some(root) = self.root {
             form.append_pair("root", root);
         }
@@ -45,13 +53,14 @@ mod tests {
     #[test]
     fn periods_are_those_that_verbs_read() {
         let periods = TwoPeriods {
-            before: (None, 1_500_000_000),
-            after: (1_500_000_000, 3_000_000_001),
+            before_from_ns: None,
+            at_ns: 1_500_000_001,
+            until_ns: Some(3_000_000_001),
             root: Some("web:a&b"),
         };
         assert_eq!(
             periods.address("compare"),
-            "/compare?before=..1970-01-01T00%3A00%3A01.500Z&after=1970-01-01T00%3A00%3A01.500Z..1970-01-01T00%3A00%3A03.000000001Z\
+            "/compare?before=..1970-01-01T00%3A00%3A01.500Z&after=1970-01-01T00%3A00%3A01.500Z..1970-01-01T00%3A00%3A03.001Z\
              &root=web%3Aa%26b"
         );
     }

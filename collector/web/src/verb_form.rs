@@ -7,6 +7,8 @@ use crate::verbs::{Field, FieldKind, VerbPage};
 
 /// What takes the name of an attribute is called so.
 const ATTRIBUTE: &str = "ATTRIBUTE";
+/// What takes two times is called so.
+const PERIOD: &str = "PERIOD";
 /// Names that are offered.
 const ATTRIBUTES_OFFERED_MAX: usize = 500;
 
@@ -117,10 +119,10 @@ fn label(field: &Field) -> String {
 fn write_field(html: &mut Html, field: &Field, asked: &[(String, String)]) {
     let value = given(field, asked).next();
     let is_flag = field.kind == FieldKind::Flag;
-    html.markup(if is_flag {
-        "<div class=\"field flag\">"
-    } else {
-        "<div class=\"field\">"
+    html.markup(match &field.kind {
+        FieldKind::Flag => "<div class=\"field flag\">",
+        FieldKind::Text(called) if called == PERIOD => "<div class=\"field long\">",
+        _ => "<div class=\"field\">",
     });
     if is_flag {
         write_input(html, field, value);

@@ -1,5 +1,7 @@
 //! The page of a verb: a form of its options, what it says, and what to type for the same.
 
+use std::ops::Range;
+
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -11,6 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::changes::changes;
 use crate::command_line::command_line;
+use crate::periods::TwoPeriods;
 use crate::progress::Telling;
 use crate::range_strip::Steered;
 use crate::respond::{Head, NoPage, page, page_now};
@@ -178,7 +181,12 @@ pub(crate) async fn verb_page(
     let is_asked = asked.iter().any(|(name, _)| !is_of_scope(name));
     let mut head = Head::new(title(name), format!("/{name}"), &scope, steered(&about));
     head.about = about_page(&about);
-    head.before = form(&about, &asked, &scope);
+    let options = form(&about, &asked, &scope);
+    // The answer for two periods is wanted first: its form has more than fits above it.
+    head.before = match is_asked && takes_two_periods(&about) {
+        true => folded("Periods and options", &options),
+        false => options,
+    };
     if head.steered != Steered::Not
         && let Err(wrong) = scope.check()
     {
@@ -212,6 +220,11 @@ pub(crate) async fn verb_page(
                     status: StatusCode::OK,
                     message: failure.to_string(),
                 });
+            }
+            Err(failure) if failure.code == FailureCode::NothingToExplain => {
+                return Ok(other_periods(
+                    &about, &failure, &scope, site, runtime, telling,
+                ));
             }
             Err(error) => return Err(no_page(&error)),
         };
@@ -266,6 +279,55 @@ fn invitation(
     html
 }
 
+/// What is said where two periods have no change that can be explained: periods that have one.
+fn other_periods(
+    about: &VerbPage,
+    failure: &Failure,
+    scope: &Scope,
+    site: &Site,
+    runtime: &Handle,
+    telling: &Telling,
+) -> Html {
+    let none = NoPage {
+        status: StatusCode::OK,
+        message: failure.to_string(),
+    };
+    let mut html = none.content();
+    let root = scope.root();
+    let newest_ns = site.rate(runtime).and_then(|rate| rate.newest_ns);
+    let periods = scope.periods(newest_ns.unwrap_or_default());
+    let has_more =
+        |(_, period): &(&str, Range<i64>)| period.start > i64::MIN && period.end < i64::MAX;
+    let after = periods.iter().find(|(name, _)| *name == "after");
+    if let Some((_, after)) = after.filter(|_| periods.iter().any(has_more)) {
+        let longest = TwoPeriods {
+            before_from_ns: None,
+            at_ns: after.start,
+            until_ns: None,
+            root: root.as_deref(),
+        };
+        html.markup("<p>");
+        longest.link(
+            &mut html,
+            about.name,
+            "Take all requests before and since then",
+        );
+        html.markup("</p>\n");
+    }
+    html.html(&changes(about.name, scope, site, runtime, telling));
+    html
+}
+
+fn folded(summary: &'static str, content: &Html) -> Html {
+    let mut html = Html::new();
+    html.markup("<details class=\"folded\"><summary>")
+        .markup(summary)
+        .markup("</summary>")
+        .html(content)
+        .markup("</details>\n");
+    html
+}
+
 /// The attributes that a page's form offers.
 fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
     let source = asks_for_attributes(about).then(|| site.opened(runtime));
@@ -300,7 +362,9 @@ fn no_page(failure: &Failure) -> NoPage {
         FailureCode::Asked => StatusCode::BAD_REQUEST,
         FailureCode::Busy => StatusCode::SERVICE_UNAVAILABLE,
         FailureCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        FailureCode::NeedsMore | FailureCode::Failed => StatusCode::UNPROCESSABLE_ENTITY,
+        FailureCode::NeedsMore | FailureCode::NothingToExplain | FailureCode::Failed => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
     };
     NoPage {
         status,

@@ -2,8 +2,12 @@
 
 use url::form_urlencoded;
 
-/// Names of the parameters of the time range and the root operation.
-const NAMES: [&str; 3] = ["since", "until", "root"];
+/// Names of the parameters of the time range, of two periods that are compared, and of the root operation.
+const NAMES: [&str; 5] = ["since", "until", "root", BEFORE, AFTER];
+const BEFORE: &str = "before";
+const AFTER: &str = "after";
+/// Pages that compare two periods. Links to all others have the later one as their range.
+const COMPARING: [&str; 2] = ["/compare", "/explain"];
 /// Other names that a link gives the ends of its range.
 const OTHER_NAMES: [(&str, &str); 2] = [("from", "since"), ("to", "until")];
 /// Attributes that hold an address.
@@ -21,7 +25,7 @@ const NO_PAGE_ENDS: [&str; 2] = ["/perfetto", "/columns"];
 /// Longest value, bytes: each link of a page has it.
 const VALUE_BYTES_MAX: usize = 1_024;
 
-/// Time range and root operation as an address has them, for the links of its page.
+/// Time range, periods and root operation as an address has them, for the links of its page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried(Vec<Parameter>);
 
@@ -53,28 +57,41 @@ impl Carried {
                 ));
             }
             if !value.is_empty() && carried.value(name).is_empty() {
-                carried.0.push(Parameter {
-                    name,
-                    value: value.to_owned(),
-                    encoded: form_urlencoded::byte_serialize(value.as_bytes()).collect(),
-                });
+                carried.0.push(Parameter::of(name, value));
             }
         }
         Ok(carried)
     }
 
-    /// Returns the value of `since`, `until` or `root`; empty where it has none.
+    /// Returns the value of a parameter; empty where it has none.
     #[must_use]
     pub fn value(&self, name: &str) -> &str {
         let parameter = self.0.iter().find(|parameter| parameter.name == name);
         parameter.map_or("", |parameter| &parameter.value)
     }
 
+    /// Returns the parameters that a page takes: of two periods, only pages that compare take both.
+    fn taken_by(&self, path: &str) -> Vec<Parameter> {
+        let range = self.value(AFTER).split_once("..");
+        let Some((since, until)) = range.filter(|_| !COMPARING.contains(&path)) else {
+            let is_compared = |name| name == BEFORE || name == AFTER;
+            let taken = self.0.iter();
+            let taken = taken.filter(|of| COMPARING.contains(&path) || !is_compared(of.name));
+            return taken.cloned().collect();
+        };
+        let ends = [("since", since.trim()), ("until", until.trim())];
+        let ends = ends.into_iter().filter(|(_, value)| !value.is_empty());
+        let root = self.0.iter().filter(|of| of.name == "root").cloned();
+        ends.map(|(name, value)| Parameter::of(name, value))
+            .chain(root)
+            .collect()
+    }
+
     /// Returns the path with these parameters, not escaped as markup.
     #[must_use]
     pub fn address(&self, path: &str) -> String {
         let mut address = path.to_owned();
-        for (at, Parameter { name, encoded, .. }) in self.0.iter().enumerate() {
+        for (at, Parameter { name, encoded, .. }) in self.taken_by(path).iter().enumerate() {
             address.push(if at == 0 { '?' } else { '&' });
             address.push_str(name);
             address.push('=');
@@ -127,12 +144,13 @@ impl Carried {
                 names.into_iter().any(|(name, _)| name_of(name) == wanted)
             };
             let has_range = own("since") || own("until");
+            let has_periods = own(BEFORE) || own(AFTER);
             let mut mark = if query.is_empty() { "?" } else { "&amp;" };
-            for Parameter { name, encoded, .. } in &self.0 {
-                let is_own = if *name == "root" {
-                    own(name)
-                } else {
-                    has_range
+            for Parameter { name, encoded, .. } in &self.taken_by(path) {
+                let is_own = match *name {
+                    BEFORE | AFTER => has_periods,
+                    "root" => own(name),
+                    _ => has_range,
                 };
                 if !is_own {
                     carried.push_str(mark);
@@ -144,6 +162,16 @@ impl Carried {
             }
         }
         carried.push_str(fragment);
+    }
+}
+
+impl Parameter {
+    fn of(name: &'static str, value: &str) -> Self {
+        Self {
+            name,
+            value: value.to_owned(),
+            encoded: form_urlencoded::byte_serialize(value.as_bytes()).collect(),
+        }
     }
 }
 
@@ -196,6 +224,30 @@ mod tests {
             "root=\"><b>",
             "href=\"/a\"",
             "href=\"/a?root=%22%3E%3Cb%3E\"",
+        );
+        let compared = "before=3h..2h&after=2h..1h&root=a&since=9h";
+        let both = "before=3h..2h&amp;after=2h..1h&amp;root=a";
+        check(
+            compared,
+            "href=\"/explain\"",
+            &format!("href=\"/explain?{both}&amp;since=9h\""),
+        );
+        check(
+            compared,
+            "href=\"/compare?before=..1h\"",
+            "href=\"/compare?before=..1h&amp;root=a&amp;since=9h\"",
+        );
+        check(
+            compared,
+            "href=\"/failures?top=5\"",
+            "href=\"/failures?top=5&amp;since=2h&amp;until=1h&amp;root=a\"",
+        );
+        check("after=2h..", "href=\"/\"", "href=\"/?since=2h\"");
+        check("before=v%3D1", "href=\"/\"", "href=\"/\"");
+        check(
+            "before=v%3D1&after=v%3D2&since=1h",
+            "href=\"/\"",
+            "href=\"/?since=1h\"",
         );
         let carried = Carried::of("since=+1h&root=a+b%26&since=2h").unwrap();
         assert_eq!(carried.address("/a"), "/a?since=1h&root=a+b%26");

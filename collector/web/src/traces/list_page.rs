@@ -193,8 +193,9 @@ fn ways_before(range: TimeRange) -> Html {
     };
     let just_before = from_ns.saturating_sub(length_ns);
     let periods = |since_ns| TwoPeriods {
-        before: (since_ns, from_ns),
-        after: (from_ns, to_ns),
+        before_from_ns: since_ns,
+        at_ns: from_ns,
+        until_ns: Some(to_ns),
         root: None,
     };
     html.markup("<p class=\"ways\">All requests of this time (")
