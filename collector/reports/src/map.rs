@@ -30,6 +30,8 @@ use crate::verb::{ReadingVerb, Report};
 /// Services and edges in the picture, which has up to 310 kB then.
 const SERVICES_DRAWN: usize = 200;
 const EDGES_DRAWN: usize = 600;
+/// With more of them, figures beside arrows would hide others.
+const EDGES_LABELLED: usize = 60;
 /// Services without a caller whose names the text lists.
 const UNCALLED_LISTED: usize = 8;
 
@@ -69,6 +71,8 @@ pub struct MapReport {
     edges: Vec<EdgeRow>,
     #[serde(skip)]
     focus: Option<String>,
+    #[serde(skip)]
+    failures_command: String,
     #[serde(skip)]
     requests_text: String,
     #[serde(skip)]
@@ -114,8 +118,8 @@ rows! {
     critical_share: Share, "of what requests wait for" = row.critical_share;
     requests: Count, "requests" = row.requests;
     spans: Count, "spans" = row.spans;
-    failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
-    failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed as f64 / row.spans as f64);
+    failed: Count, "failed spans" = (row.failed > 0).then_some(row.failed);
+    failed_share: Share, "of its spans" = (row.failed > 0).then_some(row.failed as f64 / row.spans as f64);
     callers: Count, "callers" = row.callers;
     callees: Count, "callees" = row.callees;
 }
@@ -131,9 +135,9 @@ rows! {
     caller: Text, "caller" = requests_of(&row.caller);
     callee: Text, "callee" = requests_of(&row.callee);
     requests: Count, "requests" = row.requests;
-    calls: Count, "times" = row.calls;
-    failed: Count, "failed" = (row.failed > 0).then_some(row.failed);
-    failed_share: Share, "of them" = (row.failed > 0).then_some(row.failed as f64 / row.calls as f64);
+    calls: Count, "calls" = row.calls;
+    failed: Count, "failed calls" = (row.failed > 0).then_some(row.failed);
+    failed_share: Share, "of its calls" = (row.failed > 0).then_some(row.failed as f64 / row.calls as f64);
     p50_ns: DurationNs, "p50" = row.latency.p50_ns as f64;
     p95_ns: DurationNs, "p95" = row.latency.p95_ns as f64;
     p99_ns: DurationNs, "p99" = row.latency.p99_ns as f64;
@@ -175,6 +179,19 @@ impl EdgeRow {
             duration(self.latency.p50_ns as f64),
             duration(self.latency.p99_ns as f64)
         )
+    }
+
+    /// The figures beside its arrow.
+    fn label(&self) -> Vec<String> {
+        let failed = match self.failed {
+            0 => String::new(),
+            failed => format!(", {} fail", percent(failed as f64 / self.calls as f64)),
+        };
+        let latency = [self.latency.p50_ns, self.latency.p95_ns].map(|ns| duration(ns as f64));
+        vec![
+            format!("{}{failed}", counted(self.calls, "call")),
+            format!("p50 {}, p95 {}", latency[0], latency[1]),
+        ]
     }
 
     fn is_of(&self, service: &str) -> bool {
@@ -262,6 +279,7 @@ impl ReadingVerb for MapVerb {
             services,
             edges,
             focus: self.focus.clone(),
+            failures_command: command_on("failures", &self.reading.from.data.data),
             requests_text: requests_text(requests),
             top: if self.top == 0 { usize::MAX } else { self.top },
             notes: paths.notes,
@@ -297,13 +315,18 @@ impl MapReport {
                 to: place(&row.callee)?,
                 share: row.requests as f64 / requests,
                 is_marked: row.failed > 0,
+                label: row.label(),
                 note: row.note(),
             })
         };
         let edges = self.edges.iter().filter_map(edge);
+        let mut edges: Vec<GraphEdge> = edges.take(EDGES_DRAWN).collect();
+        if edges.len() > EDGES_LABELLED {
+            edges.iter_mut().for_each(|edge| edge.label.clear());
+        }
         Graph {
             nodes: drawn.iter().map(node).collect(),
-            edges: edges.take(EDGES_DRAWN).collect(),
+            edges,
         }
     }
 
@@ -360,6 +383,13 @@ impl Report for MapReport {
     }
 
     fn show(&self, doc: &mut Doc) {
+        if self.services.iter().any(|row| row.failed > 0) {
+            doc.link(
+                "Since when requests fail, and where failures start",
+                "/failures",
+                self.failures_command.clone(),
+            );
+        }
         if let Some(figure) = self.figure() {
             doc.figure(figure);
         }

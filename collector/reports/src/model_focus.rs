@@ -231,6 +231,7 @@ impl Focus {
                 to,
                 share: of.traces as f64 / model_traces,
                 is_marked: false,
+                label: Vec::new(),
                 note: format!(
                     "{} before {}: {} with both",
                     graph.nodes[from].name,

@@ -283,6 +283,8 @@ pub struct GraphEdge {
     pub share: f64,
     /// Whether it is what the picture is about.
     pub is_marked: bool,
+    /// Lines beside it, where there is room.
+    pub label: Vec<String>,
     /// Text shown where one points at it; may be empty.
     pub note: String,
 }

@@ -42,18 +42,18 @@ pub(super) struct Layout {
     pub size: Px,
 }
 
-/// Lays out so many boxes of one size, with edges between them.
-pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px) -> Layout {
+/// Lays out so many boxes of one size, with edges between them, and room for labels of a size between layers.
+pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px, label_px: Px) -> Layout {
     let mut parts: Vec<Layers> = parts(boxes, edges)
         .into_iter()
         .map(|part| Layers::of(part, edges))
         .collect();
     let is_down = is_down(&parts, box_px);
     // Across the layers, and along the edges.
-    let box_px = if is_down {
-        box_px
+    let (box_px, gap_px) = if is_down {
+        (box_px, label_px.1)
     } else {
-        (box_px.1, box_px.0)
+        ((box_px.1, box_px.0), label_px.0)
     };
     let mut layout = Layout {
         corners: vec![(0.0, 0.0); boxes],
@@ -67,7 +67,10 @@ pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px) -> Lay
             (along, across)
         }
     };
-    let placed: Vec<Placed> = parts.iter_mut().map(|part| part.place(box_px)).collect();
+    let placed: Vec<Placed> = parts
+        .iter_mut()
+        .map(|part| part.place(box_px, gap_px))
+        .collect();
     let sizes: Vec<Px> = placed.iter().map(|placed| turned(placed.size)).collect();
     for ((part, placed), (left, top)) in parts.iter().zip(placed).zip(shelves(&sizes)) {
         let moved = |px: Px| {
@@ -218,7 +221,7 @@ impl Layers {
         self.layers.iter().map(boxes).max().unwrap_or_default()
     }
 
-    fn place(&self, (wide, thick): Px) -> Placed {
+    fn place(&self, (wide, thick): Px, gap_px: f64) -> Placed {
         let middles = position::across(self, wide);
         let ends = self.ends(&middles, wide);
         let mut rank = vec![0; middles.len()];
@@ -236,6 +239,7 @@ impl Layers {
         let mut along = vec![0.0];
         for far in &far {
             let gap = (far * LAYER_GAP_PER_PX).clamp(LAYER_GAP_PX.0, LAYER_GAP_PX.1);
+            let gap = gap.max(gap_px);
             along.push((along[along.len() - 1] + thick + gap).round());
         }
         let corner = |vertex| (middles[vertex] - wide / 2.0, along[rank[vertex]]);

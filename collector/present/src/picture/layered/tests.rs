@@ -40,8 +40,8 @@ fn is_inside(corner: Px, (x, y): Px) -> bool {
 
 /// Checks the properties of every layout.
 fn check(boxes: usize, edges: &[(usize, usize)]) {
-    let layout = lay_out(boxes, edges, BOX_PX);
-    assert_eq!(layout, lay_out(boxes, edges, BOX_PX));
+    let layout = lay_out(boxes, edges, BOX_PX, (0.0, 0.0));
+    assert_eq!(layout, lay_out(boxes, edges, BOX_PX, (0.0, 0.0)));
     let corners = &layout.corners;
     assert_eq!((corners.len(), layout.routes.len()), (boxes, edges.len()));
     let is_drawn = |(x, y): Px| x >= 0.0 && y >= 0.0 && x <= layout.size.0 && y <= layout.size.1;
@@ -93,7 +93,7 @@ fn few_boxes() {
 #[test]
 fn a_chain_is_straight_and_a_tree_has_no_crossing() {
     let chain: Vec<(usize, usize)> = (1..9).map(|to| (to - 1, to)).collect();
-    let layout = lay_out(9, &chain, BOX_PX);
+    let layout = lay_out(9, &chain, BOX_PX, (0.0, 0.0));
     assert!(
         layout
             .corners
