@@ -60,6 +60,15 @@ async function accessible(path, how) {
     return found.map((one) => `${path} (${how}): ${one}`);
 }
 
+/** Tables that need more than the width of a window of 1,400 px. */
+async function cutTables(path) {
+    const cut = await page.evaluate(() => {
+        const boxes = [...document.querySelectorAll(".answer .wide")];
+        return boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.querySelector("caption")?.textContent);
+    });
+    return cut.map((table) => `${path}: table "${table}" is cut`);
+}
+
 const nameOf = (path) => path.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "overview";
 
 /** A page in all sizes, light and dark: pictures for people, and what axe says. */
@@ -80,6 +89,7 @@ async function look(path) {
             const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
             if (wide > 1) found.push(`${path} at ${width}: ${wide} px wider than the window`);
             await page.evaluate(() => document.getElementById("long-path")?.remove());
+            if (width === 1400) found.push(...(await cutTables(path)));
             if (width < 2560) found.push(...(await accessible(path, `${theme}, ${width}`)));
             const file = join(asked.pictures, `${nameOf(path)}-${width}-${theme}.png`);
             await page.screenshot({ path: file, clip: { x: 0, y: 0, width, height: width === 390 ? 844 : 900 } });

@@ -209,8 +209,7 @@ impl OverviewReport {
             .iter()
             .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
             .collect();
-        let title =
-            "What requests wait for: operations by their part of all time on critical paths";
+        let title = "What requests wait for: operations by their part of the time of all requests, to which long requests add more";
         (!bars.is_empty()).then(|| Figure::new(title, list.join(", "), Chart::Bars(bars)))
     }
 }

@@ -106,5 +106,5 @@ rows! {
     share_of_time: Share, "of all time" = row.share_of_time;
     after_answer_mean_ns: DurationNs, "after the answer" = after.map(|_| row.after_answer.mean_ns);
     after_answer_requests: Count, "in so many" = after;
-    has_caller: Flag, "somebody waits" = row.with_caller > 0;
+    has_caller: Flag, "caller waits" = row.with_caller > 0;
 }

@@ -38,6 +38,7 @@ mod search_stores;
 mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
+mod steering;
 mod tradeoffs;
 mod view;
 mod viewing;

@@ -102,6 +102,8 @@ fn write_cell(html: &mut Html, cell: &Cell, column: &Column, longest: Option<f64
         html.markup(" class=\"name\"");
     } else if column.kind == Kind::Request {
         html.markup(" class=\"request\"");
+    } else if column.kind == Kind::Instant {
+        html.markup(" class=\"instant\"");
     }
     html.markup(" data-label=\"")
         .text(&column.head)

@@ -31,7 +31,8 @@ pub struct Compared {
     change_ns: f64,
     /// Of that, what is due to other shares of root operations.
     workload_ns: f64,
-    /// The part of the change that the causes make up; null where nothing changed.
+    /// The part of the change that the causes make up; above 1 or below 0 where other changes are in the opposite direction, null
+    /// where nothing changed.
     explained_share: Option<f64>,
     /// What explains the change.
     causes: Vec<CauseRow>,
@@ -222,16 +223,9 @@ impl Compared {
             (Verdict::Changed, _) if self.causes.is_empty() => {
                 "the share of failed requests changed".to_owned()
             }
-            (Verdict::Changed, Some(share)) => format!(
-                "{} {} {:.0} % of it",
-                counted(self.causes.len() as u64, "cause"),
-                if self.causes.len() == 1 {
-                    "explains"
-                } else {
-                    "explain"
-                },
-                100.0 * share
-            ),
+            (Verdict::Changed, Some(share)) => {
+                explained_text(self.causes.len(), share, self.change_ns)
+            }
             (Verdict::Changed, None) => counted(self.causes.len() as u64, "cause"),
             (Verdict::NoChange, _) => {
                 "nothing in the services changed by more than chance".to_owned()
@@ -242,6 +236,26 @@ impl Compared {
         };
         format!("{change}; {why}.")
     }
+}
+
+/// The causes' part of the change; where it is no part of a whole, as other changes are in the opposite direction, both times.
+fn explained_text(causes: usize, share: f64, change_ns: f64) -> String {
+    let number = counted(causes as u64, "cause");
+    let ending = if causes == 1 { "s" } else { "" };
+    let percentage = (100.0 * share).round();
+    if (0.0..=100.0).contains(&percentage) {
+        return format!("{number} explain{ending} {percentage:.0} % of it");
+    }
+    let [explained, rest] = [share, 1.0 - share].map(|part| part * change_ns);
+    let does = |ns: f64, ending: &str| match ns < 0.0 {
+        true => format!("take{ending} off {}", duration(-ns)),
+        false => format!("add{ending} {}", duration(ns)),
+    };
+    format!(
+        "{number} {}; all else that changed {}",
+        does(explained, ending),
+        does(rest, "s")
+    )
 }
 
 impl Report for Compared {
@@ -260,7 +274,7 @@ impl Report for Compared {
                 duration(of.p95_ns as f64),
                 duration(of.p99_ns as f64),
                 of.inter_arrival_mean_ns
-                    .map_or_else(String::new, |gap| format!(", one each {}", duration(gap)))
+                    .map_or_else(String::new, |gap| format!(", one every {}", duration(gap)))
             )
         };
         doc.sentence(period("Before", &self.before));
@@ -304,6 +318,38 @@ impl Report for Compared {
             ),
             &self.mutations.rows,
             self.mutations.shown(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_beyond_the_whole_are_times() {
+        let check = |causes: usize, share: f64, change_ns: f64, expected: &str| {
+            assert_eq!(explained_text(causes, share, change_ns), expected);
+        };
+        check(1, 0.92, 5e6, "1 cause explains 92 % of it");
+        check(2, 1.004, 5e6, "2 causes explain 100 % of it");
+        check(
+            1,
+            1.47,
+            10e6,
+            "1 cause adds 14.7ms; all else that changed takes off 4.70ms",
+        );
+        check(
+            2,
+            -0.5,
+            10e6,
+            "2 causes take off 5.00ms; all else that changed adds 15.0ms",
+        );
+        check(
+            1,
+            1.5,
+            -10e6,
+            "1 cause takes off 15.0ms; all else that changed adds 5.00ms",
         );
     }
 }

@@ -215,7 +215,9 @@ impl CategoryRow {
             duration(self.mean_ns),
             duration(self.deviation_ns),
             self.squared_variation
-                .map_or_else(String::new, |squared| format!(", C² {squared:.2}")),
+                .map_or_else(String::new, |squared| format!(
+                    ", variance/mean² {squared:.2}"
+                )),
             if self.fails { "; something fails" } else { "" }
         )
     }
@@ -231,7 +233,7 @@ rows! {
     total_share: Share, "of time" = row.total_share;
     mean_ns: DurationNs, "mean" = row.mean_ns;
     deviation_ns: DurationNs, "deviation" = row.deviation_ns;
-    squared_variation: Mean, "C²" = row.squared_variation;
+    squared_variation: Mean, "variance/mean²" = row.squared_variation;
     operations: Count, "operations" = row.operations;
     fails: Flag, "fails" = row.fails;
     example: Request, "for example" = row.example.as_deref();

@@ -339,7 +339,7 @@ rows! {
     CauseRow as row, "causes": "Something that made requests change between two periods.";
     rank: Count, "#" = row.rank;
     contribution_ns: DifferenceNs, "adds" = row.contribution_ns;
-    share: Share, "of it" = row.share;
+    share: Share, "" = row.share;
     operation: Text, "operation" = &*format!("{}:{}", row.service, row.operation);
     what: Text, "what" = &*row.what;
     caller: Text, "caller" = row.caller.as_deref();

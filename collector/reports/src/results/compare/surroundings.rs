@@ -101,7 +101,8 @@ impl VariationSays {
             ),
         };
         Some(format!(
-            "Variation within categories (C², half of them below): {old:.2} before, {new:.2} after; {changes}."
+            "Latency varies within categories of requests by {old:.2} before and {new:.2} after (variance/mean², the median of the \
+             categories); {changes}."
         ))
     }
 }
@@ -134,7 +135,7 @@ pub(super) fn surroundings(
         && (before / after).max(after / before) >= RATE_MIN
     {
         found.push(format!(
-            "Requests come one each {} instead of one each {}: what sends them has changed.",
+            "Requests come every {} instead of every {}: what sends them has changed.",
             duration(after),
             duration(before)
         ));
