@@ -383,7 +383,7 @@ fn shares_are_of_one_kind_of_requests() {
     );
     let text = check(folder.path(), &change[..5], 0).0;
     assert!(
-        text.contains("requests of several kinds") && text.contains("400ms"),
+        text.contains("Requests of each kind by themselves") && text.contains("400ms"),
         "{text}"
     );
 }
