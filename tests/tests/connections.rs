@@ -186,4 +186,59 @@ fn commands_inside_of_connections_are_requests() {
     let store = ["--request", "none", "--request", "kv:set::store"];
     let stored = program.run(&[&all[..], &store].concat()).succeeds().json();
     assert_eq!(count(&stored), BTreeMap::from([("kv:set::store", each)]));
+
+    // So may a setting of the data directory say, and an option wins.
+    let set = |arguments: &[&str]| {
+        let words = [&["store", "set-requests"], arguments].concat();
+        let _ = program.run(&words).succeeds();
+    };
+    let counted = |options: &[&str]| {
+        let found = program.run(&[&all[..], options].concat()).succeeds();
+        let answer = found.json();
+        let counts = count(&answer).into_iter();
+        counts
+            .map(|(root, requests)| (root.to_owned(), requests))
+            .collect::<Vec<_>>()
+    };
+    let commands = counted(&[]);
+    set(&["none", "kv:set::store"]);
+    assert_eq!(counted(&[]), [("kv:set::store".to_owned(), each)]);
+    assert_eq!(counted(&["--request", "kv:get::apply"]), commands);
+    set(&["--clear"]);
+    assert_eq!(counted(&[]), commands);
+
+    // A model that was kept is of the same requests.
+    let roots = |options: &[&str]| {
+        let report = program
+            .run(&[&["overview", "--json"], options].concat())
+            .succeeds()
+            .json();
+        let rows = report["roots"].as_array().expect("rows").len();
+        (rows, report["used_traces"].as_u64().expect("a number"))
+    };
+    for _ in 0..2 {
+        assert_eq!(roots(&[]), (2, (2 * CLIENTS * COMMANDS / 2) as u64));
+        assert_eq!(roots(&["--request", "none"]), (1, CLIENTS as u64));
+    }
+
+    // Pages lead from a request to its connection, and back.
+    let mut view = Server::start(program.command(&["view", "--http", "127.0.0.1:0"]));
+    let site = view.wait_for("its address", |said| after(said, "pages on "));
+    let page = |path: &str| {
+        let address = format!("{}{path}", site.trim_end_matches('/'));
+        runtime.block_on(async {
+            let answer = reqwest::get(address).await.expect("a page");
+            answer.text().await.expect("its text")
+        })
+    };
+    let of_request = page(&format!("/traces/{id}"));
+    let (_, link) = of_request
+        .split_once("Inside of the connection <a href=\"")
+        .unwrap_or_else(|| panic!("no connection: {of_request}"));
+    let of_connection = page(link.split('"').next().expect("an address"));
+    let caption = format!("<caption>{COMMANDS} requests</caption>");
+    assert!(of_connection.contains(&caption), "{of_connection}");
+    let back = format!("<a href=\"/traces/{id}\">");
+    assert!(of_connection.contains(&back), "{of_connection}");
+    assert!(!of_connection.contains("Inside of the connection"));
 }

@@ -22,5 +22,5 @@ mod learning;
 mod tests;
 
 pub use division::{Division, connection_ids, request_at, request_id};
-pub use known::Connections;
+pub use known::{Connections, NO_REQUESTS};
 pub use learning::{CHILDREN_MIN, CONNECTION_NS_MIN, ConnectionLearning, is_marked};

@@ -15,9 +15,6 @@ const KIND: &str = "operations";
 /// A trace of more bytes teaches nothing of connections.
 const LEARNED_TRACE_BYTES_MAX: usize = 128 << 20;
 
-/// In place of an operation of requests: children of connections are part of these.
-pub const NO_REQUESTS: &str = "none";
-
 /// Operations that run inside others, and those of connections.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct KnownOperations {

@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `filter`, `kernel_events` and `parts` (its ranges,
 //! read side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `request_rate` and `step` (since when latency is another), `failures`, `operations`, `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`], `perfetto_trace`; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `root_series`, `request_rate` and `step` (since when latency is another), `failures`, `operations`, `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one) with `request_failure` and `request_connection`, [`request_tree`], `perfetto_trace`; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -52,9 +52,11 @@ mod query_error;
 mod reading_memory;
 mod recorded;
 mod request;
+mod request_connection;
 mod request_failure;
 mod request_rate;
 pub mod request_tree;
+mod root_series;
 mod rounds;
 mod sampled_notes;
 pub mod saved_model;
@@ -110,7 +112,6 @@ pub use infer::{Inference, infer, infer_with};
 pub use infer_settings::InferSettings;
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
-pub use known_operations::NO_REQUESTS;
 pub use losses::losses;
 pub use notes::Notes;
 pub use operations::{OperationTimes, Operations, OperationsQuestion};
@@ -127,8 +128,10 @@ pub use request::{
     Request, RequestAsked, UnmodelledSegment, request, request_exists, request_of_low, span_of,
     unmodelled,
 };
+pub use request_connection::{ConnectionRequest, RequestConnection};
 pub use request_failure::{FailedSpan, RequestFailure, SpanException};
 pub use request_rate::{RequestRate, RequestRates};
+pub use root_series::{RootColumn, RootSeries, RootSeriesQuestion};
 pub use sampled_notes::{SamplingNotes, Weighing};
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,

@@ -13,6 +13,7 @@ use stroboscope_store::tables::{AttributeKeys, Damage, TraceFiles, TraceReader};
 use super::infer::Inference;
 use super::kernel::KernelPart;
 use super::query_error::QueryError;
+use super::request_connection::{LINKS, RequestConnection, request_connection};
 use super::request_failure::{RequestFailure, request_failure, request_failure_keys};
 use super::source::Source;
 use super::stored_request::{RequestWanted, StoredRequest};
@@ -41,6 +42,8 @@ pub struct Request {
     pub path: Option<TracePath>,
     /// Its failure, or one that it recovered from; none: no span failed.
     pub failure: Option<RequestFailure>,
+    /// The connection that it came by, or the requests that came by it.
+    pub connection: RequestConnection,
     /// Why it is not complete; none: it is.
     pub reasons: Vec<Incomplete>,
     /// What the kernel did for it, a part for each recording.
@@ -178,7 +181,7 @@ pub fn request(
     inference: Option<&Inference>,
     asked: RequestAsked,
 ) -> Result<Option<Request>, QueryError> {
-    let keys = AttributeKeys::of(request_failure_keys()).with_elements();
+    let keys = AttributeKeys::of(request_failure_keys().chain([LINKS])).with_elements();
     let (found, mut damage) = records(source, asked, &keys)?;
     let Some(StoredRequest {
         records: mut recorded,
@@ -189,6 +192,7 @@ pub fn request(
     else {
         return Ok(None);
     };
+    let connection = request_connection(&recorded, source.connections());
     let mut aligned = recorded.clone();
     let (trace, path, labels) = match inference {
         Some(inference) => {
@@ -205,8 +209,8 @@ pub fn request(
     let outline = Segmenter::default().outline(&aligned);
     let failure = request_failure(&aligned, &outline);
     for records in [&mut recorded, &mut aligned] {
-        let is_of_failure = |key: &str| request_failure_keys().any(|of| of == key);
-        records.attributes.retain(|said| !is_of_failure(&said.key));
+        let is_read = |key: &str| key == LINKS || request_failure_keys().any(|of| of == key);
+        records.attributes.retain(|said| !is_read(&said.key));
     }
     let owners = owners(&aligned, &outline, &trace.segments, &labels);
     let unmodelled = unmodelled(&aligned, &outline, &owners);
@@ -224,6 +228,7 @@ pub fn request(
         unmodelled,
         path,
         failure,
+        connection,
         reasons,
         kernel,
         damage,

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use super::cache::Cache;
 use super::circumstances::ProcessorUse;
 use super::filter::Filter;
-use super::known_operations::{KnownOperations, NO_REQUESTS};
+use super::known_operations::KnownOperations;
 use super::losses::is_unseen;
 use super::notes::Notes;
 use super::parts_wanted::PartsWanted;
@@ -49,6 +49,10 @@ pub struct Source {
     losses: Vec<ProcessLoss>,
     kernel_clocks: KernelClocks,
     operations: KnownOperations,
+    /// Operations of requests, as they were set or are asked for.
+    requests: Vec<String>,
+    /// Operations of connections, with these requests.
+    connections: Connections,
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
     root: Option<String>,
@@ -115,12 +119,15 @@ impl Source {
             None
         };
         let operations = KnownOperations::of(&store, cache.as_ref(), parts.threads())?;
+        let requests = data.requests()?;
         Ok(Self {
             data,
             store,
             losses,
             kernel_clocks,
+            connections: operations.connections.with_requests(&requests),
             operations,
+            requests,
             batch_damage,
             parts,
             root: None,
@@ -173,19 +180,18 @@ impl Source {
         Self { root, ..self }
     }
 
-    /// Returns this source with each span of these operations, `service:name`, as a request, wherever it is. With [`NO_REQUESTS`] among
-    /// them, children of connections are none.
+    /// Returns this source with [these operations of requests](Connections::with_requests); without any, it keeps those that are set in the
+    /// data folder.
     #[must_use]
-    pub fn with_requests(mut self, operations: &[String]) -> Self {
-        let connections = &mut self.operations.connections;
-        if operations.iter().any(|operation| operation == NO_REQUESTS) {
-            *connections = Connections::default();
+    pub fn with_requests(self, operations: &[String]) -> Self {
+        if operations.is_empty() {
+            return self;
         }
-        let declared = operations
-            .iter()
-            .filter(|operation| *operation != NO_REQUESTS);
-        connections.declare(declared.cloned());
-        self
+        Self {
+            connections: self.operations.connections.with_requests(operations),
+            requests: operations.to_vec(),
+            ..self
+        }
     }
 
     /// The same, of requests of which a formula holds only.
@@ -196,8 +202,7 @@ impl Source {
 
     /// Returns the selection of requests and their declared operations as text: the same text means the same requests.
     pub(super) fn chosen(&self) -> String {
-        let declared = self.connections().declared();
-        format!("{:?} {:?} {declared:?}", self.root, self.filter())
+        format!("{:?} {:?} {:?}", self.root, self.filter(), self.requests)
     }
 
     /// The text of that formula; what was found out is of it only.
@@ -221,7 +226,7 @@ impl Source {
 
     /// Operations of connections.
     pub(super) fn connections(&self) -> &Connections {
-        &self.operations.connections
+        &self.connections
     }
 
     pub(super) fn parts_wanted(&self) -> PartsWanted {
@@ -362,7 +367,7 @@ impl Source {
         notes: &mut Notes,
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> bool {
-        let Some(division) = self.operations.connections.divide(records) else {
+        let Some(division) = self.connections.divide(records) else {
             return visit(records, notes);
         };
         for connection in division.connections {

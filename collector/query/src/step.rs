@@ -182,13 +182,13 @@ impl Pass<TraceView<'_>> for StepPass {
 }
 
 /// The highest bits of a number, and where they stand.
-fn band_of(ns: u64) -> u32 {
+pub(super) fn band_of(ns: u64) -> u32 {
     let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BAND_BITS + 1);
     (shift << (BAND_BITS + 1)) | (ns >> shift) as u32
 }
 
 /// The middle of what is in a band.
-fn ns_of(band: u32) -> u64 {
+pub(super) fn ns_of(band: u32) -> u64 {
     let shift = band >> (BAND_BITS + 1);
     let lowest = u64::from(band & ((1 << (BAND_BITS + 1)) - 1)) << shift;
     lowest + ((1u64 << shift) >> 1)

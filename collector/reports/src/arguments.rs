@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use regex::Regex;
+use stroboscope_analysis::connection::NO_REQUESTS;
 use stroboscope_burst::{BurstConfig, Parsed};
 
 use crate::Failure;
@@ -13,7 +14,7 @@ use crate::reading_memory::parse_reading_limit;
 use crate::suggest::DATA_DEFAULT;
 use crate::time::in_order;
 pub use crate::time::{parse_duration, parse_instant, parse_moment, parse_range};
-use stroboscope_query::{CategoryChoice, CategoryRule, NO_REQUESTS, Selection, TimeRange};
+use stroboscope_query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 use stroboscope_remote::address::{Remote, is_remote};
 use stroboscope_remote::mirror::{Mirror, default_cache};
 use stroboscope_search::{Formula, parse};
@@ -123,7 +124,7 @@ pub struct SelectionArguments {
     #[arg(long, value_name = "OPERATION")]
     pub root: Option<String>,
     /// Take each span of this operation (service:name) for a request, wherever it is, and leave out what it is inside of; `none`: take no children of long-lived spans,
-    /// such as those of connections and of workers' loops, for requests
+    /// such as those of connections and of workers' loops, for requests [default: those of `store set-requests`]
     #[arg(id = "request", long = "request", value_name = "OPERATION", value_parser = parse_operation)]
     pub requests: Vec<String>,
     /// Only requests of which this formula holds, as `search` takes it: '{ service = "store" && duration > 5ms }'
@@ -138,7 +139,8 @@ pub struct SelectionArguments {
     pub memory_limit: Option<u64>,
 }
 
-fn parse_operation(text: &str) -> Result<String, String> {
+/// Parses an operation of requests.
+pub fn parse_operation(text: &str) -> Result<String, String> {
     if text == NO_REQUESTS || text.contains(':') {
         return Ok(text.to_owned());
     }

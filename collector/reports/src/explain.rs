@@ -19,8 +19,9 @@ use stroboscope_query::{Explained, HowCompared, explain_change};
 ///
 /// Attributes, of spans and of events, up to the operation at which the requests part, are asked about by a decision tree
 /// (C4.5), grown from a part of the requests and judged by others. Precision and recall are counted among all requests.
-/// Ids, timestamps, identities of processes and what else differs in every request are left out, and consequences: measured times
-/// where times changed, and what describes a failure where requests fail.
+/// Ids, timestamps, identities of processes and all else that differs in every request are left out, and consequences: measured times
+/// where times changed, and descriptions of failures where requests fail. `failures` tells failed requests from others without two
+/// periods.
 #[derive(Debug, Args)]
 pub struct ExplainVerb {
     #[command(flatten)]

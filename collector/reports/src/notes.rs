@@ -7,8 +7,9 @@ use stroboscope_analysis::completeness::explanation;
 use stroboscope_analysis::diagnostic::Diagnostic;
 
 use crate::Status;
+use stroboscope_analysis::connection::NO_REQUESTS;
 use stroboscope_present::humanise::{are, counted};
-use stroboscope_query::{NO_REQUESTS, Notes};
+use stroboscope_query::Notes;
 
 /// Said where nothing was read, so that nobody takes it for an answer.
 pub(crate) const NOTHING_READ: &str =

@@ -11,8 +11,8 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Bar, Chart, Doc, Figure, Row as _, TableSpec};
 use stroboscope_query::{
     Bottleneck, CategoryRule, Heatmap, HeatmapQuestion, LatencyStep, Notes, OperationTime,
-    PathsQuestion, QueryError, Recorded, StepQuestion, Study, band_edges_ns, bottleneck_text,
-    bottlenecks, by_time,
+    PathsQuestion, QueryError, Recorded, RootColumn, RootSeries, RootSeriesQuestion, StepQuestion,
+    Study, band_edges_ns, bottleneck_text, bottlenecks, by_time,
 };
 
 use crate::Failure;
@@ -63,6 +63,8 @@ pub struct OverviewReport {
     /// Operations by their time on critical paths, the largest first.
     pub operations: Vec<OperationTime>,
     pub roots: Vec<RootRow>,
+    /// Requests over time of the up to eight root operations with callers and the most time.
+    pub series: Vec<RootSeries>,
     pub heatmap: Vec<HeatmapRow>,
     /// Windows in which at least one process recorded; those that overlap are one.
     pub bursts: u64,
@@ -99,6 +101,9 @@ pub struct HeatmapRow {
     example: String,
 }
 
+/// A column of a root operation, as a row.
+struct RootColumnRow<'a>(&'a RootSeries, &'a RootColumn);
+
 /// Records that a service lost, by cause.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LossRow {
@@ -118,6 +123,18 @@ rows! {
 }
 
 rows! {
+    RootColumnRow<'_> as row, "root_series": "Requests of one root operation that began in one span of time.";
+    root: Text, "root operation" = &*row.0.root;
+    from_ns: Instant, "from" = row.1.from_ns;
+    until_ns: Instant, "until" = row.1.from_ns.saturating_add(row.0.column_ns);
+    requests: Count, "requests" = row.1.requests;
+    failed: Count, "failed" = row.1.failed;
+    p50_ns: DurationNs, "p50" = row.1.p50_ns as f64;
+    p95_ns: DurationNs, "p95" = row.1.p95_ns as f64;
+    p99_ns: DurationNs, "p99" = row.1.p99_ns as f64;
+}
+
+rows! {
     LossRow as row, "losses": "Records that processes lost, as they counted them.";
     service: Text, "lost by" = &*row.service;
     cause: Text, "cause" = &*row.cause;
@@ -128,10 +145,10 @@ impl OverviewReport {
     /// Reads the study's store once.
     pub fn of(study: &Study) -> Result<Self, QueryError> {
         let asked = (
-            (HeatmapQuestion, StepQuestion),
+            ((HeatmapQuestion, RootSeriesQuestion), StepQuestion),
             PathsQuestion(CategoryRule::default()),
         );
-        let ((map, step), paths) = study.ask(&asked)?;
+        let (((map, series), step), paths) = study.ask(&asked)?;
         let inference = study.inference()?;
         let labels = inference.model.labels();
         let recorded = study.source().recorded()?;
@@ -153,6 +170,7 @@ impl OverviewReport {
             circumstances: paths.circumstances(),
             operations: by_time(&paths.aggregate, labels),
             roots: root_rows(&inference.roots, Some(&paths.failed)),
+            series,
             heatmap: heatmap_rows(&map),
             bursts: recorded.bursts,
             processes: recorded.processes,
@@ -265,7 +283,7 @@ pub fn step_text(step: &LatencyStep) -> String {
 
 impl ReadingVerb for OverviewVerb {
     type Report = OverviewReport;
-    const TABLES: &'static [TableSpec] = &[HeatmapRow::TABLE, LossRow::TABLE];
+    const TABLES: &'static [TableSpec] = &[HeatmapRow::TABLE, RootColumnRow::TABLE, LossRow::TABLE];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
         (self.reading.clone(), &self.show)
@@ -327,5 +345,11 @@ impl Report for OverviewReport {
         doc.table("Records lost", &self.losses, usize::MAX);
         // Thousands of rows that nobody reads: for tables and SQL.
         doc.table("Latency over time", &self.heatmap, 0);
+        let rows = self.series.iter().flat_map(|series| {
+            let columns = series.columns.iter();
+            columns.map(move |column| RootColumnRow(series, column))
+        });
+        let rows: Vec<RootColumnRow<'_>> = rows.collect();
+        doc.table("Root operations over time", &rows, 0);
     }
 }

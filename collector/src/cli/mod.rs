@@ -16,6 +16,7 @@ mod memory;
 mod notify;
 mod pages;
 mod ready;
+mod requests;
 mod run;
 #[cfg(test)]
 mod schemas;

@@ -27,7 +27,7 @@ use stroboscope_reports::{Failure, Status};
 /// The tables are spans, events and batches, each with the partition columns date and hour. Results are tables too, worked
 /// out when a query reads them: segments, relations, pipelines, and paths (critical paths and slack); and what verbs say
 /// without arguments: critical_path, categories, slack, anomalies, operations, map_services, map_edges, requests, failures,
-/// failure_changes, failure_origins, failure_leaves, recovered_failures, heatmap, losses, predictions, flows, clock_pairs, clock_hosts and
+/// failure_changes, failure_origins, failure_leaves, recovered_failures, heatmap, root_series, losses, predictions, flows, clock_pairs, clock_hosts and
 /// clock_kernels. The view traces has one row per trace; `SELECT infer(trace_id, spans, events) FROM traces` is the model, as
 /// `infer --save` writes it. Both correct clocks that provably differ, as `infer` does; the other tables are as recorded. A query
 /// asks: it reads no other files, writes none, and changes nothing. Needs a binary built with the `sql` feature.

@@ -8,7 +8,9 @@ use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
 use tokio::runtime::Builder;
 
-use super::{check, collect, compact, config, import, kernel, ready, shell, sql, top, view};
+use super::{
+    check, collect, compact, config, import, kernel, ready, requests, shell, sql, top, view,
+};
 
 /// The subcommands by what people want, in the order of the help. Those that are in no group come last.
 const GROUPS: [(&str, &[&str]); 7] = [
@@ -40,8 +42,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
 const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
     (
         "store",
-        Some("Check or compact a data directory"),
-        &["check", "compact"],
+        Some("Check or compact a data directory, or set what its requests are"),
+        &["check", "compact", "set-requests"],
     ),
     ("collect", None, &["ready", "config"]),
 ];
@@ -54,6 +56,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("collect", collect::Collect::run).confined(),
         other("check", check::CheckVerb::run).saying::<check::CheckedFolder>(),
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
+        other("set-requests", requests::SetRequests::run).saying::<requests::RequestSetting>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),
         other("view", view::View::run),

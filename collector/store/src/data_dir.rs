@@ -36,7 +36,7 @@ pub enum DataDirError {
 }
 
 /// A data folder: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and `replaced/` (see
-/// [`care`](crate::care)), and `cache/`, which can be deleted.
+/// [`care`](crate::care)), `requests`, and `cache/`, which can be deleted.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
@@ -164,6 +164,36 @@ impl DataDir {
         self.root.join("cache")
     }
 
+    fn requests_file(&self) -> PathBuf {
+        self.root.join("requests")
+    }
+
+    /// Reads the operations, `service:name`, whose spans are requests where a reader names none.
+    ///
+    /// # Errors
+    /// When their file cannot be read.
+    pub fn requests(&self) -> Result<Vec<String>, DataDirError> {
+        let path = self.requests_file();
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(source) => Err(DataDirError::Io { path, source }),
+        }
+    }
+
+    /// Sets these operations, in place of those that were set.
+    ///
+    /// # Errors
+    /// When their file cannot be written.
+    pub fn set_requests(&self, operations: &[String]) -> Result<(), DataDirError> {
+        let path = self.requests_file();
+        let part = path.with_extension("part");
+        let lines: String = operations.iter().flat_map(|one| [one, "\n"]).collect();
+        // A reader has the old ones or the new ones.
+        let written = std::fs::write(&part, lines).and_then(|()| std::fs::rename(&part, &path));
+        written.map_err(|source| DataDirError::Io { path, source })
+    }
+
     /// Takes the lock, without waiting.
     ///
     /// # Errors
@@ -206,10 +236,11 @@ fn is_ours(root: &Path) -> bool {
 /// What is in a folder that is no data folder, if anything that matters: not what comes with a fresh volume, and not what
 /// may be there of us before there is a store.
 fn foreign_entry(root: &Path) -> Option<String> {
-    const OURS: [&str; 8] = [
+    const OURS: [&str; 9] = [
         "cache",
         "lock",
         "redact.key",
+        "requests",
         "generations",
         "spans",
         "events",

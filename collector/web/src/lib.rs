@@ -37,6 +37,7 @@ mod range_strip;
 mod rates;
 mod refreshed;
 mod respond;
+mod root_series;
 mod router;
 mod scope;
 mod site;

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use stroboscope_present::humanise::{are, count_spaced, counted, duration_spaced, percent};
-use stroboscope_present::page::{Asset, Html, body, path_segment};
+use stroboscope_present::page::{Asset, Html, PagedRows, body, paged_body, path_segment};
 use stroboscope_present::show::Doc;
 use stroboscope_query::{Bottleneck, InferSettings, Notes, QueryError, Study};
 use stroboscope_reports::overview::{OverviewReport, step_text};
@@ -17,6 +17,7 @@ use crate::periods::TwoPeriods;
 use crate::progress::Telling;
 use crate::range_strip::Steered;
 use crate::respond::{Head, NoPage, content, page, page_now};
+use crate::root_series::root_series;
 use crate::scope::Scope;
 use crate::site::Site;
 
@@ -35,7 +36,9 @@ pub(crate) async fn overview(State(site): State<Site>, scope: Scope) -> Response
         &scope.key("/"),
         move |site, runtime, telling| {
             let mut html = Html::new();
-            html.markup("<div data-live=\"/fragment/overview\" data-live-seconds=\"5\">")
+            html.markup("<div data-live=\"")
+                .text(&scope.with_rows("/fragment/overview"))
+                .markup("\" data-live-seconds=\"5\">")
                 .html(&content_of(&scope, site, runtime, telling)?)
                 .markup("</div>\n");
             Ok(html)
@@ -111,6 +114,7 @@ fn content_of(
     let sure = report.step.as_ref();
     let sure = sure.filter(|step| step.requests_needed.is_none());
     html.html(&heatmap(&report.map, &bursts, sure.map(|step| step.at_ns)));
+    html.html(&root_series(&report.series, report.roots.len(), sure));
     let mut doc = Doc::new();
     if let Some(waits) = report.waits() {
         doc.figure(waits);
@@ -120,7 +124,11 @@ fn content_of(
     let mut doc = Doc::new();
     doc.table("", &report.roots, ROWS_SHOWN);
     quality(&mut doc, &report);
-    html.html(&body(&doc));
+    let rows = PagedRows {
+        rows: scope.rows,
+        address: "/?",
+    };
+    html.html(&paged_body(&doc, rows));
     Ok(html)
 }
 

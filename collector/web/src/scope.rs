@@ -18,12 +18,17 @@ use crate::site::Site;
 /// Parameters that give a period of a comparison.
 const PERIODS: [&str; 2] = ["before", "after"];
 
+/// The parameter that gives the rows of tables.
+const ROWS: &str = "rows";
+
 /// Time range and root operation of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub(crate) since: String,
     pub(crate) until: String,
     pub(crate) root: String,
+    /// Rows of each table, from links of tables with more; `usize::MAX` for all of them.
+    pub(crate) rows: Option<usize>,
     /// The other parameters of the address.
     pub(crate) others: Vec<(String, String)>,
     pub(crate) carried: Carried,
@@ -42,6 +47,11 @@ impl Scope {
     /// Takes the scope from the part of an address behind `?`, or returns which value is too long.
     pub(crate) fn of(query: &str) -> Result<Self, String> {
         let carried = Carried::of(query)?;
+        let mut rows = parse(query.as_bytes()).filter(|(name, _)| name == ROWS);
+        let rows = rows.find_map(|(_, value)| match &*value {
+            "all" => Some(usize::MAX),
+            count => count.parse().ok(),
+        });
         let others = parse(query.as_bytes()).map(|(name, value)| {
             let value = value.trim().to_owned();
             (name.into_owned(), value)
@@ -53,6 +63,7 @@ impl Scope {
             others: others
                 .filter(|(name, value)| !value.is_empty() && !is_of_scope(name))
                 .collect(),
+            rows,
             carried,
         })
     }
@@ -87,7 +98,22 @@ impl Scope {
 
     /// The key of an answer of this scope.
     pub(crate) fn key(&self, of: &str) -> String {
-        format!("{of} {}", self.query())
+        self.key_of_rows(&format!("{of} {}", self.query()))
+    }
+
+    /// The key of an answer that depends on the rows of tables, and on nothing else of the scope.
+    pub(crate) fn key_of_rows(&self, of: &str) -> String {
+        let rows = self.rows.map(|rows| format!(" {ROWS} {rows}"));
+        format!("{of}{}", rows.unwrap_or_default())
+    }
+
+    /// Returns an address with the rows of tables of this one.
+    pub(crate) fn with_rows(&self, path: &str) -> String {
+        match self.rows {
+            None => path.to_owned(),
+            Some(usize::MAX) => format!("{path}?{ROWS}=all"),
+            Some(rows) => format!("{path}?{ROWS}={rows}"),
+        }
     }
 
     /// Returns the range, with times ago counted from `newest_ns`, or what is wrong with it.
@@ -188,9 +214,9 @@ impl Scope {
     }
 }
 
-/// True for the name of a parameter of the time range or the root operation.
+/// True for the name of a parameter of the time range, the root operation or the rows of tables.
 pub(crate) fn is_of_scope(name: &str) -> bool {
-    ["since", "until", "from", "to", "root"].contains(&name)
+    ["since", "until", "from", "to", "root", ROWS].contains(&name)
 }
 
 /// Start of the newest request.

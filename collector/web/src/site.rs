@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use stroboscope_present::page::NavLink;
 use stroboscope_query::{QueryError, Request, RequestAsked, RequestRate, Source};
+use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{Store, StoreTable, list_kernel};
@@ -202,7 +203,7 @@ impl Site {
         store.is_ok_and(|store| list_kernel(&store).is_ok_and(|files| !files.is_empty()))
     }
 
-    /// What the store's files are, as a text that changes with them; of a store that cannot be listed, that. Not for async
+    /// What the store's files and settings are, as a text that changes with them; of a store that cannot be listed, that. Not for async
     /// code. What was asked within a second is of the same files.
     pub(crate) fn state(&self, runtime: &Handle) -> String {
         let mut known = self
@@ -234,5 +235,7 @@ fn state_of(data: &Path, runtime: &Handle) -> String {
     for file in list_kernel(&store).unwrap_or_default() {
         text += &format!("{file:?}\n");
     }
+    let requests = DataDir::existing(data).and_then(|data| data.requests());
+    text += &format!("{:?}", requests.ok());
     format!("{:032x}", XxHash3_128::oneshot(text.as_bytes()))
 }

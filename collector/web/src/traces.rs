@@ -1,12 +1,13 @@
 //! Everything under `/traces`: a list of requests, and each with its timeline; and a burst of them for Perfetto.
 //!
 //! From the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with `texts`, `kernel_rows` and `request_columns`, what the
-//! timeline reads; `path_sums`, `remarks`, `failure_part`, `outline_spans`, `lock_table`, `elsewhere`, `request_page`; `list_page`; `span_json`. A request is looked up by the
+//! timeline reads; `path_sums`, `remarks`, `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `elsewhere`, `request_page`; `list_page`; `span_json`. A request is looked up by the
 //! files' indexes.
 
 mod asked_id;
 mod awaited_path;
 mod columns;
+mod connection_part;
 mod elsewhere;
 mod failure_part;
 mod instants;

@@ -5,11 +5,12 @@ use std::ops::Range;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use stroboscope_present::page::{Html, NavLink, body};
+use stroboscope_present::page::{Html, NavLink, PagedRows, paged_body};
 use stroboscope_query::attribute_choices;
 use stroboscope_reports::failure::{Failure, FailureCode};
 use stroboscope_reports::notes::Remark;
 use tokio::runtime::Handle;
+use url::form_urlencoded::{Serializer, parse};
 
 use crate::changes::changes;
 use crate::command_line::command_line;
@@ -128,7 +129,7 @@ fn takes_two_periods(page: &VerbPage) -> bool {
 
 /// What was asked of a verb: what is empty was not filled in.
 fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, String)> {
-    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let pairs = parse(query.unwrap_or_default().as_bytes());
     let mut asked: Vec<(String, String)> = pairs
         .map(|(name, value)| (name.into_owned(), value.trim().to_owned()))
         .filter(|(name, value)| !value.is_empty() && !is_of_scope(name))
@@ -157,6 +158,16 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
     let parameters = scope.parameters().filter(|(name, _)| is_taken(name));
     asked.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));
     asked
+}
+
+/// The address of a page; parameters of the scope are those of all links.
+fn address_before_rows(name: &str, asked: &[(String, String)]) -> String {
+    let own = asked.iter().filter(|(name, _)| !is_of_scope(name));
+    let query = Serializer::new(String::new()).extend_pairs(own).finish();
+    match query.is_empty() {
+        true => format!("/{name}?"),
+        false => format!("/{name}?{query}&"),
+    }
 }
 
 /// The page of a verb.
@@ -192,10 +203,14 @@ pub(crate) async fn verb_page(
     {
         return page_now(&site, head, Err(NoPage::bad_request(wrong))).await;
     }
-    let key = url::form_urlencoded::Serializer::new(format!("/{name}?"))
+    let key = Serializer::new(format!("/{name}?"))
         .extend_pairs(&asked)
         .finish();
-    let key = if is_asked { key } else { scope.key(&key) };
+    let key = match is_asked {
+        true => scope.key_of_rows(&key),
+        false => scope.key(&key),
+    };
+    let address = address_before_rows(name, &asked);
     if let Err(error) = site.verbs().check(name, &asked) {
         if is_asked {
             return page_now(&site, head, Err(no_page(&error))).await;
@@ -228,6 +243,10 @@ pub(crate) async fn verb_page(
             }
             Err(error) => return Err(no_page(&error)),
         };
+        let rows = PagedRows {
+            rows: scope.rows,
+            address: &address,
+        };
         let mut html = Html::new();
         let (errors, notes): (Vec<&Remark>, Vec<&Remark>) = answer
             .remarks
@@ -240,7 +259,7 @@ pub(crate) async fn verb_page(
             }
             html.markup("</div>\n");
         }
-        html.html(&body(&answer.doc));
+        html.html(&paged_body(&answer.doc, rows));
         if !notes.is_empty() {
             html.markup(
                 "<details class=\"notes\"><summary>What was noticed on the way</summary><ul>",
@@ -273,6 +292,7 @@ fn invitation(
     let mut html = Html::new();
     if takes_two_periods(about) {
         html.html(&changes(about.name, scope, site, runtime, telling));
+        html.markup("<p>Without two periods: <a href=\"/failures\">what tells failed requests from others</a>.</p>\n");
     }
     html.html(&introduction(about))
         .html(&choices(site, runtime, about));

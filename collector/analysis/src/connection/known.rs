@@ -7,6 +7,9 @@ use rustc_hash::FxHashSet;
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord};
 
+/// In place of an operation of requests: children of connections are part of these.
+pub const NO_REQUESTS: &str = "none";
+
 /// Service and name, by the [rule for names of high cardinality](normalise).
 pub(super) type Operation = (Arc<str>, Arc<str>);
 
@@ -36,17 +39,22 @@ impl Connections {
         self.connections.is_empty() && self.requests.is_empty() && self.declared.is_empty()
     }
 
-    /// Makes a request of each span of these operations, `service:name`, wherever it is.
-    pub fn declare(&mut self, operations: impl IntoIterator<Item = String>) {
-        self.declared.extend(operations);
-    }
-
-    /// Returns the operations that were [declared](Self::declare), in order.
+    /// Returns what was learned, with each span of these operations, `service:name`, as a request, wherever it is. With [`NO_REQUESTS`]
+    /// among them, children of connections are none.
     #[must_use]
-    pub fn declared(&self) -> Vec<&str> {
-        let mut declared: Vec<_> = self.declared.iter().map(String::as_str).collect();
-        declared.sort_unstable();
-        declared
+    pub fn with_requests(&self, operations: &[String]) -> Self {
+        let (none, declared): (Vec<&String>, Vec<&String>) = operations
+            .iter()
+            .partition(|operation| *operation == NO_REQUESTS);
+        let (connections, requests) = match none.is_empty() {
+            true => (self.connections.clone(), self.requests.clone()),
+            false => Default::default(),
+        };
+        Self {
+            connections,
+            requests,
+            declared: declared.into_iter().cloned().collect(),
+        }
     }
 
     /// Returns the operations of connections, `service:name`, in order.

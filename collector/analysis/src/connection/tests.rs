@@ -184,8 +184,8 @@ fn jobs_and_requests_are_none() {
 
 #[test]
 fn a_declared_operation_is_a_request_inside_of_any() {
-    let mut connections = Connections::default();
-    connections.declare(["redis:write".to_owned()]);
+    let write = ["redis:write".to_owned()];
+    let connections = Connections::default().with_requests(&write);
     let mut trace = connection(true);
     let division = connections.divide(&mut trace).unwrap();
     assert_eq!(
@@ -251,8 +251,8 @@ proptest! {
     fn each_span_is_in_its_outermost_request(
         parents in prop::collection::vec((0u64..40, 0usize..4), 1..40),
     ) {
-        let mut connections = learned(&[connection(true)]);
-        connections.declare(["redis:write".to_owned()]);
+        let write = ["redis:write".to_owned()];
+        let connections = learned(&[connection(true)]).with_requests(&write);
         // Parents have smaller numbers; some are absent, 0 is none.
         let spans = parents.iter().zip(1u64..).map(|(&(parent, name), id)| {
             let parent = if parent < id { parent } else { parent + 100 };

@@ -1,7 +1,7 @@
 //! The content of a page that a document is.
 
 use super::html::Html;
-use super::table::{Reader, write_table};
+use super::table::{PagedRows, Reader, write_table};
 use crate::picture::{Picture, draw};
 use crate::show::{Chart, Doc, Drawing, Figure, Part};
 
@@ -11,11 +11,21 @@ const CONTENTS_FROM: usize = 4;
 /// A graph that is no wider can be read where it is made to fit a window: a line of it is at least 8 px then.
 const GRAPH_FITS_PX: u32 = 1_500;
 
-/// The content of a page of a site that a document is.
+/// The content of a page of a site that a document is, with the rows of its tables that they show.
 #[must_use]
 pub fn body(doc: &Doc) -> Html {
+    body_of(doc, None)
+}
+
+/// The content of a page of a site, whose tables have links to more rows.
+#[must_use]
+pub fn paged_body(doc: &Doc, rows: PagedRows<'_>) -> Html {
+    body_of(doc, Some(rows))
+}
+
+fn body_of(doc: &Doc, rows: Option<PagedRows<'_>>) -> Html {
     let mut html = contents(doc);
-    write_parts(&mut html, doc, Reader::OfSite, &mut 0);
+    write_parts(&mut html, doc, Reader::OfSite(rows), &mut 0);
     html
 }
 
@@ -46,10 +56,11 @@ fn headings(doc: &Doc) -> impl Iterator<Item = &str> {
 }
 
 /// The parts of a document, inside a page; `headings` counts those of the page.
-pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: &mut usize) {
+pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader<'_>, headings: &mut usize) {
     // Pictures that follow each other stand side by side, where there is room.
     let are_alike = |a: &Part, b: &Part| matches!((a, b), (Part::Figure(_), Part::Figure(_)));
     let mut is_first = true;
+    let mut tables = 0;
     for parts in doc.parts().chunk_by(are_alike) {
         let are_pictures = matches!(parts, [Part::Figure(_), _, ..]);
         html.markup(if are_pictures {
@@ -76,7 +87,7 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: 
                         .text(text)
                         .markup("</p>\n");
                 }
-                Part::Link { text, path, .. } if reader == Reader::OfSite => {
+                Part::Link { text, path, .. } if matches!(reader, Reader::OfSite(_)) => {
                     html.markup("<p><a href=\"")
                         .text(path)
                         .markup("\">")
@@ -91,7 +102,10 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: 
                         .markup("</code></p>\n");
                 }
                 Part::Table(table) if table.shown == 0 => {}
-                Part::Table(table) => write_table(html, table, reader),
+                Part::Table(table) => {
+                    tables += 1;
+                    write_table(html, table, reader, tables);
+                }
                 Part::Figure(figure) => write_figure(html, figure, reader),
             }
             is_first = false;
@@ -101,7 +115,7 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: 
 }
 
 /// A picture that cannot be drawn is said to be missing; the page has all else.
-fn write_figure(html: &mut Html, figure: &Figure, reader: Reader) {
+fn write_figure(html: &mut Html, figure: &Figure, reader: Reader<'_>) {
     let mut drawn = figure.clone();
     if let (Reader::OfFile, Drawing::Graph(graph)) = (reader, &mut drawn.drawing) {
         // A file has no site around it.

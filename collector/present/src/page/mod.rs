@@ -10,8 +10,8 @@ mod table;
 
 pub use assets::Asset;
 pub use carried::Carried;
-pub use content::body;
+pub use content::{body, paged_body};
 pub use frame::{NavLink, POLICY, PageHead};
 pub use html::Html;
 pub use standalone::{Section, to_page, to_page_of_sections};
-pub use table::path_segment;
+pub use table::{PagedRows, path_segment};

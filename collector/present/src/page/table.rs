@@ -4,26 +4,69 @@ use super::html::Html;
 use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, real};
 
+/// Rows of a table that a page shows at first, and that a link adds.
+const ROWS_PER_PAGE: usize = 50;
+
+/// Rows of tables that a page shows, and its address, by which it shows more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagedRows<'a> {
+    /// Rows of each table; `None` shows as many as each has for people, and no more than 50.
+    pub rows: Option<usize>,
+    /// The address with all parameters but `rows`; it ends with `?` or `&`.
+    pub address: &'a str,
+}
+
+impl PagedRows<'_> {
+    fn shown(&self, table: &Table) -> usize {
+        let rows = self.rows.unwrap_or(table.shown.min(ROWS_PER_PAGE));
+        rows.max(1).min(table.rows.len())
+    }
+
+    /// Writes links that show more rows; they lead to the first one that is added.
+    fn links(&self, html: &mut Html, (number, shown, all): (usize, usize, usize)) {
+        let mut link = |rows: &str, text: &str| {
+            html.markup("<a href=\"")
+                .text(&format!("{}rows={rows}#row-{number}-{shown}", self.address))
+                .markup("\">")
+                .text(text)
+                .markup("</a>");
+        };
+        let left = all - shown;
+        if left > ROWS_PER_PAGE {
+            let next = (shown + ROWS_PER_PAGE).to_string();
+            link(&next, &format!("next {ROWS_PER_PAGE}"));
+        }
+        link("all", &format!("show all {}", count_spaced(all as u64)));
+    }
+}
+
 /// The reader of a page: one who has a site can follow links to its other pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(super) enum Reader<'a> {
     /// The reader of a page of a site.
-    OfSite,
+    OfSite(Option<PagedRows<'a>>),
     /// The reader of a file.
     OfFile,
 }
 
-pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
+/// Writes the table of this number on its page.
+pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader<'_>, number: usize) {
+    let paged = match reader {
+        Reader::OfSite(paged) => paged,
+        Reader::OfFile => None,
+    };
+    let shown_count = paged.map_or(table.shown, |paged| paged.shown(table));
+    let is_extended = paged.is_some_and(|paged| paged.rows.is_some());
     html.markup("<div class=\"wide\"><table class=\"data\">");
     if !table.title.is_empty() {
         html.markup("<caption>").text(&table.title);
-        if table.shown < table.rows.len() {
-            html.text(&format!(" ({} of {})", table.shown, table.rows.len()));
+        if shown_count < table.rows.len() {
+            html.text(&format!(" ({shown_count} of {})", table.rows.len()));
         }
         html.markup("</caption>");
     }
     html.markup("<thead><tr>");
-    let shown = &table.rows[..table.shown];
+    let shown = &table.rows[..shown_count];
     // As in a text: what no row has a value for is no column for people.
     let is_empty = |at: usize, kind| {
         let cells = shown.iter().filter_map(|row| row.get(at));
@@ -58,8 +101,16 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
         latencies.reduce(f64::max).filter(|ns| *ns > 0.0)
     };
     let longest: Vec<Option<f64>> = columns.iter().map(longest).collect();
-    for row in shown {
-        html.markup("<tr>");
+    for (place, row) in shown.iter().enumerate() {
+        match is_extended {
+            true => html
+                .markup("<tr id=\"row-")
+                .shown(number)
+                .markup("-")
+                .shown(place)
+                .markup("\">"),
+            false => html.markup("<tr>"),
+        };
         for ((at, column), longest) in columns.iter().zip(&longest) {
             if let Some(cell) = row.get(*at) {
                 write_cell(html, cell, column, *longest, reader);
@@ -68,6 +119,13 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
         html.markup("</tr>\n");
     }
     html.markup("</tbody></table></div>\n");
+    if let Some(paged) = paged.filter(|_| shown_count < table.rows.len()) {
+        html.markup("<nav class=\"pager\" aria-label=\"")
+            .text(&format!("More rows: {}", table.title))
+            .markup("\">");
+        paged.links(html, (number, shown_count, table.rows.len()));
+        html.markup("</nav>\n");
+    }
 }
 
 /// As the module for tables knows them.
@@ -96,7 +154,13 @@ fn is_left(kind: Kind) -> bool {
 const LATENCY: &str = "latency_ns";
 
 /// `longest` is that of the column, where its cells have bars.
-fn write_cell(html: &mut Html, cell: &Cell, column: &Column, longest: Option<f64>, reader: Reader) {
+fn write_cell(
+    html: &mut Html,
+    cell: &Cell,
+    column: &Column,
+    longest: Option<f64>,
+    reader: Reader<'_>,
+) {
     html.markup("<td");
     if is_left(column.kind) {
         html.markup(" class=\"name\"");
@@ -117,7 +181,7 @@ fn write_cell(html: &mut Html, cell: &Cell, column: &Column, longest: Option<f64
     html.markup(">");
     match (cell, column.kind) {
         (Cell::Text(id), Kind::Request) => write_request(html, id, reader),
-        (Cell::Linked(text, path), _) if reader == Reader::OfSite => {
+        (Cell::Linked(text, path), _) if matches!(reader, Reader::OfSite(_)) => {
             html.markup("<a href=\"")
                 .text(path)
                 .markup("\">")
@@ -143,7 +207,7 @@ fn write_cell(html: &mut Html, cell: &Cell, column: &Column, longest: Option<f64
 }
 
 /// A request, as short as a terminal takes it, and on a site the way to it.
-fn write_request(html: &mut Html, id: &str, reader: Reader) {
+fn write_request(html: &mut Html, id: &str, reader: Reader<'_>) {
     let short = crate::show::short_request(id);
     if reader == Reader::OfFile {
         html.text(short);
@@ -246,10 +310,10 @@ mod tests {
         };
         let write = |reader| {
             let mut html = Html::new();
-            write_table(&mut html, &table, reader);
+            write_table(&mut html, &table, reader, 0);
             html.into_string()
         };
-        let page = write(Reader::OfSite);
+        let page = write(Reader::OfSite(None));
         for part in [
             "<caption>&lt;t&gt; (1 of 2)</caption>",
             "data-kind=\"duration_ns\">p50",
@@ -266,5 +330,52 @@ mod tests {
             "{page}"
         );
         assert!(!write(Reader::OfFile).contains("<a "));
+    }
+
+    #[test]
+    fn long_tables_are_paged() {
+        let table = |count: usize, shown: usize| Table {
+            spec: TableSpec {
+                name: "t",
+                about: "",
+                columns: Cow::Owned(vec![Column::new("n", "n", Kind::Count)]),
+            },
+            title: "Numbers".to_owned(),
+            rows: (0..count as u64)
+                .map(|number| vec![number.into()])
+                .collect(),
+            shown,
+        };
+        let write = |table: &Table, rows| {
+            let paged = PagedRows {
+                rows,
+                address: "/failures?by=a&",
+            };
+            let mut html = Html::new();
+            write_table(&mut html, table, Reader::OfSite(Some(paged)), 3);
+            html.into_string()
+        };
+        let next = |rows: usize, from: usize| {
+            format!("<a href=\"/failures?by=a&amp;rows={rows}#row-3-{from}\">next 50</a>")
+        };
+        let all = |from: usize| {
+            format!("<a href=\"/failures?by=a&amp;rows=all#row-3-{from}\">show all 120</a>")
+        };
+        // What is asked for, the rows then shown, and where links lead.
+        for (shown, rows, count, is_next) in [
+            (120, None, 50, true),
+            (20, None, 20, true),
+            (20, Some(70), 70, false),
+            (20, Some(0), 1, true),
+            (20, Some(usize::MAX), 120, false),
+        ] {
+            let page = write(&table(120, shown), rows);
+            assert_eq!(page.matches("<td").count(), count, "{page}");
+            assert_eq!(page.contains(&next(count + 50, count)), is_next, "{page}");
+            assert_eq!(page.contains(&all(count)), count < 120, "{page}");
+            assert_eq!(page.contains("id=\"row-3-0\""), rows.is_some(), "{page}");
+        }
+        assert!(!write(&table(50, 50), None).contains("<nav"));
+        assert!(!write(&table(0, 0), None).contains("<td"));
     }
 }

@@ -130,7 +130,13 @@ impl Intake {
     ) -> Result<Self, FlushError> {
         let lock = data.lock()?;
         let (writer, flusher, state) = recovered(data, store.clone())?;
-        Self::start(writer, flusher, (store, Arc::new(lock)), state, options)
+        Self::start(
+            writer,
+            flusher,
+            (store, Arc::new(lock)),
+            state,
+            (options, data.requests()?),
+        )
     }
 
     fn start(
@@ -138,11 +144,11 @@ impl Intake {
         mut flusher: Flusher,
         (store, lock): (Store, Arc<Lock>),
         state: Arc<IntakeState>,
-        options: &Options,
+        (options, requests): (&Options, Vec<String>),
     ) -> Result<Self, FlushError> {
         let live = options
             .live_quiet
-            .map(|quiet| live::start(quiet, options.live_records_max))
+            .map(|quiet| live::start(quiet, options.live_records_max, requests))
             .transpose()
             .map_err(FlushError::Thread)?;
         let (live, live_thread) = live.map_or((None, None), |(model, feed, thread)| {

@@ -97,18 +97,19 @@ impl LiveModel {
 }
 
 /// Starts the model's thread. A trace is whole after so much quiet; so many records of open traces have room.
+/// Spans of `requests` are requests wherever they are.
 ///
 /// # Errors
 /// When the system has no thread left.
 pub fn start(
     quiet: Duration,
     records_open_max: usize,
+    requests: Vec<String>,
 ) -> std::io::Result<(LiveModel, Feed, JoinHandle<()>)> {
     let quiet_ns = i64::try_from(quiet.as_nanos()).unwrap_or(i64::MAX);
-    let model = LiveModel(Arc::new(Mutex::new(Live::with_room(
-        quiet_ns,
-        records_open_max,
-    ))));
+    let model = LiveModel(Arc::new(Mutex::new(
+        Live::with_room(quiet_ns, records_open_max).with_requests(requests),
+    )));
     let (sender, messages) = sync_channel(QUEUE);
     let of_thread = model.clone();
     let body = move || {

@@ -73,6 +73,8 @@ pub struct Live {
     assembly: Assembly,
     inner: InnerOperations,
     learning: ConnectionLearning,
+    /// Operations of requests, as they are set.
+    requests: Vec<String>,
     connections: Connections,
     watch: LossWatch,
     losses: Vec<ProcessLoss>,
@@ -105,6 +107,7 @@ impl Live {
             assembly: Assembly::new(records_open_max),
             inner: InnerOperations::default(),
             learning: ConnectionLearning::default(),
+            requests: Vec::new(),
             connections: Connections::default(),
             watch: LossWatch::default(),
             losses: Vec::new(),
@@ -119,6 +122,15 @@ impl Live {
             outcomes: OutcomeSlices::default(),
             windows: Windows::default(),
             now_ns: 0,
+        }
+    }
+
+    /// The same, with spans of these operations as requests.
+    pub(super) fn with_requests(self, requests: Vec<String>) -> Self {
+        Self {
+            connections: Connections::default().with_requests(&requests),
+            requests,
+            ..self
         }
     }
 
@@ -297,7 +309,7 @@ impl Live {
         }
         let may_be = trace.spans.len() >= CHILDREN_MIN || trace.spans.iter().any(is_marked);
         if may_be && self.learning.observe(&trace) {
-            self.connections = self.learning.learned();
+            self.connections = self.learning.learned().with_requests(&self.requests);
         }
         match self.connections.divide(&mut trace) {
             Some(division) => division

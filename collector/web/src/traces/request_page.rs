@@ -6,6 +6,7 @@ use stroboscope_present::show::{Doc, Figure, Interval, Timeline, TimelineRow};
 use stroboscope_query::Request;
 
 use super::awaited_path::AwaitedPath;
+use super::connection_part::connection_part;
 use super::elsewhere::elsewhere;
 use super::failure_part::failure_part;
 
@@ -31,6 +32,7 @@ pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
     let mut html = Html::new();
     let sums = path_sums(request);
     headline(&mut html, request, &sums);
+    connection_part(&mut html, request);
     awaited(&mut html, request, path);
     let no_model = path.model.as_ref().and_then(|model| model.as_ref().err());
     failure_part(&mut html, request);

@@ -109,6 +109,8 @@ async fn a_step_of_latency_is_said_first() {
         "(<a href=\"/compare?before=",
         "\">explain what changed</a>).</p>\n<p>Half of all requests take up to",
         "<line class=\"since\"",
+        // In the pictures of its root operation, too.
+        "<path class=\"since\"",
     ] {
         assert!(got.text.contains(part), "{part}: {}", got.text);
     }
@@ -121,6 +123,29 @@ async fn a_step_of_latency_is_said_first() {
         "{}",
         got.text
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_tables_lead_to_more_rows_of_the_same() {
+    let fixture = Fixture::of_reports(|_| {}).await;
+    let first = fixture.get("/operations?top=1&since=300h").await;
+    check_page("/operations", &first);
+    let all = first
+        .text
+        .split("<a href=\"/operations?top=1&amp;rows=all")
+        .nth(1);
+    let all = all.and_then(|rest| rest.split('"').next());
+    assert_eq!(all, Some("&amp;since=300h#row-1-1"), "{}", first.text);
+    let all = fixture.get("/operations?top=1&rows=all&since=300h").await;
+    check_page("/operations", &all);
+    let rows = |got: &Got| got.text.matches("<td class=\"name\"").count();
+    assert!(rows(&all) > rows(&first), "{}", all.text);
+    assert!(all.text.contains("id=\"row-1-1\"") && !all.text.contains("rows=all"));
+    // The command and the form are of what was asked, and not of rows.
+    assert!(all.text.contains("operations --data") && !all.text.contains("--rows"));
+    let overview = fixture.get("/?rows=all").await;
+    let live = "data-live=\"/fragment/overview?rows=all\"";
+    assert!(overview.text.contains(live), "{}", overview.text);
 }
 
 /// What a field may be filled with comes with the answer, where there is such a field.

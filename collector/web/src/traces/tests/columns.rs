@@ -10,7 +10,7 @@ use stroboscope_analysis::record::{
     EventRecord, PointEvent, SpanFlags, SpanRecord, TraceId, TraceRecords,
 };
 use stroboscope_analysis::segment::{Segmenter, owners};
-use stroboscope_query::{Request, unmodelled};
+use stroboscope_query::{Request, RequestConnection, unmodelled};
 use stroboscope_store::memory::QueryMemory;
 
 use crate::traces::request_columns::columns_of;
@@ -85,6 +85,7 @@ pub(super) fn request_of(recorded: TraceRecords, moved_ns: i64) -> Request {
         unmodelled: Vec::new(),
         path: Some(path),
         failure: None,
+        connection: RequestConnection::default(),
         reasons: Vec::new(),
         kernel: Vec::new(),
         damage: Vec::new(),

@@ -1,0 +1,171 @@
+//! The connection that a request came by, and the requests that came by a connection.
+
+use serde_json::Value;
+use stroboscope_analysis::connection::{Connections, is_marked};
+use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
+
+/// The attribute with the spans that a span is linked to.
+pub(super) const LINKS: &str = "links";
+/// Requests of a connection that are listed.
+const LISTED_MAX: usize = 50;
+
+/// Connections of a request, and requests of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestConnection {
+    /// The trace that the request is a part of.
+    pub inside: Option<TraceId>,
+    /// The traces that its root is linked to: the SDK links a request that begins inside of a connection to it.
+    pub linked: Vec<TraceId>,
+    /// Requests that are parts of this trace.
+    pub requests: u64,
+    /// The first of them, in order of time.
+    pub first: Vec<ConnectionRequest>,
+    /// True if requests of other traces are linked to this one.
+    pub is_linked_to: bool,
+}
+
+/// A request that came by a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionRequest {
+    pub id: TraceId,
+    pub root: String,
+    /// As recorded, ns since the Unix epoch.
+    pub start_ns: i64,
+    pub took_ns: u64,
+}
+
+/// Finds what ties these records, with their attribute [`LINKS`], to a connection.
+pub(super) fn request_connection(
+    records: &TraceRecords,
+    connections: &Connections,
+) -> RequestConnection {
+    let root = records.root().map(|root| RecordOwner::Span(root.span_id));
+    let of_root = records
+        .attributes
+        .iter()
+        .filter(|stated| &*stated.key == LINKS);
+    let of_root = of_root.filter(|stated| Some(stated.owner) == root);
+    let links = of_root.filter_map(|stated| serde_json::from_str::<Vec<Value>>(&stated.value).ok());
+    let id = |link: Value| link["trace_id"].as_str()?.parse().ok();
+    let ids = links.flatten().filter_map(id);
+    let mut linked: Vec<TraceId> = ids.filter(|id| *id != records.id).collect();
+    linked.sort_unstable();
+    linked.dedup();
+    let mut first = match records.divided_from {
+        Some(_) => Vec::new(),
+        None => requests_of(records, connections),
+    };
+    let requests = first.len() as u64;
+    first.sort_by_key(|request| (request.start_ns, request.id));
+    first.truncate(LISTED_MAX);
+    RequestConnection {
+        inside: records.divided_from,
+        linked,
+        requests,
+        first,
+        is_linked_to: records.spans.iter().any(is_marked),
+    }
+}
+
+/// Returns the requests that a whole trace is divided into.
+fn requests_of(records: &TraceRecords, connections: &Connections) -> Vec<ConnectionRequest> {
+    if connections.is_empty() || records.spans.is_empty() {
+        return Vec::new();
+    }
+    let mut spans = TraceRecords {
+        id: records.id,
+        spans: records.spans.clone(),
+        ..TraceRecords::default()
+    };
+    let divided = connections.divide(&mut spans);
+    let requests = divided.into_iter().flat_map(|division| division.requests);
+    let inside = requests.filter(|request| request.divided_from.is_some());
+    let request = |request: TraceRecords| {
+        let root = request.root()?;
+        Some(ConnectionRequest {
+            id: request.id,
+            root: root.operation(),
+            start_ns: root.start_ns,
+            took_ns: root
+                .end_ns
+                .saturating_sub(root.start_ns)
+                .max(0)
+                .cast_unsigned(),
+        })
+    };
+    inside.filter_map(request).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::record::{AttributeRecord, SpanFlags, SpanRecord};
+
+    use super::*;
+
+    fn span(span_id: u64, parent_id: u64, name: &str) -> SpanRecord {
+        SpanRecord {
+            span_id,
+            parent_id,
+            service: "kv".into(),
+            name: name.into(),
+            host: "h".into(),
+            process: 1,
+            start_ns: 1_000 - span_id.cast_signed(),
+            end_ns: 2_000,
+            flags: SpanFlags(0),
+            events: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn links_of_the_root_lead_to_connections() {
+        let links = |span_id, value: &str| AttributeRecord {
+            owner: RecordOwner::Span(span_id),
+            key: LINKS.into(),
+            value: value.into(),
+        };
+        let mut request = TraceRecords {
+            id: TraceId(7),
+            spans: vec![span(1, 0, "get"), span(2, 1, "read")],
+            attributes: vec![
+                links(
+                    1,
+                    r#"[{"trace_id":"2a"},{"trace_id":"7"},{"trace_id":"x"},{}]"#,
+                ),
+                links(1, "no links"),
+                links(2, r#"[{"trace_id":"2b"}]"#),
+            ],
+            ..TraceRecords::default()
+        };
+        let found = request_connection(&request, &Connections::default());
+        assert_eq!(found.linked, [TraceId(42)]);
+        assert!(!found.is_linked_to);
+        request.spans[0].flags = SpanFlags::CONNECTION;
+        assert!(request_connection(&request, &Connections::default()).is_linked_to);
+    }
+
+    #[test]
+    fn a_connection_lists_its_first_requests() {
+        let connections = Connections::default().with_requests(&["kv:get".to_owned()]);
+        let ids = 2..2 + 2 * LISTED_MAX as u64;
+        let gets = ids.clone().map(|id| span(id, 1, "get"));
+        let mut trace = TraceRecords {
+            id: TraceId(7),
+            spans: [span(1, 0, "run")].into_iter().chain(gets).collect(),
+            ..TraceRecords::default()
+        };
+        let found = request_connection(&trace, &connections);
+        assert_eq!(
+            (found.inside, found.requests),
+            (None, 2 * LISTED_MAX as u64)
+        );
+        // Later ids begin earlier here.
+        let spans: Vec<u64> = found.first.iter().map(|of| of.id.0 as u64).collect();
+        assert_eq!(spans, ids.rev().take(LISTED_MAX).collect::<Vec<_>>());
+        let (id, mut division) = (found.first[0].id, connections.divide(&mut trace));
+        let requests = division.iter_mut().flat_map(|of| &mut of.requests);
+        let request = requests.into_iter().find(|request| request.id == id);
+        let found = request_connection(request.unwrap(), &connections);
+        assert_eq!((found.inside, found.requests), (Some(TraceId(7)), 0));
+    }
+}

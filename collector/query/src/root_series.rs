@@ -1,0 +1,325 @@
+//! Requests of root operations over time: how many began, how many failed, and how long they took.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::flow::ERROR;
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::sampling::{Weight, WeightedCount};
+use stroboscope_store::tables::AttributeKeys;
+
+use super::notes::Notes;
+use super::paths::has_failed;
+use super::query_error::QueryError;
+use super::step::{band_of, ns_of};
+use super::study::{Question, Studied};
+use super::time_columns::{Limit, OfColumn, TimeColumns};
+
+/// Root operations with a series, those with callers and the most time first.
+const ROOTS_MAX: usize = 8;
+/// Columns of all series, empty ones included.
+const COLUMNS_MAX: i64 = 40;
+
+/// Requests of one root operation over time. Columns are those of all root operations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RootSeries {
+    pub root: String,
+    /// Begin of the first column and end of the last one, ns since the Unix epoch.
+    pub from_ns: i64,
+    pub until_ns: i64,
+    pub column_ns: i64,
+    /// Those with requests.
+    pub columns: Vec<RootColumn>,
+}
+
+/// Requests that began in one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RootColumn {
+    pub from_ns: i64,
+    /// Numbers of requests are estimates where requests have sampling weights.
+    pub requests: u64,
+    pub failed: u64,
+    /// Latency, to about one in 256.
+    pub p50_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+}
+
+impl RootSeries {
+    /// Returns the number of columns before an instant; of its end, the number of all.
+    #[must_use]
+    pub fn place(&self, at_ns: i64) -> i64 {
+        at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1)
+    }
+}
+
+/// Asks for requests of root operations over time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RootSeriesQuestion;
+
+impl Question for RootSeriesQuestion {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a> = RootSeriesPass;
+    type Answer = Vec<RootSeries>;
+
+    fn what(&self) -> &'static str {
+        "looking at root operations over time"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn path_keys(&self, (): &()) -> AttributeKeys {
+        AttributeKeys::of([ERROR])
+    }
+
+    fn paths<'a>(&'a self, studied: Studied<'a>, (): &'a ()) -> RootSeriesPass {
+        let ranked = studied.inference.roots.ranked().into_iter();
+        RootSeriesPass::of(ranked.take(ROOTS_MAX).map(|(root, _)| root))
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        (): &(),
+        paths: RootSeriesPass,
+        _: Notes,
+    ) -> Result<Vec<RootSeries>, QueryError> {
+        Ok(paths.series())
+    }
+}
+
+impl OfColumn for WeightedCount {
+    fn take_in(&mut self, other: Self) {
+        *self += other;
+    }
+}
+
+/// Requests of a root operation in a column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    failed: WeightedCount,
+    /// Requests by band of latency.
+    bands: BTreeMap<u32, WeightedCount>,
+}
+
+impl OfColumn for Seen {
+    fn take_in(&mut self, other: Self) {
+        self.failed += other.failed;
+        self.bands.take_in(other.bands);
+    }
+}
+
+impl Seen {
+    fn column(&self, from_ns: i64) -> RootColumn {
+        let requests: WeightedCount = self.bands.values().copied().sum();
+        let [p50_ns, p95_ns, p99_ns] = [0.5, 0.95, 0.99].map(|quantile| {
+            let wanted = quantile * requests.estimate();
+            let mut passed = 0.0;
+            let band = self.bands.iter().find(|(_, requests)| {
+                passed += requests.estimate();
+                passed >= wanted
+            });
+            // Sums of weights are not exact: then it is the last.
+            band.or(self.bands.last_key_value())
+                .map_or(0, |(band, _)| ns_of(*band))
+        });
+        RootColumn {
+            from_ns,
+            requests: requests.rounded(),
+            failed: self.failed.rounded(),
+            p50_ns,
+            p95_ns,
+            p99_ns,
+        }
+    }
+}
+
+/// The series as far as requests were seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootSeriesPass {
+    roots: Vec<String>,
+    /// By the root's place.
+    seen: TimeColumns<BTreeMap<usize, Seen>>,
+}
+
+impl RootSeriesPass {
+    fn of<'a>(roots: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            roots: roots.map(str::to_owned).collect(),
+            seen: TimeColumns::within(Limit::Span(COLUMNS_MAX)),
+        }
+    }
+
+    fn see(
+        &mut self,
+        place: usize,
+        start_ns: i64,
+        latency_ns: u64,
+        has_failed: bool,
+        weight: Weight,
+    ) {
+        let seen = self.seen.at(start_ns).entry(place).or_default();
+        seen.bands
+            .entry(band_of(latency_ns))
+            .or_default()
+            .count(weight);
+        if has_failed {
+            seen.failed.count(weight);
+        }
+    }
+
+    fn series(self) -> Vec<RootSeries> {
+        let Some((first, last)) = self.seen.ends() else {
+            return Vec::new();
+        };
+        let shift = self.seen.shift;
+        let columns = &self.seen.columns;
+        let of_root = |(place, root): (usize, String)| RootSeries {
+            root,
+            from_ns: first << shift,
+            until_ns: last.saturating_add(1) << shift,
+            column_ns: 1 << shift,
+            columns: columns
+                .iter()
+                .filter_map(|(number, roots)| Some(roots.get(&place)?.column(number << shift)))
+                .collect(),
+        };
+        let series = self.roots.into_iter().enumerate().map(of_root);
+        series.filter(|series| !series.columns.is_empty()).collect()
+    }
+}
+
+impl Pass<TraceView<'_>> for RootSeriesPass {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let root = seen.records.root_name();
+        if let Some(place) = self.roots.iter().position(|known| *known == *root) {
+            let (start_ns, latency_ns) = (seen.trace.start_ns, seen.path.latency_ns);
+            self.see(
+                place,
+                start_ns,
+                latency_ns,
+                has_failed(seen.records),
+                seen.weight(),
+            );
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.seen.merge(other.seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time_columns::SHIFT_MIN;
+
+    const ROOTS: [&str; 3] = ["a", "b", "c"];
+
+    /// Place of the root, start, latency, failure, and one of how many it is a sample.
+    type Request = (usize, i64, u64, bool, u32);
+
+    fn pass(requests: &[Request]) -> RootSeriesPass {
+        let mut pass = RootSeriesPass::of(ROOTS.into_iter());
+        for (place, start_ns, latency_ns, has_failed, bits) in requests {
+            let weight = Weight::of_threshold((1 << 56) - (1 << (56 - bits)));
+            pass.see(*place, *start_ns, *latency_ns, *has_failed, weight);
+        }
+        pass
+    }
+
+    /// All requests at once: each is as often there as its weight says.
+    fn obvious(requests: &[Request]) -> Vec<RootSeries> {
+        let starts = || requests.iter().map(|request| request.1);
+        let (Some(first), Some(last)) = (starts().min(), starts().max()) else {
+            return Vec::new();
+        };
+        let shift = (SHIFT_MIN..63).find(|shift| (last >> shift) - (first >> shift) < COLUMNS_MAX);
+        let shift = shift.unwrap();
+        let column = |root: usize, from_ns: i64| {
+            let inside: Vec<&Request> = requests
+                .iter()
+                .filter(|request| request.0 == root && (request.1 >> shift) << shift == from_ns)
+                .collect();
+            let number = |of: &[&Request]| of.iter().map(|of| 1 << of.4).sum::<u64>();
+            let mut latencies: Vec<u64> = inside
+                .iter()
+                .flat_map(|of| std::iter::repeat_n(of.2, 1 << of.4))
+                .collect();
+            latencies.sort_unstable();
+            let [p50_ns, p95_ns, p99_ns] = [50, 95, 99].map(|percent| {
+                let rank = (latencies.len() * percent).div_ceil(100);
+                latencies.get(rank.max(1) - 1).copied().unwrap_or_default()
+            });
+            let failed: Vec<&Request> = inside.iter().copied().filter(|of| of.3).collect();
+            (!inside.is_empty()).then(|| RootColumn {
+                from_ns,
+                requests: number(&inside),
+                failed: number(&failed),
+                p50_ns,
+                p95_ns,
+                p99_ns,
+            })
+        };
+        let series = ROOTS.iter().enumerate().map(|(place, root)| RootSeries {
+            root: (*root).to_owned(),
+            from_ns: (first >> shift) << shift,
+            until_ns: ((last >> shift) + 1) << shift,
+            column_ns: 1 << shift,
+            columns: ((first >> shift)..=(last >> shift))
+                .filter_map(|number| column(place, number << shift))
+                .collect(),
+        });
+        series.filter(|of| !of.columns.is_empty()).collect()
+    }
+
+    /// As bands have latencies: equal ones have equal bands.
+    fn banded(mut series: Vec<RootSeries>) -> Vec<RootSeries> {
+        for column in series.iter_mut().flat_map(|of| &mut of.columns) {
+            for ns in [&mut column.p50_ns, &mut column.p95_ns, &mut column.p99_ns] {
+                let banded = ns_of(band_of(*ns));
+                assert!(banded.abs_diff(*ns) <= *ns / 256, "{banded} for {ns}");
+                *ns = banded;
+            }
+        }
+        series
+    }
+
+    #[test]
+    fn one_request_is_one_column_and_none_are_no_series() {
+        assert_eq!(pass(&[]).series(), []);
+        let one = pass(&[(1, 5 << SHIFT_MIN, 1000, true, 0)]).series();
+        let [series] = &one[..] else {
+            panic!("{one:?}");
+        };
+        assert_eq!((&*series.root, series.place(series.until_ns)), ("b", 1));
+        let column = series.columns[0];
+        assert_eq!((column.requests, column.failed), (1, 1));
+        assert_eq!(column.p50_ns, column.p99_ns);
+    }
+
+    proptest! {
+        #[test]
+        fn in_any_order_and_in_parts_it_is_the_obvious_one(
+            requests in prop::collection::vec(
+                (0usize..3, prop_oneof![0i64..1 << 26, -(1i64 << 40)..1 << 40, 0i64..1 << 60], 0u64..1 << 30, any::<bool>(), 0u32..4),
+                0..60,
+            ),
+            cut in 0usize..60,
+        ) {
+            let (some, others) = requests.split_at(cut.min(requests.len()));
+            let mut merged = pass(others);
+            merged.merge(pass(some));
+            prop_assert_eq!(&merged, &pass(&requests));
+            prop_assert_eq!(merged.series(), banded(obvious(&requests)));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `store set-requests`
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use stroboscope_reports::arguments::{DataArguments, parse_operation};
+use stroboscope_reports::output::print;
+use stroboscope_reports::{Failure, Status};
+use stroboscope_store::data_dir::DataDir;
+
+/// Set which operations of a data directory are requests wherever they are
+///
+/// Each span of these operations is a request, also inside of a connection's span or another request; subcommands, pages and SQL go by
+/// it as if each had `--request`, which wins where it is given. Without operations, shows those that are set. Pages take a change up
+/// at once, the live model of a collector when it starts.
+#[derive(Debug, Args)]
+pub(super) struct SetRequests {
+    #[command(flatten)]
+    data: DataArguments,
+    /// Operation (service:name); `none`: children of long-lived spans, such as those of connections, are no requests
+    #[arg(value_name = "OPERATION", value_parser = parse_operation)]
+    operations: Vec<String>,
+    /// Go by the spans that were recorded, as without this setting
+    #[arg(long, conflicts_with = "operations")]
+    clear: bool,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// The operations that are set.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RequestSetting {
+    /// `service:name`, or `none`; empty where nothing is set.
+    requests: Vec<String>,
+}
+
+impl SetRequests {
+    pub(super) fn run(self, _: &Runtime) -> Result<Status, Failure> {
+        let data = DataDir::existing(self.data.local()?).map_err(Failure::of)?;
+        if self.clear || !self.operations.is_empty() {
+            data.set_requests(&self.operations).map_err(Failure::of)?;
+        }
+        let setting = RequestSetting {
+            requests: data.requests().map_err(Failure::of)?,
+        };
+        let text = match setting.requests.is_empty() {
+            _ if self.json => serde_json::to_string_pretty(&setting).map_err(Failure::of)?,
+            true => "no operations of requests are set".to_owned(),
+            false => setting.requests.join("\n"),
+        };
+        print(&text)?;
+        Ok(Status::Done)
+    }
+}
