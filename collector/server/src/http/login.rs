@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{Extension, RawQuery, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
@@ -90,9 +91,11 @@ async fn log_in(
     State(doors): State<Arc<Doors>>,
     Extension(peer): Extension<Peer>,
     RawQuery(query): RawQuery,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let page = page(query.as_deref());
+    // No token is so long.
+    let body = body.unwrap_or_default();
     let token = parse(&body).find(|(name, _)| name == "token");
     let token = token.map_or_else(String::new, |(_, token)| token.trim().to_owned());
     match doors.log_in(peer, token.as_bytes()) {
