@@ -67,11 +67,11 @@ pub struct ExplainedRequest {
     pub id: TraceId,
     /// When it began.
     pub start_ns: i64,
-    /// Whether it is of the mutation, or of its precursor.
+    /// True for a request of the mutation, false for one of its precursor.
     pub is_mutation: bool,
     /// How many requests of its category it stands for.
     pub weight: f64,
-    /// How long it took as a whole.
+    /// Latency of the whole request, ns.
     pub latency_ns: u64,
     /// What it says. Where it says several texts of one parameter, none is known; of several numbers the extremes are.
     pub parameters: Vec<(Parameter, Arc<str>)>,

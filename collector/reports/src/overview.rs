@@ -227,7 +227,7 @@ impl OverviewReport {
             .iter()
             .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
             .collect();
-        let title = "What requests wait for: operations by their part of the time of all requests, to which long requests add more";
+        let title = "What requests wait for, as part of the time of all requests together";
         (!bars.is_empty()).then(|| Figure::new(title, list.join(", "), Chart::Bars(bars)))
     }
 }

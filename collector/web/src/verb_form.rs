@@ -5,11 +5,11 @@ use stroboscope_present::page::Html;
 use crate::scope::{Scope, is_of_scope};
 use crate::verbs::{Field, FieldKind, VerbPage};
 
-/// What takes the name of an attribute is called so.
+/// Name of the value of an option that takes an attribute.
 const ATTRIBUTE: &str = "ATTRIBUTE";
-/// What takes two times is called so.
+/// Name of the value of an option that takes two times.
 const PERIOD: &str = "PERIOD";
-/// Names that are offered.
+/// Attributes that a form offers at most.
 const ATTRIBUTES_OFFERED_MAX: usize = 500;
 
 /// The form, with what was asked filled in. Time range and root operation have a form of their own, and are sent along.

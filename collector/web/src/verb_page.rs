@@ -299,7 +299,7 @@ fn invitation(
     html
 }
 
-/// What is said where two periods have no change that can be explained: periods that have one.
+/// Links to other periods, where two periods have no change that can be explained.
 fn other_periods(
     about: &VerbPage,
     failure: &Failure,

@@ -26,7 +26,7 @@ pub struct Contrasted {
     pub id: TraceId,
     /// How many requests of its category it stands for.
     pub weight: f64,
-    /// How long it took as a whole.
+    /// Latency of the whole request, ns.
     pub latency_ns: u64,
 }
 

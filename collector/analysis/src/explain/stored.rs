@@ -145,11 +145,11 @@ pub(super) fn in_words(
 pub struct CountedRequest {
     /// Its id.
     pub id: TraceId,
-    /// Whether it is of the mutation, or of its precursor.
+    /// True for a request of the mutation, false for one of its precursor.
     pub is_mutation: bool,
-    /// How many requests it stands for.
+    /// Number of requests that it stands for.
     pub weight: f64,
-    /// How long it took as a whole.
+    /// Latency of the whole request, ns.
     pub latency_ns: u64,
 }
 

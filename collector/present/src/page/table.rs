@@ -361,7 +361,7 @@ mod tests {
         let all = |from: usize| {
             format!("<a href=\"/failures?by=a&amp;rows=all#row-3-{from}\">show all 120</a>")
         };
-        // What is asked for, the rows then shown, and where links lead.
+        // Rows asked for, rows then shown, and true if a link leads to the next 50.
         for (shown, rows, count, is_next) in [
             (120, None, 50, true),
             (20, None, 20, true),

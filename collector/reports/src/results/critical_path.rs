@@ -324,8 +324,8 @@ impl Aggregate {
             .iter()
             .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
             .collect();
-        let title = "Operations by their mean share of a request's critical path (mean time per request): each request counts alike, \
-                     unlike on the overview, where long requests add more";
+        let title = "Operations by their mean share of a request's critical path (mean time per request); on the overview, long requests \
+                     count more";
         doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)).on_pages_only());
         let stacks = vec![
             self.stack("Critical path", |category| category.critical_ns),
@@ -397,8 +397,7 @@ impl Aggregate {
     pub fn show_segments(&self, doc: &mut Doc) {
         let is_mixed = self.is_mixed();
         let alike = if is_mixed {
-            ", by its mean share: each request counts alike, of all kinds, unlike in the overview, where long requests add more; --root \
-             NAME tells one"
+            ", by its mean share: requests of all kinds count alike, whereas in the overview long ones count more; --root NAME tells one"
         } else {
             ""
         };

@@ -223,7 +223,7 @@ impl LeafRow {
         format!("Requests with {} {does}", tests.join(" and "))
     }
 
-    /// What the change does to these requests, and to the others.
+    /// Effects of the change on these requests, and on the others.
     fn harm(&self) -> String {
         let of = match self.among_later {
             true => "of the later period",

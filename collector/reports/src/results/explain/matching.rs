@@ -98,7 +98,7 @@ fn of_condition(condition: &ParameterCondition) -> Option<String> {
     Some(format!("{{ {test}{} }}", of_operation(condition)))
 }
 
-/// That a span is of the condition's operation; parts of a name that vary are not compared.
+/// A term for spans of the condition's operation; parts of a name that vary are not compared.
 fn of_operation(condition: &ParameterCondition) -> String {
     let Some((service, name)) = condition.parameter.operation.split_once(':') else {
         return String::new();
