@@ -48,6 +48,7 @@ pub struct Source {
     store: Store,
     losses: Vec<ProcessLoss>,
     kernel_clocks: KernelClocks,
+    /// As learned; `connections` go by the requests as well.
     operations: KnownOperations,
     /// Operations of requests, as they were set or are asked for.
     requests: Vec<String>,
@@ -421,13 +422,9 @@ impl Source {
             .iter()
             .map(|reason| reason.cause())
             .collect();
-        let KnownOperations { inner, connections } = &self.operations;
-        let is_request = || {
-            records
-                .root()
-                .is_some_and(|root| connections.is_request(root))
-        };
-        if inner.is_fragment(records) && !is_request() {
+        let root_span = records.root();
+        let is_request = || root_span.is_some_and(|root| self.connections.is_request(root));
+        if self.operations.inner.is_fragment(records) && !is_request() {
             causes.push(INNER_ROOT);
         }
         causes.sort_unstable();
