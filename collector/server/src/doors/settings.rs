@@ -206,8 +206,12 @@ async fn look(doors: std::sync::Weak<Doors>, settings: DoorSettings, mut last: u
             });
             (digest, secrets)
         });
-        let (Ok((digest, secrets)), Some(doors)) = (looking.await, doors.upgrade()) else {
+        let Ok((digest, secrets)) = looking.await else {
             return;
+        };
+        // The first look may end before the doors are made; where they are gone, they have ended this task.
+        let Some(doors) = doors.upgrade() else {
+            continue;
         };
         last = digest;
         if let Some(secrets) = secrets {
