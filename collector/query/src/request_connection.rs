@@ -29,7 +29,7 @@ pub struct RequestConnection {
 pub struct ConnectionRequest {
     pub id: TraceId,
     pub root: String,
-    /// As recorded, ns since the Unix epoch.
+    /// Begin as its process recorded it, ns since the Unix epoch.
     pub start_ns: i64,
     pub took_ns: u64,
 }

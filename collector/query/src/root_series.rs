@@ -29,7 +29,7 @@ pub struct RootSeries {
     pub from_ns: i64,
     pub until_ns: i64,
     pub column_ns: i64,
-    /// Those with requests.
+    /// Columns with requests.
     pub columns: Vec<RootColumn>,
 }
 
@@ -236,7 +236,7 @@ mod tests {
         pass
     }
 
-    /// All requests at once: each is as often there as its weight says.
+    /// Computes the series from all requests at once, each repeated as often as its weight says.
     fn obvious(requests: &[Request]) -> Vec<RootSeries> {
         let starts = || requests.iter().map(|request| request.1);
         let (Some(first), Some(last)) = (starts().min(), starts().max()) else {
@@ -281,7 +281,7 @@ mod tests {
         series.filter(|of| !of.columns.is_empty()).collect()
     }
 
-    /// As bands have latencies: equal ones have equal bands.
+    /// Rounds latencies as bands do.
     fn banded(mut series: Vec<RootSeries>) -> Vec<RootSeries> {
         for column in series.iter_mut().flat_map(|of| &mut of.columns) {
             for ns in [&mut column.p50_ns, &mut column.p95_ns, &mut column.p99_ns] {

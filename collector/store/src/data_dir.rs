@@ -175,7 +175,10 @@ impl DataDir {
     pub fn requests(&self) -> Result<Vec<String>, DataDirError> {
         let path = self.requests_file();
         match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
+            Ok(text) => {
+                let lines = text.lines().filter(|line| !line.is_empty());
+                Ok(lines.map(str::to_owned).collect())
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(source) => Err(DataDirError::Io { path, source }),
         }

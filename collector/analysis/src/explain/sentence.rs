@@ -56,8 +56,8 @@ pub struct Typical {
 }
 
 impl Typical {
-    /// Of those of the requests, in order of latency, whose leaf is wanted; `None` where there are none. Each has the number of requests
-    /// that it stands for.
+    /// Computes the latency of the requests whose leaf is wanted; `None` where there are none. The requests are in order of latency, each
+    /// with the number of requests that it stands for.
     pub(super) fn of(
         sorted: &[(u64, f64, Option<usize>)],
         is_wanted: impl Fn(Option<usize>) -> bool,

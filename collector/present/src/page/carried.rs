@@ -27,7 +27,11 @@ const VALUE_BYTES_MAX: usize = 1_024;
 
 /// Time range, periods and root operation as an address has them, for the links of its page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Carried(Vec<Parameter>);
+pub struct Carried {
+    given: Vec<Parameter>,
+    /// Those of links to pages that do not compare two periods.
+    elsewhere: Vec<Parameter>,
+}
 
 /// A parameter that has a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,31 +61,38 @@ impl Carried {
                 ));
             }
             if !value.is_empty() && carried.value(name).is_empty() {
-                carried.0.push(Parameter::of(name, value));
+                carried.given.push(Parameter::of(name, value));
             }
         }
+        carried.elsewhere = carried.taken_elsewhere();
         Ok(carried)
     }
 
     /// Returns the value of a parameter; empty where it has none.
     #[must_use]
     pub fn value(&self, name: &str) -> &str {
-        let parameter = self.0.iter().find(|parameter| parameter.name == name);
+        let parameter = self.given.iter().find(|parameter| parameter.name == name);
         parameter.map_or("", |parameter| &parameter.value)
     }
 
-    /// Returns the parameters that a page takes: of two periods, only pages that compare take both.
-    fn taken_by(&self, path: &str) -> Vec<Parameter> {
-        let range = self.value(AFTER).split_once("..");
-        let Some((since, until)) = range.filter(|_| !COMPARING.contains(&path)) else {
+    /// Returns the parameters that a page takes.
+    fn taken_by(&self, path: &str) -> &[Parameter] {
+        match COMPARING.contains(&path) {
+            true => &self.given,
+            false => &self.elsewhere,
+        }
+    }
+
+    /// Returns the parameters of pages that do not compare: the later of two periods is their range.
+    fn taken_elsewhere(&self) -> Vec<Parameter> {
+        let given = self.given.iter();
+        let Some((since, until)) = self.value(AFTER).split_once("..") else {
             let is_compared = |name| name == BEFORE || name == AFTER;
-            let taken = self.0.iter();
-            let taken = taken.filter(|of| COMPARING.contains(&path) || !is_compared(of.name));
-            return taken.cloned().collect();
+            return given.filter(|of| !is_compared(of.name)).cloned().collect();
         };
         let ends = [("since", since.trim()), ("until", until.trim())];
         let ends = ends.into_iter().filter(|(_, value)| !value.is_empty());
-        let root = self.0.iter().filter(|of| of.name == "root").cloned();
+        let root = given.filter(|of| of.name == "root").cloned();
         ends.map(|(name, value)| Parameter::of(name, value))
             .chain(root)
             .collect()
@@ -104,7 +115,7 @@ impl Carried {
     /// its own, and one that gives a root operation that.
     #[must_use]
     pub fn carry(&self, markup: &str) -> String {
-        if self.0.is_empty() {
+        if self.given.is_empty() {
             return markup.to_owned();
         }
         let mut carried = String::with_capacity(markup.len() + markup.len() / 8);
@@ -146,7 +157,7 @@ impl Carried {
             let has_range = own("since") || own("until");
             let has_periods = own(BEFORE) || own(AFTER);
             let mut mark = if query.is_empty() { "?" } else { "&amp;" };
-            for Parameter { name, encoded, .. } in &self.taken_by(path) {
+            for Parameter { name, encoded, .. } in self.taken_by(path) {
                 let is_own = match *name {
                     BEFORE | AFTER => has_periods,
                     "root" => own(name),

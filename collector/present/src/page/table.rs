@@ -6,6 +6,8 @@ use crate::show::{Cell, Column, Kind, Table, real};
 
 /// Rows of a table that a page shows at first, and that a link adds.
 const ROWS_PER_PAGE: usize = 50;
+/// Rows of a table on one page at most, whatever its address says: a browser still scrolls through so many.
+const ROWS_MAX: usize = 5_000;
 
 /// Rows of tables that a page shows, and its address, by which it shows more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub struct PagedRows<'a> {
 impl PagedRows<'_> {
     fn shown(&self, table: &Table) -> usize {
         let rows = self.rows.unwrap_or(table.shown.min(ROWS_PER_PAGE));
-        rows.max(1).min(table.rows.len())
+        rows.clamp(1, ROWS_MAX).min(table.rows.len())
     }
 
     /// Writes links that show more rows; they lead to the first one that is added.
@@ -31,12 +33,20 @@ impl PagedRows<'_> {
                 .text(text)
                 .markup("</a>");
         };
-        let left = all - shown;
-        if left > ROWS_PER_PAGE {
+        let most = all.min(ROWS_MAX);
+        if most > shown + ROWS_PER_PAGE {
             let next = (shown + ROWS_PER_PAGE).to_string();
             link(&next, &format!("next {ROWS_PER_PAGE}"));
         }
-        link("all", &format!("show all {}", count_spaced(all as u64)));
+        if most > shown {
+            let which = if most == all { "all" } else { "the first" };
+            link(
+                "all",
+                &format!("show {which} {}", count_spaced(most as u64)),
+            );
+        } else {
+            html.text("The command line's --json and SQL have the rest.");
+        }
     }
 }
 
@@ -375,6 +385,16 @@ mod tests {
             assert_eq!(page.contains(&all(count)), count < 120, "{page}");
             assert_eq!(page.contains("id=\"row-3-0\""), rows.is_some(), "{page}");
         }
+        // However many there are and are asked for, a page has so many.
+        let long = table(ROWS_MAX + 1, 20);
+        assert!(
+            write(&long, None).contains(">show the first 5000</a>"),
+            "{}",
+            write(&long, None)
+        );
+        let page = write(&long, Some(usize::MAX));
+        assert_eq!(page.matches("<td").count(), ROWS_MAX);
+        assert!(page.contains("have the rest.</nav>"));
         assert!(!write(&table(50, 50), None).contains("<nav"));
         assert!(!write(&table(0, 0), None).contains("<td"));
     }

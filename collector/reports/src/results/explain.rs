@@ -194,7 +194,7 @@ impl LeafRow {
         Self {
             changed_share,
             others_changed_share,
-            others: leaf.stored_all.iter().sum::<u64>() - requests,
+            others: leaf.stored_all.iter().sum::<u64>().saturating_sub(requests),
             latency: leaf.matching.map(Into::into),
             others_latency: leaf.others.map(Into::into),
             tests: leaf.conditions.clone(),
