@@ -1,4 +1,4 @@
-//! The stylesheet and the modules, packed once.
+//! The modules that pages load, compressed once.
 
 use std::io::Write as _;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use stroboscope_present::page::Asset;
 
-/// Each as it is, and packed; none: it could not be packed.
+/// Each module compressed; none where compression failed.
 static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
     Asset::ALL.map(|asset| {
         let mut packing = GzEncoder::new(Vec::new(), Compression::best());
@@ -39,7 +39,7 @@ pub(crate) async fn asset(
         headers.insert(header::ETAG, tag);
     }
     for (key, value) in [
-        (header::CONTENT_TYPE, asset.content_type()),
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::VARY, "accept-encoding"),

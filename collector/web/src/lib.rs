@@ -11,7 +11,7 @@
 //! - `site`: the store, who answers, and how much at once.
 //! - `scope`: time range and root operation of a page; `range_strip`: their form, and the rate of requests.
 //! - `respond`: an answer as a page, at once where it is there, and in pieces where it takes long.
-//! - `asset_files`: the stylesheet and the modules.
+//! - `asset_files`: the modules that pages load.
 //! - `command_line`: what to type for the same.
 //! - `verb_form`: the form of a verb's options; `verb_page`: what it says.
 //! - `periods`: two periods as addresses.

@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use stroboscope_present::page::{Asset, Html, POLICY, PageHead};
+use stroboscope_present::page::{Asset, Html, PageHead, policy};
 use stroboscope_store::memory::QueryLack;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -327,7 +327,7 @@ fn headers(content_type: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in [
         (header::CONTENT_TYPE, content_type),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, policy()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
     ] {

@@ -200,12 +200,7 @@ async fn one(
     .await;
     let title = format!("Trace {}", short_request(&shown(&text)));
     let mut head = Head::new(title, "/traces", &scope, Steered::Below);
-    head.scripts = &[
-        Asset::TimelineStyle,
-        Asset::Timeline,
-        Asset::Perfetto,
-        Asset::Awaited,
-    ];
+    head.scripts = &[Asset::Timeline, Asset::Perfetto, Asset::Awaited];
     let id = match there {
         Ok((asked, whole)) if asked != whole => {
             // What ran at that moment is what it was asked for.

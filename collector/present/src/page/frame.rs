@@ -1,11 +1,22 @@
 //! The frame of every page of a site: header, navigation, headline, footer.
 
-use super::assets::Asset;
+use std::sync::LazyLock;
+
+use super::assets::{Asset, STYLE, inline_source};
 use super::html::Html;
 
-/// Where a page of a site may have scripts, styles and all else from: from there, and nothing inline.
-pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// The policy of the pages of a site: they load all from there, and have nothing inline but the stylesheet.
+#[must_use]
+pub fn policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "default-src 'none'; script-src 'self'; style-src {}; img-src 'self' data:; connect-src 'self'; form-action 'self'; \
+             frame-ancestors 'none'; base-uri 'none'",
+            inline_source(STYLE)
+        )
+    });
+    &POLICY
+}
 
 /// A page that the header links to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +42,7 @@ pub struct PageHead<'a> {
     pub navigation: &'a [NavLink],
     /// Which of them this page belongs to.
     pub current: &'a str,
-    /// The modules and stylesheets it loads, beside those that all pages have.
+    /// The modules it loads, beside those that all pages have.
     pub scripts: &'a [Asset],
     /// Content above the headline.
     pub above: &'a Html,
@@ -47,16 +58,14 @@ impl PageHead<'_> {
              content=\"width=device-width, initial-scale=1\"/><meta name=\"color-scheme\" content=\"light dark\"/><title>",
         )
         .text(self.title)
-        .markup(" · Stroboscope</title><link rel=\"icon\" href=\"data:,\"/><link rel=\"stylesheet\" href=\"")
-        .markup(Asset::Style.path())
-        .markup("\"/>");
+        .markup(" · Stroboscope</title><link rel=\"icon\" href=\"data:,\"/><style>",
+        )
+        .markup(STYLE)
+        .markup("</style>");
         for script in [Asset::Tables, Asset::Range].iter().chain(self.scripts) {
-            let (open, close) = if script.is_style() {
-                ("<link rel=\"stylesheet\" href=\"", "\"/>")
-            } else {
-                ("<script type=\"module\" src=\"", "\"></script>")
-            };
-            html.markup(open).markup(script.path()).markup(close);
+            html.markup("<script type=\"module\" src=\"")
+                .markup(script.path())
+                .markup("\"></script>");
         }
         html.markup("</head>\n<body class=\"site\"><a class=\"skip\" href=\"#content\">To the content</a>\n<header class=\"top\">")
             .markup("<a class=\"brand\" href=\"/\">Stroboscope</a><span class=\"of\">")

@@ -11,7 +11,7 @@ mod table;
 pub use assets::Asset;
 pub use carried::Carried;
 pub use content::{body, paged_body};
-pub use frame::{NavLink, POLICY, PageHead};
+pub use frame::{NavLink, PageHead, policy};
 pub use html::Html;
 pub use standalone::{Section, to_page, to_page_of_sections};
 pub use table::{PagedRows, path_segment};

@@ -2,11 +2,7 @@
 
 use std::sync::LazyLock;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use ring::digest::{SHA256, digest};
-
-use super::assets::Asset;
+use super::assets::{Asset, STYLE, inline_source};
 use super::content::{contents, write_parts};
 use super::html::Html;
 use super::table::Reader;
@@ -26,10 +22,13 @@ pub struct Section {
 static SCRIPT: LazyLock<String> =
     LazyLock::new(|| format!("//<![CDATA[\n{}\n//]]>", Asset::Tables.text()));
 
-/// What a page may load: nothing, and what it may run: that module.
+/// The policy of a page in a file: it loads nothing, and runs that module.
 static FILE_POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = STANDARD.encode(digest(&SHA256, SCRIPT.as_bytes()));
-    format!("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'")
+    format!(
+        "default-src 'none'; style-src {}; script-src {}",
+        inline_source(STYLE),
+        inline_source(&SCRIPT)
+    )
 });
 
 /// The page. Segments are called by their short names; the full ones are their titles.
@@ -91,8 +90,8 @@ fn begin(title: &str) -> Html {
     .text(&FILE_POLICY)
     .markup("\"/><title>")
     .text(&format!("Stroboscope: {title}"))
-    .markup("</title><style>\n")
-    .markup(Asset::Style.text())
+    .markup("</title><style>")
+    .markup(STYLE)
     .markup("</style></head><body class=\"file\">\n");
     html
 }

@@ -241,7 +241,7 @@ impl Doors {
     }
 }
 
-/// Returns true for pages that need no token: those for probes, the login, and its stylesheet.
+/// Returns true for pages that need no token: those for probes, the login, and its modules.
 fn is_open(path: &str, is_change: bool) -> bool {
     let is_login = [LOGIN_PATH, LOGOUT_PATH].contains(&path);
     let is_asked = ["/healthz", "/readyz"].contains(&path) || path.starts_with("/assets/");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use stroboscope_present::humanise::{are, counted, duration};
-use stroboscope_present::page::{Carried, Html, NavLink, POLICY, PageHead, body};
+use stroboscope_present::page::{Carried, Html, NavLink, PageHead, body, policy};
 use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 
@@ -80,7 +80,7 @@ pub(super) fn answer(
         .html(&PageHead::end());
     let headers: [(HeaderName, &str); 5] = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, policy()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),

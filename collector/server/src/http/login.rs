@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use stroboscope_present::page::{Html, POLICY, PageHead};
+use stroboscope_present::page::{Html, PageHead, policy};
 use url::form_urlencoded::{Serializer, parse};
 
 use crate::doors::{Denied, DoorName, Doors, LOGIN_PATH, LOGOUT_PATH};
@@ -155,7 +155,7 @@ fn answer(status: StatusCode, content: &Html) -> Response {
     html.html(content).html(&PageHead::end());
     let headers: [(HeaderName, &str); 4] = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, policy()),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
     ];
