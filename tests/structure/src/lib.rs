@@ -7,6 +7,7 @@ mod crates;
 mod modules;
 mod names;
 mod promises;
+mod prose;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -94,8 +95,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The code before a file's tests, without comments.
-fn code(path: &Path) -> String {
+/// The text of a file up to its tests.
+fn before_tests(path: &Path) -> String {
     let text = read(path);
     // Also tests under a further condition: `#[cfg(all(test, …))]`.
     let is_tests = |(before, line): (&str, &str)| {
@@ -104,10 +105,13 @@ fn code(path: &Path) -> String {
     };
     let lines = || text.lines();
     let tests_start = std::iter::zip(lines(), lines().skip(1)).position(is_tests);
-    let text = lines()
-        .take(tests_start.unwrap_or(usize::MAX))
-        .collect::<Vec<_>>()
-        .join("\n");
+    let before = lines().take(tests_start.unwrap_or(usize::MAX));
+    before.collect::<Vec<_>>().join("\n")
+}
+
+/// The code before a file's tests, without comments.
+fn code(path: &Path) -> String {
+    let text = before_tests(path);
     let lines = text
         .lines()
         .map(|line| line.split("//").next().unwrap_or_default());
