@@ -202,7 +202,7 @@ pub struct Table {
     pub spec: TableSpec,
     /// Text above the table.
     pub title: String,
-    /// All rows, the most important first.
+    /// The full list of rows, the most important first.
     pub rows: Vec<Vec<Cell>>,
     /// Number of rows that people are shown.
     pub shown: usize,
