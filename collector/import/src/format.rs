@@ -29,7 +29,8 @@ use super::protobuf;
 pub enum Format {
     /// Event logs: one JSON object a line
     Events,
-    /// Jaeger's JSON: answers of its API, single traces, spans as in its Elasticsearch indexes, its domain model
+    /// Jaeger's JSON: responses of its API, single traces, spans as in its Elasticsearch indexes,
+    /// its domain model
     Jaeger,
     /// Zipkin's JSON, version 1 or 2
     Zipkin,

@@ -26,7 +26,7 @@ use super::BadLine;
 
 /// Smallest number whose size determines its unit.
 const RECOGNISED_MIN: u64 = 100_000_000;
-/// Smallest time in ns since the Unix epoch, 3 March 1973, that is certainly in ns.
+/// 3 March 1973 in ns since the Unix epoch: a number of at least this size is certainly in ns.
 const MODERN_NS: i64 = 100_000_000_000_000_000;
 
 /// Unit of a number that is a time.

@@ -19,8 +19,8 @@ pub(crate) fn now_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC).cast_unsigned()
 }
 
-/// Reads the current clock offsets. Each clock is read between two readings of another, and the
-/// tightest of several attempts counts.
+/// Reads the current offsets of the clocks. The wall clock is read between two readings of the
+/// monotonic clock, and the tightest of eight attempts counts.
 pub(crate) fn sample() -> ClockSample {
     let read = || {
         let before = read_ns(libc::CLOCK_MONOTONIC);

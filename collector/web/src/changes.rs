@@ -14,7 +14,8 @@ use crate::site::Site;
 /// Maximum number of changes shown.
 const SHOWN: usize = 5;
 
-/// Changes of latency and of the share of failed requests in a time range, as links to the page of a verb that takes two periods.
+/// Lists changes of latency and of the share of failed requests in a time range, as links to the
+/// page of a subcommand that takes two periods.
 pub(crate) fn changes(
     verb: &str,
     scope: &Scope,

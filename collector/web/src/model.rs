@@ -9,10 +9,10 @@ use stroboscope_query::{
 };
 use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
 
-/// Minimum time for which a model of outdated files is used.
+/// Minimum age up to which a model of outdated files is used.
 const AGE_MIN: Duration = Duration::from_secs(60);
-/// Factor of a model's computation time for which it is used at least, so that a busy collector
-/// does not infer all the time.
+/// Multiple of a model's computation time up to which it is used, if that is longer, so that a busy
+/// collector does not infer all the time.
 const AGE_PER_MAKING: u32 = 20;
 
 /// Time for which a failure to make a model is remembered, so that a page that waits for a model

@@ -33,7 +33,7 @@ pub(crate) enum Steered {
     Not,
     /// The page uses both.
     RangeAndRoot,
-    /// A page below that of the list of requests, which the form leads to.
+    /// A page below the list of requests, to which the form leads.
     Below,
 }
 

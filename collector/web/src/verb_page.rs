@@ -1,4 +1,4 @@
-//! The page of a verb: a form of its options, what it says, and what to type for the same.
+//! Page of a subcommand: a form of its options, its answer, and the equivalent command line.
 
 use std::ops::Range;
 
@@ -60,7 +60,8 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Describes a page in a line. The help of a subcommand begins with a verb, `Say which segments …`; the page drops it.
+/// Describes a page in a line. The help of a subcommand begins with a verb, such as `Say which
+/// segments …`, which the page drops.
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
         "model" => "What comes before what, as far as all requests show",

@@ -31,7 +31,8 @@ pub(super) struct Formats {
 }
 
 impl Formats {
-    /// Adds the format of the event at this place in [`EVENTS`], from the text of its `format` file.
+    /// Adds the format of the event at this place in [`EVENTS`], from the text of its `format`
+    /// file.
     pub(super) fn add(&mut self, event: usize, text: &str) {
         let mut format = Format {
             event,

@@ -83,7 +83,8 @@ impl Carried {
         }
     }
 
-    /// Returns the parameters of pages that do not compare: the later of two periods is their range.
+    /// Returns the parameters for pages that do not compare, whose range is the later of the two
+    /// periods.
     fn taken_elsewhere(&self) -> Vec<Parameter> {
         let given = self.given.iter();
         let Some((since, until)) = self.value(AFTER).split_once("..") else {

@@ -40,8 +40,8 @@ const PARTS_WIDE_PX: f64 = 1_400.0;
 pub(super) struct Layout {
     /// Upper left corners of the boxes.
     pub corners: Vec<Px>,
-    /// Route of each edge, from box to box: a point, and for each cubic Bézier curve two control points and its end. Empty
-    /// for an edge whose box does not exist.
+    /// Route of each edge, from box to box: a point, and for each cubic Bézier curve two control
+    /// points and its end. Empty for an edge whose box does not exist.
     pub routes: Vec<Vec<Px>>,
     pub size: Px,
 }
