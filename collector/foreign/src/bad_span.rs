@@ -1,12 +1,12 @@
-//! What can be wrong with one span, or one log record.
+//! Defects of one span or log record.
 
-/// Why a span or a log record is left out.
+/// Reason for leaving out a span or a log record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpan {
-    /// Not JSON, or not of the right shape.
+    /// Not JSON, or JSON of the wrong shape.
     #[error("{0}")]
     Json(String),
-    /// A field that must say something is empty.
+    /// A required field is empty.
     #[error("{field} is empty")]
     Empty { field: &'static str },
     /// A log record that belongs to no request.
@@ -25,27 +25,27 @@ pub enum BadSpan {
     /// Too many attributes.
     #[error("attrs has {count} members, the limit is {limit}")]
     TooManyAttributes { count: usize, limit: usize },
-    /// A time outside 63 bits of ns.
+    /// A time that does not fit into 63 bits of ns.
     #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
     TimeOutOfRange {
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: u64,
-        /// Its unit.
+        /// Unit of the value.
         unit: &'static str,
     },
     /// A span of negative length.
     #[error("the span ends {by_ns} ns before it starts")]
     EndsBeforeStart {
-        /// By so much.
+        /// Difference between start and end, in ns.
         by_ns: u64,
     },
-    /// An id that is none.
+    /// An invalid id.
     #[error("{field} is `{id}`: expected {digits} hex digits that are not all 0")]
     Id {
         field: &'static str,
         id: String,
-        /// Digits expected.
+        /// Number of digits expected.
         digits: usize,
     },
 }

@@ -1,12 +1,13 @@
-//! Decimal numbers, digit by digit: a float of 64 bits cannot hold a time in nanoseconds.
+//! Parses decimal numbers digit by digit: a 64-bit float cannot hold a time in nanoseconds.
 
 use std::borrow::Cow;
 
-/// Exponents beyond have no digit that matters to a time.
+/// Largest exponent whose digits can matter to a time.
 const EXPONENT_MAX: i64 = 400;
 
-/// Digits before and after the point, of a number such as `17.5`, `9.5e-05` or `1.79E+9`; a whole part too large for 64 bits
-/// is as large as fits. None: it is no such number.
+/// Returns the digits before and after the point of a number such as `17.5`, `9.5e-05` or
+/// `1.79E+9`. A whole part that does not fit into 64 bits becomes the largest value. Returns `None`
+/// if the text is not such a number.
 #[must_use]
 pub fn decimal(text: &str) -> Option<(u64, Cow<'_, str>)> {
     let (mantissa, exponent) = match text.find(['e', 'E']) {
@@ -46,7 +47,8 @@ pub fn decimal(text: &str) -> Option<(u64, Cow<'_, str>)> {
     Some((number(whole), fraction.to_owned().into()))
 }
 
-/// A whole number below 2⁶⁴ − 1, also where it is written with a point or an exponent, such as `1.79e15`.
+/// Parses a whole number below 2⁶⁴ − 1, even if it is written with a point or an exponent, such as
+/// `1.79e15`.
 #[must_use]
 pub fn whole_number(text: &str) -> Option<u64> {
     let (whole, fraction) = decimal(text)?;

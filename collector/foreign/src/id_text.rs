@@ -1,22 +1,23 @@
-//! Ids as texts: hex, or base64 as protobuf's own JSON writes bytes.
+//! Ids as texts: hex, or base64 as in protobuf's own JSON for bytes.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// With or without padding: both are met.
+/// Accepts base64 with or without padding, because both occur.
 const PADDING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, PADDING);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, PADDING);
 
-/// The bytes of an id of 8 or 16 bytes. Both forms are told apart by their lengths: hex has 16 or 32 digits, base64 11 or
-/// 22 characters and perhaps `=`.
+/// Decodes an id of 8 or 16 bytes. The length distinguishes both forms: hex has 16 or 32 digits,
+/// base64 11 or 22 characters and possibly `=`.
 pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     base64_of(text, false).or_else(|| hex_of(text))
 }
 
-/// The bytes of a base64 text of 8 or 16 bytes; with `needs_padding` only of one that cannot be a word, as it ends in `=`.
+/// Decodes a base64 text of 8 or 16 bytes. With `needs_padding`, accepts only a text that cannot be
+/// a word, because it ends in `=`.
 pub fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
     let fits = match text.len() {
         24 | 12 => text.ends_with('='),
@@ -32,18 +33,18 @@ pub fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
     (decoded.len() == 8 || decoded.len() == 16).then_some(decoded)
 }
 
-/// Bytes as base64, with padding.
+/// Encodes bytes as base64, with padding.
 pub fn standard_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of a base64 text, of either alphabet.
+/// Decodes a base64 text of either alphabet.
 pub fn standard_bytes(text: &str) -> Option<Vec<u8>> {
     let decoded = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text));
     decoded.ok()
 }
 
-/// The bytes of pairs of hex digits.
+/// Decodes pairs of hex digits.
 pub fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     hex_of(text)
 }
@@ -54,7 +55,7 @@ fn hex_of(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(pair).collect()
 }
 
-/// Bytes as lower-case hex digits.
+/// Encodes bytes as lower-case hex digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,6 +1,7 @@
-//! What serde_json says, with positions as people count them.
+//! Errors of serde_json, without their line numbers.
 
-/// The parser counts lines from the text's own begin; the caller knows the real number.
+/// Returns the error's text with the column, but without the line: the parser counts lines from the
+/// beginning of the text, and only the caller knows the actual number.
 pub fn without_line_number(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());

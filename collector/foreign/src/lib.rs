@@ -1,7 +1,9 @@
-//! Spans as other systems write them, in our terms: OTLP's messages, and what readers of all forms share.
+//! Converts spans of other systems to this project's types: OTLP's messages, and helpers for
+//! readers of all forms.
 //!
-//! `span` has what a foreign span is; `otlp` reads those of OpenTelemetry, in protobuf and in JSON. The others help to
-//! read: `typed` (JSON into types, without losing sight of unknown keys), `wire` (protobuf's fields), `id_text`.
+//! `span` defines a foreign span; `otlp` reads the spans of OpenTelemetry, in protobuf and in JSON.
+//! The other modules are helpers: `typed` (JSON into types, with reports of unknown keys), `wire`
+//! (protobuf's fields), `id_text`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

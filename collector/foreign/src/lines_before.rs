@@ -1,6 +1,7 @@
-//! On which line of a record a part of it begins.
+//! Finds the line of a record on which a part of it begins.
 
-/// Counts the line ends before the parts of a record, which are asked for in their order: each byte is looked at once.
+/// Counts the line ends before the parts of a record. Callers ask for the parts in order, so each
+/// byte is read once.
 pub struct LinesBefore<'a> {
     record: &'a str,
     at: usize,
@@ -16,7 +17,7 @@ impl<'a> LinesBefore<'a> {
         }
     }
 
-    /// Lines before `part`, which is a part of the record.
+    /// Returns the number of lines before `part`, which must be a slice of the record.
     pub fn before(&mut self, part: &str) -> u64 {
         let offset = (part.as_ptr() as usize).saturating_sub(self.record.as_ptr() as usize);
         let passed = self

@@ -1,48 +1,48 @@
-//! A span as another tracing system wrote it, in our terms.
+//! Span of another tracing system, in this project's terms.
 
 use serde_json::{Map, Value};
 use twox_hash::XxHash3_128;
 
 use super::BadSpan;
 
-/// How much a span may say.
+/// Limits of a span.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanLimits {
-    /// Longest name, in bytes.
+    /// Maximum length of a name, in bytes.
     pub string_bytes_max: usize,
-    /// Most attributes of the span, or of one of its events.
+    /// Maximum number of attributes of the span, or of one of its events.
     pub attributes_max: usize,
 }
 
-/// Takes what is found in a source, and hears of what is not.
+/// Receives the spans of a source, and notices of parts that are not stored.
 pub trait TakeSpans {
-    /// A span, or why it is none, of line (or message) `line`.
+    /// Receives a span of line (or message) `line`, or the reason for rejecting it.
     fn span(&mut self, line: u64, span: Result<ForeignSpan, BadSpan>);
 
-    /// `count` of something that is right and has no place here.
+    /// Receives notice of `count` valid items that have no place in the store.
     fn not_taken(&mut self, line: u64, name: &str, count: u64);
 }
 
-/// Attributes by key; of a key that comes twice, the last.
+/// Attributes by key; if a key occurs twice, the last value counts.
 pub type Attributes = Map<String, Value>;
 
-/// Something that happened inside a span.
+/// An event inside a span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignEvent {
     /// ns since the Unix epoch.
     pub time_ns: i64,
-    /// `event` where the source gives none.
+    /// Name of the event; `event` if the source gives none.
     pub name: String,
     pub attributes: Attributes,
 }
 
-/// A span to import. Texts are empty where the source says nothing.
+/// A span to import. Texts are empty if the source does not give them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForeignSpan {
-    /// As the source writes it; 64-bit ids are the same as those padded with zeros on the left.
+    /// Trace id as written by the source; a 64-bit id equals the one padded with zeros on the left.
     pub trace: String,
     pub span_id: u64,
-    /// 0: none.
+    /// Id of the parent; 0 for none.
     pub parent_id: u64,
     pub service: String,
     pub name: String,
@@ -58,10 +58,10 @@ pub struct ForeignSpan {
 }
 
 impl ForeignSpan {
-    /// Checks it against the limits.
+    /// Checks the span against the limits.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// Returns the first defect.
     pub fn check(&self, limits: SpanLimits) -> Result<(), BadSpan> {
         let check = |field, text| check_text(field, text, limits.string_bytes_max);
         check("trace id", &self.trace)?;
@@ -91,8 +91,8 @@ impl ForeignSpan {
     }
 }
 
-/// The number of a span: 1 to 16 hex digits as they are; a stable hash (XXH3) of any other text. Nothing or zeros are
-/// no span: 0.
+/// Returns the number of a span: 1 to 16 hex digits as they are, or a stable hash (XXH3) of any
+/// other text. An empty text or zeros mean no span, and return 0.
 pub fn span_number(text: &str) -> u64 {
     let is_hex =
         (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -103,16 +103,16 @@ pub fn span_number(text: &str) -> u64 {
     }
 }
 
-/// A span id made of something; never 0.
+/// Derives a span id from bytes; never 0.
 pub fn hashed(bytes: &[u8]) -> u64 {
     // The lower half is as good a hash as any.
     (XxHash3_128::oneshot(bytes) as u64).max(1)
 }
 
-/// The own id of a span, which it must have.
+/// Parses the own id of a span, which is required.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if there is none.
 pub fn own_span_id(text: &str) -> Result<u64, BadSpan> {
     match span_number(text) {
         0 => Err(BadSpan::Empty { field: "span id" }),
@@ -120,10 +120,10 @@ pub fn own_span_id(text: &str) -> Result<u64, BadSpan> {
     }
 }
 
-/// Checks a text that must say something.
+/// Checks a required text.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the text's defect.
 pub fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), BadSpan> {
     let bytes = text.len();
     if text.is_empty() && field != "host" {
@@ -146,7 +146,7 @@ pub fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), B
 /// Checks the number of attributes.
 ///
 /// # Errors
-/// When there are too many.
+/// Fails if there are too many.
 pub fn check_count(count: usize, limit: usize) -> Result<(), BadSpan> {
     if count > limit {
         Err(BadSpan::TooManyAttributes { count, limit })

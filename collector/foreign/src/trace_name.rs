@@ -1,9 +1,9 @@
-//! Trace ids as their sources write them.
+//! Trace ids and names in the notation of their sources.
 
 use twox_hash::XxHash3_128;
 
-/// The id of the trace that a source calls `text`: the number itself if it is 1 to 32 hex digits (and not 0, which
-/// means no trace), otherwise a stable hash (XXH3, 128 bits) of the text.
+/// Returns the id of the trace that a source calls `text`: the number itself if it is 1 to 32 hex
+/// digits (and not 0, which means no trace), otherwise a stable hash (XXH3, 128 bits) of the text.
 #[must_use]
 pub fn trace_id(text: &str) -> u128 {
     let is_hex =
@@ -14,8 +14,8 @@ pub fn trace_id(text: &str) -> u128 {
     }
 }
 
-/// The name to keep beside the id, so that output says what the source said: none when that is the id's own form, 32
-/// lower-case hex digits.
+/// Returns the name to store with the id, so that output shows the source's notation; `None` if
+/// that is the id's own form, 32 lower-case hex digits.
 #[must_use]
 pub fn trace_label(text: &str, id: u128) -> Option<&str> {
     (format!("{id:032x}") != text).then_some(text)

@@ -1,4 +1,4 @@
-//! JSON into types, without losing sight of what the types have no field for.
+//! Deserializes JSON into types, and reports the keys for which the types have no field.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_ignored::Path;
 
-/// Parses a text; `ignored` hears the path of each key that the type does not know, behind `within`.
+/// Parses a text. Calls `ignored` with the path of each unknown key, prefixed with `within`.
 pub fn parse<'a, T: Deserialize<'a>>(
     text: &'a str,
     within: &str,
@@ -22,7 +22,7 @@ pub fn parse<'a, T: Deserialize<'a>>(
     Ok(value)
 }
 
-/// Writes a path without the places in lists, so that the same key has the same name everywhere.
+/// Writes a path without the indices of lists, so that the same key has the same name everywhere.
 fn push_path(path: &Path<'_>, name: &mut String) {
     match path {
         Path::Root => {}
@@ -45,14 +45,15 @@ fn push_path(path: &Path<'_>, name: &mut String) {
     }
 }
 
-/// Null is as good as no value.
+/// Deserializes null as the default value.
 pub fn nullable<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// A value that has no place here: only whether it says anything. Null, zero, false and what is empty do not.
+/// A value that is not stored: true if it has content. Null, zero, false and empty values have
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unstored(pub bool);
 
@@ -103,7 +104,7 @@ impl<'de> Visitor<'de> for Says {
         Ok(says)
     }
 
-    // What is inside is part of this value, and no unknown key of its own.
+    // Keys inside this value belong to it, and are not reported as unknown.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
         let mut says = false;
         while map.next_entry::<IgnoredAny, Unstored>()?.is_some() {
@@ -113,7 +114,8 @@ impl<'de> Visitor<'de> for Says {
     }
 }
 
-/// How much a raw value says that is not taken: its elements if it is a list, otherwise itself.
+/// Counts the content of a raw value that is not stored: its elements if it is a list, otherwise
+/// the value itself.
 pub fn count_of(raw: &str) -> u64 {
     if raw.starts_with('[') {
         return serde_json::from_str::<Vec<IgnoredAny>>(raw).map_or(1, |list| list.len() as u64);

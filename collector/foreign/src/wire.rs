@@ -1,14 +1,14 @@
-//! Protobuf's wire format, as far as messages are walked over without being decoded.
+//! Protobuf's wire format, for walking over messages without decoding them.
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
     pub number: u32,
-    /// What is behind a length; none of a number.
+    /// Content of a length-delimited field; `None` for a number.
     pub payload: Option<&'a [u8]>,
 }
 
-/// The fields of a message in their order; an error is the last.
+/// Iterates over the fields of a message in their order; an error ends the iteration.
 pub fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ()>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -23,7 +23,7 @@ pub fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ()>> {
     })
 }
 
-/// The field that the bytes begin with, which is taken off; `None` if there is none.
+/// Removes the first field from the bytes and returns it; `None` if there is none.
 pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     let tag = varint(rest)?;
     let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
@@ -40,7 +40,7 @@ pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     Some(Field { number, payload })
 }
 
-/// A number of up to 64 bits.
+/// Reads a number of up to 64 bits.
 pub fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

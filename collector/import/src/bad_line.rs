@@ -1,14 +1,14 @@
-//! What can be wrong with one line.
+//! Defects of one line or record of a source.
 
 use stroboscope_foreign::BadSpan;
 
-/// Why a line is left out.
+/// Reason for leaving a line out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// Longer than the limit.
     #[error("the line is longer than {limit} bytes")]
     TooLong { limit: usize },
-    /// What a span or an event says cannot be.
+    /// The values of a span or an event are invalid.
     #[error(transparent)]
     Span(#[from] BadSpan),
     /// Not UTF-8.
@@ -17,10 +17,10 @@ pub enum BadLine {
         /// Bytes before the invalid one.
         valid: usize,
     },
-    /// Not JSON, or not of the right shape.
+    /// Not JSON, or JSON of the wrong shape.
     #[error("{0}")]
     Json(String),
-    /// JSON of no form that is known, between records of known ones.
+    /// JSON of no known form, between records of known forms.
     #[error("{what}: no form that is known")]
     UnknownForm {
         /// Its keys.
@@ -29,15 +29,15 @@ pub enum BadLine {
     /// Not an event of the kernel.
     #[error("{0}")]
     KernelEvent(String),
-    /// A time outside 63 bits.
+    /// A time that does not fit into 63 bits.
     #[error("ts_ns is {0}: a time is ns since the Unix epoch and must be below 2^63")]
     Time(u64),
-    /// A text that is no time.
+    /// A text that does not parse as a time.
     #[error("`{text}` is no time: expected {expected}")]
     NoTimeOf {
-        /// The text, or its begin.
+        /// The text, or the beginning of it.
         text: String,
-        /// What is a time.
+        /// The accepted forms of a time.
         expected: String,
     },
     /// A number that may be a time in several units.
@@ -45,55 +45,56 @@ pub enum BadLine {
         "the time {0} does not say its unit by its size (rules: import --help); say --time-unit"
     )]
     NoUnit(u64),
-    /// A time in another unit than those before it.
+    /// A time in a different unit than the times before it.
     #[error("the time {time} looks like {unit}, but the times since line {first} are {first_unit}")]
     MixedTime {
-        /// As written.
+        /// The time, as written.
         time: String,
-        /// What it looks like.
+        /// The unit that its size suggests.
         unit: &'static str,
-        /// The line that decided.
+        /// The line that determined the unit.
         first: u64,
-        /// Its unit.
+        /// The unit determined by that line.
         first_unit: &'static str,
     },
-    /// A record of a document that is too long.
+    /// A record of a document that is longer than the limit.
     #[error("the record is longer than {limit} bytes")]
     RecordTooLong { limit: usize },
     /// A span without any time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
-    /// Not a message of protobuf, or none of the right type.
+    /// Not a protobuf message, or a message of a wrong type.
     #[error("{reason}; what is left of the file cannot be read")]
     Protobuf { reason: String },
-    /// Packed data that cannot be unpacked.
+    /// Compressed data that cannot be decompressed.
     #[error("the packed data is damaged: {0}; what came before is kept")]
     Packed(String),
     /// A line that the pattern of a mapping does not match.
     #[error("the mapping's pattern does not match the line")]
     NoMatch,
-    /// No record of CSV.
+    /// Not a CSV record.
     #[error("{0}")]
     Csv(String),
-    /// A field that a mapping needs as a text.
+    /// A field whose text a mapping needs, but which is an object or a list.
     #[error("the field `{field}` is an object or a list; a text or a number is needed")]
     NotScalar { field: String },
-    /// An interval that reaches beyond the times that can be kept.
+    /// An interval that extends beyond the representable times.
     #[error(
         "an interval of {duration} {unit} does not fit between the Unix epoch and 2^63 ns after it"
     )]
     IntervalOutOfRange {
-        /// As written.
+        /// The duration, as written.
         duration: String,
         /// Its unit.
         unit: &'static str,
     },
-    /// What a mapping makes of a line lacks something.
+    /// A part of an event is missing, because the line has none of the fields the mapping makes it
+    /// from.
     #[error("no {what}: the line has no {}", .fields.join(", or no "))]
     Lacks {
-        /// A part of an event.
+        /// The missing part of the event.
         what: &'static str,
-        /// Fields that it is made of.
+        /// The fields from which the mapping makes that part.
         fields: Vec<String>,
     },
 }

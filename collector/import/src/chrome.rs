@@ -1,9 +1,10 @@
-//! Chrome's trace events in JSON, which Perfetto and many profilers write, too.
+//! Chrome's trace events in JSON, a format that Perfetto and many profilers write, too.
 //!
-//! A file is one trace. Intervals (`X`, `B` and `E`; `b` and `e`, `S` and `F` by their ids) become spans of the service
-//! that is the process, with the attribute `thread` and the parent that they lie in; what happens at one instant (`i`,
-//! `I`, `R`, `n`, `T`, `p`, and the flows `s`, `t`, `f`) becomes an event of the task `PROCESS/THREAD`. `args` become
-//! attributes. Counters, samples, objects and memory dumps are counted, not taken. Times are µs.
+//! A file is one trace. Intervals (`X`, `B` and `E`; `b` and `e`, `S` and `F` by their ids) become
+//! spans of the service that is the process, with the attribute `thread`; the parent is the
+//! interval that encloses them. Events at one instant (`i`, `I`, `R`, `n`, `T`, `p`, and the flows
+//! `s`, `t`, `f`) become events of the task `PROCESS/THREAD`. `args` become attributes. Counters,
+//! samples, objects and memory dumps are counted, but not stored. Times are in µs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use super::tracks::{Slice, Tracks};
 use stroboscope_foreign::Attributes;
 use stroboscope_foreign::typed::{Unstored, parse};
 
-/// Most intervals that have begun and not ended.
+/// Maximum number of intervals that have begun and not ended.
 const OPEN_MAX: usize = 100_000;
 
 #[derive(Deserialize)]
@@ -65,14 +66,14 @@ struct Event<'a> {
 #[derive(Debug)]
 pub(super) struct Chrome {
     tracks: Tracks,
-    /// By track: the intervals that have begun.
+    /// Open intervals by track.
     open: HashMap<usize, Vec<Slice>>,
     open_count: usize,
-    /// The last time of each track.
+    /// Last time of each track, in ns.
     last_ns: HashMap<usize, i64>,
 }
 
-/// A number or a text as text; empty where there is none.
+/// Returns a number or a text as text; an empty text for null.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -82,7 +83,7 @@ fn text(value: &Value) -> String {
 }
 
 impl Chrome {
-    /// For the source with this content.
+    /// Creates a reader for the source with this content hash.
     pub(super) fn new(content: &str) -> Self {
         let tracks = Tracks::new("chrome", content);
         Self {
@@ -93,12 +94,12 @@ impl Chrome {
         }
     }
 
-    /// Whether anything was told.
+    /// True if any event has been read.
     pub(super) fn has_any(&self) -> bool {
         self.tracks.told > 0
     }
 
-    /// Takes one event.
+    /// Reads one event.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let event: Event<'_> =
@@ -213,7 +214,7 @@ impl Chrome {
         Ok(())
     }
 
-    /// What all phases have.
+    /// Builds the interval from the parts that all phases have.
     fn slice(&mut self, line: u64, event: &Event<'_>) -> Result<Slice, BadLine> {
         let ts = event.ts.ok_or(BadLine::NoTime("`ts`"))?;
         let process = text(&event.pid);
@@ -231,7 +232,7 @@ impl Chrome {
         };
         let id = text(&id);
         let track = match &*event.ph {
-            // Those with an id are of no thread, or of several.
+            // Events with an id belong to no thread, or to several.
             "b" | "e" | "n" | "S" | "F" | "T" | "p" => {
                 let name = if "SFTp".contains(&*event.ph) {
                     event.name.as_deref()
@@ -297,7 +298,7 @@ impl Chrome {
         }
     }
 
-    /// Hands on what is left; what has not ended is unfinished.
+    /// Passes on the remaining intervals; those that have not ended are marked unfinished.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         let mut open: Vec<Slice> = self.open.drain().flat_map(|(_, open)| open).collect();
         open.sort_by_key(|slice| slice.line);
@@ -317,7 +318,7 @@ impl Chrome {
     }
 }
 
-/// µs as a number or a text, with or without a fraction, in ns.
+/// Parses µs, as a number or a text, with or without a fraction, and returns ns.
 fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let plain = raw.trim_matches('"');
     if !plain.contains(['e', 'E']) {
@@ -374,7 +375,7 @@ mod tests {
         );
     }
 
-    /// Parents are found as by looking at every pair, on random nests of intervals.
+    /// On random nests of intervals, the parents equal those found by comparing every pair.
     #[test]
     fn parents_are_the_shortest_around() {
         let mut seed = 7u64;
@@ -385,7 +386,7 @@ mod tests {
             (seed >> 33) % bound
         };
         for _ in 0..200 {
-            // Halves of halves: intervals that nest, none alike.
+            // Repeatedly halved intervals: they nest, and no two are equal.
             let mut intervals = vec![(0u64, 1_024u64)];
             while intervals.len() < 20 {
                 let (from, to) = intervals[random(intervals.len() as u64) as usize];

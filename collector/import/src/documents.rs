@@ -1,4 +1,4 @@
-//! Reads JSON, record by record: each says itself what it is.
+//! Reads JSON record by record; each record determines its own form.
 
 use std::io::BufRead;
 
@@ -26,7 +26,7 @@ use stroboscope_foreign::otlp;
 use stroboscope_foreign::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// Lists in lists, and documents in documents, that are looked into.
+/// Maximum depth of nested lists and documents that are read.
 const DEPTH_MAX: usize = 4;
 
 /// Reads the records of a source.
@@ -34,7 +34,7 @@ pub(super) struct Documents<'a> {
     asked: Option<Format>,
     limits: &'a Limits,
     times: Times,
-    /// Attributes of an event, written again and again.
+    /// Buffer for the attributes of an event, reused for each line.
     json: String,
     unknown: Unknown,
     zipkin: Zipkin,
@@ -43,7 +43,8 @@ pub(super) struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// With event logs' times read by `times`; `content` names the source.
+    /// Creates a reader. `times` parses the times of event logs; `content` is the hash that
+    /// identifies the source.
     pub(super) fn new(
         asked: Option<Format>,
         times: Times,
@@ -67,7 +68,7 @@ impl<'a> Documents<'a> {
     /// Reads a whole source, whose first record has the form `form`.
     ///
     /// # Errors
-    /// Those of the source, and of the store.
+    /// Returns the errors of the source and of the store.
     pub(super) fn read(
         &mut self,
         source: impl BufRead,
@@ -88,7 +89,7 @@ impl<'a> Documents<'a> {
             };
             self.records(source, &layout, 1, 0, sink, at)
         };
-        // Also when the source broke off: what came before is kept.
+        // This also runs if the source broke off, so that the records before that point are kept.
         self.zipkin
             .matched()
             .for_each(|(line, span)| sink.span(line, Ok(span)));
@@ -100,7 +101,7 @@ impl<'a> Documents<'a> {
         read
     }
 
-    /// Each line is a document by itself: what is wrong with one says nothing about the next.
+    /// Reads each line as a document of its own: a defect in one does not affect the next.
     fn lines(
         &mut self,
         source: impl BufRead,
@@ -129,7 +130,8 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    /// Takes an event of the plainest form, as nearly all are; whether it is one.
+    /// Stores an event of the plainest form, which nearly all have. Returns false if the line has
+    /// another form.
     fn plain_event(&mut self, number: u64, line: &[u8], sink: &mut Sink<'_>) -> bool {
         let is_asked = self.asked.is_none_or(|asked| asked == Format::Events);
         let event = is_asked
@@ -171,7 +173,7 @@ impl<'a> Documents<'a> {
                     let count = std::str::from_utf8(&record).map_or(1, count_of);
                     sink.not_taken(line, elements.key(), count);
                 }
-                // Programs that trace leave it open when they are killed, as their form allows.
+                // A traced program that is killed leaves the list open, and the format allows that.
                 Found::OpenList if self.chrome.has_any() => {}
                 Found::OpenList => {
                     sink.bad(
@@ -179,7 +181,7 @@ impl<'a> Documents<'a> {
                         &BadLine::Json("the document ends in the middle".to_owned()),
                     );
                 }
-                // A log may begin with a bracket, too.
+                // A text log may begin with a bracket, too.
                 Found::Bad(reason) => {
                     self.unknown
                         .take(line, reason, "text that is no JSON".to_owned(), sink);
@@ -189,7 +191,7 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    /// A record that says itself what it is.
+    /// Reads a record and determines its form.
     fn record(
         &mut self,
         line: u64,
@@ -274,7 +276,7 @@ impl<'a> Documents<'a> {
     fn of_no_form(&mut self, line: u64, record: &[u8], shape: &JsonShape, sink: &mut Sink<'_>) {
         let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(record);
         let what = describe(parsed.is_ok(), shape);
-        // What is wrong with JSON goes before what it might have been.
+        // An error in the JSON takes precedence over the forms it might have had.
         let reason = match parsed {
             Err(error) => reason_of(&error).1,
             Ok(_) => BadLine::UnknownForm { what: what.clone() },
@@ -282,7 +284,7 @@ impl<'a> Documents<'a> {
         self.unknown.take(line, reason, what, sink);
     }
 
-    /// An element of a list that says what it is.
+    /// Reads an element of a list of known type.
     fn element(&mut self, line: u64, list: List, record: &[u8], sink: &mut Sink<'_>) {
         let text = match std::str::from_utf8(record) {
             Ok(text) => text,

@@ -22,7 +22,7 @@ use stroboscope_store::limits::{IMPORT_RUN_ROWS, Limits};
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::Store;
 
-/// Imports sources into one data folder.
+/// Imports sources into one data directory.
 #[derive(Debug)]
 pub struct Importer {
     data: DataDir,
@@ -32,7 +32,7 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// Into `data` and its store.
+    /// Creates an importer that writes to `data` and its store.
     #[must_use]
     pub fn new(data: DataDir, store: Store) -> Self {
         Self {
@@ -47,46 +47,46 @@ impl Importer {
         }
     }
 
-    /// Takes sources to be in this format, whatever they look like.
+    /// Treats sources as this format, regardless of their content.
     #[must_use]
     pub fn with_format(mut self, format: Format) -> Self {
         self.read_as.format = Some(format);
         self
     }
 
-    /// Reads the lines of sources by a mapping.
+    /// Parses the lines of sources by a mapping.
     #[must_use]
     pub fn with_mapping(mut self, mapping: Mapping) -> Self {
         self.read_as.mapping = Some(mapping);
         self
     }
 
-    /// Takes the times of event logs to be in this unit, whatever their field or size says.
+    /// Interprets the times of event logs in this unit, regardless of their field or size.
     #[must_use]
     pub fn with_time_unit(mut self, unit: TimeUnit) -> Self {
         self.read_as.time_unit = Some(unit);
         self
     }
 
-    /// Somebody watches how far imports have come.
+    /// Reports the progress of imports to `observer`.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// Writes a file every `rows` rows instead; for tests.
+    /// Writes a file every `rows` rows instead of the default; for tests.
     #[must_use]
     pub fn with_run_rows(mut self, rows: usize) -> Self {
         self.target.run_rows = rows.max(1);
         self
     }
 
-    /// Imports the file at `path`. `bad` hears of each line that is left out.
+    /// Imports the file at `path`. Calls `bad` for each line that is left out.
     ///
     /// # Errors
-    /// When the file cannot be read, holds no traces, or the store cannot be written; what was written so far is overwritten by the next
-    /// attempt.
+    /// Fails if the file cannot be read or holds no traces, or if the store cannot be written. The
+    /// next attempt overwrites the rows written so far.
     pub fn file(
         &self,
         path: &Path,
@@ -108,10 +108,11 @@ impl Importer {
         self.content(&name, file, &format!("{:032x}", hasher.finish_128()), bad)
     }
 
-    /// Imports a stream that can be read only once, such as standard input: it is spooled to the data folder first.
+    /// Imports a stream that can be read only once, such as standard input. It is spooled to the
+    /// data directory first.
     ///
     /// # Errors
-    /// As [`Importer::file`].
+    /// Fails like [`Importer::file`].
     pub fn stream(
         &self,
         name: &str,
@@ -123,7 +124,8 @@ impl Importer {
             .root()
             .join(format!("import-spool-{}.tmp", std::process::id()));
         let spooled = self.spool(name, &path, &mut stream);
-        // An open file lives on without its name, and vanishes with this process whatever happens.
+        // The open file remains readable without its name, and disappears with this process however
+        // it ends.
         let _ = std::fs::remove_file(&path);
         let (file, content) = spooled?;
         self.content(name, file, &content, bad)

@@ -1,4 +1,4 @@
-//! Which format a source is in, and which form a record of JSON has, by their content.
+//! Detects the format of a source and the form of a JSON record by their content.
 //!
 //! | format | recognised by |
 //! |---|---|
@@ -16,26 +16,27 @@
 //! | Jaeger | the key `data`; `spanID`, `operationName`, or `spans`; inside of `_source` and `hits`, too |
 //! | Zipkin | the keys `traceId` and `id` |
 //!
-//! Only keys that begin within the first 64 KiB are seen.
+//! Only keys that begin within the first 64 KiB are considered.
 
 use memchr::memmem;
 
 use super::json_shape::JsonShape;
 use super::protobuf;
 
-/// The formats that can be imported.
+/// Formats that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Format {
     /// Event logs: one JSON object a line
     Events,
-    /// Jaeger's JSON: answers of its API, single traces, spans as in its Elasticsearch indexes, its domain model
+    /// Jaeger's JSON: responses of its API, single traces, spans as in its Elasticsearch indexes,
+    /// its domain model
     Jaeger,
     /// Zipkin's JSON, version 1 or 2
     Zipkin,
     /// OTLP's JSON, of any version; Tempo's and Jaeger's answers in it
     OtlpJson,
-    /// OTLP's protobuf: requests or Tempo's traces, one after the other or each behind its length
+    /// OTLP's protobuf: requests or Tempo's traces, concatenated or each prefixed with its length
     OtlpProtobuf,
     /// Chrome's and Perfetto's trace events in JSON
     Chrome,
@@ -49,7 +50,7 @@ pub enum Format {
     Strace,
 }
 
-/// What a record of JSON is.
+/// Form of a JSON record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// An event of an event log.
@@ -67,18 +68,19 @@ pub(super) enum Form {
     Unknown,
 }
 
-/// How a source is read.
+/// Way to read a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recognised {
-    /// As kernel events.
+    /// Kernel events.
     Kernel(Format),
-    /// As OTLP's protobuf.
+    /// OTLP's protobuf.
     Protobuf,
-    /// As JSON, or as lines of whatever it is. `is_lines`: each line is a document by itself.
+    /// JSON, or lines of any text. `is_lines`: each line is a document by itself.
     Json { form: Form, is_lines: bool },
 }
 
-/// Recognises the text of a tool that records the kernel by how it begins. Blank lines and comments in front are passed over.
+/// Recognises the text of a kernel recorder by its first line. Skips leading blank lines and
+/// comments.
 pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
     let line = text
@@ -97,14 +99,14 @@ pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
                     .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
         })
     };
-    // A thread's number comes first, if any, and as many spaces more as it has fewer digits than others.
+    // A thread's number comes first, if any, padded with spaces to the width of the longest one.
     let mut words = line.trim_start_matches("[pid ").split_whitespace().take(2);
     let time = words.find(|word| is_time(word))?;
     let call = line.split_once(time)?.1.trim_start();
     (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
 }
 
-/// Recognises a format; `asked` wins over the content.
+/// Recognises a format; `asked` takes precedence over the content.
 pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
     match asked.or_else(|| recognise_kernel_text(head)) {
         Some(kernel @ (Format::PerfScript | Format::Strace)) => Recognised::Kernel(kernel),
@@ -126,7 +128,7 @@ pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
 }
 
 const OWN_KEYS: [&str; 6] = ["trace", "host", "ts_ns", "ts", "event", "task"];
-/// Lists inside of documents. `data` is one of many programs; what is in it says itself what it is.
+/// Keys of lists inside documents. Many programs use `data`; its elements determine their own form.
 const LISTS: [&str; 10] = [
     "resourceSpans",
     "resource_spans",
@@ -141,7 +143,8 @@ const LISTS: [&str; 10] = [
 ];
 
 impl Form {
-    /// The form of the text that begins so; `asked` wins where the content says no more than that it is a record.
+    /// Returns the form of the record that begins with `text`. `asked` decides if the content only
+    /// shows that it is a record.
     pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
         let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
         let is_kutrace =

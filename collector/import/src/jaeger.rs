@@ -1,14 +1,18 @@
-//! Jaeger's JSON; it is recognised in `format.rs`.
+//! Jaeger's JSON; `format.rs` recognises it.
 //!
-//! What is understood: answers of its query API (`{"data": [trace…]}`), single traces (`{"traceID", "spans",
-//! "processes"}`), lists of traces or spans, and single spans with their `process` inside, as its Elasticsearch indexes
-//! hold them. Also its domain model: ids in base64, times of RFC 3339, durations with units, tags by `vType`. Exports that
-//! embed whole parent spans in `references` are read as if they did not.
+//! Accepted input: responses of its query API (`{"data": [trace…]}`), single traces (`{"traceID",
+//! "spans", "processes"}`), lists of traces or spans, and single spans with their `process` inside,
+//! as its Elasticsearch indexes hold them. Also its domain model: ids in base64, times of RFC 3339,
+//! durations with units, tags by `vType`. Whole parent spans that exports embed in `references` are
+//! ignored.
 //!
-//! - The parent is the first reference of type `CHILD_OF`, or else the first `FOLLOWS_FROM` (the attribute
-//!   `follows_from` then is true), or `parentSpanID`. Other references become the attribute `links`.
-//! - The host is the process's tag `hostname`, `host.name` or `ip`, whichever is there first in this order.
-//! - `span.kind` of `client` and `server` becomes the flag. Tags of the process get the prefix `resource.`.
+//! - The parent is the first reference of type `CHILD_OF`, or else the first `FOLLOWS_FROM` (the
+//!   attribute `follows_from` then is true), or `parentSpanID`. Other references become the
+//!   attribute `links`.
+//! - The host is the process's tag `hostname`, `host.name` or `ip`, the first present in this
+//!   order.
+//! - `span.kind` of `client` and `server` becomes the flag. Tags of the process get the prefix
+//!   `resource.`.
 //! - A log becomes an event, named by its field `event`, or else `message`.
 
 mod message;
@@ -31,12 +35,13 @@ use stroboscope_foreign::{Attributes, ForeignEvent, ForeignSpan, own_span_id, sp
 use stroboscope_foreign::{base64_of, hex};
 use time::{instant_ns, length_ns};
 
-/// Hands on the spans of one record, a trace or a span, which begins on line `line`.
+/// Passes on the spans of one record, a trace or a span, which begins on line `line`.
 ///
 /// # Errors
-/// When the record is neither, with the line in it.
+/// Fails if the record is neither; the error has the line within the record.
 pub(super) fn spans_of(line: u64, record: &str, take: &mut dyn Take) -> Result<(), (u64, BadLine)> {
-    // A span by itself has keys that no trace has: they are heard of when it is read as a span.
+    // A single span has keys that no trace has. They are reported when the record is parsed as a
+    // span.
     let mut of_trace = Vec::new();
     let trace: Trace<'_> = parse(record, "trace", &mut |name| of_trace.push(name.to_owned()))
         .map_err(|error| reason_of(&error))?;
@@ -83,7 +88,7 @@ fn span_of(
     Ok(())
 }
 
-/// An id as the query API writes it: the domain model's are base64.
+/// Returns an id in the hex form of the query API; the domain model's ids are base64.
 fn id(text: &str) -> Cow<'_, str> {
     base64_of(text, true).map_or(Cow::Borrowed(text), |bytes| Cow::Owned(hex(&bytes)))
 }
@@ -105,7 +110,8 @@ fn foreign(
     let start_ns = instant_ns("startTime", span.start_time.get())?;
     let duration_ns = match span.duration {
         Some(raw) => length_ns(raw.get())?,
-        // The domain model, by protobuf's mapping to JSON, leaves out what is 0; the others always tell it.
+        // The domain model follows protobuf's JSON mapping and omits a duration of 0; the other
+        // forms always contain it.
         None if span.start_time.get().starts_with('"') => 0,
         None => return Err(BadLine::Json("missing field `duration`".to_owned())),
     };
@@ -161,7 +167,7 @@ fn foreign(
     Ok(foreign)
 }
 
-/// Tags of both forms, in order.
+/// Returns the tags of both forms, in order.
 fn tags(list: Option<&[Tag<'_>]>, map: Option<&Map<String, Value>>) -> Vec<(String, Value)> {
     let listed = list
         .unwrap_or_default()
@@ -187,7 +193,8 @@ fn host(tags: &[(String, Value)]) -> String {
         .to_owned()
 }
 
-/// Elasticsearch's documents hold numbers and booleans as text; protobuf leaves out what is zero.
+/// Returns a tag's value with its declared type. Elasticsearch's documents hold numbers and
+/// booleans as text; protobuf omits zero values.
 fn typed(tag: &Tag<'_>) -> Value {
     let kind = tag.kind.to_ascii_lowercase();
     let text = match (&tag.value, &*kind) {

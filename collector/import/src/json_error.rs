@@ -1,10 +1,10 @@
-//! What serde_json says, with positions as people count them.
+//! Errors of serde_json, with their positions separated from the message.
 
 use stroboscope_foreign::without_line_number;
 
 use super::BadLine;
 
-/// The reason, and in how manieth line of the text it is, from 0.
+/// Returns the line of the error within the text, from 0, and the reason.
 pub(super) fn reason_of(error: &serde_json::Error) -> (u64, BadLine) {
     (
         error.line().saturating_sub(1) as u64,

@@ -1,35 +1,35 @@
-//! The records of a JSON document, one after the other, without the rest of the document in memory.
+//! Iterates over the records of a JSON document without holding the rest of the document in memory.
 
 use std::io::{self, BufRead};
 
 use super::BadLine;
 use super::layout::{Layout, List, MemberStep};
 
-/// Where the walk is.
+/// Position of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Between documents.
     Outside,
-    /// Inside an object whose members are looked at.
+    /// Inside an object whose members are read.
     Object,
-    /// Inside a list of records; `true`: which is a member of an object.
+    /// Inside a list of records; `true` if the list is a member of an object.
     List(List, bool),
 }
 
-/// Finds the records of JSON documents that follow each other, where a [`Layout`] says they lie. JsonRecords of an
-/// outermost array are records in any layout.
+/// Finds the records of consecutive JSON documents, at the places that a [`Layout`] defines. The
+/// elements of an outermost array are records in any layout.
 ///
-/// Only the bounds of records are found here (brackets and strings); what is between them is parsed by their readers.
-/// At most `limit` bytes are held: a longer record is skipped and named.
+/// The walk only finds the bounds of records (brackets and strings); the readers of records parse
+/// the content. At most `limit` bytes are held in memory: a longer record is skipped and reported.
 #[derive(Debug)]
 pub(super) struct JsonRecords<'a, R> {
     source: R,
     layout: &'a Layout,
     limit: usize,
-    /// Lines begun so far, from 1.
+    /// Number of the current line, from 1.
     line: u64,
     place: Place,
-    /// Objects that are entered.
+    /// Number of enclosing objects entered.
     depth: usize,
     key: String,
 }
@@ -38,15 +38,15 @@ pub(super) struct JsonRecords<'a, R> {
 pub(super) enum Found {
     /// A record of this list.
     Record(List),
-    /// A member of an object that is no list of records: the value of [`JsonRecords::key`].
+    /// A member of an object that is not a list of records: the value of [`JsonRecords::key`].
     Member,
     /// The source ends inside an outermost array.
     OpenList,
-    /// Something that is wrong.
+    /// A defect.
     Bad(BadLine),
 }
 
-/// What became of a value.
+/// Outcome of reading a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Whole,
@@ -55,7 +55,7 @@ enum Ended {
 }
 
 impl<'a, R: BufRead> JsonRecords<'a, R> {
-    /// Of `source`, which begins on line `first_line`.
+    /// Creates a walk over `source`, which begins on line `first_line`.
     pub(super) fn new(source: R, layout: &'a Layout, limit: usize, first_line: u64) -> Self {
         let (place, depth, key) = (Place::Outside, 0, String::new());
         Self {
@@ -69,16 +69,16 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         }
     }
 
-    /// The key of the member found last.
+    /// Returns the key of the member found last.
     pub(super) fn key(&self) -> &str {
         &self.key
     }
 
-    /// Puts the next record, or the value of the next member, into `record`; the number is the line on which it begins.
-    /// `None` at the end.
+    /// Reads the next record, or the value of the next member, into `record`. Returns the line on
+    /// which it begins, or `None` at the end.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Returns the errors of the source.
     pub(super) fn next_into(&mut self, record: &mut Vec<u8>) -> io::Result<Option<(u64, Found)>> {
         let bad = |what: String| Found::Bad(BadLine::Json(what));
         loop {
@@ -138,7 +138,7 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         self.place = place;
     }
 
-    /// The next byte that is not white space, still unread.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> io::Result<Option<u8>> {
         loop {
             let available = fill(&mut self.source)?;
@@ -244,7 +244,7 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         }
     }
 
-    /// Skips what cannot be used, up to the next line that begins a document in its first column.
+    /// Skips unusable input up to the next line that begins a document in its first column.
     fn skip_to_document(&mut self) -> io::Result<()> {
         let mut is_line_start = false;
         loop {
@@ -265,7 +265,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
 }
 
 fn fill(source: &mut impl BufRead) -> io::Result<&[u8]> {
-    // Asked again after an interruption; a loop around the borrow itself is more than the borrow checker accepts.
+    // Retries after an interruption. The borrow checker does not accept a loop around the borrow
+    // itself.
     while let Err(error) = source.fill_buf() {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
@@ -274,7 +275,7 @@ fn fill(source: &mut impl BufRead) -> io::Result<&[u8]> {
     source.fill_buf()
 }
 
-/// How far a value reaches.
+/// Tracks the end of a value.
 #[derive(Default)]
 struct Extent {
     depth: u32,
@@ -288,7 +289,8 @@ impl Extent {
         self.depth == 0 && !self.is_in_string
     }
 
-    /// Walks over more bytes of the value: how many of them are its own, and how it ended, if it did.
+    /// Walks over more bytes of the value. Returns how many of them belong to it and, if it ended,
+    /// the outcome.
     fn walk(&mut self, bytes: &[u8]) -> (usize, Option<Ended>) {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.is_in_string {
@@ -301,7 +303,8 @@ impl Extent {
                             return (at + 1, Some(Ended::Whole));
                         }
                     }
-                    // No string of JSON holds one: the record was cut, and the next line may begin another.
+                    // A JSON string never contains a line feed: the record was cut, and the next
+                    // line may begin another.
                     b'\n' => return (at, Some(Ended::Cut)),
                     _ => {}
                 }
@@ -332,7 +335,8 @@ mod tests {
     use super::*;
     use std::io::BufReader;
 
-    /// The records and members of a text, or what is wrong, each with its line; the same whatever the size of the buffer.
+    /// Checks the records, members and defects of a text, each with its line, with buffers of
+    /// several sizes.
     fn check(text: &str, layout: &Layout, expected: &[(u64, &str)]) {
         for buffer in [1, 2, 7, 4_096] {
             let mut elements = JsonRecords::new(

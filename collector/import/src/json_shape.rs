@@ -1,18 +1,19 @@
-//! What the first bytes of a JSON text say about its shape. The text may be cut anywhere, and may be no JSON at all.
+//! Shape of a JSON text, inferred from its first bytes. The text may be cut anywhere, and need not
+//! be JSON at all.
 
 /// The outline of a JSON text, from its first bytes.
 #[derive(Debug, Default)]
 pub(super) struct JsonShape {
-    /// Whether the outermost value is an array.
+    /// True if the outermost value is an array.
     pub(super) is_array: bool,
-    /// The keys of the outermost object, or of the first object in the outermost arrays, each with the first byte of its
-    /// value (0 where the text is cut before it).
+    /// Keys of the outermost object, or of the first object in the outermost arrays, each with the
+    /// first byte of its value (0 where the text is cut before it).
     pub(super) keys: Vec<(String, u8)>,
-    /// Whether the first line that is not blank holds a whole value.
+    /// True if the first line that is not blank holds a whole value.
     pub(super) is_lines: bool,
 }
 
-/// What the walk over the text is inside of.
+/// Nesting at the current position of the walk.
 #[derive(Default)]
 struct Walk {
     depth: u32,
@@ -23,7 +24,7 @@ struct Walk {
 }
 
 impl JsonShape {
-    /// The shape of the text that begins with `text`.
+    /// Determines the shape of the text that begins with `text`.
     pub(super) fn of(text: &[u8]) -> Self {
         let text = text
             .strip_prefix(b"\xef\xbb\xbf")
@@ -71,12 +72,12 @@ impl JsonShape {
 }
 
 impl JsonShape {
-    /// Whether there is such a key.
+    /// True if the object has this key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|seen| seen.0 == key)
     }
 
-    /// Whether there is such a key, and its value begins with this byte.
+    /// True if the object has this key and its value begins with this byte.
     pub(super) fn opens(&self, key: &str, byte: u8) -> bool {
         self.keys.iter().any(|seen| seen.0 == key && seen.1 == byte)
     }
@@ -100,7 +101,7 @@ impl Walk {
     }
 }
 
-/// Bytes of a string up to its closing quote; none when it does not end.
+/// Returns the number of bytes of a string up to its closing quote; `None` if it does not end.
 fn string_length(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -112,7 +113,7 @@ fn string_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The first byte of the value behind a key; 0 when there is none.
+/// Returns the first byte of the value after a key; 0 if there is none.
 fn first_of_value(rest: &[u8]) -> u8 {
     let mut rest = rest.iter().filter(|byte| !byte.is_ascii_whitespace());
     if rest.next() == Some(&b':') {

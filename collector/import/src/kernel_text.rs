@@ -11,13 +11,15 @@ use super::BadLine;
 use super::format::Format;
 use stroboscope_store::tables::KernelChunk;
 
-/// Times from here on, in ns, can only be wall time: it is the year 2001, and no machine runs for 31 years.
+/// Lower bound of wall times, in ns: a later time cannot be an uptime, as this one is in the year
+/// 2001 and no machine runs for 31 years.
 const WALL_TIME_FROM_NS: u64 = 1_000_000_000_000_000_000;
 
-/// Reads a whole text. What is wrong with lines goes to `bad`; the text says nothing of its host, so `host` does.
+/// Reads a whole text. Calls `bad` for defective lines. The text does not name its host, so the
+/// chunk's host is `imported`.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Fails if the text cannot be read.
 pub(super) fn read(
     format: Format,
     text: impl BufRead,
@@ -58,7 +60,7 @@ fn chunk(read: Imported, recording: u128) -> Option<KernelChunk> {
         open_ns,
         close_ns: last_ns.saturating_add(1),
     };
-    // Where the clock is not said to be that of the wall, only its own reader knows what it was.
+    // If the text does not declare a wall clock, only its reader knows the clock.
     let is_wall_time = is_wall_time || open_ns >= WALL_TIME_FROM_NS;
     if !is_wall_time {
         tracing::warn!(

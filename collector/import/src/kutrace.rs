@@ -1,18 +1,23 @@
-//! KUtrace's JSON: what each processor did, nanosecond by nanosecond, without gaps.
+//! KUtrace's JSON: the activity of each processor, nanosecond by nanosecond, without gaps.
 //!
-//! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A file is one trace, with the
-//! root `machine:recording`; each RPC is a trace of its own, `… rpc N`, whose root has the name of its method, at the process
-//! that begins it, and lasts from the RPC's first row to its last. Numbers of RPCs are used again: a request behind a response
-//! begins another RPC. A wait in a queue is a span below the root, as long as it lasted; a message is one between the request
-//! and the response. System calls, faults, interrupts, execution of the program itself,
-//! waits and held locks become spans of the thread, each with the parent it lies in; wakeups, marks, packets and locks'
-//! events become events of the task `PROCESS`, or `PROCESS/2` of the second thread of that name in a trace: threads' numbers
-//! differ from one recording to the next, and are no names. A call that is interrupted or switched out is told in pieces;
-//! it becomes one span from its begin to its end, so that what the thread waited for lies inside of it: a holder of a
-//! lock that is switched out inside its `futex` is a span of the lock with the call in it, and a wait in that.
+//! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A
+//! file is one trace, with the root `machine:recording`. Each RPC is a trace of its own, `… rpc N`;
+//! its root has the name of its method, belongs to the process that begins it, and lasts from the
+//! RPC's first row to its last. Numbers of RPCs are reused: a request after a response begins
+//! another RPC. A wait in a queue is a span below the root with the length of the wait; a message
+//! is a span between the request and the response.
 //!
-//! Idle processors, samples and frequencies are counted, not taken. Times count from the minute that `tracebase` names,
-//! which is taken for UTC, as the file does not say its zone.
+//! System calls, faults, interrupts, execution of the program itself, waits and held locks become
+//! spans of the thread, each with the enclosing span as parent. Wakeups, marks, packets and the
+//! events of locks become events of the task `PROCESS`, or `PROCESS/2` of the second thread of that
+//! name in a trace: threads' numbers differ between recordings, so they cannot serve as names.
+//!
+//! KUtrace writes a call that is interrupted or switched out in pieces. It becomes one span from
+//! its begin to its end, so that the thread's waits lie inside it: a lock holder that is switched
+//! out inside its `futex` is a span of the lock that contains the call, which contains a wait.
+//!
+//! Idle processors, samples and frequencies are counted, but not stored. Times count from the
+//! minute in `tracebase`, which is taken as UTC, because the file does not name its time zone.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,7 +33,7 @@ use super::tracks::{Slice, Tracks};
 use stroboscope_foreign::Attributes;
 use stroboscope_foreign::BadSpan;
 
-/// `-wakeup-`: an arc from the waker to the woken.
+/// `-wakeup-`: an arc from the waker to the woken thread.
 const WAKEUP: i64 = -3;
 const RPC_REQUEST: i64 = 0x201;
 const RPC_RESPONSE: i64 = 0x202;
@@ -37,7 +42,7 @@ const RPC_RECEIVED: i64 = 0x204;
 const RPC_SENT: i64 = 0x205;
 const RUNNABLE: i64 = 0x206;
 const RESOURCE: i64 = 0x219;
-/// Into a queue and, by a processor of none, the wait in it.
+/// An insertion into a queue or, with a negative processor, the wait in it.
 const ENQUEUE: i64 = 0x21a;
 const DEQUEUE: i64 = 0x21b;
 const MWAIT: i64 = 0x208;
@@ -47,11 +52,11 @@ const LOCK_HELD: i64 = 0x282;
 const LOCK_TRY: i64 = 0x283;
 const WAITS: std::ops::RangeInclusive<i64> = 0x300..=0x319;
 const CALLS: std::ops::RangeInclusive<i64> = 0x800..=0xfff;
-/// The scheduler, which KUtrace numbers as if it were a call.
+/// The scheduler, which KUtrace numbers like a call.
 const SCHEDULER: [i64; 2] = [0x9ff, 0xdff];
-/// Execution of the program itself: this and the thread.
+/// Execution of the program itself: this number plus the thread's.
 const USER: i64 = 0x1_0000;
-/// Wakes from a deep sleep, and whatever else is of no thread.
+/// Wakes from a deep sleep, and other events of no thread.
 const NO_THREAD_FROM: i64 = 0x2_0000;
 
 /// Reads rows one by one.
@@ -59,9 +64,10 @@ const NO_THREAD_FROM: i64 = 0x2_0000;
 pub(super) struct Kutrace {
     tracks: Tracks,
     base_ns: i64,
-    /// By track: the call that may go on, and where it is held.
+    /// Call that may continue, by track: its event and the place at which it is held.
     calls: HashMap<usize, (i64, usize)>,
-    /// By an RPC's number: how many had it before, and whether there was a response; none before its first request.
+    /// State of each RPC number: the number of earlier RPCs, and whether the current one has a
+    /// response; `None` before its first request.
     rpcs: HashMap<i64, (u32, Option<bool>)>,
 }
 
@@ -122,12 +128,12 @@ fn row(record: &str, base_ns: i64) -> Result<Row, BadLine> {
 }
 
 impl Row {
-    /// The last row: a time beyond all others, and nothing else.
+    /// True for the last row: a time beyond all others, and nothing else.
     fn is_end(&self) -> bool {
         self.event == 0 && self.name.is_empty()
     }
 
-    /// Why it is not taken; none if it is.
+    /// Returns the reason for not storing the row; `None` if it is stored.
     fn not_taken(&self) -> Option<&str> {
         match self.event {
             RUNNABLE => Some("runnable (told by -wakeup-)"),
@@ -154,12 +160,13 @@ impl Row {
         ) || WAITS.contains(&self.event)
     }
 
-    /// The wait of an RPC in a queue, at no processor.
+    /// True if the row is the wait of an RPC in a queue, at no processor.
     fn is_queued(&self) -> bool {
         self.event == ENQUEUE && self.cpu < 0
     }
 
-    /// Names the place of a row that is of an RPC and of no thread, whichever thread's number it has.
+    /// Names the track of a row that belongs to an RPC and to no thread, regardless of the thread
+    /// number in it.
     fn around_rpc(&self) -> Option<&'static str> {
         match self.event {
             ENQUEUE => Some("queue"),
@@ -168,7 +175,7 @@ impl Row {
         }
     }
 
-    /// The RPC that it belongs to; 0 or less: none.
+    /// Returns the RPC of the row; 0 or less if there is none.
     fn rpc(&self) -> i64 {
         match RPC_MARKS.contains(&self.event) {
             true => self.argument & 0xffff,
@@ -176,7 +183,8 @@ impl Row {
         }
     }
 
-    /// Without the number of a thread or RPC behind it, which says nothing of another recording.
+    /// Returns the name without the number of a thread or RPC at its end, which has no meaning in
+    /// another recording.
     fn plain_name(&self) -> &str {
         let numbers = [self.thread, self.rpc(), self.argument];
         let plain = numbers
@@ -209,7 +217,7 @@ impl Row {
     }
 }
 
-/// A call's result: 16 bits with a sign.
+/// Decodes a call's result: 16 bits with a sign.
 fn result_of(written: i64) -> i64 {
     if (0x8000..=0xffff).contains(&written) {
         written - 0x1_0000
@@ -219,7 +227,7 @@ fn result_of(written: i64) -> i64 {
 }
 
 impl Kutrace {
-    /// For the source with this content.
+    /// Creates a reader for the source with this content hash.
     pub(super) fn new(content: &str) -> Self {
         Self {
             tracks: Tracks::new("kutrace", content).with_tasks_by_order(),
@@ -229,7 +237,7 @@ impl Kutrace {
         }
     }
 
-    /// Takes a member of the document beside the rows; whether it is of use.
+    /// Reads a member of the document other than the rows. Returns true if it is used.
     pub(super) fn header(&mut self, key: &str, value: &[u8]) -> bool {
         let is_base = key == "tracebase" && self.tracks.told == 0;
         let text = is_base
@@ -244,7 +252,7 @@ impl Kutrace {
         true
     }
 
-    /// Takes one row.
+    /// Reads one row.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
         let row = match row(record, self.base_ns) {
@@ -320,8 +328,9 @@ impl Kutrace {
         }
     }
 
-    /// The trace of a row. A message has none before the first request and behind a response: the file does not tell
-    /// whether it belongs to the RPC before it or to the next one of that number.
+    /// Returns the trace of a row. A message before the first request or after a response has none:
+    /// the file does not show whether it belongs to the RPC before it or to the next one of that
+    /// number.
     fn trace_of(&mut self, row: &Row) -> Option<String> {
         let rpc = row.rpc();
         if rpc <= 0 {
@@ -343,7 +352,8 @@ impl Kutrace {
         })
     }
 
-    /// The process and the thread that a row is of; what is of an RPC and no thread is at the RPC's process.
+    /// Returns the process and the thread of a row. A row of an RPC and no thread belongs to the
+    /// RPC's process.
     fn thread_of(&mut self, row: &Row, trace: &str) -> (String, String) {
         if let Some(thread) = row.around_rpc() {
             let process = &self.tracks.root(trace, 0).process;
@@ -360,9 +370,9 @@ impl Kutrace {
         }
     }
 
-    /// Whether a row tells of a call that goes on; it then becomes longer.
+    /// Extends the held call if the row continues it; returns true in that case.
     fn goes_on(&mut self, track: usize, trace: &str, row: &Row) -> bool {
-        // The program itself goes on only after its call is over.
+        // The program itself continues only after its call has ended.
         if row.event > USER && row.end_ns > row.start_ns {
             self.calls.remove(&track);
             return false;
@@ -383,7 +393,7 @@ impl Kutrace {
         true
     }
 
-    /// Hands on what is left.
+    /// Passes on the remaining spans.
     pub(super) fn finish(&mut self, take: &mut dyn Take) {
         self.calls.clear();
         self.tracks.hand_on(take);

@@ -1,9 +1,9 @@
-//! Where the records of a JSON document lie.
+//! Locations of the records in a JSON document.
 
-/// Which list a record is an element of.
+/// List that a record is an element of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
-    /// It says itself what it is.
+    /// A list of records that determine their own form.
     Any,
     /// `ResourceSpans` of OTLP.
     Spans,
@@ -17,25 +17,25 @@ pub(super) enum List {
     KutraceRows,
 }
 
-/// What becomes of a member of an object.
+/// Treatment of an object's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberStep {
-    /// Its members are looked at in turn.
+    /// Read its members in turn.
     Enter,
-    /// Its elements are records.
+    /// Read its elements as records.
     List(List),
-    /// It is a record.
+    /// Read it as a record.
     Record,
-    /// It is none.
+    /// Pass it on as a member.
     Member,
 }
 
-/// Where the records are.
+/// Locations of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Each document is a record.
     Whole,
-    /// In the lists that known forms have.
+    /// In the lists of the known forms.
     Known,
     /// In KUtrace's list.
     Kutrace,
@@ -44,7 +44,8 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// What to do with the member `key` whose value begins with `opening`, inside of `depth` objects that were entered.
+    /// Decides how to treat the member `key` whose value begins with `opening`, inside `depth`
+    /// objects that were entered.
     pub(super) fn step(&self, depth: usize, key: &str, opening: u8) -> MemberStep {
         match self {
             Self::Whole => MemberStep::Member,
@@ -71,7 +72,7 @@ fn known(depth: usize, key: &str, opening: u8) -> MemberStep {
         ("resourceProfiles" | "resource_profiles", b'[') => MemberStep::List(List::Profiles),
         ("traceEvents", b'[') => MemberStep::List(List::ChromeEvents),
         ("data", b'[') => MemberStep::List(List::Any),
-        // An answer of Elasticsearch holds them in `hits.hits`.
+        // A response of Elasticsearch holds its records in `hits.hits`.
         ("hits", b'[') if depth == 1 => MemberStep::List(List::Any),
         ("result" | "trace" | "hits", b'{') if depth == 0 => MemberStep::Enter,
         ("data" | "_source", b'{') => MemberStep::Record,

@@ -1,20 +1,25 @@
-//! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
-//! of OpenTelemetry, Jaeger, Tempo and Zipkin, intervals of Chrome's tracing and KUtrace, kernel events of perf and
-//! strace. [`Format`] says which, and how they are recognised: JSON record by record. Other people's logs are read by a
-//! [`Mapping`]. How times are recognised says its module `time`.
+//! Imports recordings of other systems: event logs in ÜberTrace's minimal schema (JSON lines; The
+//! Mystery Machine, §3), spans of OpenTelemetry, Jaeger, Tempo and Zipkin, intervals of Chrome's
+//! tracing and KUtrace, kernel events of perf and strace. [`Format`] lists the formats and how they
+//! are recognised: JSON record by record. A [`Mapping`] reads logs of other schemas. The module
+//! `time` documents how times are recognised.
 //!
-//! What is wrong is told by line; what is right and has no place in the store is counted by name ([`NotTaken`]).
+//! Defects are reported by line. Valid input that has no place in the store is counted by name
+//! ([`NotTaken`]).
 //!
-//! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
-//! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,
-//! of at most [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event logs:
-//! [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)), and one run of rows: rows are collected up to a
-//! bound, sorted, and written as one object per run and hour, named `import-HASH-K` after the content. The same content
-//! therefore always becomes the same objects, and a receipt in `imports/` says when all of them are there: importing it
-//! again then does nothing.
+//! The source is decompressed (gzip, zstd) and streamed record by record: a line, an element of a
+//! document's list, a `ResourceSpans`. An unusable record is reported with its line, and the rest
+//! is kept. Memory holds one record, of at most
+//! [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event
+//! logs: [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)), and one run
+//! of rows. Rows are collected up to a bound, sorted, and written as one object per run and hour,
+//! named `import-HASH-K` after the content. The same content therefore always produces the same
+//! objects. A receipt in `imports/` records that all of them are written, which makes a repeated
+//! import a no-op.
 //!
-//! From the outside in: `file` (one source) with `receipt` and `outcome`, `read_as` and `format` (what it is); `documents`,
-//! `mapped` and `lines` (its records) over `json_records`; a module for each form; `sink` and `run` (rows, written in runs).
+//! Modules from the outside in: `file` (one source) with `receipt` and `outcome`, `read_as` and
+//! `format` (recognition); `documents`, `mapped` and `lines` (records) over `json_records`; a
+//! module for each form; `sink` and `run` (rows, written in runs).
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -11,7 +11,7 @@ use stroboscope_foreign::typed;
 use stroboscope_foreign::without_line_number;
 use stroboscope_store::limits::Limits;
 
-/// One event as its log has it.
+/// One event of a log, with owned texts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogLine {
     /// The trace's id, as written.
@@ -20,15 +20,15 @@ pub struct LogLine {
     pub host: String,
     /// Its local time, ns since the Unix epoch.
     pub time_ns: i64,
-    /// What happened.
+    /// Name of the event.
     pub event: String,
-    /// The distributed thread of control it happened in.
+    /// The distributed thread of control in which it happened.
     pub task: String,
-    /// Anything else.
+    /// Other attributes.
     pub attrs: Option<Map<String, Value>>,
 }
 
-/// A line as it is written.
+/// Serialized form of a line.
 #[derive(Deserialize)]
 struct RawLine<'a> {
     trace: String,
@@ -36,7 +36,7 @@ struct RawLine<'a> {
     /// ns since the Unix epoch.
     #[serde(borrow)]
     ts_ns: Option<&'a RawValue>,
-    /// A time in a unit that is recognised.
+    /// A time whose unit is inferred.
     #[serde(borrow)]
     ts: Option<&'a RawValue>,
     event: String,
@@ -45,25 +45,25 @@ struct RawLine<'a> {
     attrs: Option<Map<String, Value>>,
 }
 
-/// One event of a log, its texts wherever they are.
+/// One event of a log, with borrowed texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEvent<'a> {
-    /// As [`LogLine::trace`].
+    /// The trace's id, as written.
     pub trace: &'a str,
-    /// As [`LogLine::host`].
+    /// The executing computer.
     pub host: &'a str,
     /// ns since the Unix epoch.
     pub time_ns: i64,
-    /// As [`LogLine::event`].
+    /// Name of the event.
     pub event: &'a str,
-    /// As [`LogLine::task`].
+    /// The distributed thread of control in which it happened.
     pub task: &'a str,
-    /// One JSON object; none when empty.
+    /// One JSON object; `None` when empty.
     pub attributes: Option<&'a str>,
 }
 
 impl LogLine {
-    /// The same, its attributes written to `json`.
+    /// Borrows the event, with its attributes written to `json`.
     pub fn as_event<'a>(&'a self, json: &'a mut String) -> LogEvent<'a> {
         json.clear();
         if let Some(attrs) = self.attrs.as_ref().filter(|attrs| !attrs.is_empty()) {
@@ -83,15 +83,16 @@ impl LogLine {
 /// Parses and checks one line, without its line end, by itself.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the line's defect.
 pub fn parse(line: &[u8], limits: &Limits) -> Result<LogLine, BadLine> {
     parse_in_order((1, line), &mut Times::default(), limits, &mut |_| {})
 }
 
-/// Parses and checks line `number` of a source whose times before it are known. `ignored` hears of keys that no event has.
+/// Parses and checks line `number` of a source, given the times before it. Calls `ignored` with
+/// unknown keys.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the line's defect.
 pub(super) fn parse_in_order(
     (number, line): (u64, &[u8]),
     times: &mut Times,
@@ -150,7 +151,7 @@ pub(super) fn parse_in_order(
 /// Checks one of an event's texts.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the text's defect.
 pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<(), BadLine> {
     Ok(check_text(field, text, limits.string_bytes_max)?)
 }
@@ -158,7 +159,7 @@ pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<
 /// Checks the number of an event's attributes.
 ///
 /// # Errors
-/// When there are too many.
+/// Fails if there are too many.
 pub(super) fn check_count(count: usize, limits: &Limits) -> Result<(), BadLine> {
     Ok(stroboscope_foreign::check_count(
         count,

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use super::BadLine;
 
-/// Reads lines of at most `limit` bytes; of longer ones, nothing is kept.
+/// Reads lines of at most `limit` bytes; keeps nothing of longer ones.
 #[derive(Debug)]
 pub struct Lines<R> {
     source: R,
@@ -14,7 +14,7 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Lines of `source`.
+    /// Creates a reader of the lines of `source`.
     pub fn new(source: R, limit: usize) -> Self {
         Self {
             source,
@@ -24,23 +24,23 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Number of the line read last, from 1.
+    /// Returns the number of the last line read, from 1.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Reads the next line into `line`, without its end. `None` at the end of the source; the inner error says that
-    /// the line is too long, and the next call goes on behind it.
+    /// Reads the next line into `line`, without its end. Returns `None` at the end of the source.
+    /// The inner error means that the line is too long; the next call continues after it.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Returns the errors of the source.
     pub fn next_into(&mut self, line: &mut Vec<u8>) -> io::Result<Option<Result<(), BadLine>>> {
         line.clear();
         let mut is_too_long = false;

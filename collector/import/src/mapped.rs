@@ -14,7 +14,7 @@ use super::time::{TimeUnit, Times};
 use stroboscope_foreign::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// A mapping, and what reading by it needs.
+/// A mapping, and the state for reading by it.
 pub(super) struct Mapped<'a> {
     mapping: &'a Mapping,
     limits: &'a Limits,
@@ -39,7 +39,7 @@ impl<'a> Mapped<'a> {
     /// Reads a whole source.
     ///
     /// # Errors
-    /// Those of the source, and of the store.
+    /// Returns the errors of the source and of the store.
     pub(super) fn read(
         mut self,
         source: impl BufRead,

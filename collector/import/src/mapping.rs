@@ -1,28 +1,29 @@
-//! Mapping files: how other people's logs say what an event is.
+//! Mapping files, which describe the events of logs in other schemas.
 //!
-//! A mapping is a TOML file. `import --map FILE` reads each line of a log by it: as a JSON object, or, with `pattern`, by the
-//! named groups of a regular expression.
+//! A mapping is a TOML file. `import --map FILE` parses each line of a log by it: as a JSON object,
+//! or, with `pattern`, by the named groups of a regular expression.
 //!
 //! | key | value |
 //! |---|---|
 //! | `pattern` | a regular expression with named groups; without it, lines are JSON objects |
-//! | `csv` | lines are CSV, with this between the fields: `","`; the first line names the columns |
+//! | `csv` | lines are CSV, with this delimiter: `","`; the first line names the columns |
 //! | `records` | the path of the list of records in documents of JSON: `"$.data.spans"`; `"$"`: the document itself |
 //! | `trace`, `task`, `event` | texts with fields in braces: `"{service}/{thread}"` |
 //! | `host` | the same; may be left out |
 //! | `time` | the same |
-//! | `time_unit` | `"s"`, `"ms"`, `"us"` or `"ns"`; without it, units are recognised as [`time`](super::time) says |
-//! | `time_format` | how a time is written, by strftime's `%` letters; UTC where it has no offset |
-//! | `attributes` | a list of fields, or `"*"`: all that no other key uses |
-//! | `absent` | texts that stand for nothing, such as `["-"]` |
-//! | `ignore` | a regular expression: lines that it matches are no events |
+//! | `time_unit` | `"s"`, `"ms"`, `"us"` or `"ns"`; without it, units are recognised as described in [`time`](super::time) |
+//! | `time_format` | format of a time, in strftime's `%` letters; UTC where it has no offset |
+//! | `attributes` | a list of fields, or `"*"`: all fields that no other key uses |
+//! | `absent` | texts that mean an absent value, such as `["-"]` |
+//! | `ignore` | a regular expression; matching lines are skipped |
 //! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
 //! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; then there are no `time`, `event`, `task` |
-//! | `[interval]` | a line tells of a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
+//! | `[interval]` | a line describes a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
 //!
-//! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`, `{$.ids[0]}`; a whole name with points in it goes before
-//! a path. `{a|b}` is the first of two that is there; `{{` and `}}` are braces. A line that tells of an interval makes two
-//! events: `EVENT begin` and `EVENT end`.
+//! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`, `{$.ids[0]}`; a
+//! whole name with points in it takes precedence over a path. `{a|b}` is the first of the two that
+//! is present; `{{` and `}}` are braces. A line that describes an interval makes two events: `EVENT
+//! begin` and `EVENT end`.
 
 mod csv;
 mod fields;
@@ -49,31 +50,31 @@ use template::{Template, plain_path};
 pub(super) use csv::CsvLine;
 pub(super) use line::{MappedLine, RawRecord, Scratch};
 
-/// Why a file is no mapping.
+/// Reason for rejecting a mapping file.
 #[derive(Debug, thiserror::Error)]
 pub enum MappingError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the mapping {path}: {source}")]
     Unreadable {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// Something in it is wrong.
+    /// A part of the file is invalid.
     #[error("{path}:{line}: {what}")]
     Wrong {
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, and what to write instead.
+        /// The defect, and what to write instead.
         what: String,
     },
 }
 
-/// A mapping, ready to read lines by.
+/// A mapping, ready to parse lines.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     parts: MappingParts,
-    /// The fields it names, unless it takes all.
+    /// Fields that the mapping names; `None` if it takes all.
     named_fields: Option<Vec<String>>,
     time_rule: TimeRule,
     hash: u128,
@@ -83,7 +84,7 @@ impl Mapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// When it cannot be read, or with the line of what is wrong in it.
+    /// Fails if the file cannot be read, or with the line of an invalid part.
     pub fn read(path: &Path) -> Result<Self, MappingError> {
         let unreadable = |source| MappingError::Unreadable {
             path: path.to_owned(),
@@ -115,12 +116,12 @@ impl Mapping {
         })
     }
 
-    /// Names the mapping: other rules make other rows of the same log.
+    /// Identifies the mapping: other rules make other rows of the same log.
     pub(super) fn hash(&self) -> u128 {
         self.hash
     }
 
-    /// A reader of CSV, if the mapping is of it.
+    /// Returns a CSV reader, if the mapping is for CSV.
     pub(super) fn csv(&self) -> Option<Csv> {
         if let RecordRule::Csv(delimiter) = self.parts.records {
             Some(Csv::new(delimiter))
@@ -129,7 +130,7 @@ impl Mapping {
         }
     }
 
-    /// Where the records of documents are, if the mapping is of documents.
+    /// Returns the location of the records in documents, if the mapping is for documents.
     pub(super) fn layout(&self) -> Option<Layout> {
         match &self.parts.records {
             RecordRule::Path(path) if path.is_empty() => Some(Layout::Whole),
@@ -138,13 +139,13 @@ impl Mapping {
         }
     }
 
-    /// A reader of times by the mapping's rule, which `asked` overrides.
+    /// Returns a parser of times by the mapping's rule, which `asked` overrides.
     pub(super) fn times(&self, asked: Option<TimeUnit>) -> Times {
         Times::new(asked.map_or_else(|| self.time_rule.clone(), TimeRule::Unit))
     }
 }
 
-/// What is wrong, and at which byte of the file.
+/// A defect, and the byte of the file at which it is.
 struct Wrong {
     at: usize,
     what: String,
@@ -160,7 +161,7 @@ impl Wrong {
     }
 }
 
-/// The file as it is written.
+/// Serialized form of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -227,7 +228,7 @@ fn regex(value: &Spanned<String>) -> Result<Regex, Wrong> {
     })
 }
 
-/// Which of two words a value is.
+/// Reports whether the value is the first of two words, and rejects any other.
 fn is_first(value: &Spanned<String>, words: [&str; 2]) -> Result<bool, Wrong> {
     match value.get_ref() {
         word if word == words[0] => Ok(true),
@@ -257,7 +258,7 @@ impl File {
         }
     }
 
-    /// How records are told apart, without the pattern.
+    /// Returns the rule that separates records, other than the pattern.
     fn records(&self) -> Result<RecordRule, Wrong> {
         let asked = [&self.pattern, &self.csv, &self.records];
         if let [_, second, ..] = asked.into_iter().flatten().collect::<Vec<_>>()[..] {

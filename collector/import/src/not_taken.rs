@@ -1,28 +1,28 @@
-//! What a source holds and what is not taken of it, by name.
+//! Counts, by name, the parts of a source that are valid but not stored.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Most names told apart; a hostile source cannot grow the counts beyond them.
+/// Maximum number of distinct names; bounds the counts against a hostile source.
 const NAMES_MAX: usize = 256;
-/// Longest name, in characters.
+/// Maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 100;
-/// Where what has no place of its own is counted.
+/// Name that counts everything beyond [`NAMES_MAX`].
 const OTHERS: &str = "(other names)";
 
-/// Something that is not taken.
+/// Part of a source that is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotTaken {
-    /// What: the path of a key, or what a record is.
+    /// Path of a key, or kind of a record.
     pub name: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// Where first: the line, or the number of the message.
+    /// Place of the first occurrence: the line, or the number of the message.
     pub first: u64,
 }
 
-/// Counts what is not taken.
+/// Counts the parts that are not stored.
 #[derive(Debug, Default)]
 pub(super) struct NotTakenCounts {
     places: HashMap<String, usize>,
@@ -30,7 +30,7 @@ pub(super) struct NotTakenCounts {
 }
 
 impl NotTakenCounts {
-    /// Counts `count` of `name`, the first of them at `place`.
+    /// Adds `count` occurrences of `name`, the first of them at `place`.
     pub(super) fn count(&mut self, name: &str, count: u64, place: u64) {
         if count == 0 {
             return;
@@ -50,7 +50,7 @@ impl NotTakenCounts {
         });
     }
 
-    /// All of it, the most first.
+    /// Returns all entries, those with the highest counts first.
     pub(super) fn entries(self) -> Vec<NotTaken> {
         let mut entries = self.entries;
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
@@ -58,7 +58,7 @@ impl NotTakenCounts {
     }
 }
 
-/// A name as it can be shown on any terminal.
+/// Shortens a name and escapes it for display on any terminal.
 fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(NAME_CHARS_MAX).collect();
     if shown.len() < name.len() {

@@ -1,4 +1,4 @@
-//! How an import ends.
+//! Results and errors of an import.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use super::not_taken::NotTaken;
 use super::receipt::Receipt;
 use super::time::TimeUnit;
 
-/// What to do with a file of no known form.
+/// Advice for a file of no known form.
 const KNOWN_FORMS: &str = "Known are event logs ({\"trace\", \"host\", \"ts_ns\", \"event\", \"task\"} a line), \
      OTLP, Tempo, Jaeger, Zipkin, Chrome trace events and KUtrace in JSON, OTLP's protobuf, perf script and strace; \
      for any other JSON, CSV or log, say which field is what by --map (see import --help)";
 
-/// Why a source cannot be imported.
+/// Reason for the failure of an import.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The source cannot be read.
@@ -23,10 +23,10 @@ pub enum ImportError {
         source_name: String,
         source: io::Error,
     },
-    /// Something in the data folder cannot be written.
+    /// A file in the data directory cannot be written.
     #[error("cannot write to {path}: {source}")]
     Data { path: PathBuf, source: io::Error },
-    /// Nothing in the source has a form that is known.
+    /// No part of the source has a known form.
     #[error("{source_name} holds {holds}: no form that is known. {KNOWN_FORMS}")]
     UnknownForm { source_name: String, holds: String },
     /// A unit was given for times whose unit the format fixes.
@@ -36,51 +36,53 @@ pub enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// What became of a source.
+/// Counts of what an import stored and left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportSummary {
-    /// Spans kept.
+    /// Number of spans stored.
     pub spans: u64,
-    /// Events kept, those inside spans included.
+    /// Number of events stored, including those inside spans.
     pub events: u64,
-    /// Spans told more than once, alike in everything; each is kept once, and counted once in `spans`.
+    /// Number of repeated spans, identical in all fields. Each is stored once, and counted once in
+    /// `spans`.
     pub duplicates: u64,
-    /// Lines, or records of a document, left out.
+    /// Number of lines, or records of a document, that were left out.
     pub bad_lines: u64,
-    /// Lines that are no events, as a mapping says.
+    /// Number of lines that the mapping skips.
     pub ignored_lines: u64,
-    /// The last time of an event log, ns since the Unix epoch; 0 without one.
+    /// Last time of an event log, in ns since the Unix epoch; 0 if there is none.
     pub last_ns: i64,
-    /// Objects written.
+    /// Number of objects written.
     pub objects: usize,
-    /// What else the source holds, by name, the most first.
+    /// Valid parts of the source that are not stored, by name, those with the highest counts first.
     pub not_taken: Vec<NotTaken>,
 }
 
 impl ImportSummary {
-    /// The unit that the times of an event log look like, although they were taken for ns.
+    /// Returns the unit that the times of an event log suggest by their size, if it is not the ns
+    /// that were assumed.
     #[must_use]
     pub fn doubtful_unit(&self) -> Option<TimeUnit> {
-        // Traces of threads, which have spans as well, may count from the start of a process.
+        // Thread traces, which contain spans as well, may count from the start of a process.
         let unit = TimeUnit::of_size(self.last_ns.unsigned_abs()).filter(|_| self.spans == 0)?;
         (unit != TimeUnit::Ns).then_some(unit)
     }
 }
 
-/// Whether a source was imported now or before.
+/// Result of importing one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
-    /// Now.
+    /// The source was imported now.
     Now(ImportSummary),
-    /// The same content was imported before; nothing was done.
+    /// An earlier import stored the same content; this import did nothing.
     Before(Receipt),
 }
 
-/// Why reading stopped.
+/// Reason for an early end of reading.
 pub(super) enum Stopped {
     Source(io::Error),
     Import(ImportError),
-    /// There is nothing of a known form, but this.
+    /// The source holds nothing of a known form; the text describes its content.
     Unknown(String),
 }
 

@@ -1,20 +1,21 @@
-//! Event lines as nearly all of them are, parsed in place.
+//! Fast parser for the common form of event lines, which works in place.
 //!
-//! A plain line holds the known fields only, each once, with texts without escapes, a time of plain digits, and a flat
-//! object of attributes whose values are texts, short integers, booleans or null. Such a line is read several times
-//! faster than by a general parser, and nothing is copied. Any other line is none of this file's business: it goes
-//! to [`parse`](super::parse), which alone says what is wrong with a line.
+//! A plain line holds only the known fields, each once, with texts without escapes, a time of plain
+//! digits, and a flat object of attributes whose values are texts, short integers, booleans or
+//! null. This parser reads such a line several times faster than a general parser, and copies
+//! nothing. Any other line goes to [`parse`](super::parse), which alone reports defects.
 
 use super::line::LogEvent;
 use stroboscope_store::limits::Limits;
 
-/// Most attributes of a plain line: repeated keys are looked for one by one.
+/// Maximum number of attributes of a plain line; repeated keys are found by linear search.
 const ATTRIBUTES_MAX: usize = 16;
-/// Digits of an integer attribute, so that it surely fits and is written as it was read.
+/// Maximum number of digits of an integer attribute. It guarantees that the integer fits and is
+/// written exactly as it was read.
 const INTEGER_DIGITS_MAX: usize = 18;
 
-/// Reads a plain line without its end. None says nothing about the line but that it is not plain. The attributes are
-/// written to `json` as a general parser would write them: without spaces.
+/// Parses a plain line without its end. `None` only means that the line is not plain. Writes the
+/// attributes to `json` as a general parser would: without spaces.
 #[must_use]
 pub fn parse_plain<'a>(
     line: &'a [u8],
@@ -71,7 +72,7 @@ pub fn parse_plain<'a>(
     })
 }
 
-/// A place in a line.
+/// Position in a line.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -88,13 +89,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next byte that is not blank, which must be this one.
+    /// Consumes the next byte that is not blank, which must equal `byte`.
     fn expect(&mut self, byte: u8) -> Option<()> {
         self.skip_blanks();
         (self.byte()? == byte).then(|| self.at += 1)
     }
 
-    /// Whether a member of an object is its last.
+    /// Consumes the separator after a member of an object, and returns true if that member is the
+    /// last.
     fn is_last(&mut self) -> Option<bool> {
         self.skip_blanks();
         let byte = self.byte()?;
@@ -106,7 +108,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A text without escapes.
+    /// Reads a text without escapes.
     fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let rest = self.text.as_bytes().get(self.at..)?;
@@ -121,7 +123,7 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// Digits, without a leading zero and with nothing after them that would make them another number.
+    /// Reads digits without a leading zero that are not followed by a fraction or an exponent.
     fn digits(&mut self) -> Option<&'a str> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -140,7 +142,7 @@ impl<'a> Cursor<'a> {
         self.digits()?.parse().ok()
     }
 
-    /// A flat object, written to `json`; nothing is written for `null`.
+    /// Reads a flat object and writes it to `json`; writes nothing for `null`.
     fn attributes(&mut self, json: &mut String, limits: &Limits) -> Option<()> {
         self.skip_blanks();
         if self.byte()? == b'n' {
@@ -210,7 +212,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A text that was written without escapes needs none.
+/// Writes a text that had no escapes in the source and therefore needs none.
 fn push_string(json: &mut String, text: &str) {
     json.push('"');
     json.push_str(text);

@@ -1,8 +1,10 @@
-//! OTLP's protobuf from a file: requests one after the other, or each behind its length: four bytes, big-endian, up to
-//! 16 MiB, as the OpenTelemetry collector's file exporter writes them, or a varint, as protobuf's own libraries do.
+//! Reads OTLP's protobuf from a file: requests one after the other, or each prefixed with its
+//! length. The length is four bytes, big-endian, up to 16 MiB, as the OpenTelemetry collector's
+//! file exporter writes it, or a varint, as protobuf's own libraries write it.
 //!
-//! A request is nothing but a list of `ResourceSpans`, so these are read one by one, whatever the size of the request.
-//! So is a trace of Tempo; its answers hold one in their first field, which is read as a whole.
+//! A request is just a list of `ResourceSpans`, so these are read one by one, whatever the size of
+//! the request. A trace of Tempo is the same. Tempo's responses hold a trace in their first field,
+//! which is read as a whole.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
@@ -18,7 +20,7 @@ use stroboscope_foreign::wire;
 const RESOURCE_SPANS: u64 = 10;
 const LENGTH_DELIMITED: u64 = 2;
 
-/// What is in front of each message.
+/// Length prefix of each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
     None,
@@ -26,7 +28,7 @@ enum Lengths {
     Varint,
 }
 
-/// Whether a source begins like this.
+/// Reports whether `head` looks like the beginning of such a file.
 pub(super) fn is_likely(head: &[u8]) -> bool {
     lengths(head).is_some()
 }
@@ -44,7 +46,7 @@ fn lengths(head: &[u8]) -> Option<Lengths> {
             let mut rest = head;
             let length = wire::varint(&mut rest)? as usize;
             let is_first = rest.first() == Some(&0x0a) && is_binary();
-            // Where the whole message is seen, its fields fill its length.
+            // If the whole message is visible, its fields must fill its length.
             let is_whole = rest
                 .get(..length)
                 .is_none_or(|message| wire::fields(message).all(|field| field.is_ok()));
@@ -59,10 +61,10 @@ pub(super) struct Messages<R> {
     limit: usize,
     lengths: Lengths,
     number: u64,
-    /// Bytes read so far, and where the message that is read ends.
+    /// Bytes read so far, and the end of the current message.
     read_bytes: u64,
     end: u64,
-    /// Those of a trace that are not handed on yet.
+    /// Parts of a trace that have not been returned yet.
     of_trace: VecDeque<Result<ResourceSpans, BadLine>>,
     not_taken: Vec<String>,
 }
@@ -71,7 +73,8 @@ pub(super) struct Messages<R> {
 pub(super) type Numbered = (u64, Result<ResourceSpans, BadLine>);
 
 impl<R: BufRead> Messages<R> {
-    /// Of `source`, which begins with `head`; messages of more than `limit` bytes are skipped and named.
+    /// Creates a reader of `source`, which begins with `head`. Messages of more than `limit` bytes
+    /// are skipped and reported.
     pub(super) fn new(source: R, head: &[u8], limit: usize) -> Self {
         let lengths = lengths(head).unwrap_or(Lengths::None);
         let (of_trace, not_taken) = (VecDeque::new(), Vec::new());
@@ -87,15 +90,16 @@ impl<R: BufRead> Messages<R> {
         }
     }
 
-    /// Fields that are not known, since this was called last.
+    /// Returns the unknown fields found since the last call.
     pub(super) fn not_taken(&mut self) -> Vec<String> {
         std::mem::take(&mut self.not_taken)
     }
 
-    /// The next message; none at the end.
+    /// Returns the next message; `None` at the end.
     ///
     /// # Errors
-    /// Those of the source. A file that ends inside of a message is not one of them: the message is bad.
+    /// Returns the errors of the source. A file that ends inside a message is not such an error:
+    /// the message is bad.
     pub(super) fn next_message(&mut self) -> io::Result<Option<Numbered>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {
@@ -124,7 +128,7 @@ impl<R: BufRead> Messages<R> {
         Ok(Some((self.number, Err(BadLine::Protobuf { reason }))))
     }
 
-    /// Reads one field of a request; what is of interest in it is put into `of_trace`.
+    /// Reads one field of a request, and adds its spans to `of_trace`.
     fn field(&mut self) -> io::Result<()> {
         match self.lengths {
             // The first byte of a tag is never 0.

@@ -1,4 +1,4 @@
-//! From the bytes of a source to its records, by its format.
+//! Reads the records of a source according to its format.
 
 use super::BadLine;
 use super::documents::Documents;
@@ -14,19 +14,20 @@ use super::time::{TimeRule, TimeUnit, Times};
 use stroboscope_foreign::otlp;
 use stroboscope_store::limits::{IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// How sources are read.
+/// Options that determine how sources are read.
 #[derive(Debug, Default)]
 pub(super) struct ReadAs {
-    /// None: as what they look like.
+    /// Required format; `None` detects it.
     pub(super) format: Option<Format>,
-    /// How lines say what an event is.
+    /// Mapping that parses the lines of other people's logs.
     pub(super) mapping: Option<Mapping>,
-    /// The unit of an event log's times.
+    /// Unit of an event log's times.
     pub(super) time_unit: Option<TimeUnit>,
 }
 
 impl ReadAs {
-    /// What names the rows of a source whose bytes have this hash: the same bytes read otherwise are other rows.
+    /// Returns the identifier of a source whose bytes have this hash. It contains the options,
+    /// because other options make other rows of the same bytes.
     pub(super) fn content(&self, hash: &str) -> String {
         let mut content = hash.to_owned();
         if let Some(format) = self.format {
@@ -44,7 +45,7 @@ impl ReadAs {
     /// Reads a whole source.
     ///
     /// # Errors
-    /// When it cannot be read, is no trace, or the store cannot be written.
+    /// Fails if the source cannot be read or holds no trace, or if the store cannot be written.
     pub(super) fn read(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Receipts: which contents were imported in full.
+//! Receipts of contents that were imported in full.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use super::not_taken::NotTaken;
 
-/// Says that a content is in the store.
+/// Records that a content is in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Where it came from, for people.
+    /// Origin of the content, for people.
     pub source: String,
-    /// Spans kept.
+    /// Number of spans stored.
     #[serde(default)]
     pub spans: u64,
-    /// Events kept.
+    /// Number of events stored.
     pub events: u64,
-    /// Lines left out.
+    /// Number of lines left out.
     pub bad_lines: u64,
-    /// Lines that are no events, as a mapping says.
+    /// Number of lines that the mapping skips.
     #[serde(default)]
     pub ignored_lines: u64,
-    /// What else the source holds, by name.
+    /// Valid parts of the source that are not stored, by name.
     #[serde(default)]
     pub not_taken: Vec<NotTaken>,
 }
@@ -33,17 +33,17 @@ impl Receipt {
         data.join("imports").join(format!("{content}.json"))
     }
 
-    /// The receipt of a content, if it was imported. A receipt that cannot be read is none: importing again then
-    /// overwrites the same objects.
+    /// Returns the receipt of a content, if it was imported. An unreadable receipt counts as
+    /// missing: importing again then overwrites the same objects.
     #[must_use]
     pub fn find(data: &Path, content: &str) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(Self::path(data, content)).ok()?).ok()
     }
 
-    /// Keeps the receipt, durably.
+    /// Stores the receipt durably.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the errors of the disk.
     pub fn keep(&self, data: &Path, content: &str) -> io::Result<()> {
         let path = Self::path(data, content);
         let folder = data.join("imports");

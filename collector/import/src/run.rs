@@ -1,4 +1,4 @@
-//! Rows of one source, written in runs.
+//! Writes the rows of one source in runs.
 
 use super::BadLine;
 use super::line::LogEvent;
@@ -10,12 +10,12 @@ use stroboscope_store::limits::{IMPORT_RUN_BYTES, Limits};
 use stroboscope_store::record::{EventRow, Rows, SpanRow};
 use stroboscope_store::tables::{KernelChunk, PartitionRule, Store, write_kernel, write_rows};
 
-/// Where runs are written, and within which bounds.
+/// Store for the runs, with the limits of rows and runs.
 #[derive(Debug)]
 pub(super) struct RunTarget {
     pub(super) store: Store,
     pub(super) limits: Limits,
-    /// A run has so many rows at most.
+    /// Maximum number of rows in a run.
     pub(super) run_rows: usize,
 }
 
@@ -24,7 +24,8 @@ pub(super) struct RunWriter<'a> {
     target: &'a RunTarget,
     content: &'a str,
     rows: Rows,
-    /// Spans with their events, which are put into `rows` when the run is written: without those told twice.
+    /// Spans with their events. They are moved to `rows`, without duplicates, when the run is
+    /// written.
     spans: Vec<(SpanRow, Vec<EventRow>)>,
     attribute_bytes: usize,
     runs: usize,
@@ -48,7 +49,7 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// Takes one event of an event log.
+    /// Adds one event of an event log.
     pub(super) fn event(&mut self, event: &LogEvent<'_>) -> Result<(), ImportError> {
         self.attribute_bytes += event.attributes.map_or(0, str::len);
         let id = trace_id(event.trace);
@@ -58,7 +59,8 @@ impl<'a> RunWriter<'a> {
             trace_name: trace_label(event.trace, id).map(|name| strings.intern(name)),
             span_id: 0,
             time_ns: event.time_ns,
-            // The order of lines; it wraps only beyond four billion of them, where it decides nothing any more.
+            // Order of lines. It wraps after four billion lines, where the order no longer decides
+            // anything.
             seq: self.lines as u32,
             host: strings.intern(event.host),
             service: strings.intern(""),
@@ -72,7 +74,7 @@ impl<'a> RunWriter<'a> {
         self.write_if_full()
     }
 
-    /// Takes one span; the inner error says why it is left out.
+    /// Adds one span; the inner error is the reason for leaving it out.
     pub(super) fn span(&mut self, span: ForeignSpan) -> Result<Result<(), BadLine>, ImportError> {
         if let Err(reason) = span.check(self.target.limits.of_span()) {
             return Ok(Err(reason.into()));
@@ -91,29 +93,30 @@ impl<'a> RunWriter<'a> {
         self.summary.bad_lines += 1;
     }
 
-    /// Counts a line that a mapping ignores.
+    /// Counts a line that the mapping skips.
     pub(super) fn ignored(&mut self) {
         self.summary.ignored_lines += 1;
     }
 
-    /// Writes what is left; what became of the source.
+    /// Writes the remaining rows and returns the summary.
     pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
         self.write()?;
         self.summary.not_taken = self.not_taken.entries();
         Ok(self.summary)
     }
 
-    /// Counts what is right and has no place in the store.
+    /// Counts valid input that has no place in the store.
     pub(super) fn not_taken(&mut self, line: u64, name: &str, count: u64) {
         self.not_taken.count(name, count, line);
     }
 
-    /// What names the content.
+    /// Returns the identifier of the content.
     pub(super) fn content(&self) -> &str {
         self.content
     }
 
-    /// What a recording of this content is called: the same content always the same.
+    /// Returns the id of a kernel recording with this content; the same content always has the same
+    /// id.
     pub(super) fn recording(&self) -> u128 {
         u128::from_str_radix(self.content.get(..32).unwrap_or(self.content), 16).unwrap_or_default()
     }
@@ -161,11 +164,12 @@ impl<'a> RunWriter<'a> {
         Ok(())
     }
 
-    /// Exporters that retry tell a span twice, alike in everything: it is kept once.
+    /// Moves spans to the rows. An exporter that retries may write a span twice, identical in all
+    /// fields; it is stored once.
     fn put_spans_into_rows(&mut self) {
         let mut spans = std::mem::take(&mut self.spans);
-        // Stable, and by too little to tell all spans apart: equal ones are neighbours all the same, unless unequal
-        // ones share all of this.
+        // The sort is stable, and its key does not distinguish all spans. Equal spans are
+        // neighbours all the same, unless unequal ones share the whole key.
         spans.sort_by_key(|(row, _)| (row.trace_id, row.span_id, row.start_ns, row.end_ns));
         let told = spans.len();
         spans.dedup();

@@ -1,4 +1,4 @@
-//! Where readers put what they find.
+//! Destination of the records that readers find.
 
 use std::cell::Cell;
 use std::io::{self, BufRead};
@@ -15,19 +15,19 @@ use super::run::RunWriter;
 use super::take::Take;
 use stroboscope_foreign::ForeignSpan;
 
-/// Takes what is found, tells what is left out, and shows progress.
+/// Stores records, reports those left out, and shows progress.
 pub(super) struct Sink<'a> {
     run: RunWriter<'a>,
     bad: &'a mut dyn FnMut(u64, &BadLine),
     progress: Box<dyn Task>,
     read_bytes: Rc<Cell<u64>>,
     seen_bytes: u64,
-    /// The store cannot be written: everything after is in vain.
+    /// Error of the store; everything after it is in vain.
     failure: Option<ImportError>,
 }
 
 impl<'a> Sink<'a> {
-    /// For a source of which `read_bytes` are read so far.
+    /// Creates a sink for a source. `read_bytes` is the number of bytes read so far.
     pub(super) fn new(
         run: RunWriter<'a>,
         read_bytes: Rc<Cell<u64>>,
@@ -44,10 +44,10 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Says that one more record was read; to be called once per record.
+    /// Notes that one more record was read; to be called once per record.
     ///
     /// # Errors
-    /// When what came before could not be written.
+    /// Returns an earlier failure to write.
     pub(super) fn step(&mut self) -> Result<(), ImportError> {
         let read_bytes = self.read_bytes.get();
         self.progress.add(read_bytes - self.seen_bytes);
@@ -55,15 +55,15 @@ impl<'a> Sink<'a> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// What names the content of the source.
+    /// Returns the identifier of the source's content.
     pub(super) fn content(&self) -> &str {
         self.run.content()
     }
 
-    /// Takes a whole text of kernel events.
+    /// Reads a whole text of kernel events.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the text cannot be read.
     pub(super) fn kernel(&mut self, format: Format, text: impl BufRead) -> io::Result<()> {
         let recording = self.run.recording();
         let mut bad_lines = Vec::new();
@@ -79,15 +79,15 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Counts a line that a mapping ignores.
+    /// Counts a line that the mapping skips.
     pub(super) fn ignored(&mut self) {
         self.run.ignored();
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the rows cannot be written.
     pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
         self.step()?;
         self.run.finish()

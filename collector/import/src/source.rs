@@ -1,31 +1,31 @@
-//! The bytes of a source, unpacked.
+//! Decompressed bytes of a source.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::rc::Rc;
 
-/// How much of a source is looked at to recognise its format, in bytes.
+/// Number of bytes that are inspected to recognise the format of a source.
 const HEAD_BYTES: u64 = 64 << 10;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// An unpacked source.
+/// A decompressed source.
 pub(super) struct UnpackedSource {
-    /// Its first bytes, up to 64 KiB. They are in `bytes` too.
+    /// The first bytes, up to 64 KiB. `bytes` contains them too.
     pub(super) head: Vec<u8>,
-    /// All of it.
+    /// Stream of all bytes, including the head.
     pub(super) bytes: Box<dyn BufRead>,
-    /// Bytes read so far of the source as it lies on the disk.
+    /// Number of bytes read so far from the source as it lies on the disk.
     pub(super) read_bytes: Rc<Cell<u64>>,
-    /// Whether it was packed, by gzip or zstd.
+    /// True if the source was compressed, by gzip or zstd.
     pub(super) is_packed: bool,
 }
 
 impl UnpackedSource {
-    /// Opens a source; whether it is packed is seen from its first bytes, not from its name.
+    /// Opens a source. The first bytes, not the name, show whether it is compressed.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the source cannot be read.
     pub(super) fn open(raw: impl Read + 'static) -> io::Result<Self> {
         let read_bytes = Rc::new(Cell::new(0));
         let mut raw = BufReader::with_capacity(
@@ -54,7 +54,7 @@ impl UnpackedSource {
         let mut head = Vec::new();
         let bytes: Box<dyn BufRead> = match bytes.by_ref().take(HEAD_BYTES).read_to_end(&mut head) {
             Ok(_) => Box::new(Cursor::new(head.clone()).chain(bytes)),
-            // What a packed source holds before its damage is used; then the error comes again.
+            // The undamaged beginning of a compressed source is used; then the error comes again.
             Err(error) if is_packed => {
                 Box::new(Cursor::new(head.clone()).chain(BufReader::new(Broken(Some(error)))))
             }
@@ -82,7 +82,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The rest of a source that is damaged from here on.
+/// The rest of a source that is damaged from this point.
 struct Broken(Option<io::Error>);
 
 impl Read for Broken {

@@ -1,26 +1,26 @@
-//! What readers of formats hand on.
+//! Interface between the readers of formats and their sink.
 
 use stroboscope_foreign::{BadSpan, ForeignSpan, TakeSpans};
 
 use super::BadLine;
 use super::line::LogEvent;
 
-/// Takes what is found in a source, and hears of what is not.
+/// Receives the records of a source, and notices of parts that are not stored.
 pub(super) trait Take {
-    /// A span, or why it is none, of line (or message) `line`.
+    /// Receives a span of line (or message) `line`, or the reason for rejecting it.
     fn span(&mut self, line: u64, span: Result<ForeignSpan, BadLine>);
 
-    /// An event of a task.
+    /// Receives an event of a task.
     fn event(&mut self, event: &LogEvent<'_>);
 
-    /// Something that is left out because it is wrong.
+    /// Receives notice of a record that is left out because of a defect.
     fn bad(&mut self, line: u64, reason: &BadLine);
 
-    /// `count` of something that is right and has no place here.
+    /// Receives notice of `count` valid items that have no place in the store.
     fn not_taken(&mut self, line: u64, name: &str, count: u64);
 }
 
-/// One that takes everything, for a reader of nothing but spans.
+/// Adapter for readers that produce only spans.
 pub(super) struct Spans<'a>(pub(super) &'a mut dyn Take);
 
 impl TakeSpans for Spans<'_> {

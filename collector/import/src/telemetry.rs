@@ -1,11 +1,11 @@
-//! Telemetry of OTLP that is no span: it has no place here, and is counted.
+//! Counts OTLP telemetry other than spans, which has no place in the store.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::layout::List;
 
-/// `ResourceLogs`, `ResourceMetrics` or `ResourceProfiles`, as far as they are counted.
+/// The counted parts of `ResourceLogs`, `ResourceMetrics` or `ResourceProfiles`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OfResource {
@@ -37,7 +37,7 @@ struct OfScope {
     records: Vec<IgnoredAny>,
 }
 
-/// What is in an element of such a list, and how many.
+/// Returns the name of the telemetry in an element of such a list, and the number of its records.
 pub(super) fn count(list: List, record: &str) -> (&'static str, u64) {
     let of_resource: OfResource = serde_json::from_str(record).unwrap_or_default();
     let count = of_resource

@@ -1,6 +1,6 @@
-//! Times as others write them, as ns since the Unix epoch.
+//! Converts times in other systems' notations to ns since the Unix epoch.
 //!
-//! | what is written | what it is taken for |
+//! | text | interpretation |
 //! |---|---|
 //! | digits, perhaps with a fraction or an exponent (`1.79e9`): 100 million up to 10¹¹ | s |
 //! | 10¹¹ up to 10¹⁴ | ms |
@@ -8,11 +8,12 @@
 //! | 10¹⁷ and more | ns |
 //! | a date and a time of RFC 3339, with `T` or a space between, `.` or `,` before the fraction | that; UTC without an offset |
 //!
-//! So a number says its unit by its size: as a time between March 1973 and the year 5138, each of the four fits one unit
-//! only. Less than 100 million fits none and is refused. The first number of a source decides for the source: one
-//! of another unit is refused, as the writer can have meant only one. A unit that is given wins over these rules, and a
-//! number in `ts_ns` is ns; but once such times lie after March 1973, one before is refused, as it is surely of another
-//! unit.
+//! The size of a number thus determines its unit: as a time between March 1973 and the year 5138,
+//! it fits exactly one of the four. A number below 100 million fits none and is rejected. The first
+//! number of a source determines the unit of the source: a number of another unit is rejected,
+//! because the writer can have meant only one. A given unit overrides these rules. A number in
+//! `ts_ns` is in ns; but once such times lie after March 1973, an earlier one is rejected, because
+//! it is surely in another unit.
 
 use std::fmt::{self, Write as _};
 
@@ -23,12 +24,12 @@ use stroboscope_foreign::{BadSpan, decimal};
 
 use super::BadLine;
 
-/// Numbers below say no unit by their size.
+/// Smallest number whose size determines its unit.
 const RECOGNISED_MIN: u64 = 100_000_000;
-/// ns since the Unix epoch are at least this much since 3 March 1973.
+/// 3 March 1973 in ns since the Unix epoch: a number of at least this size is certainly in ns.
 const MODERN_NS: i64 = 100_000_000_000_000_000;
 
-/// The unit of a number that is a time.
+/// Unit of a number that is a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum TimeUnit {
@@ -45,7 +46,7 @@ pub enum TimeUnit {
 impl TimeUnit {
     const ALL: [Self; 4] = [Self::S, Self::Ms, Self::Us, Self::Ns];
 
-    /// As it is written in mapping files and on the command line.
+    /// Returns the name in mapping files and on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::S => "s",
@@ -55,7 +56,7 @@ impl TimeUnit {
         }
     }
 
-    /// The unit of this name.
+    /// Returns the unit of this name.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.name() == name)
     }
@@ -69,7 +70,7 @@ impl TimeUnit {
         }
     }
 
-    /// The unit that a time of this size must be in.
+    /// Returns the unit that a time of this size must have.
     pub(super) fn of_size(whole: u64) -> Option<Self> {
         match whole {
             0..RECOGNISED_MIN => None,
@@ -87,19 +88,19 @@ impl fmt::Display for TimeUnit {
     }
 }
 
-/// How times are written.
+/// Rule for parsing times.
 #[derive(Clone, Debug, Default)]
 pub(super) enum TimeRule {
-    /// As the module's table says.
+    /// By the module's table.
     #[default]
     Recognised,
     /// Numbers in this unit.
     Unit(TimeUnit),
-    /// As a pattern of strftime says.
+    /// By a pattern of strftime.
     Pattern(TimePattern),
 }
 
-/// A pattern of strftime that says a whole instant.
+/// A pattern of strftime that determines a whole instant.
 #[derive(Clone, Debug)]
 pub(super) struct TimePattern {
     text: String,
@@ -107,7 +108,7 @@ pub(super) struct TimePattern {
 }
 
 impl TimePattern {
-    /// The pattern of this text; the error says what is wrong with it.
+    /// Parses a pattern; the error describes the defect.
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let items = StrftimeItems::new(text).parse_to_owned();
         let items = items.map_err(|_| format!("`{text}` is no pattern of strftime"))?;
@@ -132,7 +133,7 @@ impl TimePattern {
         }
     }
 
-    /// UTC where the pattern has no offset.
+    /// Parses a time, in UTC if the pattern has no offset.
     fn read(&self, text: &str) -> Option<i64> {
         let mut parsed = Parsed::new();
         parse(&mut parsed, text, self.items.iter()).ok()?;
@@ -147,7 +148,7 @@ impl TimePattern {
     }
 }
 
-/// What `%#z` reads (an offset with or without minutes) is written as by `%z`; chrono only reads it.
+/// Replaces `%#z` (an offset with or without minutes), which chrono only reads, by `%z`.
 fn writable(item: &Item<'static>) -> Item<'static> {
     let read_only = StrftimeItems::new("%#z").next();
     let written = StrftimeItems::new("%z").next();
@@ -157,13 +158,13 @@ fn writable(item: &Item<'static>) -> Item<'static> {
     }
 }
 
-/// Reads the times of one source.
+/// Parses the times of one source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     rule: TimeRule,
-    /// The unit of the first number, and its line.
+    /// Unit of the first number, and its line.
     recognised: Option<(TimeUnit, u64)>,
-    /// The line of the first `ts_ns` after March 1973.
+    /// Line of the first `ts_ns` after March 1973.
     modern: Option<u64>,
 }
 
@@ -175,7 +176,7 @@ impl Times {
         }
     }
 
-    /// The time in the field `ts_ns` of line `line`: ns, unless a unit was given.
+    /// Interprets the field `ts_ns` of line `line`: as ns, unless a unit was given.
     pub(super) fn ns(&mut self, value: u64, line: u64) -> Result<i64, BadLine> {
         if let TimeRule::Unit(unit) = self.rule
             && unit != TimeUnit::Ns
@@ -196,7 +197,7 @@ impl Times {
         Ok(ns)
     }
 
-    /// A time as text, of line `line`.
+    /// Parses a time in line `line`.
     pub(super) fn text(&mut self, text: &str, line: u64) -> Result<i64, BadLine> {
         let text = text.trim_ascii();
         let number = decimal(text);
@@ -245,7 +246,7 @@ impl Times {
     }
 }
 
-/// A length of time as text, in ns.
+/// Parses a duration and returns ns.
 pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
     let text = text.trim_ascii();
     let expected = || format!("a duration in {unit}");
@@ -264,7 +265,7 @@ fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
     })
 }
 
-/// Exact, except that what is below a nanosecond is cut off.
+/// Converts to ns exactly; cuts off fractions of a nanosecond.
 fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
     let digits = unit.digits_after_ns() as usize;
     let kept = &fraction.as_bytes()[..fraction.len().min(digits)];
@@ -299,7 +300,7 @@ pub(super) fn rfc3339(text: &str) -> Option<i64> {
     time.and_utc().timestamp_nanos_opt()
 }
 
-/// Enough of a text to recognise it by.
+/// Returns enough of a text to recognise it.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -307,10 +308,10 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// Microseconds since the Unix epoch as ns.
+/// Converts microseconds since the Unix epoch to ns.
 ///
 /// # Errors
-/// When they do not fit.
+/// Fails if the ns do not fit.
 pub(super) fn from_us(field: &'static str, time_us: u64) -> Result<i64, BadLine> {
     let ns = i64::try_from(time_us)
         .ok()
@@ -349,7 +350,7 @@ mod tests {
         check(&rule, "1767322800123.456789", Ok(NS));
         check(&rule, "1767322800123456", Ok(1_767_322_800_123_456_000));
         check(&rule, " 1767322800123456789 ", Ok(NS));
-        // The edges of each unit.
+        // The bounds of each unit.
         check(&rule, "99999999", Err("does not say its unit"));
         check(&rule, "100000000", Ok(100_000_000_000_000_000));
         check(&rule, "99999999999", Err("must be below 2^63")); // s in the year 5138
@@ -422,7 +423,7 @@ mod tests {
             "2026",
             Err("`2026` is no time: expected `%d/%b/%Y:%H:%M:%S %z`"),
         );
-        // An offset that may lack its minutes; chrono reads such a pattern, and cannot write it.
+        // An offset that may lack its minutes; chrono reads such a pattern, but cannot write it.
         check(
             &pattern("%Y-%m-%d %H:%M:%S %#z"),
             "2026-01-02 05:00:00 +02",

@@ -1,8 +1,9 @@
-//! What threads did, interval by interval, as recorders of whole machines write it: into spans with parents.
+//! Converts the intervals of threads, as whole-machine recorders write them, into spans with
+//! parents.
 //!
-//! A thread is in one interval inside of another, so an interval's parent is the shortest one of its thread that it lies in.
-//! Recorders write intervals in any order, and the names of threads anywhere: up to [`Tracks::HELD_MAX`] are held, then
-//! sorted and handed on.
+//! The intervals of a thread nest, so an interval's parent is the shortest interval of its thread
+//! that encloses it. Recorders write intervals in any order, and the names of threads anywhere: up
+//! to [`Tracks::HELD_MAX`] intervals are held, then sorted and passed on.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,20 +14,20 @@ use super::take::Take;
 use stroboscope_foreign::{Attributes, ForeignSpan, hashed};
 use stroboscope_store::limits::Limits;
 
-/// Most intervals around one that are looked at for its parent.
+/// Maximum number of enclosing intervals that are searched for a parent.
 const NESTING_MAX: usize = 256;
 
 /// An interval, or an instant, of a track.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slice {
-    /// Where it was told.
+    /// Line in the source.
     pub(super) line: u64,
     pub(super) track: usize,
-    /// Which of the source's traces it belongs to; empty: that of the source itself.
+    /// The source's trace to which it belongs; empty for the trace of the source itself.
     pub(super) trace: String,
     pub(super) name: String,
     pub(super) start_ns: i64,
-    /// None: an instant.
+    /// End of the interval; `None` for an instant.
     pub(super) end_ns: Option<i64>,
     /// Bits of `SpanFlag`.
     pub(super) flags: u32,
@@ -40,14 +41,14 @@ struct Track {
     thread: String,
 }
 
-/// The span around all that one of the source's traces has.
+/// Root span of one of the source's traces.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// Where it was first told of.
+    /// Line of its first mention.
     pub(super) line: u64,
-    /// Whose it is; empty: not known.
+    /// Process of the span; empty if unknown.
     pub(super) process: String,
-    /// Empty: not known.
+    /// Name of the span; empty if unknown.
     pub(super) name: String,
     start_ns: i64,
     end_ns: i64,
@@ -60,10 +61,10 @@ impl Root {
     }
 }
 
-/// Holds slices until they are handed on.
+/// Holds slices until they are passed on.
 #[derive(Debug)]
 pub(super) struct Tracks {
-    /// What the source's own trace is called.
+    /// Name of the source's own trace.
     trace: String,
     tracks: Vec<Track>,
     places: HashMap<(String, String), usize>,
@@ -72,21 +73,23 @@ pub(super) struct Tracks {
     held: Vec<Slice>,
     held_bytes: usize,
     handed_on: u64,
-    /// By trace. A trace that has one has no other.
+    /// Root of each trace. A trace has at most one.
     roots: BTreeMap<String, Root>,
-    /// Tasks by trace and name of process, in order of their first event; none: they are named by their threads.
+    /// Tasks by trace and process name, in order of their first event; `None` names tasks by their
+    /// threads.
     tasks: Option<HashMap<(String, String), Vec<usize>>>,
-    /// How much was told, also what is not kept.
+    /// Number of records read, including those that are not stored.
     pub(super) told: u64,
 }
 
 impl Tracks {
-    /// Most slices held: those that are further apart in a file do not become parents of each other.
+    /// Maximum number of slices held: slices that are further apart in a file do not become parents
+    /// of each other.
     pub(super) const HELD_MAX: usize = 500_000;
-    /// Most bytes of their records.
+    /// Maximum total size of the held slices' records, in bytes.
     const HELD_BYTES_MAX: usize = 256 << 20;
 
-    /// For the source with this content, recorded by `recorder`.
+    /// Creates tracks for the source with this content hash, recorded by `recorder`.
     pub(super) fn new(recorder: &str, content: &str) -> Self {
         Self {
             trace: format!("{recorder}-{}", content.get(..8).unwrap_or(content)),
@@ -103,13 +106,14 @@ impl Tracks {
         }
     }
 
-    /// Threads have numbers of their own in each recording: tasks are told apart by their order in each trace instead.
+    /// Distinguishes tasks by their order in each trace instead of by threads, whose numbers differ
+    /// between recordings.
     pub(super) fn with_tasks_by_order(mut self) -> Self {
         self.tasks = Some(HashMap::new());
         self
     }
 
-    /// The root of a trace, which is made if there is none.
+    /// Returns the root of a trace, and creates it if it does not exist.
     pub(super) fn root(&mut self, trace: &str, line: u64) -> &mut Root {
         self.roots.entry(trace.to_owned()).or_insert_with(|| Root {
             line,
@@ -120,7 +124,7 @@ impl Tracks {
         })
     }
 
-    /// The track of a thread, or of whatever else `thread` names in a process.
+    /// Returns the track of a thread, or of another entity that `thread` names in a process.
     pub(super) fn track(&mut self, process: &str, thread: &str) -> usize {
         let key = (process.to_owned(), thread.to_owned());
         if let Some(&place) = self.places.get(&key) {
@@ -139,7 +143,7 @@ impl Tracks {
         self.process_names.insert(process.to_owned(), name);
     }
 
-    /// Names a process whose name is not known so far.
+    /// Names a process that has no name so far.
     pub(super) fn name_process_for_now(&mut self, process: &str, name: &str) {
         if !self.process_names.contains_key(process) {
             self.name_process(process, name.to_owned());
@@ -152,7 +156,7 @@ impl Tracks {
             .insert((process.to_owned(), thread.to_owned()), name);
     }
 
-    /// Takes a slice whose record has so many bytes; where it is held.
+    /// Adds a slice whose record has `bytes` bytes, and returns its place.
     pub(super) fn push(&mut self, slice: Slice, bytes: usize) -> usize {
         self.held_bytes += bytes;
         if let Some(root) = self.roots.get_mut(&slice.trace) {
@@ -162,17 +166,17 @@ impl Tracks {
         self.held.len() - 1
     }
 
-    /// A slice that is held.
+    /// Returns a held slice.
     pub(super) fn held(&mut self, place: usize) -> Option<&mut Slice> {
         self.held.get_mut(place)
     }
 
-    /// Whether it is time for [`Tracks::hand_on`].
+    /// Reports whether it is time for [`Tracks::hand_on`].
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }
 
-    /// Whether there are more tracks than can be kept in mind.
+    /// Reports whether there are more tracks than memory may hold.
     pub(super) fn is_wide(&self) -> bool {
         self.tracks.len().max(self.roots.len()) >= Self::HELD_MAX
     }
@@ -186,7 +190,7 @@ impl Tracks {
         self.tasks.iter_mut().for_each(HashMap::clear);
     }
 
-    /// Hands all roots on, and forgets them.
+    /// Passes on all roots, and forgets them.
     pub(super) fn hand_on_roots(&mut self, take: &mut dyn Take) {
         for (trace, root) in std::mem::take(&mut self.roots) {
             if root.start_ns > root.end_ns {
@@ -214,11 +218,12 @@ impl Tracks {
         hashed(format!("{} root {trace}", self.trace).as_bytes())
     }
 
-    /// Hands all slices on, with their parents.
+    /// Passes on all slices, with their parents.
     pub(super) fn hand_on(&mut self, take: &mut dyn Take) {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
-        // Of two that begin together, the longer is around the other; of two alike, the one told first.
+        // Of two slices that begin together, the longer encloses the other; of two equal ones, the
+        // first in the source does.
         held.sort_by_key(|slice| {
             (
                 slice.track,
@@ -226,7 +231,7 @@ impl Tracks {
                 std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)),
             )
         });
-        // Ids, ends and traces of the intervals around the one looked at.
+        // Ids, ends and traces of the intervals that enclose the current one.
         let mut around: Vec<(u64, i64, String)> = Vec::new();
         let mut track = usize::MAX;
         for slice in held {
@@ -328,7 +333,7 @@ impl Tracks {
         }
     }
 
-    /// Names of the process and of the thread. Threads of one name stay apart by their numbers.
+    /// Returns the names of the process and of the thread. Numbers distinguish threads of one name.
     fn names(&self, track: usize) -> (String, String) {
         let Some(Track { process, thread }) = self.tracks.get(track) else {
             return Default::default();

@@ -5,24 +5,26 @@ use super::json_shape::JsonShape;
 use super::take::Take;
 use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 
-/// Most keys named.
+/// Maximum number of keys that a description names.
 const KEYS_SHOWN: usize = 8;
 
-/// Holds back what is to be said of records of no known form, until it is clear whether the source holds any of a known
-/// one: a line between good ones is told by itself, a file of nothing else in one sentence.
+/// Holds back reports of records of no known form until it is clear whether the source holds any of
+/// a known form. A defective line between good ones is reported by itself; a file without any good
+/// ones is reported in one sentence.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     is_known: bool,
     held: Vec<(u64, BadLine)>,
-    /// How many more there were, and the last of them; what is not shown is only counted.
+    /// Number of further records, and the last of them; records that are not shown are only
+    /// counted.
     more: u64,
     last: Option<(u64, BadLine)>,
-    /// What the first one is.
+    /// Description of the first one.
     first: Option<String>,
 }
 
 impl Unknown {
-    /// Says that there is something of a known form.
+    /// Notes that the source holds a record of a known form.
     pub(super) fn known(&mut self, take: &mut dyn Take) {
         if std::mem::replace(&mut self.is_known, true) {
             return;
@@ -35,7 +37,7 @@ impl Unknown {
         }
     }
 
-    /// Takes a record; `what` describes it.
+    /// Receives a record; `what` describes it.
     pub(super) fn take(&mut self, line: u64, reason: BadLine, what: String, take: &mut dyn Take) {
         if self.is_known {
             return take.bad(line, &reason);
@@ -49,7 +51,7 @@ impl Unknown {
         }
     }
 
-    /// What the source holds, if it is nothing of a known form.
+    /// Describes the source, if it holds nothing of a known form.
     pub(super) fn holds(&self) -> Option<String> {
         let count = self.held.len() as u64 + self.more;
         let first = self.first.as_ref().filter(|_| !self.is_known)?;
@@ -60,7 +62,7 @@ impl Unknown {
     }
 }
 
-/// A record in words: its keys, or that it is no JSON.
+/// Describes a record: its keys, or that it is not JSON.
 pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
     if !is_json && shape.keys.is_empty() {
         return "text that is no JSON".to_owned();

@@ -1,12 +1,14 @@
 //! Zipkin's JSON, versions 1 and 2.
 //!
-//! In Zipkin, the two sides of a call may share one span id: as annotations `cs`, `sr`, `ss`, `cr` of one span or of
-//! two (version 1), or as two spans of which one says `shared` (version 2). Here the server's side keeps the id, so
-//! that its children stay its children, and the client's side gets an id of its own (a hash of the shared one) and
-//! becomes the server side's parent. The sides find each other within [`Zipkin::HELD_MAX`] spans.
+//! In Zipkin, the two sides of a call may share one span id: as annotations `cs`, `sr`, `ss`, `cr`
+//! of one span or of two (version 1), or as two spans, one of them marked `shared` (version 2).
+//! This module keeps the id for the server's side, which keeps its children. The client's side gets
+//! an id of its own (a hash of the shared one) and becomes the parent of the server's side. The
+//! sides are matched within [`Zipkin::HELD_MAX`] spans.
 //!
-//! Times are µs. Hosts are the endpoints' addresses. Annotations become events, tags and binary annotations become
-//! attributes; remote endpoints become `peer.service`, `peer.ip` and `peer.port`.
+//! Times are in µs. Hosts are the endpoints' addresses. Annotations become events, tags and binary
+//! annotations become attributes; remote endpoints become `peer.service`, `peer.ip` and
+//! `peer.port`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -39,7 +41,7 @@ struct Endpoint<'a> {
     port: Option<u16>,
 }
 
-/// A number, also with an exponent.
+/// Parses a number, with or without an exponent.
 fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     some_whole(from)?.ok_or_else(|| D::Error::custom("null is no time"))
 }
@@ -98,7 +100,7 @@ struct Span<'a> {
     #[serde(borrow)]
     binary_annotations: Option<Vec<BinaryAnnotation<'a>>>,
     tags: Option<Attributes>,
-    /// Seen from the other side of the call.
+    /// Marks the other side of a call.
     #[serde(default)]
     #[expect(dead_code, reason = "known, and seen from the ids")]
     shared: Unstored,
@@ -106,12 +108,12 @@ struct Span<'a> {
     debug: Unstored,
 }
 
-/// The sides of a call.
+/// Side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Client,
     Server,
-    /// No call at all.
+    /// Not a call.
     Local,
 }
 
@@ -125,21 +127,22 @@ impl Side {
     }
 }
 
-/// Holds spans until the other sides of their calls have come.
+/// Holds spans until the other sides of their calls have arrived.
 #[derive(Debug, Default)]
 pub(super) struct Zipkin {
     held: Vec<(u64, ForeignSpan, Side)>,
-    /// How long their records were.
+    /// Total size of their records, in bytes.
     held_bytes: usize,
 }
 
 impl Zipkin {
-    /// Most spans held: sides that are further apart in a file do not find each other, and then share an id.
+    /// Maximum number of spans held: sides that are further apart in a file are not matched, and
+    /// then share an id.
     pub(super) const HELD_MAX: usize = 100_000;
-    /// Most bytes of their records.
+    /// Maximum total size of their records, in bytes.
     const HELD_BYTES_MAX: usize = 128 << 20;
 
-    /// Takes one record, a span, which begins on line `line`.
+    /// Reads one record, a span, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.held_bytes += record.len();
         let span: Span<'_> = match parse(record, "span", &mut |name| take.not_taken(line, name, 1))
@@ -177,12 +180,13 @@ impl Zipkin {
         }
     }
 
-    /// Whether it is time to call [`Zipkin::matched`].
+    /// Reports whether it is time to call [`Zipkin::matched`].
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }
 
-    /// The spans held, with the lines on which they began; the two sides of each call told apart.
+    /// Returns the held spans, with the lines on which they began, after separating the two sides
+    /// of each call.
     pub(super) fn matched(&mut self) -> impl Iterator<Item = (u64, ForeignSpan)> + use<> {
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
@@ -260,7 +264,7 @@ fn sides(span: &Span<'_>) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
     Ok(vec![(side, plain)])
 }
 
-/// One span for each side that a span of version 1 tells of.
+/// Returns one span for each side that a span of version 1 describes.
 fn version_1_sides(
     span: &Span<'_>,
     annotations: &[Annotation<'_>],
@@ -290,7 +294,8 @@ fn version_1_sides(
         );
         set_interval(&mut of_side, begin, end, (told.len() == 1).then_some(span))?;
         of_side.flags |= side.flag();
-        // What belongs to the other side's service is told there; what belongs to none, or to both, by the first side.
+        // An annotation of the other side's service goes to that side; one of neither service, or
+        // of both, goes to the first side.
         let is_first = sides.is_empty();
         let others = told.iter().filter(|other| other.0 != side);
         let other_service = others
@@ -322,7 +327,7 @@ fn version_1_sides(
     Ok(sides)
 }
 
-/// Sets the times of one side. The span's own times count only where it tells of no other side.
+/// Sets the times of one side. The span's own times count only if it describes no other side.
 fn set_interval(
     side: &mut ForeignSpan,
     begin: Option<&Annotation<'_>>,
@@ -389,7 +394,8 @@ fn event(annotation: &Annotation<'_>) -> Result<ForeignEvent, BadLine> {
     })
 }
 
-/// `sa` and `ca` say who is at the other end, not what was seen.
+/// Reports whether the annotation is `sa` or `ca`, which gives the address of the other end, not an
+/// observation.
 fn is_address(annotation: &BinaryAnnotation<'_>) -> bool {
     (annotation.key == "sa" || annotation.key == "ca") && !annotation.value.is_string()
 }

@@ -14,12 +14,13 @@ fn read_ns(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Monotonic time now, ns.
+/// Returns the current monotonic time in ns.
 pub(crate) fn now_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC).cast_unsigned()
 }
 
-/// Where the clocks stand now. Of some readings of one clock between two of the other, the tightest.
+/// Reads the current offsets of the clocks. The wall clock is read between two readings of the
+/// monotonic clock, and the tightest of eight attempts counts.
 pub(crate) fn sample() -> ClockSample {
     let read = || {
         let before = read_ns(libc::CLOCK_MONOTONIC);
@@ -43,13 +44,14 @@ pub(crate) fn sample() -> ClockSample {
         }
     }
     let boot_ns = read_ns(libc::CLOCK_BOOTTIME) - read_ns(libc::CLOCK_MONOTONIC);
-    // Never suspended: what is left is the time between the two readings.
+    // The machine was never suspended: the small difference is just the time between the two
+    // readings.
     best.boot_offset_ns = if boot_ns.abs() < 1_000_000 {
         0
     } else {
         boot_ns
     };
-    // Whole seconds, by definition; the readings are some ns apart.
+    // The offset is in whole seconds by definition; the readings are some ns apart.
     let difference = read_ns(libc::CLOCK_TAI) - read_ns(libc::CLOCK_REALTIME);
     best.tai_offset_ns = (difference + 500_000_000).div_euclid(1_000_000_000) * 1_000_000_000;
     best

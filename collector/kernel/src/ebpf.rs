@@ -1,4 +1,4 @@
-//! Recording by eBPF programs on BTF tracepoints.
+//! Records by eBPF programs on BTF tracepoints.
 
 mod introduction;
 mod layout;
@@ -28,7 +28,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.aarch64.o");
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 static OBJECT: &[u8] = &[];
 
-/// Scheduling first: a system call of a thread whose switches are not seen yet would look like a missed switch.
+/// Programs in order of attachment, scheduling first: a system call of a thread whose switches are
+/// not recorded yet would look like a missed switch.
 const PROGRAMS: [&str; 8] = [
     "sched_process_exec",
     "task_rename",
@@ -40,7 +41,8 @@ const PROGRAMS: [&str; 8] = [
     "sys_enter",
 ];
 
-/// The loaded programs and their memory; all of it leaves the kernel when this is dropped or the process ends.
+/// The loaded programs and their memory. They leave the kernel when this is dropped or the process
+/// ends.
 pub(crate) struct EbpfSource {
     ebpf: Ebpf,
     control: Arc<Mapping>,
@@ -50,7 +52,7 @@ pub(crate) struct EbpfSource {
     cpu_count: usize,
     tails: Vec<u64>,
     introductions: Vec<LastIntroduction>,
-    /// Slots of a kind this version does not know: none, unless program and recorder do not belong together.
+    /// Number of slots of an unknown kind; not 0 only if programs and recorder do not match.
     unknown_slots: u64,
 }
 
@@ -110,7 +112,7 @@ impl EbpfSource {
         Ok(source)
     }
 
-    /// Introduces the recorder to its programs, and says what to record.
+    /// Registers the recorder with its programs, and configures what to record.
     fn introduce(&mut self, config: BurstConfig, processes: &Processes) -> Result<(), StartError> {
         let words = self.control.words();
         let nonce = clock::now_ns() ^ u64::from(std::process::id()) << 48 | 1;
@@ -130,7 +132,7 @@ impl EbpfSource {
         Ok(())
     }
 
-    /// Lets the programs record, and returns the moment from which on they miss nothing, monotonic ns.
+    /// Makes the programs record. Returns the monotonic time in ns from which they miss nothing.
     pub(crate) fn begin(&mut self) -> u64 {
         let words = self.control.words();
         let always = words[control::CONFIG].load(Relaxed) == BurstConfig::ALWAYS_ON.bits();
@@ -140,36 +142,37 @@ impl EbpfSource {
             control::MODE_BURSTS
         };
         words[control::MODE_SELF].fetch_or(u64::from(mode), AcqRel);
-        // Threads may have been introduced already, before anybody knows from when on nothing is missed.
+        // Threads may have been introduced before that time was known.
         self.introduce_again()
     }
 
-    /// From the moment returned on, each thread is introduced again at its next event, monotonic ns.
+    /// Introduces each thread again at its first event after the returned monotonic time, in ns.
     pub(crate) fn introduce_again(&self) -> u64 {
         let from_ns = clock::now_ns();
         self.control.words()[control::SHIFT_EPOCH].fetch_add(1 << 32, Relaxed);
         from_ns
     }
 
-    /// The programs' switches, for the thread that turns them.
+    /// Returns the programs' switches, for the gate's thread.
     pub(crate) fn switches(&self) -> Switches {
         Switches(Arc::clone(&self.control))
     }
 
-    /// Ends recording; what is in the buffers can still be read.
+    /// Ends recording; the buffers can still be read.
     pub(crate) fn stop(&self) {
         self.control.words()[control::MODE_SELF].fetch_and(!u64::from(u32::MAX), AcqRel);
     }
 
-    /// Adds a process to those recorded.
+    /// Adds a process to the recorded ones.
     pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
         insert_chosen(&mut self.ebpf, process)?;
-        // A racing increment by the programs leaves the number changed as well, which is all that counts.
+        // A racing increment by the programs changes the number as well, and only the change
+        // matters.
         self.control.words()[control::GENERATION_BIRTHS].fetch_add(1, Relaxed);
         Ok(())
     }
 
-    /// Memory of the buffers, which the kernel holds and this process maps, bytes.
+    /// Returns the size of the buffers, in bytes; the kernel holds them and this process maps them.
     pub(crate) fn memory_bytes(&self) -> u64 {
         8 * (self.slots.words().len() + self.cpus.words().len() + self.control.words().len()) as u64
     }
@@ -178,7 +181,8 @@ impl EbpfSource {
         self.unknown_slots
     }
 
-    /// Moves what is complete to `events`; in order of time per processor, not over all of them.
+    /// Moves complete events to `events`. They are in order of time for each processor, not across
+    /// processors.
     pub(crate) fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let before = events.len();
         for number in 0..self.cpu_count {
@@ -191,7 +195,8 @@ impl EbpfSource {
         let slots = self.slots.words();
         let first = number * self.slots_per_cpu as usize;
         let mut tail = self.tails[number];
-        // No more than one ring at a time, so that a busy processor cannot keep the reader for ever.
+        // Reads at most one ring at a time, so that a busy processor cannot keep the reader busy
+        // forever.
         let end = tail + self.slots_per_cpu;
         while tail < end {
             let place = (first + (tail % self.slots_per_cpu) as usize) * slot::WORDS;
@@ -215,8 +220,8 @@ impl EbpfSource {
         self.cpus.words()[number * cpu::WORDS + cpu::TAIL].store(tail, Release);
     }
 
-    /// After [`stop`](Self::stop): losses that no LOST event could speak of any more, because nothing followed them until
-    /// `until_ns`.
+    /// Reports, after [`stop`](Self::stop), losses without a LOST event, because nothing followed
+    /// them until `until_ns`.
     pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
         for number in 0..self.cpu_count {
             let words = &self.cpus.words()[number * cpu::WORDS..(number + 1) * cpu::WORDS];
@@ -235,12 +240,13 @@ impl EbpfSource {
         }
     }
 
-    /// Runs of the programs that the kernel skipped since the start, because the same program was still running on that
-    /// processor: what `recursion_misses` of each program says. No event of the rings speaks of them.
+    /// Returns the runs of the programs that the kernel has skipped since the start because the
+    /// same program was still running on that processor, as `recursion_misses` of each program
+    /// counts them. No event of the rings reports them.
     pub(crate) fn skipped(&self) -> LossCounts {
         let mut counts = LossCounts::default();
         for (name, program) in self.ebpf.programs() {
-            // One that is not loaded has no runs.
+            // A program that is not loaded has no runs.
             let Ok(fd) = program.fd() else { continue };
             let about =
                 std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
@@ -258,7 +264,7 @@ impl EbpfSource {
         counts
     }
 
-    /// All losses since the start.
+    /// Returns all losses since the start.
     pub(crate) fn losses(&self) -> Vec<LossCounts> {
         self.cpus
             .words()
@@ -268,35 +274,37 @@ impl EbpfSource {
     }
 }
 
-/// What the programs look at before anything else.
+/// Mode and clock offset, which the programs read before anything else.
 #[derive(Clone, Debug)]
 pub(crate) struct Switches(Arc<Mapping>);
 
 impl Switches {
-    /// Changes nothing before recording has begun or after it was ended.
+    /// Changes the mode; has no effect before recording begins and after it ends.
     fn change_mode(&self, from: u32, to: u32) {
         let change = |word: u64| (word as u32 == from).then_some(word >> 32 << 32 | u64::from(to));
-        // Nothing to do is no error.
+        // A failed update means that there is nothing to change.
         let _ = self.0.words()[control::MODE_SELF].fetch_update(AcqRel, Acquire, change);
     }
 
-    /// From now on wall time is monotonic time plus this, as far as the gate is concerned.
+    /// Sets the offset that the gate adds to monotonic time to get wall time.
     pub(crate) fn set_wall_offset_ns(&self, offset_ns: i64) {
         self.0.words()[control::WALL_OFFSET_NS].store(offset_ns.cast_unsigned(), Relaxed);
     }
 
-    /// No window is near: the programs need not look at the clock. Markers are still followed.
+    /// Reports that no window is near, so that the programs need not read the clock. They still
+    /// follow markers.
     pub(crate) fn doze(&self) {
         self.change_mode(control::MODE_BURSTS, control::MODE_DOZE);
     }
 
-    /// A window is near: the programs find its edges by themselves.
+    /// Reports that a window is near; the programs find its edges themselves.
     pub(crate) fn wake(&self) {
         self.change_mode(control::MODE_DOZE, control::MODE_BURSTS);
     }
 }
 
-/// What the kernel says of a program in /proc/*/fdinfo; `None` before Linux 5.12, which does not count.
+/// Parses the kernel's information about a program in /proc/*/fdinfo. Returns `None` before Linux
+/// 5.12, which does not count.
 fn recursion_misses(about: &str) -> Option<u64> {
     about
         .lines()

@@ -1,7 +1,9 @@
-//! The thread that tells the programs when no window is near, so that a shut gate costs no look at the clock.
+//! Thread that switches the programs to a doze while no window is near, so that a closed gate costs
+//! no clock reading.
 //!
-//! Edges stay exact, because the programs find them by themselves: they are woken a guard before each opening. Should this
-//! thread be late, the window opens late; that is known, and the window is reported as it really was.
+//! Edges stay exact, because the programs find them by themselves: this thread wakes them a guard
+//! time before each opening. If the thread is late, the window opens late; the gate knows that, and
+//! reports the window as it really was.
 
 #![allow(unsafe_code)]
 
@@ -17,19 +19,20 @@ use stroboscope_kernel_model::{ClockLog, ClockSample};
 use crate::clock;
 use crate::ebpf::Switches;
 
-/// The programs are woken this long before an opening: a sleeper wakes 0.1 ms late, 5 ms at worst.
+/// Guard time before an opening, in ns: a sleeper wakes 0.1 ms late, 5 ms at worst.
 const GUARD_NS: u64 = 3_000_000;
-/// Shorter pauses between windows are not worth a doze.
+/// Shortest pause between windows that is worth a doze, in ns.
 const DOZE_MIN_NS: u64 = 2_000_000;
-/// The clock is looked at this often, so that a step of it is followed.
+/// Interval between clock readings, in ns, so that the gate follows a step of the clock.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
-/// Late wake-ups remembered.
+/// Maximum number of late wake-ups remembered.
 const LATE_MAX: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 struct State {
     clocks: ClockLog,
-    /// Dozing from the first to the second moment, which lies in a window.
+    /// Late wake-ups: the programs dozed from the first to the second moment, which lies in a
+    /// window.
     late: Vec<(u64, u64)>,
 }
 
@@ -75,19 +78,20 @@ impl Gate {
         lock(&self.state).clocks.clone()
     }
 
-    /// Looks at the clocks without a copy; the thread waits meanwhile, so only a source without programs may take long.
+    /// Calls `look` with the clocks without copying them. The thread waits meanwhile, so only a
+    /// source without programs may take long.
     pub(crate) fn with_clocks<T>(&self, look: impl FnOnce(&ClockLog) -> T) -> T {
         look(&lock(&self.state).clocks)
     }
 
-    /// The windows as they really were.
+    /// Returns the windows as they really were.
     pub(crate) fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         let state = lock(&self.state);
         cut(state.clocks.windows(config, from_ns, to_ns), &state.late)
     }
 }
 
-/// Takes away what was dozed through.
+/// Removes the times spent dozing from the windows.
 fn cut(mut windows: Vec<Window>, late: &[(u64, u64)]) -> Vec<Window> {
     for &(from_ns, awake_ns) in late {
         let first = windows.partition_point(|window| window.close_ns <= from_ns);
@@ -123,7 +127,7 @@ fn sample(state: &Mutex<State>, switches: Option<&Switches>) -> ClockSample {
 
 struct Turner {
     config: BurstConfig,
-    /// None: the source has no programs to be woken.
+    /// Switches of the programs; `None` for a source without programs.
     switches: Option<Switches>,
     state: Arc<Mutex<State>>,
     stop: Arc<AtomicBool>,
@@ -173,7 +177,7 @@ fn pause(ns: u64) {
     std::thread::park_timeout(Duration::from_nanos(ns));
 }
 
-/// By default Linux may delay a sleeper by 50 µs to wake several at once.
+/// Requests exact timers. By default, Linux may delay a sleeper by 50 µs to wake several at once.
 fn ask_for_exact_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and concerns the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };

@@ -1,12 +1,15 @@
-//! The kernel recorder: system calls and scheduling of chosen processes, during the same bursts as the SDKs.
+//! The kernel recorder: system calls and scheduling of chosen processes, during the same bursts as
+//! the SDKs.
 //!
-//! Two sources make the same [`Event`](stroboscope_analysis::kernel::event::Event)s: eBPF programs on BTF tracepoints,
-//! with the burst gate inside the kernel, and a tracefs instance for kernels without BTF. What the events mean is found
-//! by [`stroboscope_analysis::kernel::attribute`]. What is recorded, and what comes of it, are types of
-//! [`stroboscope_kernel_model`], which reads and writes recordings on every system.
+//! Two sources make the same [`Event`](stroboscope_analysis::kernel::event::Event)s: eBPF programs
+//! on BTF tracepoints, with the burst gate inside the kernel, and a tracefs instance for kernels
+//! without BTF. [`stroboscope_analysis::kernel::attribute`] interprets the events. The types of
+//! settings and recordings are in [`stroboscope_kernel_model`], which reads and writes recordings
+//! on every system.
 //!
-//! Nothing stays in the kernel when the recorder ends, however it ends: eBPF programs vanish with their last file
-//! descriptor; a tracefs instance that a killed recorder left is removed when the next one starts.
+//! Nothing remains in the kernel after the recorder ends, however it ends: eBPF programs vanish
+//! with their last file descriptor; the next recorder to start removes the tracefs instance of a
+//! killed one.
 
 #![cfg(target_os = "linux")]
 

@@ -1,9 +1,10 @@
-//! How services learn that somebody records the kernel: a lock on a file.
+//! Announces to services that the kernel is being recorded, by a lock on a file.
 //!
-//! The recorder holds a shared lock on `/run/stroboscope/kernel-recorder` (or what `STROBOSCOPE_KERNEL_RECORDER` names)
-//! while it records; the SDK *asks* for the lock's state at each opening and never takes it. So any number of recorders
-//! and services get along, a killed recorder's lock is gone with it, and a container sees it by a bind mount of the
-//! folder.
+//! The recorder holds a shared lock on `/run/stroboscope/kernel-recorder` (or the file that
+//! `STROBOSCOPE_KERNEL_RECORDER` names) while it records. The SDK *queries* the lock's state at
+//! each opening and never acquires the lock. Any number of recorders and services can thus coexist,
+//! a killed recorder's lock disappears with it, and a container sees the lock through a bind mount
+//! of the directory.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +16,7 @@ use std::path::Path;
 
 use crate::start_error::StartError;
 
-/// While it lives, services write markers.
+/// Announcement that makes services write markers while it exists.
 #[derive(Debug)]
 pub(crate) struct Listening {
     _file: File,
@@ -40,7 +41,7 @@ impl Listening {
             .truncate(false)
             .open(path)
             .map_err(failed)?;
-        // Services of every user look here, whatever this process keeps to itself.
+        // Services of every user read this file, whatever this process's umask.
         if file.metadata().map_err(failed)?.mode() & 0o044 != 0o044 {
             set_mode(path, 0o644).map_err(failed)?;
         }

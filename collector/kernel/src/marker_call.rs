@@ -1,13 +1,14 @@
-//! The recorder's own `getpid` with arguments: how it tells its programs who it is.
+//! The recorder's own `getpid` with arguments, which identifies it to its programs.
 
 #![allow(unsafe_code)]
 
 use stroboscope_analysis::kernel::marker::MARK;
 
-/// The kind by which a recorder says: this process is me.
+/// Kind of the marker by which a recorder identifies its process.
 const HELLO: u64 = 0x7f;
 
-/// Says to the loaded programs that the process of this thread is the recorder's. They know it by `nonce`.
+/// Tells the loaded programs that this thread's process is the recorder. They recognise it by
+/// `nonce`.
 pub(crate) fn hello(nonce: u64) {
     // SAFETY: getpid has no arguments; the kernel ignores what stands in their registers.
     unsafe {

@@ -1,4 +1,4 @@
-//! What this process may do.
+//! Capabilities of this process.
 
 use crate::start_error::StartError;
 
@@ -6,9 +6,10 @@ const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
-/// Says which capabilities are missing, before the kernel says less clearly that something is.
+/// Reports missing capabilities, before the kernel fails with a less clear error.
 pub(crate) fn check_ebpf() -> Result<(), StartError> {
-    // Of this thread: others may have dropped theirs. Without /proc nothing is known; then the kernel has the word.
+    // The capabilities of this thread count: others may have dropped theirs. Without /proc they are
+    // unknown, and the kernel decides.
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     effective(&status).map_or(Ok(()), missing)
 }

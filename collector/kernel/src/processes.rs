@@ -1,4 +1,4 @@
-//! Which processes are meant now.
+//! Resolves the choice of processes to those that run now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use stroboscope_kernel_model::Processes;
 
 use crate::start_error::StartError;
 
-/// The processes that run now and are to be recorded; empty for [`Processes::All`].
+/// Returns the running processes that are to be recorded; empty for [`Processes::All`].
 pub(crate) fn running(processes: &Processes) -> Result<BTreeSet<u32>, StartError> {
     let mut found = BTreeSet::new();
     match processes {
@@ -38,13 +38,13 @@ pub(crate) fn running(processes: &Processes) -> Result<BTreeSet<u32>, StartError
     Ok(found)
 }
 
-/// Every process and its parent. Processes that end meanwhile are left out.
+/// Returns every process with its parent. Omits processes that end meanwhile.
 fn parents() -> BTreeMap<u32, u32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return BTreeMap::new();
     };
     let parent = |process: u32| -> Option<u32> {
-        // The name, in parentheses, may hold spaces and parentheses itself.
+        // The name, in parentheses, may itself contain spaces and parentheses.
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         stat.rsplit_once(')')?
             .1
@@ -75,7 +75,7 @@ fn add_children(parents: &BTreeMap<u32, u32>, found: &mut BTreeSet<u32>) {
     }
 }
 
-/// Control groups nested deeper than this are not looked at.
+/// Maximum depth of nested control groups that are searched.
 const DEPTH_MAX: usize = 32;
 
 fn add_cgroup(folder: &Path, found: &mut BTreeSet<u32>, depth: usize) -> Result<(), StartError> {

@@ -1,4 +1,4 @@
-//! Recording from start to end, whichever source there is.
+//! Recording from start to end, independent of the source.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::processes;
 use crate::source::Source;
 use crate::start_error::StartError;
 
-/// Records while it lives. Its owner calls [`drain`](Self::drain) often enough for the buffers: every 10 ms or so.
+/// Records while it exists. Its owner calls [`drain`](Self::drain) often enough for the buffers,
+/// about every 10 ms.
 pub struct Recorder {
     source: Source,
     config: BurstConfig,
@@ -24,7 +25,7 @@ pub struct Recorder {
     _listening: Listening,
 }
 
-/// A recorder that has its programs and buffers, and does not record yet.
+/// A recorder with its programs and buffers that does not record yet.
 pub struct OpenedRecorder {
     source: Source,
     settings: Settings,
@@ -34,10 +35,10 @@ impl OpenedRecorder {
     /// Begins to record.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left in the kernel then.
+    /// See [`StartError`]; nothing remains in the kernel then.
     pub fn begin(self) -> Result<Recorder, StartError> {
         let (mut source, settings) = (self.source, self.settings);
-        // First of all the programs learn the time, then they record, and only then services are told.
+        // The programs first learn the time, then they record, and only then services are notified.
         let gate = Gate::start(settings.burst_config, source.switches())
             .map_err(|error| StartError::system("starting the gate's thread", error))?;
         let started_ns = source.begin();
@@ -54,26 +55,27 @@ impl OpenedRecorder {
     }
 }
 
-/// A program takes less than a microsecond; a processor may be taken away from a virtual machine for longer.
+/// Time for running programs to finish. A program takes less than a microsecond, but a virtual
+/// machine may lose a processor for longer.
 const LAST_PROGRAMS: Duration = Duration::from_millis(2);
 
-/// Newcomers of a control group are looked for this often.
+/// Interval between searches for new processes in a control group, in ns.
 const LOOK_AGAIN_NS: u64 = 250_000_000;
 
 impl Recorder {
     /// Starts recording.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left in the kernel then.
+    /// See [`StartError`]; nothing remains in the kernel then.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
         Self::open(settings)?.begin()
     }
 
-    /// Puts programs and buffers into the kernel. All that comes after needs no capability of the calling thread, but CAP_BPF
-    /// for the newcomers of a control group.
+    /// Loads programs and buffers into the kernel. After that, the calling thread needs no
+    /// capability, except CAP_BPF for new processes of a control group.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing is left in the kernel then.
+    /// See [`StartError`]; nothing remains in the kernel then.
     pub fn open(settings: &Settings) -> Result<OpenedRecorder, StartError> {
         Ok(OpenedRecorder {
             source: Source::open(settings)?,
@@ -81,76 +83,77 @@ impl Recorder {
         })
     }
 
-    /// Moves what was recorded to `events`; returns how many came.
+    /// Moves recorded events to `events`, and returns their number.
     pub fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let now_ns = clock::now_ns();
         if matches!(self.processes, Processes::Cgroup(_)) && now_ns - self.looked_ns > LOOK_AGAIN_NS
         {
             self.looked_ns = now_ns;
-            // A group that is gone has no newcomers.
+            // A control group that no longer exists has no new processes.
             for process in processes::running(&self.processes).unwrap_or_default() {
-                // The map is full only with 16,384 processes chosen; those there are go on being recorded.
+                // The map is full only with 16,384 chosen processes; those in it continue to be
+                // recorded.
                 let _ = self.source.choose(process);
             }
         }
         self.source.drain(&self.gate, false, events)
     }
 
-    /// From when on it records, monotonic ns.
+    /// Returns the start of recording, in monotonic ns.
     #[must_use]
     pub fn started_ns(&self) -> u64 {
         self.started_ns
     }
 
-    /// The windows between two moments (monotonic ns) that have passed, as they really were.
+    /// Returns the past windows between two moments (monotonic ns), as they really were.
     #[must_use]
     pub fn windows(&self, from_ns: u64, to_ns: u64) -> Vec<Window> {
         self.gate.windows(self.config, from_ns, to_ns)
     }
 
-    /// From the moment returned (monotonic ns) on, each thread is introduced again at its next event, so that what is
-    /// recorded after that moment can be understood without what was recorded before.
+    /// Introduces each thread again at its first event after the returned moment (monotonic ns), so
+    /// that later events can be interpreted without earlier ones.
     pub fn introduce_again(&mut self) -> u64 {
         self.source.introduce_again()
     }
 
-    /// Losses by processor, since the start.
+    /// Returns the losses by processor, since the start.
     #[must_use]
     pub fn losses(&self) -> Vec<LossCounts> {
         self.source.losses()
     }
 
-    /// Events since the start that the recorder's programs were not called for, because the same program was still running
-    /// on that processor: of losses, the kind that has no place in time. Always 0 by tracefs.
+    /// Returns the events since the start for which the kernel skipped a program because it was
+    /// still running on that processor. These losses have no place in time. Always 0 by tracefs.
     #[must_use]
     pub fn skipped(&self) -> LossCounts {
         self.source.skipped()
     }
 
-    /// By what it records.
+    /// Returns the kernel facility that records.
     #[must_use]
     pub fn facility(&self) -> Facility {
         self.source.facility()
     }
 
-    /// Memory of the buffers, bytes.
+    /// Returns the size of the buffers, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.source.memory_bytes()
     }
 
-    /// The clocks' samples so far.
+    /// Returns the clocks' samples so far.
     #[must_use]
     pub fn clocks(&self) -> ClockLog {
         self.gate.clocks()
     }
 
-    /// Ends recording. `events` is what was drained before; the rest is added.
+    /// Ends recording. `events` holds the events drained before; the rest is added.
     #[must_use]
     pub fn finish(mut self, mut events: Vec<Event>) -> Recording {
         let stopped_ns = clock::now_ns();
         self.source.stop();
-        // Programs that were running at that moment finish what they write.
+        // Programs that are running at this moment finish their writes.
         std::thread::sleep(LAST_PROGRAMS);
         while self.source.drain(&self.gate, true, &mut events) > 0 {}
         let windows = self.gate.windows(self.config, self.started_ns, stopped_ns);

@@ -1,5 +1,5 @@
-//! Gate and carry in user space, for a source that has neither: keeps what lies in windows, and introduces each thread at
-//! its first event of a window, as the eBPF programs do.
+//! Gate and carry in user space, for a source that has neither. It keeps the events within windows,
+//! and introduces each thread at its first event of a window, like the eBPF programs.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, Name};
 use stroboscope_analysis::kernel::marker::{Marker, RequestId};
 
-/// What is carried of a thread.
+/// State carried for a thread.
 #[derive(Debug, Default)]
 struct Carried {
     request: Option<RequestId>,
@@ -15,7 +15,7 @@ struct Carried {
     pair: Option<bool>,
     process: u32,
     tid_in_process: u32,
-    /// The window it was introduced in, by number.
+    /// Number of the window in which it was introduced.
     introduced: u64,
     name: Name,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Sieve {
     threads: HashMap<u32, Carried>,
     window: u64,
     was_open: bool,
-    /// From this moment on all are introduced again.
+    /// Moment from which all threads are introduced again.
     again_ns: Option<u64>,
 }
 
@@ -44,12 +44,12 @@ impl Sieve {
         }
     }
 
-    /// From `from_ns` on each thread is introduced again.
+    /// Introduces each thread again from `from_ns` on.
     pub(crate) fn introduce_again(&mut self, from_ns: u64) {
         self.again_ns = Some(from_ns);
     }
 
-    /// Takes events in order of time. `process_of` is asked once per thread.
+    /// Processes events in order of time. Calls `process_of` once per thread.
     pub(crate) fn push(
         &mut self,
         event: Event,
@@ -57,7 +57,8 @@ impl Sieve {
         process_of: impl Fn(u32) -> u32,
         events: &mut Vec<Event>,
     ) {
-        // A gap hides markers, so every thread is introduced again after it, as far as anything is known.
+        // A gap hides markers, so every thread is introduced again after it, as far as its state is
+        // known.
         if is_open && !self.was_open || matches!(event.body, Body::Lost { .. }) {
             self.window += 1;
         }
@@ -170,7 +171,7 @@ impl Sieve {
         });
     }
 
-    /// Markers count whether the gate is open or not.
+    /// Updates the carried state by markers, which count even while the gate is closed.
     fn follow(&mut self, event: &Event) {
         match event.body {
             Body::Enter { call, args } if call == self.getpid => {
@@ -193,7 +194,7 @@ impl Sieve {
                     (Some(_), _) => thread.tid_in_process = args[3] as u32,
                 }
             }
-            // The number may be given to another thread.
+            // The kernel may give the number to another thread.
             Body::TaskExit { .. } => _ = self.threads.remove(&event.tid),
             _ => {}
         }

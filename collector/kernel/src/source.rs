@@ -1,4 +1,4 @@
-//! Where events come from.
+//! Sources of kernel events.
 
 use stroboscope_analysis::kernel::event::{Event, LossCounts};
 use stroboscope_kernel_model::{Facility, Settings};
@@ -27,7 +27,7 @@ impl Source {
             Facility::Ebpf => ebpf(),
             Facility::Tracefs => tracefs(),
             Facility::Best => match ebpf() {
-                // Why the better one did not start is what a person needs to know.
+                // The error of the preferred source is the more useful one.
                 Err(error @ StartError::Ebpf(_)) => tracefs().map_err(|_| error),
                 other => other,
             },
@@ -48,7 +48,7 @@ impl Source {
         }
     }
 
-    /// Lets it record; from which moment on nothing is missed, monotonic ns.
+    /// Starts recording, and returns the monotonic time in ns from which nothing is missed.
     pub(crate) fn begin(&mut self) -> u64 {
         match self {
             Self::Ebpf(source) => source.begin(),
@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// From the moment returned on, each thread is introduced again.
+    /// Introduces each thread again from the returned moment on.
     pub(crate) fn introduce_again(&mut self) -> u64 {
         match self {
             Self::Ebpf(source) => source.introduce_again(),

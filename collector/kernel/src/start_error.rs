@@ -1,8 +1,8 @@
-//! Why a recorder did not start.
+//! Reasons for a failure to start a recorder.
 
 use std::io;
 
-/// Why the kernel cannot be recorded. Services and collector run on without it.
+/// Reason for being unable to record the kernel. Services and collector continue without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -11,31 +11,31 @@ pub enum StartError {
         "recording the kernel needs {missing}; run as root, or give the program these capabilities: setcap {grant} FILE"
     )]
     Privilege {
-        /// The capabilities that are missing.
+        /// Names of the missing capabilities.
         missing: String,
-        /// What to hand to `setcap`.
+        /// Argument for `setcap`.
         grant: String,
     },
-    /// The kernel does not take the programs.
+    /// The kernel rejects the programs.
     #[error("the kernel refuses the recorder's eBPF programs: {0}; tracefs may still work")]
     Ebpf(String),
-    /// There is no tracefs, or it does not do what is asked.
+    /// There is no tracefs, or it does not work as required.
     #[error("tracefs: {action}: {source}; mount it: mount -t tracefs none /sys/kernel/tracing")]
     Tracefs {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What came of it.
+        /// The resulting error.
         source: io::Error,
     },
-    /// Something of the system failed.
+    /// A system call failed.
     #[error("{action}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What came of it.
+        /// The resulting error.
         source: io::Error,
     },
-    /// None of the processes named is there.
+    /// The named process does not exist.
     #[error("no process {0} is running")]
     NoProcess(u32),
 }

@@ -1,8 +1,9 @@
-//! Recording by an instance of tracefs, for kernels without BTF.
+//! Records by an instance of tracefs, for kernels without BTF.
 //!
-//! It records all the time and is sieved afterwards, so windows are as exact as with eBPF, and everything costs its full
-//! price. State in tracefs outlives its reader: an instance that a killed recorder left slows down every system call of
-//! the machine, so each recorder removes those first whose makers are gone.
+//! It records all the time and is sieved afterwards, so windows are as exact as with eBPF, but
+//! recording always costs its full price. State in tracefs outlives its reader: the instance of a
+//! killed recorder slows down every system call of the machine, so each recorder first removes
+//! those whose makers are gone.
 
 mod format;
 mod page;
@@ -25,17 +26,17 @@ use page::Item;
 const ROOT: &str = "/sys/kernel/tracing";
 const PREFIX: &str = "stroboscope-";
 const PAGE_BYTES: usize = 4096;
-/// A record takes about this much of the kernel's buffer.
+/// Approximate size of a record in the kernel's buffer.
 const RECORD_BYTES: u64 = 64;
 
-/// An instance; removed when dropped.
+/// An instance of tracefs, which is removed when dropped.
 pub(crate) struct TracefsSource {
     folder: PathBuf,
     pipes: Vec<File>,
     formats: Formats,
     config: BurstConfig,
     sieve: Sieve,
-    /// Read, but not older than what other processors may still hand out.
+    /// Events that have been read, but may be newer than events still in other processors' buffers.
     held: Vec<Event>,
     last_ns: Vec<u64>,
     losses: Vec<LossCounts>,
@@ -64,7 +65,7 @@ impl TracefsSource {
             .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?
             .len();
         let kib = (u64::from(settings.slots_per_cpu()) * RECORD_BYTES).div_ceil(1024);
-        // From here on an error drops it, which removes the folder.
+        // From here on an error drops the source, which removes the directory.
         let mut source = Self {
             folder,
             pipes: Vec::new(),
@@ -100,7 +101,7 @@ impl TracefsSource {
         write(&folder.join("trace_clock"), "mono")?;
         write(&folder.join("buffer_size_kb"), &kib.to_string())?;
         write(&folder.join("options/event-fork"), "1")?;
-        // Otherwise each of its own reads makes events to be read.
+        // Without this, each of the recorder's own reads makes events to be read.
         write_threads(&folder.join("set_event_notrace_pid"), std::process::id())?;
         if settings.processes != Processes::All {
             for process in crate::processes::running(&settings.processes)? {
@@ -120,7 +121,7 @@ impl TracefsSource {
     }
 
     pub(crate) fn stop(&self) {
-        // Fails only if somebody removed the instance, which stops it, too.
+        // Writing fails only if another process removed the instance, which also stops it.
         let _ = fs::write(self.folder.join("tracing_on"), "0");
     }
 
@@ -140,14 +141,14 @@ impl TracefsSource {
         write_threads(&self.folder.join("set_event_pid"), process)
     }
 
-    /// From the moment returned on, each thread is introduced again.
+    /// Introduces each thread again from the returned moment on.
     pub(crate) fn introduce_again(&mut self) -> u64 {
         let from_ns = clock::now_ns();
         self.sieve.introduce_again(from_ns);
         from_ns
     }
 
-    /// Moves what lies in windows to `events`. `finally`: also what was held back.
+    /// Moves the events within windows to `events`. `finally` includes those held back.
     pub(crate) fn drain(
         &mut self,
         clocks: &ClockLog,
@@ -155,7 +156,8 @@ impl TracefsSource {
         events: &mut Vec<Event>,
     ) -> usize {
         let before = events.len();
-        // What is older than this is in the buffers now, so once all are read the order is known up to here.
+        // Events before this time are in the buffers now, so once all buffers are read the order is
+        // known up to here.
         let settled_ns = if finally { u64::MAX } else { clock::now_ns() };
         for cpu in 0..self.pipes.len() {
             self.read_cpu(cpu);
@@ -172,14 +174,14 @@ impl TracefsSource {
 
     fn read_cpu(&mut self, cpu: usize) {
         let mut page = [0; PAGE_BYTES];
-        // Bounded, so that a busy processor cannot keep the reader for ever.
+        // The loop is bounded, so that a busy processor cannot keep the reader busy forever.
         for _ in 0..self.memory_bytes / PAGE_BYTES as u64 + 1 {
             let Ok(length @ 1..) = self.pipes[cpu].read(&mut page) else {
                 return;
             };
             page::parse(&page[..length], |item| match item {
                 Item::Missed(count) => {
-                    // The kernel does not say of which kind they were.
+                    // The kernel does not report the kinds of missed events.
                     let counts = LossCounts {
                         others: count.max(1),
                         ..LossCounts::default()
@@ -217,7 +219,7 @@ impl TracefsSource {
 impl Drop for TracefsSource {
     fn drop(&mut self) {
         self.pipes.clear();
-        // What cannot be removed now is an orphan for the next one.
+        // The next recorder removes the instance if that fails now.
         let _ = fs::remove_dir(&self.folder);
     }
 }
@@ -242,7 +244,7 @@ fn write_threads(path: &Path, process: u32) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The process of a thread; 0 when it is gone.
+/// Returns the process of a thread; 0 when it is gone.
 fn process_of(tid: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
@@ -250,7 +252,8 @@ fn process_of(tid: u32) -> u32 {
         .unwrap_or(0)
 }
 
-/// When a process started, in the kernel's own unit: with its number, who it is. 0 when it is gone.
+/// Returns the start time of a process, in the kernel's own unit; 0 when the process is gone. It
+/// identifies the process together with its number.
 fn started_at(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -261,7 +264,7 @@ fn started_at(process: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Removes instances of recorders that are gone; how many.
+/// Removes instances of recorders that are gone, and returns their number.
 fn remove_orphans(root: &Path) -> usize {
     let Ok(entries) = fs::read_dir(root.join("instances")) else {
         return 0;

@@ -1,4 +1,4 @@
-//! Pictures of what the analysis finds.
+//! Charts of the analysis's results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use stroboscope_analysis::task_path::JOINT;
 
 use crate::show::{Axis, Chart, Interval, Kind, LegendPlace, Line, Timeline, TimelineRow};
 
-/// The shortest axis of durations: where all are 0 there is one all the same.
+/// Shortest axis of durations, in ns; used if all durations are 0.
 const AXIS_MIN_NS: f64 = 1e3;
-/// The series whose line is solid.
+/// Series whose line is solid.
 const SOLID: usize = 2;
-/// Points of the rates of change: of more, single changes would hide the trend.
+/// Maximum number of points of the rates of change: with more, single changes would hide the trend.
 const RATES_MAX: usize = 32;
-/// Points of a cumulative distribution.
+/// Number of points of a cumulative distribution.
 const CDF_POINTS: usize = 200;
-/// Tasks that a timeline shows.
+/// Maximum number of tasks in a timeline.
 pub const TASKS_MAX: usize = 40;
-/// Of these, tasks on the critical path; the others are beside it, so that something is seen of both.
+/// Maximum number of tasks on the critical path among them, which leaves room for others.
 const CRITICAL_TASKS_MAX: usize = 30;
 
-/// Relations as traces came in (The Mystery Machine, figure 3).
+/// Plots the number of relations against the number of traces (The Mystery Machine, figure 3).
 #[must_use]
 pub fn convergence(points: &[ConvergencePoint]) -> Chart {
     let of = |name: &str, style, count: fn(&ConvergencePoint) -> usize| Line {
@@ -53,7 +53,7 @@ pub fn convergence(points: &[ConvergencePoint]) -> Chart {
     }
 }
 
-/// New and removed relations per thousand traces, as traces came in.
+/// Plots new and removed relations per thousand traces against the number of traces.
 #[must_use]
 pub fn changes(points: &[ConvergencePoint]) -> Chart {
     let mut before = 0;
@@ -96,7 +96,7 @@ pub fn changes(points: &[ConvergencePoint]) -> Chart {
     }
 }
 
-/// A cumulative distribution of durations, up to that which 99 % do not exceed.
+/// Plots a cumulative distribution of durations, up to the 99th percentile.
 #[must_use]
 pub fn duration_cdf(axis: &str, distribution: &Distribution) -> Chart {
     let point = |step: usize| {
@@ -130,7 +130,8 @@ pub fn duration_cdf(axis: &str, distribution: &Distribution) -> Chart {
     }
 }
 
-/// Each category's share of the critical path as a cumulative distribution (The Mystery Machine, figure 6).
+/// Plots each category's share of the critical path as a cumulative distribution (The Mystery
+/// Machine, figure 6).
 #[must_use]
 pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
     let point = |(step, part): (usize, f64)| (step as f64 / SHARE_STEPS as f64, part);
@@ -157,7 +158,7 @@ pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
     }
 }
 
-/// A request, and how many of its tasks there was no room for.
+/// Draws a request, and returns the number of tasks for which there was no room.
 #[must_use]
 pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) {
     let (tasks, left_out) = tasks(path, labels);
@@ -167,7 +168,7 @@ pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) 
         .map(|timing| timing.start_ns)
         .min()
         .unwrap_or(0);
-    // Latency includes the tail, which no segment has.
+    // Latency includes the tail after the answer, which belongs to no segment.
     let after_ns = path
         .after_answer
         .as_ref()
@@ -206,7 +207,8 @@ pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) 
 
 type Task<'a> = (Arc<str>, Vec<&'a SegmentTiming>);
 
-/// The tasks with the most of the critical path, then the longest; shown in order of their start.
+/// Selects the tasks with the largest part of the critical path, then the longest ones; returns
+/// them in order of their start.
 fn tasks<'a>(path: &'a TracePath, labels: &Labels) -> (Vec<Task<'a>>, usize) {
     let mut tasks: BTreeMap<Arc<str>, Vec<&SegmentTiming>> = BTreeMap::new();
     for timing in &path.segments {

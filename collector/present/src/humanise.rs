@@ -1,8 +1,9 @@
-//! Humanised numbers: durations, instants and shares as people read them.
+//! Formats durations, instants and shares for people.
 
 use chrono::DateTime;
 
-/// A duration for people: three significant digits and a unit, and two units from two minutes on: `12.3ms`, `5min 20s`.
+/// Formats a duration: three significant digits and a unit, and two units from two minutes on:
+/// `12.3ms`, `5min 20s`.
 pub fn duration(ns: f64) -> String {
     let (scaled, unit) = match ns.abs() {
         ns_abs if ns_abs < 1e3 => return format!("{ns:.0}ns"),
@@ -27,7 +28,7 @@ fn long_duration(seconds: f64) -> String {
     format!("{sign}{whole}{unit} {rest}{smaller_unit}")
 }
 
-/// A number with three significant digits, or all digits before its point.
+/// Formats a number with three significant digits, or all digits before its point.
 pub(crate) fn three_digits(number: f64) -> String {
     let decimals = if number.abs() < 10.0 {
         2
@@ -37,20 +38,20 @@ pub(crate) fn three_digits(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// An instant for people: UTC, to the microsecond.
+/// Formats an instant: UTC, to the microsecond.
 #[must_use]
 pub fn instant(at_ns: i64) -> String {
     let at = DateTime::from_timestamp_nanos(at_ns);
     at.format("%Y-%m-%d %H:%M:%S%.6f").to_string()
 }
 
-/// The same as pages and pictures have it: with a space that does not break.
+/// Formats a duration for pages and pictures, with a space that does not break.
 #[must_use]
 pub fn duration_spaced(ns: f64) -> String {
     spaced(&duration(ns))
 }
 
-/// A duration at an axis: no more digits than it has.
+/// Formats a duration on an axis, without trailing zeros.
 #[must_use]
 pub fn duration_tick(ns: f64) -> String {
     let text = duration(ns);
@@ -72,7 +73,7 @@ fn spaced(text: &str) -> String {
     format!("{number}\u{a0}{unit}")
 }
 
-/// A count with a thin space between thousands.
+/// Formats a count with a thin space between thousands.
 #[must_use]
 pub fn count_spaced(count: u64) -> String {
     let digits = count.to_string();
@@ -86,12 +87,12 @@ pub fn count_spaced(count: u64) -> String {
     text
 }
 
-/// A share for people.
+/// Formats a share in percent, with one decimal.
 pub fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// So many of what is called so: `1 batch`, `2 batches`.
+/// Formats a count with its noun: `1 batch`, `2 batches`.
 pub fn counted(count: u64, one: &str) -> String {
     if count == 1 {
         return format!("1 {one}");
@@ -106,7 +107,7 @@ pub fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// The verb beside so many.
+/// Returns the verb that agrees with a count.
 #[must_use]
 pub fn are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }

@@ -1,11 +1,12 @@
-//! How results are shown, once for all of them.
+//! Rendering of results, shared by all reports.
 //!
-//! - [`findings`]: pictures of what the analysis finds.
-//! - [`humanise`]: numbers as people read them.
-//! - [`show`]: what a result says, as a document for terminals, pages and tables.
+//! - [`findings`]: charts of the analysis's results.
+//! - [`humanise`]: numbers as text for people.
+//! - [`show`]: results as documents, for terminals, pages and tables.
 //! - [`picture`]: pictures as SVG.
-//! - [`page`]: documents as pages of a site, and as files that need nothing else: no network, no font.
-//! - [`roots`]: requests by root operation, as several documents have them.
+//! - [`page`]: documents as pages of a site, and as self-contained files without network access or
+//!   fonts.
+//! - [`roots`]: requests by root operation, for several documents.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

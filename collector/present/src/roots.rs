@@ -7,7 +7,7 @@ use stroboscope_analysis::sampling::WeightedCount;
 
 use crate::humanise::counted;
 
-/// What latency that is not said to be of a root operation is of.
+/// Names the requests whose latency a headline gives without a root operation.
 #[must_use]
 pub fn headline_is_of(roots: &ByRoot) -> &'static str {
     if roots.is_mixed() {
@@ -17,7 +17,7 @@ pub fn headline_is_of(roots: &ByRoot) -> &'static str {
     }
 }
 
-/// A number of requests, and of how many it is an estimate where they have sampling weights.
+/// Formats a number of requests; with sampling weights, adds the numbers behind the estimate.
 #[must_use]
 pub fn requests_text(requests: WeightedCount) -> String {
     let all = counted(requests.rounded(), "request");
@@ -29,7 +29,8 @@ pub fn requests_text(requests: WeightedCount) -> String {
     }
 }
 
-/// The key `roots` of the documents that have it: those with callers first, the ones with the most time first.
+/// Returns the key `roots` of documents: operations with callers first, then those with the most
+/// time.
 #[must_use]
 pub fn roots_json(roots: &ByRoot) -> Value {
     let root = |(root, of): (&str, &RootStatistics)| {

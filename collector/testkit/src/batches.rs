@@ -1,15 +1,16 @@
-//! Batches to test with.
+//! Batches for tests.
 
 use stroboscope_proto::v1::{
     AttributeKind, Attributes, Batch, ClockStep, Events, KernelClock, Load, Loss, LossCause,
     Process, Spans, Window,
 };
 
-/// 2026-01-02T03:00:00Z, in ns.
+/// Beginning of the simulated time: 2026-01-02T03:00:00Z, in ns.
 pub const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
 
-/// A batch of process `incarnation` with `spans` spans, an event for every other one, attributes of every kind, a
-/// window, a loss and a clock step. Span i of batch s has the id `s * 1000 + i + 1`.
+/// Builds a batch of process `incarnation` with `spans` spans, an event for every other one,
+/// attributes of every kind, a window, a loss and a clock step. Span i of batch s has the id `s *
+/// 1000 + i + 1`.
 pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
     let texts = ["", "get", "put", "key", "value", "höhe \"quoted\""];
     let base_ns = EPOCH_NS + (sequence % 1_000_000) * 1_000_000;
@@ -66,13 +67,14 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
         from_ns: base_ns,
         to_ns: base_ns + 1_000_000,
         burst_config: 28,
-        // Said with every other batch, and never the same.
+        // Every other batch has a clock state, which is always different.
         kernel_clock: (sequence % 2 == 1).then_some(KernelClock {
             synchronised: sequence % 4 == 1,
             max_error_ns: 2_000_000 + sequence % 1_000_000,
             estimated_error_ns: 1_000,
         }),
-        // As many as not to be the same in two neighbours, and no memory where no CPU is said.
+        // The number of loads differs between neighbours, and loads without CPU time have no memory
+        // either.
         loads: (0..sequence % 3)
             .map(|at| Load {
                 from_ns: base_ns + at * 1_000_000_000,
@@ -85,7 +87,7 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
     }
 }
 
-/// Trace of span i: three spans share one, over the batches of all processes.
+/// Returns the trace of span i: three spans share a trace, across the batches of all processes.
 pub fn trace_id(sequence: u64, i: usize) -> u128 {
     (u128::from(sequence) << 32) + (i as u128 / 3) + 1
 }

@@ -1,12 +1,12 @@
-//! Damaged copies of what is in order.
+//! Makes damaged copies of valid content.
 
 use crate::random::Random;
 
-/// Damages some content in one to three places: cuts, doubles, turns and exchanges pieces of it, and puts in `tokens`, which
-/// its readers look at closely, and pieces of `others`.
+/// Damages content in one to three places: cuts, doubles, rotates and overwrites pieces of it, and
+/// inserts `tokens` that are significant to its readers, and pieces of `others`.
 ///
 /// # Panics
-/// Without tokens or others.
+/// Panics without tokens or others.
 pub fn mutate(random: &mut Random, content: &mut Vec<u8>, tokens: &[&[u8]], others: &[Vec<u8>]) {
     for _ in 0..=random.below(3) {
         let at = random.below(content.len() + 1);

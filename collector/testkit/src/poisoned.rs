@@ -1,35 +1,36 @@
-//! A store that is hard to read: many services and operations, a request of very many spans, and one whose calls are very deep.
+//! A store that is hard to read: it has many services and operations, a request with very many
+//! spans, and one with very deep calls.
 
 use stroboscope_store::record::{BatchRow, Rows, SpanRow};
 
-/// The request of very many spans.
+/// Trace id of the request with very many spans.
 pub const LARGE: u128 = 0x1a46e << 64 | 1;
-/// The request of very deep calls.
+/// Trace id of the request with very deep calls.
 pub const DEEP: u128 = 0xdee9 << 64 | 2;
 
 const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
-/// Spans of an ordinary request.
+/// Number of spans of an ordinary request.
 const SPANS: usize = 4;
 
-/// How hard.
+/// Dimensions of such a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Poison {
     pub services: usize,
-    /// Of all requests but the two large ones, four each.
+    /// Number of operations of all requests except the two large ones; each request has four.
     pub operations: usize,
     pub spans_of_large: usize,
     pub depth: usize,
 }
 
 impl Poison {
-    /// Enough to be noticed, in seconds of a build without optimisations.
+    /// Noticeable within seconds in a build without optimisations.
     pub const SMALL: Self = Self {
         services: 2_000,
         operations: 8_000,
         spans_of_large: 60_000,
         depth: 20_000,
     };
-    /// As somebody who means harm makes it.
+    /// Size of an actual attack.
     pub const WHOLE: Self = Self {
         services: 28_600,
         operations: 114_400,
@@ -37,7 +38,7 @@ impl Poison {
         depth: 100_000,
     };
 
-    /// All rows of the store.
+    /// Builds all rows of the store.
     #[must_use]
     pub fn rows(self) -> Rows {
         let mut rows = Rows::default();
@@ -133,7 +134,7 @@ impl Poison {
     ) {
         let number = operation % self.services;
         counts[number] += 1;
-        // What comes inside of others is no root.
+        // A span inside another one is not a root.
         let kind = if parent_id == 0 {
             "request"
         } else {
@@ -161,7 +162,7 @@ fn service(number: usize) -> String {
     format!("service-{number:05}")
 }
 
-/// Ten services each: clocks are compared by host.
+/// Returns the host of a service. Ten services share each, because clocks are compared by host.
 fn host(number: usize) -> String {
     format!("host-{:04}", number / 10)
 }

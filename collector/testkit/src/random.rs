@@ -1,6 +1,6 @@
-//! Random numbers that are the same every time.
+//! Reproducible random numbers.
 
-/// A small generator (splitmix64); not for anything but tests.
+/// A small generator (splitmix64); for tests only.
 #[derive(Clone, Debug, Default)]
 pub struct Random(pub u64);
 
@@ -13,12 +13,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, or 0 for a bound of 0.
+    /// Returns a number below `bound`, or 0 for a bound of 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next_u64() % bound.max(1) as u64) as usize
     }
 
-    /// Whether something comes about that does so `per_mille` times of a thousand.
+    /// Returns true with a probability of `per_mille` in a thousand.
     pub fn happens(&mut self, per_mille: usize) -> bool {
         self.below(1_000) < per_mille
     }

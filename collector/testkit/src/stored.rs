@@ -1,4 +1,4 @@
-//! Rows of a store, as another program reads them.
+//! Counts the rows of a store by reading it like another program would.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,15 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use stroboscope_store::tables::{Store, StoreTable};
 
-/// How often each is in the store.
+/// Number of occurrences of each row in the store.
 #[derive(Debug, Default)]
 pub struct Stored {
-    /// By span id.
+    /// Number of rows by span id.
     pub spans: BTreeMap<u64, usize>,
-    /// By incarnation and sequence.
+    /// Number of rows by incarnation and sequence.
     pub batches: BTreeMap<(u128, u64), usize>,
-    /// By incarnation, as the batches say in the order of their sequences: open, close and burst-config.
+    /// Windows by incarnation, in the order of the batches' sequences: open, close and
+    /// burst-config.
     pub windows: BTreeMap<u128, Vec<[u64; 3]>>,
 }
 

@@ -1,14 +1,16 @@
-//! Simulated requests of a page that is put together by eight services on sixteen hosts: 100 segments each, on 53 spans
-//! and 2 events; calls into other processes, seven branches side by side that take turns at a lock, and now and then a
-//! retry. Everything follows from the seed and the request's number.
+//! Simulated requests for a page that eight services on sixteen hosts build. Each request has 100
+//! segments on 53 spans and 2 events, with calls into other processes, seven parallel branches that
+//! take turns at a lock, and occasionally a retry. The seed and the request's number determine
+//! everything.
 
 use stroboscope_store::record::{BatchRow, EventRow, Rows, SpanRow, StringId};
 
-/// A request begins every so often: a thousand a second.
+/// Interval between the begins of requests, in ns: a thousand begin in a second.
 pub const INTERVAL_NS: u64 = 1_000_000;
-/// Every process sends what it has recorded so often, and what arrives meanwhile becomes one file.
+/// Interval at which every process sends its records, in ns; all records of an interval become one
+/// file.
 pub const FLUSH_NS: u64 = 10_000_000_000;
-/// 2026-01-02T03:00:00Z.
+/// Beginning of the simulated time: 2026-01-02T03:00:00Z, in ns.
 pub const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
 
 const SERVICES: [&str; 8] = [
@@ -16,7 +18,7 @@ const SERVICES: [&str; 8] = [
 ];
 const REPLICAS: usize = 2;
 pub const PROCESSES: usize = SERVICES.len() * REPLICAS;
-/// One of the stores sends late: what it records comes in the file after that of its request.
+/// A store process that sends late: its records are in the file after that of their request.
 const LATE_PROCESS: usize = Service::Store as usize * REPLICAS;
 const NAMES: [&str; 20] = [
     "GET /home",
@@ -62,7 +64,7 @@ pub struct Span {
     pub flags: u32,
     pub start_ns: u64,
     pub end_ns: u64,
-    /// What happens in it, and when.
+    /// Event in the span, and its time.
     pub event: Option<(usize, u64)>,
 }
 
@@ -72,7 +74,7 @@ pub struct Request {
 }
 
 impl Span {
-    /// The number of the file that it comes in.
+    /// Returns the number of the file that contains the span.
     fn file(&self) -> u64 {
         (self.end_ns - EPOCH_NS) / FLUSH_NS + u64::from(self.process == LATE_PROCESS)
     }
@@ -96,13 +98,14 @@ impl Random {
 
 struct Builder {
     random: Random,
-    /// Which replica of each service.
+    /// Replica of each service, one bit per service.
     replicas: u64,
     spans: Vec<Span>,
 }
 
 impl Builder {
-    /// From half of to three halves of a mean, in µs; one in 64 takes eight times as long.
+    /// Draws a duration between half and three halves of a mean in µs, and returns it in ns; one in
+    /// 64 takes eight times as long.
     fn took_ns(&mut self, mean_us: u64) -> u64 {
         let slow = if self.random.below(64) == 0 { 8 } else { 1 };
         slow * (mean_us * 500 + self.random.below(mean_us * 1_000) + 1)
@@ -133,7 +136,7 @@ impl Builder {
         self.spans.len() - 1
     }
 
-    /// A piece of work without parts; the result is when it ends.
+    /// Adds a piece of work without parts, and returns its end.
     fn work(
         &mut self,
         parent: usize,
@@ -147,7 +150,8 @@ impl Builder {
         self.spans[span].end_ns
     }
 
-    /// A call: the caller's span, named first, and the server's, whose body says when it ends.
+    /// Adds a call: the caller's span, named first, and the server's. `body` returns the server's
+    /// end.
     fn call(
         &mut self,
         parent: usize,
@@ -165,7 +169,7 @@ impl Builder {
         self.spans[client].end_ns
     }
 
-    /// A call of a server that does one thing.
+    /// Adds a call to a server that does one thing.
     fn simple_call(
         &mut self,
         parent: usize,
@@ -193,7 +197,7 @@ impl Builder {
         )
     }
 
-    /// One branch; the lock is free again at `free_ns`.
+    /// Adds one branch; the lock is free again at `free_ns`.
     fn branch(&mut self, web: usize, number: usize, at_ns: u64, free_ns: &mut u64) -> u64 {
         self.call(
             web,
@@ -202,7 +206,7 @@ impl Builder {
             at_ns,
             |builder, ranker, at_ns| {
                 let mut at_ns = at_ns + builder.took_ns(50);
-                // A retry is one more call of the same name.
+                // A retry is another call of the same name.
                 let reads = if number == 0 && builder.random.below(50) == 0 {
                     2
                 } else {
@@ -230,7 +234,7 @@ impl Builder {
         let at_ns = at_ns + self.took_ns(100);
         let at_ns = self.authenticate(web, at_ns) + self.took_ns(100);
         let (mut free_ns, mut joined_ns) = (0, 0);
-        // Who gets the lock first differs; who is called first does not.
+        // The order in which branches get the lock varies; the order of the calls does not.
         let first = self.random.below(7) as usize;
         for number in (0..7).map(|turn| (first + turn) % 7) {
             joined_ns = self
@@ -249,7 +253,7 @@ impl Builder {
     }
 }
 
-/// A request by its number.
+/// Builds the request with this number.
 pub fn request(seed: u64, number: u64) -> Request {
     request_every(INTERVAL_NS, seed, number)
 }
@@ -279,18 +283,18 @@ fn request_every(interval_ns: u64, seed: u64, number: u64) -> Request {
     }
 }
 
-/// How many files the requests come in.
+/// Returns the number of files that contain the requests.
 pub fn files(requests: u64) -> u64 {
-    // A request takes less than a second, and what is late comes one file later.
+    // A request takes less than a second, and late records are one file later.
     (requests * INTERVAL_NS + 1_000_000_000) / FLUSH_NS + 2
 }
 
-/// The rows of one file of `requests` requests.
+/// Builds the rows of one file of `requests` requests.
 pub fn rows(seed: u64, requests: u64, file: u64) -> Rows {
     rows_every(INTERVAL_NS, seed, requests, file)
 }
 
-/// The same, where a request begins every `interval_ns`, of which [`FLUSH_NS`] is a multiple.
+/// Builds the rows of one file with a request every `interval_ns`, which must divide [`FLUSH_NS`].
 pub fn rows_every(interval_ns: u64, seed: u64, requests: u64, file: u64) -> Rows {
     let mut rows = Rows::default();
     let mut ids = |texts: &[&str]| {
@@ -375,12 +379,12 @@ pub fn rows_every(interval_ns: u64, seed: u64, requests: u64, file: u64) -> Rows
     rows
 }
 
-/// The incarnation of a process.
+/// Returns the incarnation of a process.
 fn process(number: usize) -> u128 {
     (number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
 
-/// The texts of a span: service, name, host; and its process.
+/// Returns the texts of a span (service, name, host), and its process.
 pub fn texts(span: &Span) -> (&'static str, &'static str, String, u128) {
     let host = format!("host-{:02}", span.process);
     (
@@ -391,7 +395,7 @@ pub fn texts(span: &Span) -> (&'static str, &'static str, String, u128) {
     )
 }
 
-/// The name of an event.
+/// Returns the name of an event.
 pub fn event_name(event: usize) -> &'static str {
     EVENTS[event]
 }

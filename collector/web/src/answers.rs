@@ -1,5 +1,5 @@
-//! Answers that were made, kept in memory as long as there is room; each is made once at a time, and whoever asks for it
-//! meanwhile waits with the others. That somebody goes away does not end it.
+//! In-memory cache of answers. Concurrent requests for one answer share a single computation, which
+//! continues even if a client disconnects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::progress::{Step, Telling};
 
-/// What was made.
+/// A computed answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
-    /// For a page, its content inside the frame.
+    /// Body of the answer; for a page, its content inside the frame.
     pub(crate) bytes: Bytes,
 }
 
-/// An answer that is being made.
+/// An answer that is being computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Awaited {
     pub(crate) step: watch::Receiver<Step>,
@@ -27,14 +27,14 @@ pub(crate) struct Awaited {
 }
 
 impl Awaited {
-    /// The answer, when it is there. None: what made it fell over.
+    /// Waits for the answer. Returns `None` if its computation panicked.
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
         let done = self.done.wait_for(Option::is_some).await;
         done.ok().and_then(|done| done.clone())
     }
 }
 
-/// What there is of an answer.
+/// Result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Found {
     Kept(Answer),
@@ -46,7 +46,8 @@ pub(crate) struct Answers {
     inner: Arc<Inner>,
 }
 
-/// What an answer is made of. What reads one request does not wait for what reads the whole store.
+/// Data that an answer reads. Answers about one request do not wait for those that read the whole
+/// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MadeOf {
     Store,
@@ -56,7 +57,7 @@ pub(crate) enum MadeOf {
 #[derive(Debug)]
 struct Inner {
     kept: Mutex<Kept>,
-    /// Of either kind.
+    /// Slots for concurrent computations, by [`MadeOf`].
     slots: [Arc<Semaphore>; 2],
     bytes_max: usize,
 }
@@ -66,11 +67,11 @@ struct Kept {
     answers: HashMap<String, (Answer, u64)>,
     awaited: HashMap<String, Awaited>,
     bytes: usize,
-    /// Counts uses, so that what was not used for longest goes first.
+    /// Counts uses, so that the least recently used answer is evicted first.
     uses: u64,
 }
 
-/// What an entry takes beside its bytes.
+/// Memory of an entry besides its bytes.
 const ENTRY_BYTES: usize = 256;
 
 impl Answers {
@@ -84,13 +85,14 @@ impl Answers {
         }
     }
 
-    /// One of the places of those that make answers of this kind, for what is read beside them.
+    /// Waits for a computation slot of this kind, for reads other than those of answers.
     pub(crate) async fn slot(&self, made_of: MadeOf) -> Option<OwnedSemaphorePermit> {
         let slots = self.inner.slots[made_of as usize].clone();
         slots.acquire_owned().await.ok()
     }
 
-    /// The answer of this key; `make` is run where it is neither there nor on its way.
+    /// Returns the answer of this key. Runs `make` if the answer is neither cached nor being
+    /// computed.
     pub(crate) fn find(
         &self,
         key: &str,
@@ -121,7 +123,7 @@ impl Answers {
                 drop(slot);
                 answer
             });
-            // Who waits is told by the sender's end that it fell over.
+            // If the computation panicked, the dropped sender reports it to those who wait.
             let made = made.await.ok();
             inner.keep(&key, made.as_ref());
             if made.is_some() {
@@ -140,7 +142,7 @@ impl Inner {
     fn keep(&self, key: &str, made: Option<&Answer>) {
         let mut kept = self.lock();
         kept.awaited.remove(key);
-        // What could not be made may be made another time.
+        // Failed answers are not cached, because a later attempt may succeed.
         let Some(answer) = made.filter(|answer| answer.status.is_success()) else {
             return;
         };
@@ -197,7 +199,7 @@ mod tests {
             counted.fetch_add(1, SeqCst);
             answer(10)
         });
-        // Who asked first goes.
+        // The first client disconnects.
         drop(first);
         let counted = made.clone();
         let second = answers.find("a", Store, move |_| {
@@ -255,7 +257,7 @@ mod tests {
             answers.find("b", Store, |_| answer(1)),
             Found::Awaited(_)
         ));
-        // What has no room at all is given, and not kept.
+        // An answer that is larger than the cache is returned, but not cached.
         assert!(
             wait(answers.find("e", Store, |_| answer(100_000)))
                 .await

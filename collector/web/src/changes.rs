@@ -1,4 +1,4 @@
-//! Changes that were found in a store, each with a link to a page that compares before and after.
+//! Lists changes found in a store, each with a link to a page that compares before and after.
 
 use stroboscope_present::page::Html;
 use stroboscope_query::{InferSettings, QueryError, StepQuestion, Study, failures};
@@ -11,10 +11,11 @@ use crate::progress::Telling;
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Changes shown at most.
+/// Maximum number of changes shown.
 const SHOWN: usize = 5;
 
-/// Changes of latency and of the share of failed requests in a time range, as links to the page of a verb that takes two periods.
+/// Lists changes of latency and of the share of failed requests in a time range, as links to the
+/// page of a subcommand that takes two periods.
 pub(crate) fn changes(
     verb: &str,
     scope: &Scope,
@@ -47,7 +48,8 @@ pub(crate) fn changes(
     html
 }
 
-/// A change in words; begin of what it is compared with, when it was, and the end, ns since the Unix epoch; its root operation.
+/// A change in words; the begin of its reference period, its time and the end, in ns since the Unix
+/// epoch; its root operation.
 type Change = (String, [i64; 3], String);
 
 fn found(

@@ -1,8 +1,8 @@
-//! What to type on the command line for what a page shows.
+//! Builds the command line that gives the content of a page.
 
 use crate::verbs::{FieldKind, VerbPage};
 
-/// The command, for a shell of Unix.
+/// Returns the command, for a Unix shell.
 pub(crate) fn command_line(page: &VerbPage, data: &str, asked: &[(String, String)]) -> String {
     let mut line = format!("stroboscope {} --data {}", page.words, quoted(data));
     let mut last = String::new();
@@ -22,7 +22,7 @@ pub(crate) fn command_line(page: &VerbPage, data: &str, asked: &[(String, String
     line + &last
 }
 
-/// A word as a shell takes it for one.
+/// Quotes a word for a shell, if necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

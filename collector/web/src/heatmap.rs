@@ -1,4 +1,5 @@
-//! Latency over time, as a picture each part of which is a way to the requests in it, with what was recorded when below.
+//! Latency heatmap over time. Each cell links to its requests; a track below shows the recorded
+//! periods.
 
 use chrono::DateTime;
 use stroboscope_analysis::sampling::WeightedCount;
@@ -11,18 +12,19 @@ const LEFT_PX: f64 = 64.0;
 const RIGHT_PX: f64 = 16.0;
 const TOP_PX: f64 = 8.0;
 const BAND_PX: f64 = 12.0;
-/// What is below the picture: how many requests began when, and when anything was recorded.
+/// Heights of the parts below the picture: the number of requests that began, and the recorded
+/// periods.
 const LOAD_PX: f64 = 34.0;
 const BURSTS_PX: f64 = 8.0;
 const GAP_PX: f64 = 10.0;
 const BELOW_PX: f64 = 24.0;
-/// How dark a part is.
+/// Classes of the cells, in order of increasing intensity.
 const LEVELS: [&str; 8] = [
     "cell h1", "cell h2", "cell h3", "cell h4", "cell h5", "cell h6", "cell h7", "cell h8",
 ];
-/// Marks below, about.
+/// Approximate number of marks on the time axis.
 const MARKS: i64 = 8;
-/// Steps between marks, in seconds; where all lasts less than a second they are thousandths of these.
+/// Steps between marks, in seconds; in milliseconds if the whole range is shorter than two seconds.
 const STEPS_S: [i64; 20] = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
     86_400, 172_800, 604_800,
@@ -35,14 +37,14 @@ struct Plot<'a> {
     highest: usize,
 }
 
-/// The picture. Nothing, where there is no request.
+/// Draws the heatmap; returns nothing if there is no request.
 pub(crate) fn heatmap(map: &Heatmap, bursts: &[(i64, i64)], step_ns: Option<i64>) -> Html {
     let mut html = Html::new();
     let bands = || map.cells.iter().map(|cell| cell.band);
     let (Some(lowest), Some(highest)) = (bands().min(), bands().max()) else {
         return html;
     };
-    // A band more on both sides, so that few requests are no picture of one colour.
+    // An additional band on both sides keeps few requests from filling the picture with one colour.
     let plot = Plot {
         map,
         edges_ns: band_edges_ns(),
@@ -89,7 +91,7 @@ impl Plot<'_> {
         self.x(columns.clamp(0.0, self.map.columns as f64))
     }
 
-    /// The upper edge of a band.
+    /// Returns the y coordinate of a band's upper edge.
     fn y(&self, band: usize) -> f64 {
         self.bands_bottom() - (band + 1 - self.lowest) as f64 * BAND_PX
     }
@@ -124,7 +126,7 @@ impl Plot<'_> {
         .markup("\">");
     }
 
-    /// Latency, at each power of ten.
+    /// Draws the latency axis, with a line at each power of ten.
     fn scales(&self, html: &mut Html) {
         for band in self.lowest..=self.highest + 1 {
             let edge_ns = self.edge_ns(band);
@@ -169,7 +171,8 @@ impl Plot<'_> {
             moment(from_ns, self.map.column_ns)
         );
         let (x1, x2) = (self.x(cell.column as f64), self.x(cell.column as f64 + 1.0));
-        // Thousands of stops for whoever uses a keyboard would be a wall: the table has the same.
+        // A table has the same links. As stops of the keyboard, thousands of cells would be a
+        // barrier.
         html.markup("<a tabindex=\"-1\" href=\"/traces?from=")
             .shown(from_ns)
             .markup("&amp;to=")
@@ -205,7 +208,7 @@ impl Plot<'_> {
             .markup("</title></rect></a>");
     }
 
-    /// Since when latency is another.
+    /// Marks the time at which latency changed.
     fn step(&self, html: &mut Html, step_ns: i64) {
         let x = self.x_of_ns(step_ns);
         write_line(
@@ -216,7 +219,7 @@ impl Plot<'_> {
         );
     }
 
-    /// How many requests began in each column.
+    /// Draws the number of requests that began in each column.
     fn load(&self, html: &mut Html) {
         let mut began = vec![WeightedCount::default(); self.map.columns];
         for cell in &self.map.cells {
@@ -250,7 +253,7 @@ impl Plot<'_> {
         }
     }
 
-    /// When anything was recorded: where nothing was, nothing is known.
+    /// Draws the recorded periods: nothing is known about the time between them.
     fn bursts(&self, html: &mut Html, bursts: &[(i64, i64)]) {
         let top = self.bands_bottom() + GAP_PX + LOAD_PX + GAP_PX;
         write_rect(
@@ -268,7 +271,7 @@ impl Plot<'_> {
                 self.x_of_ns(*open_ns).max(drawn_to),
                 self.x_of_ns(*close_ns),
             );
-            // What falls into one px is drawn once.
+            // Bursts within one px are drawn once.
             if x2 - x1 < 0.3 && drawn_to > f64::MIN {
                 continue;
             }
@@ -306,7 +309,7 @@ impl Plot<'_> {
                 (x, bottom),
                 (x, bottom + 4.0),
             );
-            // What would be cut at the edge is left out.
+            // A label that would be cut off at the edge is omitted.
             if x < WIDTH_PX - 40.0 {
                 write_text(
                     html,
@@ -319,7 +322,8 @@ impl Plot<'_> {
         }
     }
 
-    /// The same for whoever does not see it: by latency, with the way to the requests.
+    /// Writes the data as a table for readers who cannot see the picture: by latency, with links to
+    /// the requests.
     fn table(&self, html: &mut Html) {
         html.markup(
             "<details><summary>As a table</summary><div class=\"wide\"><table class=\"data\"><thead><tr>\
@@ -360,7 +364,7 @@ fn is_power_of_ten(number: u64) -> bool {
     number > 0 && 10u64.checked_pow(number.ilog10()) == Some(number)
 }
 
-/// A time of day, with the date or parts of a second where steps are such.
+/// Formats a time of day, with the date or fractions of a second depending on the step.
 fn moment(at_ns: i64, step_ns: i64) -> String {
     let format = match step_ns {
         step_ns if step_ns >= 86_400_000_000_000 => "%m-%d",

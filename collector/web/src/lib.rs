@@ -1,24 +1,25 @@
-//! The pages over a store, as a router.
+//! Web UI over a store, as an axum `Router` that is independent of the server.
 //!
-//! The modules, from the bottom up; each knows only those before it:
+//! Modules from the bottom up; each knows only those before it:
 //!
-//! - [`verbs`]: the verbs of the command line, as pages have them.
-//! - `progress`: how far an answer has come.
-//! - `answers`: answers that were made, kept in memory; each is made once at a time.
-//! - `refreshed`: what pages that are open ask for again.
-//! - `rates`: requests over time, of the files that there are.
-//! - `model`: the store as it was opened last, and the model of it.
-//! - `site`: the store, who answers, and how much at once.
-//! - `scope`: time range and root operation of a page; `range_strip`: their form, and the rate of requests.
-//! - `respond`: an answer as a page, at once where it is there, and in pieces where it takes long.
-//! - `asset_files`: the modules that pages load.
-//! - `command_line`: what to type for the same.
-//! - `verb_form`: the form of a verb's options; `verb_page`: what it says.
+//! - [`verbs`]: the subcommands of the command line, as pages see them.
+//! - `progress`: progress of an answer.
+//! - `answers`: cache of answers; concurrent requests for one answer share its computation.
+//! - `refreshed`: answers that open pages poll.
+//! - `rates`: requests over time, from all files.
+//! - `model`: the store as it was opened last, and its model.
+//! - `site`: the store, its caches, and the limits of concurrency.
+//! - `scope`: time range and root operation of a page; `range_strip`: their form, and the rate of
+//!   requests.
+//! - `respond`: sends an answer as a page, at once if it is cached, and in pieces if it takes long.
+//! - `asset_files`: the JavaScript modules that pages load.
+//! - `command_line`: the command line that gives the content of a page.
+//! - `verb_form`: the form of a subcommand's options; `verb_page`: its answer.
 //! - `periods`: two periods as addresses.
 //! - `heatmap`: latency over time, as a picture.
 //! - `overview`: the first page.
 //! - `traces`: everything under `/traces`.
-//! - `router`: all of it.
+//! - `router`: routes and navigation.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -1,5 +1,5 @@
-//! The store as it was opened last, the model of it, and the request that was looked at last: each costs much, and pages of
-//! single requests share them.
+//! Caches the store as it was opened last, its model, and the last request that was read. Each is
+//! expensive, and the pages of single requests share them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,36 +9,38 @@ use stroboscope_query::{
 };
 use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
 
-/// A model of files that are others by now is used for so long,
+/// Minimum age up to which a model of outdated files is used.
 const AGE_MIN: Duration = Duration::from_secs(60);
-/// or for so many times as long as it took to make, so that a collector at work does not infer all the time.
+/// Multiple of a model's computation time up to which it is used, if that is longer, so that a busy
+/// collector does not infer all the time.
 const AGE_PER_MAKING: u32 = 20;
 
-/// Why there is none is not asked again for so long: a page that waits for a model would be shown again and again.
+/// Time for which a failure to make a model is remembered, so that a page that waits for a model
+/// does not reload in a loop.
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
-/// The request that was read last.
+/// The last request that was read.
 type LastRequest = Arc<Mutex<Option<(RequestKey, Arc<Request>)>>>;
 
-/// What was read last.
+/// Cache of the last store, model and request.
 #[derive(Debug)]
 pub(crate) struct Models {
     source: Mutex<Option<(String, Arc<Source>)>>,
     model: Mutex<Option<Kept>>,
-    /// Held by who makes a model: the others wait for the same.
+    /// Held while a model is computed; other callers wait for its result.
     making: Mutex<()>,
     request: LastRequest,
-    /// Requests that are being read, each held by who reads it.
+    /// Requests that are being read, each with a lock held by its reader.
     reading: Mutex<Vec<(RequestKey, Arc<Mutex<()>>)>>,
     memory: QueryMemory,
 }
 
-/// What a request's records and its path were made of.
+/// Inputs of a cached request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestKey {
-    /// The store's files.
+    /// State of the store's files.
     pub(crate) state: String,
-    /// None: its critical path is not asked for.
+    /// Model for the critical path; `None` if the path is not needed.
     pub(crate) model: Option<Arc<Inference>>,
     pub(crate) asked: RequestAsked,
 }
@@ -60,23 +62,25 @@ struct Kept {
     made: Instant,
     took: Duration,
     model: Model,
-    /// Of the model.
+    /// Memory reserved for the model.
     _share: QueryShare,
 }
 
-/// The model that requests' critical paths go by, or why there is none.
+/// The model for the critical paths of requests, or the reason for its absence.
 pub(crate) type Model = Result<Arc<Inference>, Arc<str>>;
 
-/// What is known of a model.
+/// A cached model.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) model: Model,
-    /// Whether it is of these files, or young. Otherwise it is better than none.
+    /// True if the model belongs to these files, or is young. An outdated model is still better
+    /// than none.
     pub(crate) is_fresh: bool,
 }
 
 impl Models {
-    /// What is kept takes its memory from this, and the request that was looked at last goes when there is none.
+    /// Creates a cache that takes its memory from `memory`. If memory runs out, the last request is
+    /// evicted.
     pub(crate) fn within(memory: &QueryMemory) -> Self {
         let request = LastRequest::default();
         let kept = request.clone();
@@ -91,7 +95,7 @@ impl Models {
         }
     }
 
-    /// The store of these files, opened by `open` unless it is there.
+    /// Returns the store of these files, and calls `open` unless it is open.
     pub(crate) fn source(
         &self,
         state: &str,
@@ -108,8 +112,9 @@ impl Models {
         Ok(source)
     }
 
-    /// The request of this key, read by `read` unless it is the one that was looked at last: its page asks for it, and the
-    /// timeline on that for its columns. Who asks for what is being read waits for it, and for no other.
+    /// Returns the request of this key, and calls `read` unless the request is the last one read:
+    /// its page asks for it, and the page's timeline then asks for its columns. A caller waits only
+    /// for a reader of the same request.
     pub(crate) fn request<E>(
         &self,
         key: RequestKey,
@@ -133,7 +138,8 @@ impl Models {
         {
             return Ok(request.clone());
         }
-        // It goes before another one is read: two large ones are not held at a time for it.
+        // The former request is evicted before the next is read, so that no two large ones are in
+        // memory at once.
         *kept = None;
         drop(kept);
         let request = Arc::new(read()?);
@@ -141,21 +147,22 @@ impl Models {
         Ok(request)
     }
 
-    /// What is known of the model of the store of these files, without waiting for it to be made.
+    /// Returns the cached model for these files, without waiting for one to be computed.
     pub(crate) fn known(&self, state: &str) -> Option<Known> {
         let kept = lock(&self.model);
         let kept = kept.as_ref()?;
         let has_failed = kept.model.is_err() && kept.made.elapsed() < FAILED_FOR;
         let is_fresh = kept.is_good_for(state) || has_failed;
-        // Why there was none of other files a while ago says nothing of these.
+        // An old failure with other files does not apply to these.
         (is_fresh || kept.model.is_ok()).then(|| Known {
             model: kept.model.clone(),
             is_fresh,
         })
     }
 
-    /// The model of the whole store. Where files came since, one that is not old is good enough for single requests: what
-    /// was believed of many is hardly changed by a few. Whoever comes while it is made waits for the same.
+    /// Returns the model of the whole store. A model that predates recent files, but is not too
+    /// old, is good enough for single requests: a few traces hardly change beliefs from many.
+    /// Concurrent callers wait for the same computation.
     pub(crate) fn model(
         &self,
         state: &str,
@@ -170,7 +177,7 @@ impl Models {
             return model;
         }
         let _making = lock(&self.making);
-        // Another one made it meanwhile.
+        // Another caller may have computed the model meanwhile.
         if let Some(model) = good() {
             return model;
         }
@@ -183,7 +190,8 @@ impl Models {
             inference.hold(&mut share)?;
             Ok(inference)
         });
-        // Others hold the memory for a while: that says nothing of the store, and an older model is better than none.
+        // Others hold the memory for a while. That does not concern the store, and an older model
+        // is better than none.
         let is_busy = inferred.as_ref().is_err_and(|error| {
             matches!(
                 error,
@@ -219,7 +227,7 @@ impl Models {
 
 #[cfg(test)]
 impl Models {
-    /// As long as this is held, no model is made.
+    /// Prevents models from being computed while the guard is held.
     pub(crate) fn hold_making(&self) -> std::sync::MutexGuard<'_, ()> {
         lock(&self.making)
     }
@@ -279,7 +287,7 @@ mod tests {
         assert_eq!(ask("b", 3), (Ok(true), 2));
         assert_eq!(ask("b", 4), (Ok(true), 3));
         assert_eq!(ask("b", 4), (Ok(true), 3));
-        // What is not there is looked for again, and does not stand in the way.
+        // A missing request is looked for again, and does not block others.
         assert_eq!(ask("b", 1 << 40), (Err("absent"), 4));
         assert_eq!(ask("b", 1 << 40), (Err("absent"), 5));
         assert_eq!(ask("b", 4), (Ok(true), 6));
@@ -304,7 +312,8 @@ mod tests {
             Source::open_cached("/nowhere/at/all".as_ref(), runtime.handle().clone())
         });
         assert!(failed.is_err());
-        // Why there is none is known of these files, and for a while it is enough; then it says nothing of others.
+        // The failure is remembered for these files, and suffices for a while; it does not apply to
+        // others.
         assert_eq!(known("a"), Some((true, false)));
         assert_eq!(known("b"), Some((true, false)));
         lock(&models.model).as_mut().unwrap().made =

@@ -1,4 +1,4 @@
-//! `/`: what there is to say first.
+//! `/`: the overview page.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::root_series::root_series;
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Kinds of requests, and causes of losses, in tables.
+/// Maximum number of rows in the tables of request kinds and causes of losses.
 const ROWS_SHOWN: usize = 15;
 
 pub(crate) async fn overview(State(site): State<Site>, scope: Scope) -> Response {
@@ -47,7 +47,7 @@ pub(crate) async fn overview(State(site): State<Site>, scope: Scope) -> Response
     .await
 }
 
-/// What the page refreshes.
+/// Returns the part of the page that refreshes itself.
 pub(crate) async fn fragment(State(site): State<Site>, scope: Scope) -> Response {
     let key = scope.key("/fragment/overview");
     if let Some(answer) = site.refreshed().fresh(&key) {
@@ -62,7 +62,7 @@ pub(crate) async fn fragment(State(site): State<Site>, scope: Scope) -> Response
     answer.carrying(&scope).alone()
 }
 
-/// What is wrong with the store, in words, and with the status that fits.
+/// Describes an error of the store, with the matching status.
 fn unreadable(error: &QueryError) -> NoPage {
     match error {
         QueryError::NoneInRange(_) => NoPage {
@@ -132,7 +132,7 @@ fn content_of(
     Ok(html)
 }
 
-/// The sentence that matters.
+/// Writes the most important sentence.
 fn headline(html: &mut Html, report: &OverviewReport) {
     if report.used_traces == 0 {
         return;
@@ -165,7 +165,8 @@ fn headline(html: &mut Html, report: &OverviewReport) {
             .markup("<a href=\"/failures\">since when, where it starts, and for whom</a>.");
     }
     for (at, most) in report.bottlenecks.iter().enumerate() {
-        // What is said of all hides what changed: it may be another one.
+        // If latency changed, this sentence covers both periods, and the changed operation may be a
+        // different one.
         let when = match (at, &report.step) {
             (0, Some(_)) => " Before and after together, requests",
             (0, None) => " On the critical path, requests",
@@ -190,7 +191,7 @@ fn headline(html: &mut Html, report: &OverviewReport) {
     });
 }
 
-/// What could not be read.
+/// Lists the parts of the store that could not be read.
 fn damage(html: &mut Html, notes: &Notes) {
     if notes.damage.is_empty() {
         return;
@@ -204,7 +205,7 @@ fn damage(html: &mut Html, notes: &Notes) {
     );
 }
 
-/// A few numbers; the first one weighs most.
+/// Writes a few figures; the first one is emphasised.
 fn figures(html: &mut Html, report: &OverviewReport) {
     let latency = &report.latency;
     html.markup("<dl class=\"figures\"><div class=\"main\"><dt>median latency</dt><dd>")
@@ -255,7 +256,7 @@ fn figures(html: &mut Html, report: &OverviewReport) {
     html.markup("</dl>\n");
 }
 
-/// Where to go on from here.
+/// Writes links to related pages.
 fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
     html.markup(
         "<p><a href=\"/operations\">All operations</a> · <a href=\"/critical-path\">Critical path by segment</a> · \

@@ -1,22 +1,23 @@
-//! Two periods as they stand in the addresses of `compare` and `explain`.
+//! Two periods in the addresses of `compare` and `explain`.
 
 use stroboscope_present::page::Html;
 use stroboscope_reports::time::written_periods;
 use url::form_urlencoded::Serializer;
 
-/// An earlier and a later period, ns since the Unix epoch; the earlier one may begin with the store, and the later one end with it.
+/// An earlier and a later period, ns since the Unix epoch. The earlier one may begin with the
+/// store, and the later one may end with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TwoPeriods<'a> {
     pub(crate) before_from_ns: Option<i64>,
-    /// The end of the earlier one, and the begin of the later one.
+    /// End of the earlier period, and begin of the later one.
     pub(crate) at_ns: i64,
     pub(crate) until_ns: Option<i64>,
-    /// Of these requests alone.
+    /// Restricts both periods to requests of this root operation.
     pub(crate) root: Option<&'a str>,
 }
 
 impl TwoPeriods<'_> {
-    /// The form of a verb, filled in and sent.
+    /// Returns the address of a subcommand's page with its form filled in.
     pub(crate) fn address(&self, verb: &str) -> String {
         let mut form = Serializer::new(String::new());
         let (from_ns, until_ns) = (self.before_from_ns, self.until_ns);
@@ -36,7 +37,7 @@ impl TwoPeriods<'_> {
         format!("/{verb}?{}", form.finish())
     }
 
-    /// A link to it.
+    /// Writes a link to that address.
     pub(crate) fn link(&self, html: &mut Html, verb: &str, said: &str) {
         html.markup("<a href=\"")
             .text(&self.address(verb))

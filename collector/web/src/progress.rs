@@ -1,4 +1,4 @@
-//! How far an answer has come, for those who wait for it.
+//! Reports the progress of an answer to the clients that wait for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use stroboscope_store::progress::{Observer, Task};
 use tokio::sync::watch;
 
-/// So often those who wait are told.
+/// Minimum interval between reports.
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
-/// What is being done, and how much of it is done.
+/// Current task, and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// As in "reading"; empty: others are being answered first.
+    /// Name of the task, such as "reading"; empty while other answers are computed first.
     pub(crate) task: &'static str,
-    /// What is counted.
+    /// Unit of the counts.
     pub(crate) unit: &'static str,
     pub(crate) done: u64,
     pub(crate) total: Option<u64>,
 }
 
-/// Tells whoever waits. Cheap to clone.
+/// Sender of progress reports. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Telling(Arc<watch::Sender<Step>>);
 
@@ -30,7 +30,8 @@ impl Telling {
         (Self(Arc::new(sender)), receiver)
     }
 
-    /// Its turn has come: until a reader says more, the store's files are looked at.
+    /// Reports that the computation has begun: until a reader reports its own progress, the store's
+    /// files are being selected.
     pub(crate) fn begin_turn(&self) {
         self.0.send_replace(Step {
             task: "opening the store and looking which of its files are wanted",
@@ -38,7 +39,7 @@ impl Telling {
         });
     }
 
-    /// As readers of a store want it.
+    /// Returns the sender as the observer that readers of a store expect.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::new(self.clone())
     }
@@ -74,7 +75,7 @@ impl Task for Counting {
     fn add(&mut self, amount: u64) {
         self.step.done += amount;
         self.steps += 1;
-        // The clock is asked seldom: a step is a trace.
+        // A step is one trace, so the clock is read rarely.
         let is_time = self.steps.is_multiple_of(64) && self.told.elapsed() >= TOLD_EVERY;
         if self.steps == 1 || is_time {
             self.told = Instant::now();

@@ -1,4 +1,5 @@
-//! The strip above a page: its time range and root operation as a form, and requests over time, of which a part can be chosen.
+//! Strip above a page: its time range and root operation as a form, and requests over time, a part
+//! of which can be selected.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -12,16 +13,16 @@ use url::form_urlencoded::Serializer;
 use crate::rates::Rates;
 use crate::scope::Scope;
 
-/// Ranges that are one click away.
+/// Preset time ranges.
 const PRESETS: [(&str, &str); 4] = [
     ("15min", "Last 15 min"),
     ("1h", "1 h"),
     ("24h", "24 h"),
     ("", "All"),
 ];
-/// Root operations that are offered.
+/// Maximum number of root operations offered.
 const ROOTS_OFFERED_MAX: usize = 300;
-/// Height of the picture in its own units; it is as wide as it has columns, and is stretched.
+/// Height of the picture in its own units; its width is the number of columns, and it is stretched.
 const HEIGHT: f64 = 24.0;
 
 /// Use of time range and root operation by a page.
@@ -32,14 +33,15 @@ pub(crate) enum Steered {
     Not,
     /// The page uses both.
     RangeAndRoot,
-    /// A page below that of the list of requests, which the form leads to.
+    /// A page below the list of requests, to which the form leads.
     Below,
 }
 
-/// A range of less than this part of the store is shown with as much around it as makes it this part.
+/// Divisor of the store's length: a shorter range is shown with enough around it to make up this
+/// part.
 const RANGE_PART_MIN: i64 = 16;
 
-/// The strip; nothing for a page that uses neither range nor root operation.
+/// Returns the strip; nothing for a page that uses neither range nor root operation.
 pub(crate) fn range_strip(scope: &Scope, steered: Steered, rates: &Rates) -> Html {
     if steered == Steered::Not {
         return Html::new();
@@ -51,7 +53,8 @@ pub(crate) fn range_strip(scope: &Scope, steered: Steered, rates: &Rates) -> Htm
     strip(scope, steered, whole.as_deref(), shown.as_ref())
 }
 
-/// The part of the store around the range, where the range would hardly be seen in all of it.
+/// Returns the part of the store around the range, if the range would hardly be visible within the
+/// whole store.
 fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
     let (begin_ns, end_ns) = (whole.from_ns, column_ns(whole, whole.columns.len()));
     let range = scope.range(whole.newest_ns).ok()?;
@@ -63,7 +66,7 @@ fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
     is_small.then(|| since_ns.saturating_sub(beside_ns)..until_ns.saturating_add(beside_ns))
 }
 
-/// The strip of a store; `shown` is the part of it in the picture, or none for all.
+/// Builds the strip of a store. `shown` is the part of it in the picture; `None` shows all of it.
 fn strip(
     scope: &Scope,
     steered: Steered,
@@ -103,14 +106,16 @@ fn strip(
     html
 }
 
-/// The other parameters of the page; its list begins anew.
+/// Returns the other parameters of the page, except the page number: its list restarts at the first
+/// page.
 fn kept(scope: &Scope) -> impl Iterator<Item = (&str, &str)> {
     let others = scope.others.iter();
     let others = others.map(|(name, value)| (&**name, &**value));
     others.filter(|(name, _)| *name != "page")
 }
 
-/// Address of the page with another begin of its range, relative to its own, so that it carries nothing else along.
+/// Returns the address of the page with another begin of its range, relative to the page's own, so
+/// that it carries nothing else along.
 fn address(scope: &Scope, is_below: bool, since: &str) -> String {
     let mut form = Serializer::new(String::new());
     if !since.is_empty() {
@@ -126,7 +131,7 @@ fn address(scope: &Scope, is_below: bool, since: &str) -> String {
     format!("{path}?{}", form.finish())
 }
 
-/// Fields for both ends as text.
+/// Writes text fields for both ends of the range.
 fn custom(html: &mut Html, scope: &Scope) {
     let is_preset =
         scope.until.is_empty() && PRESETS.iter().any(|(since, _)| *since == scope.since);
@@ -154,7 +159,7 @@ fn custom(html: &mut Html, scope: &Scope) {
     html.markup("</div></details>");
 }
 
-/// The root operations, the most frequent first.
+/// Writes the choice of root operations, the most frequent first.
 fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
     let known = rate.map(RequestRate::by_requests).unwrap_or_default();
     html.markup("<label class=\"root\">Root operation <select name=\"root\"><option value=\"\">all</option>");
@@ -178,7 +183,8 @@ fn roots(html: &mut Html, scope: &Scope, rate: Option<&RequestRate>) {
     html.markup("</select></label>");
 }
 
-/// Returns the spans of each column that begin a request of the root operation; none where it has no numbers over time.
+/// Returns the spans of each column that begin a request of the root operation; `None` if the
+/// operation has no counts over time.
 fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
     let columns = rate.columns.iter();
     if scope.root.is_empty() {
@@ -190,7 +196,8 @@ fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
     Some(of_root.collect())
 }
 
-/// Spans that begin a request, by when they start, with what is outside of the range in shade.
+/// Draws the number of spans that begin a request over time, with the time outside the range in
+/// shade.
 fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
     let Some(counts) = counts(scope, rate) else {
         html.markup(
@@ -248,7 +255,8 @@ fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
         .markup("</span></p>");
 }
 
-/// Parts of the picture in shade: what is outside of the range, or the periods that the page compares instead.
+/// Returns the shaded parts of the picture: the time outside the range, or the periods that the
+/// page compares instead.
 fn shaded(scope: &Scope, rate: &RequestRate) -> Vec<(&'static str, Range<i64>)> {
     let Some(newest_ns) = rate.newest_ns else {
         return Vec::new();
@@ -281,7 +289,7 @@ fn column_ns(rate: &RequestRate, column: usize) -> i64 {
     rate.from_ns.saturating_add(length_ns)
 }
 
-/// One path of all bars; where there are requests, something is seen.
+/// Returns one path for all bars; a column with requests is always visible.
 fn bars(counts: &[u64], most: u64) -> String {
     let mut path = String::new();
     for (column, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -295,7 +303,7 @@ fn bars(counts: &[u64], most: u64) -> String {
 fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
     let column_ns = rate.column_ns.max(1) as f64;
     let most = match most as f64 * 1e9 / column_ns {
-        // A rate of a part of a second may be of one request.
+        // With columns of less than a second, one request alone may make up a rate.
         _ if column_ns < 1e9 => format!("{most} in {}", duration_spaced(column_ns)),
         each_second if each_second >= 1.0 => format!("{each_second:.0} a second"),
         each_second => format!("{:.1} a minute", each_second * 60.0),
@@ -428,7 +436,7 @@ mod tests {
             "since=10000000000&until=11000000000",
             Some(2_000_000_000..19_000_000_000),
         );
-        // Later than all that there is.
+        // Later than the whole store.
         check("since=1970-01-02", None);
         let whole = RequestRate {
             from_ns: 1_800_000_000_000_000_000,

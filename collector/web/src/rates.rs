@@ -1,4 +1,4 @@
-//! Requests over time: of each state of the store once, and of each of its files once.
+//! Requests over time, read once for each state of the store and once from each of its files.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -58,7 +58,7 @@ impl Rates {
         open: impl FnOnce() -> Result<Arc<Source>, QueryError>,
     ) -> Option<Arc<RequestRate>> {
         let mut reading = lock(&self.reading);
-        // Another page had it read meanwhile.
+        // Another page may have read the rate meanwhile.
         if let Some(rate) = self.of_state(state) {
             return Some(rate);
         }
@@ -66,7 +66,8 @@ impl Rates {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
-        // The content of the page says why a store cannot be read, and which of its files are damaged.
+        // The content of the page reports why a store cannot be read, and which of its files are
+        // damaged.
         let damage = reading.refresh(&*open().ok()?, now_ns).ok()?;
         let whole = Arc::new(reading.rate(i64::MIN..i64::MAX));
         *lock(&self.known) = Some(KnownRates {

@@ -1,4 +1,4 @@
-//! What is refreshed on pages that are open: no more often than it can be.
+//! Limits how often the content of open pages is recomputed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,18 +8,18 @@ use axum::http::StatusCode;
 
 use crate::answers::Answer;
 
-/// What is refreshed is made anew no more often than this,
+/// Minimum interval between recomputations.
 const FRESH_FOR: Duration = Duration::from_secs(5);
-/// and takes up no more than this part of the time.
+/// Inverse of the maximum share of time spent on recomputation.
 const PART_OF_TIME: u32 = 10;
 
-/// Answers that are kept, of different addresses.
+/// Maximum number of cached answers, each of a different address.
 const KEPT_MAX: usize = 8;
 
-/// An answer: its address, when it was made, and how long that took.
+/// A cached answer: its address, the time of its computation, the duration of that, and the answer.
 type Kept = (String, Instant, Duration, Answer);
 
-/// The answers that were refreshed last, for requests that follow soon.
+/// The most recent answers, for requests that follow soon.
 #[derive(Debug, Default)]
 pub(crate) struct Refreshed(Mutex<VecDeque<Kept>>);
 

@@ -1,7 +1,7 @@
-//! An answer as a page: at once where it is there, in pieces where it takes long.
+//! Sends an answer as a page: at once if it is cached, in pieces if it takes long.
 //!
-//! The first piece is the frame, so that something is to be seen at once; then comes how far it is; then the content. What
-//! is there of progress when the content is there is hidden by the stylesheet.
+//! The first piece is the frame, so that the page is visible at once. Progress reports follow, then
+//! the content. The stylesheet hides the progress reports once the content has arrived.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -22,13 +22,14 @@ use crate::range_strip::{Steered, range_strip};
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// An answer that is there within this time is given in one piece, with its status.
+/// Time within which an answer is sent in one piece, with its status.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The first page waits so long for what its strip shows; without it, it comes without a picture.
+/// Time for which the first page waits for the data of its strip; after that it is sent without a
+/// picture.
 const FIRST_PATIENCE: Duration = Duration::from_millis(250);
-/// How often those who wait are told how far it is.
+/// Interval between progress reports.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
-/// How many times; who waits longer is told no more.
+/// Maximum number of progress reports to one client.
 const TOLD_MAX: usize = 600;
 
 /// A page before its content is known.
@@ -36,15 +37,15 @@ const TOLD_MAX: usize = 600;
 pub(crate) struct Head {
     pub(crate) title: String,
     pub(crate) about: String,
-    /// The path of the link in the header that this page belongs to.
+    /// Path of the navigation link to which this page belongs.
     pub(crate) current: String,
-    /// Beside the module for tables.
+    /// Modules other than the one for tables.
     pub(crate) scripts: &'static [Asset],
-    /// What is there before the answer: the form of its options.
+    /// Content ahead of the answer: the form of its options.
     pub(crate) before: Html,
-    /// Time range and root operation of its address.
+    /// Time range and root operation of the page's address.
     pub(crate) scope: Scope,
-    /// Use of them by the page.
+    /// Use of both by the page.
     pub(crate) steered: Steered,
 }
 
@@ -81,17 +82,17 @@ impl Head {
         self.carry(html.as_str())
     }
 
-    /// Markup whose links take time range and root operation along.
+    /// Adds time range and root operation to the links of markup.
     fn carry(&self, markup: &str) -> String {
         self.scope.carried.carry(markup)
     }
 }
 
-/// Why there is no content.
+/// Reason for the lack of content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoPage {
     pub(crate) status: StatusCode,
-    /// What is wrong, and what to do.
+    /// The problem, and its remedy.
     pub(crate) message: String,
 }
 
@@ -117,7 +118,7 @@ impl NoPage {
         }
     }
 
-    /// For want of memory.
+    /// Creates the error for a lack of memory.
     pub(crate) fn lack(lack: QueryLack, message: impl std::fmt::Display) -> Self {
         let status = match lack {
             QueryLack::Query(..) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -129,7 +130,7 @@ impl NoPage {
         }
     }
 
-    /// As the content of a page.
+    /// Returns the error as the content of a page.
     pub(crate) fn content(&self) -> Html {
         let mut html = Html::new();
         html.markup(if self.status.is_success() {
@@ -143,15 +144,15 @@ impl NoPage {
     }
 }
 
-/// By what an answer is known, and kept.
+/// Identifies an answer in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// The address, as a rule.
+    /// Usually the address.
     text: String,
     made_of: MadeOf,
 }
 
-/// Of what reads the store.
+/// Key of an answer that reads the store.
 impl<T: AsRef<str> + ?Sized> From<&T> for Key {
     fn from(text: &T) -> Self {
         Self {
@@ -162,7 +163,7 @@ impl<T: AsRef<str> + ?Sized> From<&T> for Key {
 }
 
 impl Key {
-    /// Of what reads one request.
+    /// Creates the key of an answer that reads one request.
     pub(crate) fn of_request(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -171,7 +172,7 @@ impl Key {
     }
 }
 
-/// The content of a page alone, made and kept as for a page.
+/// Computes the content of a page without its frame, and caches it like that of a page.
 pub(crate) async fn content(
     site: &Site,
     key: impl Into<Key>,
@@ -198,8 +199,8 @@ fn of_content(content: Result<Html, NoPage>) -> Answer {
     }
 }
 
-/// A page whose content `make` makes, unless it is kept from the same `key` (the page's address) and the same files of the
-/// store. `make` may take long, and is not async.
+/// Sends a page. `make` computes its content, unless the content for this `key` (the page's
+/// address) and the same files of the store is cached. `make` may take long, and is not async.
 pub(crate) async fn page(
     site: &Site,
     head: Head,
@@ -225,8 +226,8 @@ pub(crate) async fn page(
     }
 }
 
-/// Has requests over time read where the store has changed. A page waits for the first reading, and for later ones no longer than for
-/// its answer: until then it shows those of before.
+/// Reads requests over time if the store has changed. A page waits for the first reading, and for
+/// later ones no longer than for its answer: until then it shows the previous ones.
 async fn read_rate(site: &Site) {
     let rates = site.rates();
     let patience = match (rates.known().is_some(), rates.is_being_read()) {
@@ -243,7 +244,7 @@ async fn read_rate(site: &Site) {
     let _ = tokio::time::timeout(patience, reading).await;
 }
 
-/// What is no page, such as numbers for a picture: `make` gives its bytes.
+/// Sends data other than a page, such as numbers for a picture: `make` returns its bytes.
 pub(crate) async fn data(
     site: &Site,
     content_type: &'static str,
@@ -274,7 +275,7 @@ pub(crate) async fn data(
 }
 
 impl Answer {
-    /// The answer with links that take time range and root operation along.
+    /// Adds time range and root operation to the links of the answer.
     pub(crate) fn carrying(self, scope: &Scope) -> Self {
         let bytes = scope.carried.carry(&String::from_utf8_lossy(&self.bytes));
         Self {
@@ -283,7 +284,7 @@ impl Answer {
         }
     }
 
-    /// Without a frame.
+    /// Sends the answer without a frame.
     pub(crate) fn alone(self) -> Response {
         let mut headers = headers(self.content_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -292,7 +293,7 @@ impl Answer {
     }
 }
 
-/// A page that is there.
+/// Sends a page whose content is ready.
 pub(crate) async fn page_now(site: &Site, head: Head, content: Result<Html, NoPage>) -> Response {
     whole(site, head, of_content(content)).await
 }
@@ -311,7 +312,7 @@ async fn find(
     })
 }
 
-/// What made the answer fell over.
+/// Returns the answer for a computation that panicked.
 fn fallen() -> Answer {
     let none = NoPage::failed(
         "this page could not be made: something in the program fell over, and its log says what",
@@ -357,21 +358,22 @@ async fn whole(site: &Site, head: Head, answer: Answer) -> Response {
     (status, headers, page.await).into_response()
 }
 
-/// Writes a part of a page away from where requests are answered: its strip looks through the rates of all files.
+/// Writes a part of a page on a blocking thread, because its strip looks through the rates of all
+/// files.
 async fn written(site: &Site, write: impl FnOnce(&Site) -> String + Send + 'static) -> String {
     let site = site.clone();
     let written = tokio::task::spawn_blocking(move || write(&site)).await;
     written.unwrap_or_else(|_| String::from_utf8_lossy(&fallen().bytes).into_owned())
 }
 
-/// When to come again, where there was no room.
+/// Adds the time of the next attempt to a response for a lack of capacity.
 fn come_again(status: StatusCode, headers: &mut HeaderMap) {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     }
 }
 
-/// Around the content.
+/// Markup around the content.
 const OPEN: &str = "<div class=\"answer\">";
 const CLOSE: &str = "</div>";
 
@@ -394,7 +396,7 @@ async fn in_pieces(site: &Site, head: Head, mut awaited: Awaited) -> Response {
                 () = tokio::time::sleep(TOLD_EVERY), if told_times < TOLD_MAX => {
                     told_times += 1;
                     let step = awaited.step.borrow_and_update().clone();
-                    // Who does not wait any more has gone; the answer is made all the same.
+                    // The client has disconnected; the computation continues.
                     if sender.send(Ok(told(&step).into())).await.is_err() {
                         return;
                     }
@@ -419,7 +421,7 @@ async fn in_pieces(site: &Site, head: Head, mut awaited: Awaited) -> Response {
     (StatusCode::OK, html_headers(), body).into_response()
 }
 
-/// How far it is, in a line. The next one, or the content, hides it.
+/// Formats the progress as one line. The next line, or the content, hides it.
 fn told(step: &Step) -> String {
     let mut html = Html::new();
     html.markup("<p class=\"progress\" role=\"status\">");

@@ -1,16 +1,16 @@
-//! Rate, failures and latency of each root operation over time, as small pictures beside each other.
+//! Rate, failures and latency of each root operation over time, as rows of small pictures.
 
 use stroboscope_present::humanise::{counted, duration_spaced, percent};
 use stroboscope_present::page::{Html, path_segment};
 use stroboscope_query::{LatencyStep, RootColumn, RootSeries};
 
-/// Height of a picture in its own units; it is as wide as it has columns, and is stretched.
+/// Height of a picture in its own units; its width is the number of columns, and it is stretched.
 const HEIGHT: f64 = 24.0;
 /// Classes of the lines of latency.
 const PERCENTILES: [&str; 3] = ["p50", "p95", "p99"];
 
-/// Rate, failures and latency of root operations, with a line where one changed; nothing where all began in one column. Of `roots` root
-/// operations, those without a series are counted.
+/// Draws rate, failures and latency of root operations, with a line at a change. Draws nothing if
+/// all requests began in one column. Counts those of `roots` root operations that have no series.
 pub(crate) fn root_series(series: &[RootSeries], roots: usize, step: Option<&LatencyStep>) -> Html {
     let mut html = Html::new();
     if series.iter().all(|series| width(series) < 2) {
@@ -81,7 +81,7 @@ fn bars(
     share: impl Fn(&RootColumn) -> f64,
 ) {
     for column in series.columns.iter().filter(|column| share(column) > 0.0) {
-        // What is there can be seen.
+        // A bar of any height stays visible.
         let height = (share(column) * HEIGHT).max(1.0);
         html.markup("<rect class=\"")
             .markup(class)
@@ -118,7 +118,7 @@ fn failures(html: &mut Html, series: &RootSeries, since: Option<i64>) {
     close(html, since);
 }
 
-/// Lines of the percentiles: level in a column, and interrupted where no request began.
+/// Draws the percentiles as lines: level within a column, and interrupted where no request began.
 fn latency(html: &mut Html, series: &RootSeries, since: Option<i64>) {
     let of = |column: &RootColumn| [column.p50_ns, column.p95_ns, column.p99_ns];
     let longest = series.columns.iter().map(|column| column.p99_ns).max();

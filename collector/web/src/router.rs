@@ -1,4 +1,4 @@
-//! All of it.
+//! Routes and navigation.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::traces;
 use crate::verb_page;
 use crate::verbs::Verbs;
 
-/// What the header of each page links to.
+/// Returns the links in the header of each page.
 #[must_use]
 pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
     let own = |path: &str, name: &str| NavLink {
@@ -30,15 +30,15 @@ pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
     let mut links = vec![own("/", "Overview"), own("/traces", "Traces")];
     links.extend(verb_page::links(verbs.pages()));
     for link in &options.links {
-        // With the others of its group.
+        // The link joins the others of its group.
         let after = links.iter().rposition(|known| known.group == link.group);
         links.insert(after.map_or(links.len(), |at| at + 1), link.clone());
     }
     links
 }
 
-/// The pages of a store. What they read of the store, they read when they are asked for; a store that is not there yet is
-/// said to be empty.
+/// Builds the router of a store's pages. A page reads the store when it is requested. A store that
+/// does not exist yet is reported as empty.
 pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
     let navigation = navigation(&*verbs, &options);
     let names: Vec<&'static str> = verbs.pages().iter().map(|page| page.name).collect();

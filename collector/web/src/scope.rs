@@ -1,5 +1,6 @@
-//! Time range and root operation of a page, as they stand in its address: `since`, `until` and `root`, written as on the command line.
-//! Times ago are counted from the newest request, so that a store that nothing is added to any more shows its last minutes.
+//! Time range and root operation of a page, from its address: `since`, `until` and `root`, written
+//! as on the command line. Relative times are counted back from the newest request, so that a store
+//! that receives nothing any more shows its last minutes.
 
 use std::ops::Range;
 
@@ -15,10 +16,10 @@ use url::form_urlencoded::{Serializer, parse};
 
 use crate::site::Site;
 
-/// Parameters that give a period of a comparison.
+/// Parameters that hold a period of a comparison.
 const PERIODS: [&str; 2] = ["before", "after"];
 
-/// The parameter that gives the rows of tables.
+/// Parameter for the number of rows in tables.
 const ROWS: &str = "rows";
 
 /// Time range and root operation of a page.
@@ -27,7 +28,8 @@ pub(crate) struct Scope {
     pub(crate) since: String,
     pub(crate) until: String,
     pub(crate) root: String,
-    /// Rows of each table, from links of tables with more; `usize::MAX` for all of them.
+    /// Number of rows of each table, as links of longer tables request it; `usize::MAX` for all of
+    /// them.
     pub(crate) rows: Option<usize>,
     /// The other parameters of the address.
     pub(crate) others: Vec<(String, String)>,
@@ -44,7 +46,8 @@ impl<S: Sync> FromRequestParts<S> for Scope {
 }
 
 impl Scope {
-    /// Takes the scope from the part of an address behind `?`, or returns which value is too long.
+    /// Reads the scope from the query of an address. Returns an error that names a value that is
+    /// too long.
     pub(crate) fn of(query: &str) -> Result<Self, String> {
         let carried = Carried::of(query)?;
         let mut rows = parse(query.as_bytes()).filter(|(name, _)| name == ROWS);
@@ -68,12 +71,12 @@ impl Scope {
         })
     }
 
-    /// The root operation that requests are selected by.
+    /// Returns the root operation that selects requests.
     pub(crate) fn root(&self) -> Option<String> {
         Some(self.root.clone()).filter(|root| !root.is_empty())
     }
 
-    /// Time range and root operation as parameters of an address.
+    /// Returns time range and root operation as parameters of an address.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("since", &*self.since),
@@ -83,25 +86,26 @@ impl Scope {
         all.into_iter().filter(|(_, value)| !value.is_empty())
     }
 
-    /// Fields of a form that sends the scope along.
+    /// Writes hidden form fields that send the scope along.
     pub(crate) fn hidden(&self, html: &mut Html) {
         for (name, value) in self.parameters() {
             html.hidden(name, value);
         }
     }
 
-    /// The scope as the part of an address behind `?`.
+    /// Returns the scope as the query of an address.
     pub(crate) fn query(&self) -> String {
         let mut form = Serializer::new(String::new());
         form.extend_pairs(self.parameters()).finish()
     }
 
-    /// The key of an answer of this scope.
+    /// Returns the key of an answer for this scope.
     pub(crate) fn key(&self, of: &str) -> String {
         self.key_of_rows(&format!("{of} {}", self.query()))
     }
 
-    /// The key of an answer that depends on the rows of tables, and on nothing else of the scope.
+    /// Returns the key of an answer that depends on the rows of tables, and on nothing else of the
+    /// scope.
     pub(crate) fn key_of_rows(&self, of: &str) -> String {
         let rows = self.rows.map(|rows| format!(" {ROWS} {rows}"));
         format!("{of}{}", rows.unwrap_or_default())
@@ -116,7 +120,8 @@ impl Scope {
         }
     }
 
-    /// Returns the range, with times ago counted from `newest_ns`, or what is wrong with it.
+    /// Returns the range, with relative times counted back from `newest_ns`. Returns an error if
+    /// the range is invalid.
     pub(crate) fn range(&self, newest_ns: Option<i64>) -> Result<TimeRange, String> {
         in_order(self.ends(newest_ns)?)
     }
@@ -159,23 +164,24 @@ impl Scope {
             .collect()
     }
 
-    /// Returns what is wrong with the range, whatever the newest request.
+    /// Checks the parts of the range that are independent of the newest request. Returns an error
+    /// if the range is invalid.
     pub(crate) fn check(&self) -> Result<(), String> {
-        // So late that a range of times ago is after the Unix epoch.
+        // This time is so late that any relative time lies after the Unix epoch.
         let range = self.ends(Some(i64::MAX / 2))?;
         match is_ago(&self.since) == is_ago(&self.until) {
             true => in_order(range).map(drop),
-            // A time ago comes before or after a time as the newest request has it.
+            // A mixed range's order depends on the newest request.
             false => Ok(()),
         }
     }
 
-    /// True if an end of the range is a time ago.
+    /// True if an end of the range is a relative time.
     pub(crate) fn is_relative(&self) -> bool {
         is_ago(&self.since) || is_ago(&self.until)
     }
 
-    /// Returns the selection of requests of the range. Not for async code.
+    /// Returns the selection of the range's requests. Blocks; not for async code.
     pub(crate) fn selection(&self, site: &Site, runtime: &Handle) -> Result<Selection, String> {
         let newest_ns = match self.is_relative() {
             true => newest_ns(site, runtime),
@@ -187,7 +193,8 @@ impl Scope {
         })
     }
 
-    /// Returns the arguments of a report with their times ago written as times, or what is wrong with them. Not for async code.
+    /// Returns the arguments of a report with relative times replaced by absolute ones, or an error
+    /// if one is invalid. Blocks; not for async code.
     pub(crate) fn fixed(
         asked: &[(String, String)],
         site: &Site,
@@ -219,12 +226,13 @@ pub(crate) fn is_of_scope(name: &str) -> bool {
     ["since", "until", "from", "to", "root", ROWS].contains(&name)
 }
 
-/// Start of the newest request.
+/// Returns the start of the newest request.
 fn newest_ns(site: &Site, runtime: &Handle) -> Option<i64> {
     site.rate(runtime)?.newest_ns
 }
 
-/// Returns the instant that an end of a range is counted from, which matters to a time ago alone.
+/// Returns the instant from which an end of a range is counted back, which matters only to a
+/// relative time.
 fn newest_for(text: &str, newest_ns: Option<i64>) -> Result<i64, String> {
     match newest_ns {
         None if is_ago(text) => Err(format!(
@@ -250,7 +258,7 @@ fn in_order(range: TimeRange) -> Result<TimeRange, String> {
     }
 }
 
-/// An end of a range as people write it: ns since the Unix epoch as a time.
+/// Formats an end of a range for people: ns since the Unix epoch become a time.
 fn readable(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), written)
 }
@@ -277,7 +285,7 @@ mod tests {
         for wrong in ["since=soon", "since=9&until=5", "since=1min&until=1h"] {
             assert!(Scope::of(wrong).unwrap().check().is_err(), "{wrong}");
         }
-        // Which of both is earlier, the newest request says.
+        // The newest request determines which of the two is earlier.
         for mixed in [
             "since=3h&until=2026-11-21T11:00",
             "since=2026-11-21T11:00&until=3h",

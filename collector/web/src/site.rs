@@ -1,4 +1,4 @@
-//! The store, who answers, and how much at once.
+//! State of the site: the store, its caches, and the limits of concurrency.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,34 +19,35 @@ use crate::rates::Rates;
 use crate::refreshed::Refreshed;
 use crate::verbs::Verbs;
 
-/// The files of a store are looked at so often.
+/// Minimum interval between inspections of the store's files.
 const LOOKED_FOR: Duration = Duration::from_secs(1);
 
-/// How a site is.
+/// Configuration of a site.
 #[derive(Clone, Debug)]
 pub struct SiteOptions {
-    /// The data folder that it reads.
+    /// The data directory.
     pub data: PathBuf,
-    /// What that is called on its pages.
+    /// Name of the data directory on the pages.
     pub name: String,
-    /// Pages beside its own, that whoever serves it has.
+    /// Links to further pages that the server provides.
     pub links: Vec<NavLink>,
-    /// Memory that pages are made and kept within.
+    /// Memory for computing and caching pages.
     pub memory: QueryMemory,
-    /// Of it, for answers that are kept, bytes.
+    /// Maximum size of the cached answers, in bytes; part of `memory`.
     pub kept_bytes_max: usize,
-    /// Answers made at the same time.
+    /// Maximum number of answers that are computed at the same time.
     pub answers_at_once: usize,
-    /// The runtime on which requests over time are read before a page asks for them; otherwise the first page waits for them.
+    /// Runtime that reads requests over time before a page needs them; without it, the first page
+    /// waits for them.
     pub reads_ahead: Option<Handle>,
 }
 
-/// Answers that are kept take so many bytes at most, and so large a part of the memory.
+/// Limits of the cached answers: their size in bytes, and the inverse of their share of the memory.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 const KEPT_PART: usize = 8;
 
 impl SiteOptions {
-    /// The pages of a data folder, and no others.
+    /// Returns the configuration for the pages of a data directory, without any further pages.
     #[must_use]
     pub fn of(data: &Path, memory: &QueryMemory) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl SiteOptions {
     }
 }
 
-/// A site. Cheap to clone.
+/// Shared state of a site. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     inner: Arc<Inner>,
@@ -77,7 +78,7 @@ struct Inner {
     state: Mutex<Option<(Instant, String)>>,
     refreshed: Refreshed,
     rates: Rates,
-    /// Of the answers that are kept.
+    /// Memory reserved for the cached answers.
     _share: QueryShare,
 }
 
@@ -89,7 +90,7 @@ impl Site {
     ) -> Self {
         let reads_ahead = options.reads_ahead.clone();
         let mut share = options.memory.share();
-        // Without room for them, none are kept.
+        // If there is no room for them, answers are not cached.
         let kept_bytes_max = match share.take(options.kept_bytes_max) {
             Ok(()) => options.kept_bytes_max,
             Err(_) => 0,
@@ -136,40 +137,43 @@ impl Site {
         &self.inner.models
     }
 
-    /// What is refreshed.
+    /// Returns the cache of refreshed answers.
     pub(crate) fn refreshed(&self) -> &Refreshed {
         &self.inner.refreshed
     }
 
-    /// The store, opened, and kept as long as its files are the same. Not for async code.
+    /// Returns the opened store, which is cached until its files change. Blocks; not for async
+    /// code.
     pub(crate) fn opened(&self, runtime: &Handle) -> Result<Arc<Source>, QueryError> {
         let open = || self.source(runtime, silent());
         self.inner.models.source(&self.state(runtime), open)
     }
 
-    /// Requests over time; none, where the store cannot be read or has none. Not for async code.
+    /// Returns requests over time; `None` if the store cannot be read or has none. Blocks; not for
+    /// async code.
     pub(crate) fn rate(&self, runtime: &Handle) -> Option<Arc<RequestRate>> {
         let open = || self.opened(runtime);
         self.inner.rates.of(&self.state(runtime), open)
     }
 
-    /// Requests over time as of the last reading.
+    /// Returns requests over time from the last reading.
     pub(crate) fn rates(&self) -> &Rates {
         &self.inner.rates
     }
 
-    /// The model that single requests' critical paths go by. Not for async code.
+    /// Returns the model for the critical paths of single requests. Blocks; not for async code.
     pub(crate) fn model(&self, runtime: &Handle, observer: Arc<dyn Observer>) -> Model {
         let open = || self.source(runtime, observer);
         self.inner.models.model(&self.state(runtime), open)
     }
 
-    /// What is known of that model by now. Not for async code.
+    /// Returns that model if it is cached. Blocks; not for async code.
     pub(crate) fn known_model(&self, runtime: &Handle) -> Option<Known> {
         self.inner.models.known(&self.state(runtime))
     }
 
-    /// What is asked of a request, read by `read` unless it is what was looked at last. Not for async code.
+    /// Returns a request, and calls `read` unless it is the last one read. Blocks; not for async
+    /// code.
     pub(crate) fn request<E>(
         &self,
         runtime: &Handle,
@@ -185,7 +189,7 @@ impl Site {
         self.inner.models.request(key, read)
     }
 
-    /// Opens the store, for a reading. Not for async code.
+    /// Opens the store for a reading. Blocks; not for async code.
     pub(crate) fn source(
         &self,
         runtime: &Handle,
@@ -197,14 +201,14 @@ impl Site {
             .with_observer(observer))
     }
 
-    /// Whether a kernel was recorded. Not for async code.
+    /// True if the store has a kernel recording. Blocks; not for async code.
     pub(crate) fn has_kernel(&self, runtime: &Handle) -> bool {
         let store = Store::local(&self.inner.options.data, runtime.clone());
         store.is_ok_and(|store| list_kernel(&store).is_ok_and(|files| !files.is_empty()))
     }
 
-    /// What the store's files and settings are, as a text that changes with them; of a store that cannot be listed, that. Not for async
-    /// code. What was asked within a second is of the same files.
+    /// Returns a text that changes with the store's files and settings; if the store cannot be
+    /// listed, a text that says so. The result is cached for a second. Blocks; not for async code.
     pub(crate) fn state(&self, runtime: &Handle) -> String {
         let mut known = self
             .inner

@@ -1,4 +1,4 @@
-//! The reports as pages: their forms, and their answers.
+//! Reports as pages: their forms and their answers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,22 @@ use tokio::runtime::Handle;
 
 use crate::verbs::{Field, FieldKind, VerbAnswer, VerbPage, Verbs};
 
-/// Arguments of printing, which pages do not have.
+/// Arguments for printing, which pages lack.
 const OF_PRINTING: [&str; 5] = ["json", "full_names", "each", "help", "memory_limit"];
 
-/// The verbs that are pages, over a data folder.
+/// Subcommands that are pages, over a data directory.
 #[derive(Debug)]
 pub struct StoreVerbs {
     data: PathBuf,
     runtime: Handle,
     memory: QueryMemory,
     pages: Vec<VerbPage>,
-    /// The reports in the order of their pages.
+    /// Reports in the order of their pages.
     runs: Vec<Page>,
 }
 
 impl StoreVerbs {
-    /// The verbs of these pages, over a data folder.
+    /// Creates the subcommands of these pages, over a data directory.
     #[must_use]
     pub fn of(data: &Path, runs: Vec<Page>, runtime: Handle, memory: &QueryMemory) -> Self {
         Self {
@@ -45,19 +45,19 @@ impl StoreVerbs {
         }
     }
 
-    /// The data folder.
+    /// Returns the data directory.
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The runtime that reads run on.
+    /// Returns the runtime that runs readings.
     #[must_use]
     pub fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// The memory that the pages read within.
+    /// Returns the memory that limits the readings of pages.
     #[must_use]
     pub fn memory(&self) -> &QueryMemory {
         &self.memory
@@ -93,7 +93,7 @@ impl StoreVerbs {
             })?;
             match (&field.kind, field.is_positional) {
                 (FieldKind::Flag, _) => words.push(format!("--{name}").into()),
-                // In one word, so that no value is taken for an option.
+                // One word per option keeps a value from being taken for an option.
                 (_, false) => words.push(format!("--{name}={value}").into()),
                 (_, true) => last.push(value.into()),
             }
@@ -140,7 +140,7 @@ impl Verbs for StoreVerbs {
     }
 }
 
-/// The part of clap's error before its usage.
+/// Returns the part of clap's error before its usage.
 fn what_is_wrong(error: &str) -> String {
     let said = error.split("\n\nUsage:").next().unwrap_or(error);
     let said = said
@@ -176,7 +176,7 @@ fn page_of(page: &Page) -> VerbPage {
     }
 }
 
-/// True if a page has the argument: a reader of a page names no files.
+/// True if a page offers the argument. A reader of a page cannot name files.
 fn is_asked_on_pages(argument: &Arg, page: &Page) -> bool {
     let id = argument.get_id().as_str();
     let takes_path = argument.get_value_parser().type_id() == ValueParser::path_buf().type_id();
@@ -224,7 +224,7 @@ fn kind_of(argument: &Arg, value_name: &str) -> FieldKind {
         ValueParser::from(value_parser!(u8)).type_id(),
         ValueParser::from(value_parser!(f64)).type_id(),
     ];
-    // A share is a number, too, and is written as 5% as well.
+    // A share is a number, too, but can also be written like 5%.
     if value_name != "SHARE" && numbers.contains(&parser) {
         return FieldKind::Number;
     }
@@ -247,7 +247,7 @@ mod tests {
         .pages
     }
 
-    /// A new report has a page without another line.
+    /// A new report gets a page without any further code.
     #[test]
     fn every_reading_verb_is_a_page_and_none_names_files() {
         let pages = pages();

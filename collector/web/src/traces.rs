@@ -1,8 +1,10 @@
-//! Everything under `/traces`: a list of requests, and each with its timeline; and a burst of them for Perfetto.
+//! Pages under `/traces`: a list of requests, each request with its timeline, and a burst of
+//! requests for Perfetto.
 //!
-//! From the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with `texts`, `kernel_rows` and `request_columns`, what the
-//! timeline reads; `path_sums`, `remarks`, `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `elsewhere`, `request_page`; `list_page`; `span_json`. A request is looked up by the
-//! files' indexes.
+//! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
+//! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`, `remarks`,
+//! `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `elsewhere`, `request_page`;
+//! `list_page`; `span_json`. The files' indexes locate a request.
 
 mod asked_id;
 mod awaited_path;
@@ -54,11 +56,11 @@ use crate::respond::{Head, Key, NoPage, data, page, page_now};
 use crate::scope::Scope;
 use crate::site::Site;
 
-/// Who holds a lock is looked for among requests that began so long before and after, ns.
+/// Time around a request within which the holder of its lock is looked for, ns.
 const HOLDER_WITHIN_NS: i64 = 60_000_000_000;
-/// Spans of the part of a request that is offered where all of it is too large.
+/// Number of spans in the part that is offered of a request that is too large.
 const PART_SPANS: usize = 5_000;
-/// So many digits of an id are all that the kernel knows of it.
+/// Number of low hexadecimal digits of an id, which are all that the kernel knows of it.
 const LOW_DIGITS: usize = 16;
 
 pub(crate) fn routes() -> Router<Site> {
@@ -72,7 +74,7 @@ pub(crate) fn routes() -> Router<Site> {
         .route("/bursts/{at}/perfetto", get(burst_perfetto))
 }
 
-/// What a query's failure is as a page.
+/// Converts a failed query to an error page.
 fn no_page(error: &QueryError) -> NoPage {
     let message = format!("{error}.");
     match error {
@@ -84,7 +86,8 @@ fn no_page(error: &QueryError) -> NoPage {
     }
 }
 
-/// What a request's failure is as a page: of one that is too large, a part can be asked for.
+/// Converts a failed request to an error page. If the request is too large, the page offers a part
+/// of it.
 fn no_request(error: &QueryError) -> NoPage {
     let mut none = no_page(error);
     if none.status == StatusCode::PAYLOAD_TOO_LARGE {
@@ -95,7 +98,7 @@ fn no_request(error: &QueryError) -> NoPage {
     none
 }
 
-/// Runs what reads, away from where requests are answered.
+/// Runs a reading on a blocking thread.
 async fn reading<T: Send + 'static>(
     read: impl FnOnce(&Handle) -> Result<T, NoPage> + Send + 'static,
 ) -> Result<T, NoPage> {
@@ -156,26 +159,27 @@ fn empty() -> Html {
     html
 }
 
-/// A value of the part of an address behind `?`.
+/// Returns a value from the query of an address.
 fn asked_for(query: Option<&str>, name: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let (_, value) = pairs.find(|(known, _)| known == name)?;
     Some(value.into_owned())
 }
 
-/// What of a request an address asks for.
+/// Returns the part of a request that an address asks for.
 fn asked_of(id: u128, query: Option<&str>) -> RequestAsked {
     let spans_max = asked_for(query, "spans").and_then(|spans| spans.parse().ok());
     RequestAsked { id, spans_max }
 }
 
-/// The same as the end of an address.
+/// Returns that part as the end of an address.
 fn part(asked: RequestAsked) -> String {
     let spans = asked.spans_max;
     spans.map_or_else(String::new, |spans| format!("?spans={spans}"))
 }
 
-/// A request's page. One that the kernel knows by the last digits of its id is looked for near the moment that is given.
+/// Sends a request's page. A request that the kernel knows by the last digits of its id is looked
+/// for near the given moment.
 async fn one(
     State(site): State<Site>,
     Path(text): Path<String>,
@@ -190,7 +194,7 @@ async fn one(
         let source = of_site.opened(runtime).map_err(|error| no_page(&error))?;
         match request_exists(&source, id).map_err(|error| no_page(&error))? {
             true => Ok((id, id)),
-            // As the kernel's part has it, and tables show it.
+            // The kernel's part and tables use this short form.
             false if name.len() == LOW_DIGITS || near_ns.is_some() => {
                 whole_id(&source, id, near_ns).map(|whole| (id, whole))
             }
@@ -203,7 +207,7 @@ async fn one(
     head.scripts = &[Asset::Timeline, Asset::Perfetto, Asset::Awaited];
     let id = match there {
         Ok((asked, whole)) if asked != whole => {
-            // What ran at that moment is what it was asked for.
+            // The fragment selects the moment that the link refers to.
             let moment = near_ns.map_or_else(String::new, |at_ns| format!("#at={at_ns}"));
             let query = Some(scope.query()).filter(|query| !query.is_empty());
             let query = query.map_or_else(String::new, |query| format!("?{query}"));
@@ -240,7 +244,8 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// The whole id of a request of which only the low half is known; without a moment near it, all requests are looked through.
+/// Finds the whole id of a request from its low half. Without a moment near it, the search covers
+/// all requests.
 fn whole_id(source: &Source, id: u128, at_ns: Option<i64>) -> Result<u128, NoPage> {
     if id >> 64 != 0 {
         return Err(no_trace(source));
@@ -343,7 +348,7 @@ async fn perfetto(
     as_file(made.await, &format!("{id:032x}.pftrace"))
 }
 
-/// The burst that holds an instant, or is next after it.
+/// Sends the burst that contains an instant, or the next one after it.
 async fn burst_perfetto(
     State(site): State<Site>,
     Path(text): Path<String>,
@@ -368,7 +373,7 @@ async fn burst_perfetto(
     as_file(made.await, &format!("burst-{at_ns}.pftrace"))
 }
 
-/// What a browser is told of a trace of Perfetto.
+/// Content type of a Perfetto trace.
 const PFTRACE: &str = "application/octet-stream";
 
 fn pftrace<'a>(

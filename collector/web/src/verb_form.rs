@@ -1,18 +1,19 @@
-//! The form of a verb's options: plain HTML, whose answer is an address.
+//! Form of a subcommand's options: plain HTML that leads to an address.
 
 use stroboscope_present::page::Html;
 
 use crate::scope::{Scope, is_of_scope};
 use crate::verbs::{Field, FieldKind, VerbPage};
 
-/// Name of the value of an option that takes an attribute.
+/// Value name of an option that takes an attribute.
 const ATTRIBUTE: &str = "ATTRIBUTE";
-/// Name of the value of an option that takes two times.
+/// Value name of an option that takes two times.
 const PERIOD: &str = "PERIOD";
-/// Attributes that a form offers at most.
+/// Maximum number of attributes that a form offers.
 const ATTRIBUTES_OFFERED_MAX: usize = 500;
 
-/// The form, with what was asked filled in. Time range and root operation have a form of their own, and are sent along.
+/// Builds the form, filled in with the current options. Time range and root operation have a form
+/// of their own, and are sent along.
 pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -> Html {
     let mut html = Html::new();
     let submits_itself = page
@@ -41,7 +42,8 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -
         if fields.is_empty() {
             continue;
         }
-        // Folded also where some are given: the answer is what is wanted, and the line says which.
+        // The fold stays closed even if options are given: the reader wants the answer, and its
+        // line lists the options.
         html.markup("<details><summary>")
             .markup(summary)
             .text(&said(&fields, asked))
@@ -56,7 +58,7 @@ pub(crate) fn form(page: &VerbPage, asked: &[(String, String)], scope: &Scope) -
     html
 }
 
-/// What is asked most.
+/// True for the most common options.
 fn is_first(field: &Field) -> bool {
     field.is_required
         || field.is_positional
@@ -85,10 +87,10 @@ fn given<'a>(field: &'a Field, asked: &'a [(String, String)]) -> impl Iterator<I
         .map(|(_, value)| value.as_str())
 }
 
-/// So much of a value is said beside a fold.
+/// Maximum number of characters of a value next to a fold.
 const SAID_CHARS_MAX: usize = 40;
 
-/// Which of these fields are given, and what.
+/// Lists the given options among these fields, with their values.
 fn said(fields: &[&Field], asked: &[(String, String)]) -> String {
     let given = fields.iter().flat_map(|field| {
         given(field, asked).map(|value| {
@@ -107,7 +109,7 @@ fn said(fields: &[&Field], asked: &[(String, String)]) -> String {
     }
 }
 
-/// As people read an option's name.
+/// Formats an option's name for people.
 fn label(field: &Field) -> String {
     let name = field.name.replace('-', " ");
     let mut chars = name.chars();
@@ -215,13 +217,14 @@ fn write_input(html: &mut Html, field: &Field, value: Option<&str>) {
     }
 }
 
-/// Whether the form has a field that takes the name of an attribute.
+/// True if the form has a field that takes the name of an attribute.
 pub(crate) fn asks_for_attributes(page: &VerbPage) -> bool {
     let is_one = |field: &Field| field.kind == FieldKind::Text(ATTRIBUTE.to_owned());
     page.fields.iter().any(is_one)
 }
 
-/// What such fields may be filled with. It comes with the answer, so that the form need not wait for the store.
+/// Returns the suggestions for such fields. They come with the answer, so that the form need not
+/// wait for the store.
 pub(crate) fn attribute_list(names: &[String]) -> Html {
     let mut html = Html::new();
     html.markup("<datalist id=\"attributes\">");

@@ -1,4 +1,4 @@
-//! The page of a verb: a form of its options, what it says, and what to type for the same.
+//! Page of a subcommand: a form of its options, its answer, and the equivalent command line.
 
 use std::ops::Range;
 
@@ -23,8 +23,7 @@ use crate::site::Site;
 use crate::verb_form::{asks_for_attributes, attribute_list, form};
 use crate::verbs::{FieldKind, VerbPage};
 
-/// Pages whose names do not say what is on them, and where all of them stand in the header; what is in no group is under
-/// "More".
+/// Groups of the header, with the pages in each and their titles; other pages are under "More".
 const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     (
         "Understand",
@@ -61,7 +60,8 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Describes a page in a line. The help of a subcommand begins with a verb, `Say which segments …`; the page drops it.
+/// Describes a page in a line. The help of a subcommand begins with a verb, such as `Say which
+/// segments …`, which the page drops.
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
         "model" => "What comes before what, as far as all requests show",
@@ -80,7 +80,7 @@ fn about_page(page: &VerbPage) -> String {
     first.into_iter().flatten().chain(characters).collect()
 }
 
-/// What the page of a verb is called, and where it stands.
+/// Returns a page's group, its position there, and its title.
 fn place(name: &str) -> (&'static str, usize, Option<&'static str>) {
     for (group, pages) in GROUPS {
         if let Some(at) = pages.iter().position(|(verb, _)| *verb == name) {
@@ -95,7 +95,7 @@ fn title(name: &str) -> String {
     known.map_or_else(|| name.replace('-', " "), str::to_owned)
 }
 
-/// The links to all verbs, group by group.
+/// Returns the links to all pages, group by group.
 pub(crate) fn links(pages: &[VerbPage]) -> Vec<NavLink> {
     let mut placed: Vec<(usize, usize, NavLink)> = pages
         .iter()
@@ -114,7 +114,8 @@ pub(crate) fn links(pages: &[VerbPage]) -> Vec<NavLink> {
     placed.into_iter().map(|(_, _, link)| link).collect()
 }
 
-/// Returns how the report uses the time range and the root operation of the address: reports that take one take both.
+/// Returns the page's use of the time range and the root operation of the address: reports that
+/// take one take both.
 fn steered(page: &VerbPage) -> Steered {
     match page.fields.iter().any(|field| field.name == "since") {
         true => Steered::RangeAndRoot,
@@ -127,7 +128,7 @@ fn takes_two_periods(page: &VerbPage) -> bool {
     has("before") && has("after")
 }
 
-/// What was asked of a verb: what is empty was not filled in.
+/// Returns the options that the address gives; ignores empty ones.
 fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, String)> {
     let pairs = parse(query.unwrap_or_default().as_bytes());
     let mut asked: Vec<(String, String)> = pairs
@@ -135,32 +136,33 @@ fn asked(page: &VerbPage, query: Option<&str>, scope: &Scope) -> Vec<(String, St
         .filter(|(name, value)| !value.is_empty() && !is_of_scope(name))
         .collect();
     let field = |name: &str| page.fields.iter().find(|field| field.name == name);
-    // A form fills in what is so anyway.
+    // A form also sends the defaults.
     asked.retain(|(name, value)| {
         field(name).is_none_or(|field| field.default.as_ref() != Some(value))
     });
-    // A slider cannot be left empty: where a change is given in another way, that is meant.
+    // A slider cannot be left empty: a change that is given in another way takes precedence.
     let is_duration = |name: &str| {
         field(name).is_some_and(|field| field.kind == FieldKind::Text("DURATION".to_owned()))
     };
     if asked.iter().any(|(name, _)| is_duration(name)) {
         asked.retain(|(name, _)| field(name).is_none_or(|field| field.kind != FieldKind::Factor));
     }
-    // Nothing is to be multiplied yet.
+    // The user has not chosen an operation yet, so the factor applies to nothing.
     let is_only_factor = asked
         .iter()
         .all(|(name, _)| field(name).is_some_and(|field| field.kind == FieldKind::Factor));
     if is_only_factor {
         asked.clear();
     }
-    // The range of the address would narrow a period that has ends of its own, and the other one, which ends where that begins.
+    // The address's range would narrow a period that has ends of its own, and the other period,
+    // which ends at the first one's begin.
     let is_taken = |name: &str| field(name).is_some() && (name == "root" || !scope.has_period());
     let parameters = scope.parameters().filter(|(name, _)| is_taken(name));
     asked.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_owned())));
     asked
 }
 
-/// The address of a page; parameters of the scope are those of all links.
+/// Returns the address of a page, up to its rows. All links carry the parameters of the scope.
 fn address_before_rows(name: &str, asked: &[(String, String)]) -> String {
     let own = asked.iter().filter(|(name, _)| !is_of_scope(name));
     let query = Serializer::new(String::new()).extend_pairs(own).finish();
@@ -170,7 +172,7 @@ fn address_before_rows(name: &str, asked: &[(String, String)]) -> String {
     }
 }
 
-/// The page of a verb.
+/// Sends the page of a subcommand.
 pub(crate) async fn verb_page(
     name: &'static str,
     State(site): State<Site>,
@@ -188,12 +190,13 @@ pub(crate) async fn verb_page(
         .await;
     };
     let asked = asked(&about, query.as_deref(), &scope);
-    // Time range and root operation are those of all pages, and ask nothing of this one.
+    // Time range and root operation are common to all pages, and do not count as options of this
+    // one.
     let is_asked = asked.iter().any(|(name, _)| !is_of_scope(name));
     let mut head = Head::new(title(name), format!("/{name}"), &scope, steered(&about));
     head.about = about_page(&about);
     let options = form(&about, &asked, &scope);
-    // The answer for two periods is wanted first: its form has more than fits above it.
+    // The answer for two periods comes first: its form is too large to fit above it.
     head.before = match is_asked && takes_two_periods(&about) {
         true => folded("Periods and options", &options),
         false => options,
@@ -215,7 +218,7 @@ pub(crate) async fn verb_page(
         if is_asked {
             return page_now(&site, head, Err(no_page(&error))).await;
         }
-        // Who has asked for nothing yet is told what to ask, and not what is wrong.
+        // Without any options, the page explains what to enter instead of reporting an error.
         return page(&site, head, &key, move |site, runtime, telling| {
             Ok(invitation(&about, &scope, site, runtime, telling))
         })
@@ -229,7 +232,7 @@ pub(crate) async fn verb_page(
             Err(failure) if !is_asked && failure.code == FailureCode::NeedsMore => {
                 return Ok(invitation(&about, &scope, site, runtime, telling));
             }
-            // Nothing is wrong with what was asked: there is nothing to show.
+            // The options are valid: there is just nothing to show.
             Err(failure) if !is_asked && failure.code == FailureCode::Failed => {
                 return Err(NoPage {
                     status: StatusCode::OK,
@@ -281,7 +284,7 @@ pub(crate) async fn verb_page(
     .await
 }
 
-/// The page of a verb that was not asked anything yet.
+/// Builds the page of a subcommand without options.
 fn invitation(
     about: &VerbPage,
     scope: &Scope,
@@ -299,7 +302,7 @@ fn invitation(
     html
 }
 
-/// Links to other periods, where two periods have no change that can be explained.
+/// Links to other periods, if two periods have no change that can be explained.
 fn other_periods(
     about: &VerbPage,
     failure: &Failure,
@@ -348,7 +351,7 @@ fn folded(summary: &'static str, content: &Html) -> Html {
     html
 }
 
-/// The attributes that a page's form offers.
+/// Returns the attributes that a page's form offers.
 fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
     let source = asks_for_attributes(about).then(|| site.opened(runtime));
     match source {
@@ -357,13 +360,13 @@ fn choices(site: &Site, runtime: &Handle, about: &VerbPage) -> Html {
     }
 }
 
-/// What a verb does, for who has asked it nothing yet.
+/// Describes a subcommand, for a page without options.
 fn introduction(page: &VerbPage) -> Html {
     let mut html = Html::new();
     let more = page.more.strip_prefix(&page.about).unwrap_or(&page.more);
     html.markup("<div class=\"introduction\">");
     for paragraph in more.split("\n\n").filter(|text| !text.trim().is_empty()) {
-        // What is indented is an example.
+        // An indented paragraph is an example.
         if paragraph.trim_start_matches('\n').starts_with("  ") {
             html.markup("<pre tabindex=\"0\">")
                 .text(paragraph.trim_matches('\n'))

@@ -1,4 +1,4 @@
-//! The verbs of the command line, as pages have them: who has them is the program.
+//! Interface to the command line's subcommands, as pages see them; the program implements it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,77 +8,79 @@ use stroboscope_reports::Failure;
 use stroboscope_reports::notes::Remark;
 use stroboscope_store::progress::Observer;
 
-/// A verb that reads, as a page.
+/// A subcommand that reads, as a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbPage {
-    /// What it is called on the command line; its page is `/NAME`.
+    /// Name on the command line; the page is `/NAME`.
     pub name: &'static str,
-    /// The same, with what it is below: `tradeoffs log`.
+    /// Full name with its parent subcommand, such as `tradeoffs log`.
     pub words: &'static str,
-    /// What it does, in a line.
+    /// Description in one line.
     pub about: String,
-    /// The same at length.
+    /// Long description.
     pub more: String,
-    /// What may be asked of it.
+    /// Options of the subcommand.
     pub fields: Vec<Field>,
 }
 
-/// One option of a verb.
+/// One option of a subcommand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// As in the address of the page and after `--` on the command line; without `--` where `is_positional`.
+    /// Name in the address of the page and after `--` on the command line; without `--` if
+    /// `is_positional`.
     pub name: String,
     pub help: String,
     pub kind: FieldKind,
-    /// What it is where it is not given.
+    /// Value if the option is not given.
     pub default: Option<String>,
-    /// Whether it is given without its name on the command line.
+    /// True if the option is given without its name on the command line.
     pub is_positional: bool,
-    /// Whether it is needed.
+    /// True if the option is required.
     pub is_required: bool,
-    /// Whether it may be given several times.
+    /// True if the option may be given several times.
     pub is_list: bool,
-    /// Whether all verbs that read have it.
+    /// True if all subcommands that read have the option.
     pub is_common: bool,
 }
 
-/// What an option takes.
+/// Kind of value that an option takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// Nothing: it is there or not.
+    /// No value: the option is given or not.
     Flag,
     /// One of these.
     Choice(Vec<String>),
     /// A number.
     Number,
-    /// What is multiplied by: from 0 up, 1 changes nothing.
+    /// A factor: 0 or more, where 1 changes nothing.
     Factor,
-    /// Any text, such as is called this.
+    /// Any text; the value name describes it.
     Text(String),
 }
 
-/// What a verb said.
+/// Answer of a subcommand.
 #[derive(Clone, Debug, Default)]
 pub struct VerbAnswer {
     pub doc: Doc,
     pub remarks: Vec<Remark>,
 }
 
-/// The verbs.
+/// Subcommands that read, for the pages.
 pub trait Verbs: Debug + Send + Sync + 'static {
-    /// Those that are pages.
+    /// Returns the subcommands that are pages.
     fn pages(&self) -> &[VerbPage];
 
-    /// Whether one may be asked that, as far as its arguments say. Nothing is read.
+    /// Checks the arguments of a subcommand without reading the store.
     ///
     /// # Errors
-    /// When not, and why.
+    /// Fails with the reason if the arguments are invalid.
     fn check(&self, verb: &str, arguments: &[(String, String)]) -> Result<(), Failure>;
 
-    /// Asks one; `arguments` are names and values of its fields. Takes as long as it does: not for async code.
+    /// Runs a subcommand; `arguments` are names and values of its fields. Blocks until the answer
+    /// is ready; not for async code.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Fails if there is no answer.
     fn answer(
         &self,
         verb: &str,

@@ -1,21 +1,23 @@
-//! Names of functions with the module or class that they are in, by OpenTelemetry's attributes for source code.
+//! Qualifies names of functions with their module or class, by OpenTelemetry's attributes for
+//! source code.
 //!
-//! Two functions of a service may have one name: `get::apply` and `set::apply`. A span that is named like its function gets the
-//! last part of what the function is in before its name, as spans of `tracing` do in the SDK. The name that was sent is
-//! [`SPAN_NAME`].
+//! Two functions of a service may have the same name: `get::apply` and `set::apply`. If a span is
+//! named like its function, the last part of the function's module or class is put before its name,
+//! as the SDK does for spans of `tracing`. [`SPAN_NAME`] keeps the original name.
 
 use super::message::{AnyKind, KeyValue};
 
-/// Attribute with the name that was sent.
+/// Attribute with the original name.
 pub(super) const SPAN_NAME: &str = "otel.span_name";
 
-/// Longer names are no function's. Far below any limit on names, so that no span becomes one with too long a name.
+/// Maximum length of a function's name. It is far below any limit on names, so that no qualified
+/// name exceeds that.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Place in the source, as far as a span's attributes say it.
+/// Place in the source, as far as a span's attributes give it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CodePlace<'a> {
-    /// `code.function.name`: the function with all that it is in.
+    /// `code.function.name`: the function with its module or class.
     full_name: Option<&'a str>,
     /// `code.function`, of older conventions.
     function: Option<&'a str>,
@@ -36,7 +38,7 @@ impl<'a> CodePlace<'a> {
         place
     }
 
-    /// Takes an attribute that is a text.
+    /// Reads an attribute whose value is a text.
     pub(super) fn see(&mut self, key: &str, text: &'a str) {
         let known = match key {
             "code.function.name" => &mut self.full_name,
@@ -47,8 +49,8 @@ impl<'a> CodePlace<'a> {
         *known = Some(text);
     }
 
-    /// Returns a function's name with the last part of what it is in; `None` if the span is named otherwise, or if that is not
-    /// known.
+    /// Returns a function's name with the last part of its module or class. Returns `None` if the
+    /// span is not named like its function, or if that part is unknown.
     pub(super) fn qualified(&self, name: &str) -> Option<String> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_of_name) {
             return None;
@@ -64,7 +66,8 @@ impl<'a> CodePlace<'a> {
                 let is_path = module.contains("::") || module.contains('\\');
                 (module, if is_path { "::" } else { "." })
             }
-            // As `tracing` has spans. A module that is alone is the crate, whose name says no more than the service's.
+            // Spans of `tracing`. A module without a parent is the crate, whose name adds nothing
+            // to the service's.
             (None, Some(module), None) if module.contains("::") && is_function(name) => {
                 (module, "::")
             }
@@ -86,7 +89,8 @@ fn is_of_name(of: char) -> bool {
     of.is_alphanumeric() || of == '_' || of == '$'
 }
 
-/// Returns true for names that functions of Rust have, but for those that web frameworks give to their requests.
+/// True for names that Rust functions have, except those that web frameworks give to their
+/// requests.
 fn is_function(name: &str) -> bool {
     let is_of_function =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
@@ -110,12 +114,12 @@ mod tests {
         };
         let (full, module) = ("code.function.name", "code.module.name");
         let (namespace, function) = ("code.namespace", "code.function");
-        // tracing-opentelemetry, of two versions; the crate's root.
+        // Two versions of tracing-opentelemetry; the crate's root.
         check("apply", &[(module, "redis::cmd::get")], "get::apply");
         check("apply", &[(namespace, "redis::cmd::get")], "get::apply");
         check("run", &[(module, "redis")], "run");
         check("request", &[(module, "tower_http::trace")], "request");
-        // Others of older conventions.
+        // Other producers that use older conventions.
         check(
             "pay",
             &[(namespace, "com.shop.Cart"), (function, "pay")],
@@ -140,7 +144,7 @@ mod tests {
         );
         check("pay", &[(function, "pay")], "pay");
         check("pay", &[(namespace, "com.shop.Cart")], "pay");
-        // The stable ones.
+        // Stable conventions.
         check("pay", &[(full, "com.shop.Cart.pay")], "Cart.pay");
         check(
             "transfer",
@@ -150,7 +154,7 @@ mod tests {
         check("open", &[(full, "open")], "open");
         check("pay", &[(full, "com.shop.Cart.prepay")], "pay");
         check("f", &[(full, "<a::B as c::D>::f")], "f");
-        // No function has these names.
+        // No function has such a name.
         check("", &[(full, "a.")], "");
         check("pay", &[(full, ".pay")], "pay");
         check("pay", &[(full, &format!("{}.pay", "x".repeat(129)))], "pay");

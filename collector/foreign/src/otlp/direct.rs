@@ -1,8 +1,10 @@
-//! Spans out of the bytes of a `ResourceSpans` that is [plain](super::plain), without a message in between.
+//! Extracts spans from the bytes of a `ResourceSpans` that is [plain](super::plain), without
+//! decoding a message.
 //!
-//! What they share (service, host, the attributes of resource and scope) is made once, as JSON; each span's own
-//! attributes are written behind it. A span that this cannot do (links, maps, bytes, attributes that are told twice or have the
-//! name of one that is made) goes the slow way, by itself. Both write the same texts; a test compares them.
+//! The parts that spans share (service, host, the attributes of resource and scope) are written
+//! once, as JSON; each span's own attributes are appended to them. A span that this parser does not
+//! support (links, maps, bytes, duplicate attributes, or attributes with the name of a synthesized
+//! one) takes the slow path by itself. Both paths write the same texts; a test compares them.
 
 use prost::Message as _;
 use serde_json::Value;
@@ -15,15 +17,15 @@ use super::own_names::{is_made_of_event, is_made_of_span};
 use super::plain::{Wire, each_field};
 use crate::{Attributes, TakeSpans};
 
-/// More attributes than this of one span go the slow way.
+/// Maximum number of attributes of a span; spans with more take the slow path.
 const KEYS_MAX: usize = 64;
 
-/// A span, its texts borrowed.
+/// A span with borrowed texts.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainSpan<'a> {
     pub trace_id: u128,
     pub span_id: u64,
-    /// 0: none.
+    /// Id of the parent; 0 for none.
     pub parent_id: u64,
     pub service: &'a str,
     pub name: &'a str,
@@ -32,7 +34,7 @@ pub struct PlainSpan<'a> {
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
-    /// An object of JSON; empty where there are none.
+    /// A JSON object; empty without any attributes.
     pub attributes: &'a str,
     pub events: &'a [PlainEvent<'a>],
 }
@@ -42,22 +44,22 @@ pub struct PlainSpan<'a> {
 pub struct PlainEvent<'a> {
     pub time_ns: i64,
     pub name: &'a str,
-    /// As in [`PlainSpan`].
+    /// A JSON object, as in [`PlainSpan`].
     pub attributes: String,
 }
 
-/// Takes spans as they are in the bytes; and such as had to be made.
+/// Receives spans with borrowed texts, in addition to owned ones.
 pub trait TakePlain: TakeSpans {
     fn plain(&mut self, span: &PlainSpan<'_>);
 }
 
-/// Hands on the spans of a plain `ResourceSpans`, message `number` of a request. `None`: nothing was handed on, and the
-/// slow path must do.
+/// Passes on the spans of a plain `ResourceSpans`, message `number` of a request. `None` means that
+/// nothing was passed on, and that the slow path must be used.
 pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Option<()> {
     let (mut resource, mut schema_url) = (None, "");
     each_field(bytes, |field, value| {
         match field {
-            // Two of them would have to be merged.
+            // Two resources would have to be merged.
             1 if resource.is_some() => return None,
             1 => resource = Some(Resource::decode(value.bytes()?).ok()?),
             3 => schema_url = value.text()?,
@@ -75,7 +77,8 @@ pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Op
     })?;
     let mut buffers = Buffers::default();
     for scope in &scopes {
-        // Checked when they were found to be plain: what is none of these is skipped there as well.
+        // The bytes were checked when they were found plain; unsupported fields are skipped here as
+        // well.
         let _ = each_field(scope.bytes, |field, value| {
             if field == 2 {
                 let bytes = value.bytes()?;
@@ -93,7 +96,7 @@ pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Op
 struct OfScope<'a> {
     bytes: &'a [u8],
     shared: Attributes,
-    /// The same as JSON, without braces.
+    /// The shared attributes as JSON, without braces.
     text: String,
 }
 
@@ -242,7 +245,7 @@ fn event(bytes: &[u8]) -> Option<PlainEvent<'_>> {
         }
         Some(())
     })?;
-    // That there is none is told.
+    // The slow path notes a missing name.
     if name.is_empty() {
         return None;
     }
@@ -257,14 +260,14 @@ fn event(bytes: &[u8]) -> Option<PlainEvent<'_>> {
     })
 }
 
-/// Writes one object of JSON.
+/// Writer of one JSON object.
 struct JsonObject<'b, 'k> {
     out: &'b mut Vec<u8>,
     keys: Vec<&'k str>,
 }
 
 impl<'b, 'k> JsonObject<'b, 'k> {
-    /// One that begins with some members.
+    /// Begins an object with some members.
     fn begin(out: &'b mut Vec<u8>, members: &str) -> Self {
         out.clear();
         out.push(b'{');
@@ -288,13 +291,14 @@ impl<'b, 'k> JsonObject<'b, 'k> {
         string(self.out, text);
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is already JSON.
     fn raw(&mut self, key: &str, json: &str) {
         self.key(key);
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// A `KeyValue`, whose key and value are handed back; `None` for what goes the slow way.
+    /// Writes a `KeyValue`, and returns its key and value; returns `None` if the span must take the
+    /// slow path.
     fn pair(
         &mut self,
         bytes: &'k [u8],
@@ -320,7 +324,7 @@ impl<'b, 'k> JsonObject<'b, 'k> {
         Some((key, of_key))
     }
 
-    /// The text; empty without any member.
+    /// Ends the object and returns its text, which is empty without any member.
     fn end(self) -> Option<&'b str> {
         if self.out.len() == 1 {
             return Some("");
@@ -330,7 +334,7 @@ impl<'b, 'k> JsonObject<'b, 'k> {
     }
 }
 
-/// The text that an `AnyValue` is.
+/// Returns the text of an `AnyValue`.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let mut text = None;
     each_field(bytes, |field, value| {
@@ -347,7 +351,7 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     let mut found = None;
     each_field(bytes, |field, value| {
         if (1..=7).contains(&field) {
-            // The last of several counts; such values go the slow way.
+            // The last of several values would count; they take the slow path.
             if found.is_some() {
                 return None;
             }
@@ -367,7 +371,7 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
         }
         Some((4, Wire::Fixed64(bits))) => {
             let value = f64::from_bits(bits);
-            // Infinity has no form in JSON.
+            // JSON cannot express infinity.
             if !value.is_finite() {
                 return None;
             }
@@ -387,7 +391,7 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
             })?;
             out.push(b']');
         }
-        // Maps, and bytes, which are told twice.
+        // Maps take the slow path, and so do bytes, which are stored twice.
         _ => return None,
     }
     Some(())

@@ -1,17 +1,18 @@
-//! Values that JSON has no form for: what is kept of them beside what people read.
+//! Keeps the exact form of values that JSON cannot express.
 //!
-//! Bytes are kept as hex digits and infinity as its name, which a text could be as well. So that they are told from texts, the
-//! attribute `otel.exact` has them once more, by key, as OTLP's JSON writes them.
+//! Bytes are stored as hex digits and infinity as its name, which could also be texts. To
+//! distinguish them from texts, the attribute `otel.exact` contains them a second time, by key, in
+//! the notation of OTLP's JSON.
 
 use serde_json::{Map, Value, json};
 
 use super::message::{AnyKind, AnyValue, KeyValue};
 use crate::{Attributes, standard_base64};
 
-/// By key, the values that are told inexactly.
+/// Attribute with the exact values, by key.
 pub(super) const EXACT: &str = "otel.exact";
 
-/// Whether the value is told exactly by its JSON.
+/// True if JSON expresses the value exactly.
 fn is_exact(value: &AnyValue) -> bool {
     let all = |pairs: &[KeyValue]| {
         pairs
@@ -32,7 +33,7 @@ fn has_twice(pairs: &[KeyValue]) -> bool {
     keys.len() < pairs.len()
 }
 
-/// Notes a value that its JSON does not tell exactly.
+/// Adds a value that JSON does not express exactly to [`EXACT`].
 pub(super) fn note_inexact(attributes: &mut Attributes, key: &str, value: Option<&AnyValue>) {
     let Some(value) = value.filter(|value| !is_exact(value)) else {
         return;
@@ -43,7 +44,7 @@ pub(super) fn note_inexact(attributes: &mut Attributes, key: &str, value: Option
     }
 }
 
-/// As OTLP's JSON writes a value.
+/// Converts a value to OTLP's JSON.
 #[must_use]
 pub fn any_json(value: &AnyValue) -> Value {
     match &value.kind {
@@ -66,7 +67,7 @@ pub fn any_json(value: &AnyValue) -> Value {
     }
 }
 
-/// As OTLP's JSON writes attributes.
+/// Converts attributes to OTLP's JSON.
 #[must_use]
 pub fn pairs_json(pairs: &[KeyValue]) -> Value {
     let pair = |pair: &KeyValue| match &pair.value {

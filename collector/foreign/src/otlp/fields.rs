@@ -1,8 +1,8 @@
-//! Fields of OTLP's protobuf that its messages here do not have: the decoder skips them without a word.
+//! Detects fields of OTLP's protobuf that the messages here lack; the decoder skips them silently.
 
 use crate::wire::{Field, fields};
 
-/// A message: its name and the numbers of its fields, with the messages inside of them.
+/// A message: its name and the numbers of its fields, with their nested messages.
 struct Message {
     name: &'static str,
     fields: &'static [(u32, Option<&'static Message>)],
@@ -86,7 +86,7 @@ static RESOURCE_SPANS: Message = Message {
     ],
 };
 
-/// Names each field of a `ResourceSpans` that is not known.
+/// Calls `ignored` with each unknown field of a `ResourceSpans`.
 pub fn unknown(message: &[u8], ignored: &mut dyn FnMut(&str)) {
     walk(message, &RESOURCE_SPANS, ignored);
 }
@@ -104,8 +104,9 @@ fn walk(bytes: &[u8], message: &Message, ignored: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The `ResourceSpans` inside of a message that is a list of them: a `Trace` inside of Tempo's answer, whose first field
-/// it is, as `ResourceSpans` is that of a request. None when it is a `ResourceSpans` itself.
+/// Returns the `ResourceSpans` within a message that is a list of them, such as a `Trace` in the
+/// first field of Tempo's response, the same place where a request has its `ResourceSpans`. Returns
+/// `None` if the message itself is a `ResourceSpans`.
 pub fn of_trace(message: &[u8]) -> Option<Vec<&[u8]>> {
     let lists: Result<Vec<_>, _> = fields(message).collect();
     let inner: Option<Vec<&[u8]>> = lists

@@ -1,4 +1,4 @@
-//! Fields that OTLP's JSON writes otherwise than its protobuf.
+//! Deserializes fields whose notation in OTLP's JSON differs from protobuf.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::{bytes_of, whole_number};
 
-/// A number, or the same as text.
+/// A number, or its decimal text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NumberOrText<'a, N> {
@@ -30,7 +30,8 @@ impl<N: FromStr<Err: Display>> NumberOrText<'_, N> {
     }
 }
 
-/// Null is 0; an exponent is exact, as some languages write large numbers with one.
+/// Reads a number or its text; null is 0. An exponent is read exactly, because some languages write
+/// large numbers with one.
 pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(0);
@@ -45,7 +46,7 @@ pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::
     )
 }
 
-/// Null is 0.
+/// Reads a number or its text; null is 0.
 pub(super) fn u32_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     Option::<NumberOrText<'_, u32>>::deserialize(from)?.map_or(Ok(0), NumberOrText::number)
 }
@@ -56,12 +57,12 @@ pub(super) fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i
         .transpose()
 }
 
-/// Numbers that JSON has no form for, such as infinity, are text.
+/// Reads a number or its text; infinity and other numbers that JSON cannot express are texts.
 pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
         return Ok(None);
     };
-    // By Rust's own parser: that of JSON may err in the last bit.
+    // Rust's own parser is exact; that of JSON may err in the last bit.
     let text = raw.get().trim_matches('"');
     let number = text.parse();
     number
@@ -69,7 +70,7 @@ pub(super) fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f
         .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
 }
 
-/// One of these, by its place or by its name, with the prefix or without.
+/// Reads a value of an enumeration, by its number or by its name, with or without the prefix.
 fn one_of<'de, D: Deserializer<'de>>(
     from: D,
     prefix: &str,
@@ -109,7 +110,7 @@ pub(super) fn status_code<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::
     one_of(from, "STATUS_CODE_", &["UNSET", "OK", "ERROR"])
 }
 
-/// Of a log record: its number from 1 to 24, or its name.
+/// Reads the severity of a log record: its number from 1 to 24, or its name.
 pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     one_of(
         from,
@@ -144,7 +145,7 @@ pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Err
     )
 }
 
-/// The bytes of an id; null is none.
+/// Decodes an id; null means none.
 pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();
     let wrong = || {

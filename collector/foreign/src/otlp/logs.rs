@@ -1,13 +1,14 @@
-//! Log records of OTLP, as far as they belong to a request: such with a trace id.
+//! Reads log records of OTLP that belong to a request, which means that they have a trace id.
 //!
-//! What is an event and what is a line of a log is told apart, as OpenTelemetry does: a record with an event name is an
-//! event, and like an event inside a span it ends a segment and begins the next. Others are chatter, of any number and any
-//! text: they are kept with their span, and cut nothing.
+//! Events and log lines are distinguished as in OpenTelemetry: a record with an event name is an
+//! event, and like an event inside a span it ends a segment and begins the next. Other records are
+//! log lines, of any number and any text: they are stored with their span, and do not divide
+//! segments.
 //!
 //! | of OTLP | here |
 //! |---|---|
 //! | event name, or the attribute `event.name`, as it was until 2025 | name |
-//! | without one: the words in front of the first value in the body's text; without any, the severity; else `log` | name |
+//! | without one: the words before the first value in the body's text; without any, the severity; otherwise `log` | name |
 //! | time; without one, the observed time | time |
 //! | service, and the attribute `thread.name` or `thread.id` | task |
 //! | body, severity, observed time | attributes `log.body`, `log.severity_text`, `log.severity_number`, `log.observed_time_unix_nano` |
@@ -26,9 +27,9 @@ use super::{DROPPED_ATTRIBUTES, OfResource, number, reason_of, say_count, say_te
 use crate::typed::{nullable, parse};
 use crate::{Attributes, BadSpan, ForeignSpan, SpanLimits, TakeSpans, check_count, check_text};
 
-/// A name that is made of a body has at most so many bytes.
+/// Maximum length of a name that is taken from a body, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// What begins a value, in a text for people.
+/// Characters that begin a value in a text for people.
 const VALUE_MARKS: [char; 14] = [
     '=', ':', '{', '}', '[', ']', '(', '<', '"', '\'', '`', '#', '@', '%',
 ];
@@ -104,7 +105,7 @@ struct ResourceLogsText<'a> {
     schema_url: String,
 }
 
-/// Of one logger, each record still a text: what is wrong with one says nothing about the next.
+/// Log records of one logger, still unparsed: a defect in one does not affect the next.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ScopeLogsText<'a> {
@@ -119,25 +120,25 @@ struct ScopeLogsText<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignLog {
     pub trace_id: u128,
-    /// 0: none.
+    /// Id of the span; 0 for none.
     pub span_id: u64,
     pub service: String,
     pub host: String,
     /// ns since the Unix epoch.
     pub time_ns: i64,
     pub name: String,
-    /// It has a name of its own, and is no line of a log.
+    /// True if the record has an event name; false for a log line.
     pub is_event: bool,
-    /// The thread of control, as far as it is told.
+    /// The thread of control, as far as it is known.
     pub task: String,
     pub attributes: Attributes,
 }
 
 impl ForeignLog {
-    /// Checks it against the limits.
+    /// Checks the record against the limits.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// Returns the first defect.
     pub fn check(&self, limits: SpanLimits) -> Result<(), BadSpan> {
         for text in [&self.service, &self.host, &self.name, &self.task] {
             if !text.is_empty() {
@@ -149,7 +150,7 @@ impl ForeignLog {
     }
 }
 
-/// Hands on the log records of one resource.
+/// Passes on the log records of one resource.
 pub fn logs_of(message: &ResourceLogs, take: &mut dyn FnMut(Result<ForeignLog, BadSpan>)) {
     let of_resource = of_resource(message.resource.as_ref(), &message.schema_url);
     for of_scope in &message.scope_logs {
@@ -161,10 +162,10 @@ pub fn logs_of(message: &ResourceLogs, take: &mut dyn FnMut(Result<ForeignLog, B
     }
 }
 
-/// Hands on the log records of an element of `resourceLogs`.
+/// Passes on the log records of an element of `resourceLogs`.
 ///
 /// # Errors
-/// When it is none.
+/// Fails if the text is not such an element.
 pub fn logs_of_json(
     record: &str,
     take: &mut dyn FnMut(Result<ForeignLog, BadSpan>),
@@ -191,7 +192,7 @@ fn of_resource(resource: Option<&Resource>, schema_url: &str) -> OfResource {
     OfResource::new(resource, schema_url, 0, &mut Unheard)
 }
 
-/// Of attributes told twice, the last is taken.
+/// Discards reports; the last of duplicate attributes counts.
 struct Unheard;
 
 impl TakeSpans for Unheard {
@@ -202,7 +203,7 @@ impl TakeSpans for Unheard {
 
 impl OfResource {
     fn log(&self, record: &LogRecord, shared: &Attributes) -> Result<ForeignLog, BadSpan> {
-        // Who has no context sends no id, or zeros.
+        // A sender without a context sends no id, or zeros.
         let is_none = |id: &[u8]| id.iter().all(|byte| *byte == 0);
         if is_none(&record.trace_id) && [0, 8, 16].contains(&record.trace_id.len()) {
             return Err(BadSpan::NoTrace);
@@ -257,7 +258,7 @@ impl OfResource {
         })
     }
 
-    /// The name of an event; none of a line of a log.
+    /// Returns the name of an event; `None` for a log line.
     fn named(&self, record: &LogRecord, attributes: &Attributes) -> Option<String> {
         let former = attributes.get("event.name").and_then(Value::as_str);
         [Some(&record.event_name[..]), former]
@@ -267,7 +268,7 @@ impl OfResource {
             .map(str::to_owned)
     }
 
-    /// Service, and thread if one is told.
+    /// Returns the service, with the thread if it is known.
     fn task(&self, attributes: &Attributes) -> String {
         let thread = ["thread.name", "thread.id"].iter().find_map(|key| {
             let value = attributes.get(*key)?;
@@ -282,12 +283,12 @@ impl OfResource {
     }
 }
 
-/// A name for a line of a log: of lines that one statement writes, mostly the same.
+/// Derives a name for a log line, which is mostly the same for all lines of one statement.
 fn name_of(body: &Value, severity: &str) -> String {
     let text = body.as_str().unwrap_or_default().trim_start();
     let is_value = |c: char| c.is_ascii_digit() || c.is_control() || VALUE_MARKS.contains(&c);
     let mut end = text.find(is_value).unwrap_or(text.len());
-    // Not within a word: `user-17` is a value as a whole.
+    // A name does not end within a word: `user-17` is a value as a whole.
     if text[end..].starts_with(|c: char| c.is_ascii_digit()) {
         end = text[..end].rfind(' ').unwrap_or(0);
     }

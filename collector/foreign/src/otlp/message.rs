@@ -1,11 +1,12 @@
-//! The messages of OTLP's traces, as far as they are imported, for both encodings.
+//! Messages of OTLP's traces, limited to the imported parts, for both encodings.
 //!
-//! The fields and their numbers are those of `opentelemetry/proto/trace/v1/trace.proto`, `common/v1/common.proto` and
-//! `resource/v1/resource.proto`, version 1, and `instrumentation_library_spans`, as version 0.18 and before had it;
-//! `fields` counts unknown ones. They are written here by hand because the crate `opentelemetry-proto` brings the
-//! OpenTelemetry SDK with it; the tests compare with that crate. In JSON, keys may be in lower camel case or as the
-//! protobuf has them, ids hex or base64, 64-bit integers and enumerations text or numbers: whatever the OTLP
-//! specification or protobuf's own JSON mapping has.
+//! The fields and their numbers are those of `opentelemetry/proto/trace/v1/trace.proto`,
+//! `common/v1/common.proto` and `resource/v1/resource.proto`, version 1, and
+//! `instrumentation_library_spans` of version 0.18 and before; `fields` counts unknown ones. The
+//! messages are written by hand because the crate `opentelemetry-proto` brings the OpenTelemetry
+//! SDK with it; the tests compare with that crate. In JSON, keys may be in lower camel case or as
+//! in protobuf, ids hex or base64, 64-bit integers and enumerations text or numbers: both the OTLP
+//! specification and protobuf's own JSON mapping are accepted.
 
 use prost::{Message, Oneof};
 use serde::Deserialize;
@@ -22,7 +23,7 @@ pub struct ResourceSpans {
     pub scope_spans: Vec<ScopeSpans>,
     #[prost(string, tag = "3")]
     pub schema_url: String,
-    /// As it was called before.
+    /// The former name of `scope_spans`.
     #[prost(message, repeated, tag = "1000")]
     pub instrumentation_library_spans: Vec<ScopeSpans>,
 }
@@ -38,7 +39,7 @@ pub struct ScopeSpans {
     pub schema_url: String,
 }
 
-/// What recorded.
+/// The entity that recorded the spans.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Resource {
@@ -121,7 +122,7 @@ pub struct Span {
     pub flags: u32,
 }
 
-/// Something that happened inside a span.
+/// An event inside a span.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Event {
@@ -139,7 +140,7 @@ pub struct Event {
     pub dropped_attributes_count: u32,
 }
 
-/// Another span that has to do with this one.
+/// A reference to another span.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Link {
@@ -163,7 +164,7 @@ pub struct Link {
     pub flags: u32,
 }
 
-/// How a span ended.
+/// Outcome of a span.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
@@ -173,7 +174,7 @@ pub struct Status {
     #[prost(int32, tag = "3")]
     #[serde(deserialize_with = "status_code")]
     pub code: i32,
-    /// Of before version 0.10; not 0 is an error.
+    /// Status code before version 0.10; a value other than 0 is an error.
     #[prost(int32, tag = "1")]
     #[serde(deserialize_with = "nullable", alias = "deprecated_code")]
     pub deprecated_code: i32,
@@ -190,14 +191,14 @@ pub struct KeyValue {
     pub value: Option<AnyValue>,
 }
 
-/// Its value.
+/// Value of an attribute.
 #[derive(Clone, PartialEq, Message)]
 pub struct AnyValue {
     #[prost(oneof = "AnyKind", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub kind: Option<AnyKind>,
 }
 
-/// The kinds of values.
+/// Kinds of values.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum AnyKind {
     #[prost(string, tag = "1")]
@@ -216,7 +217,7 @@ pub enum AnyKind {
     Bytes(Vec<u8>),
 }
 
-/// Several values.
+/// A list of values.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ArrayValue {
@@ -225,7 +226,7 @@ pub struct ArrayValue {
     pub values: Vec<AnyValue>,
 }
 
-/// Several attributes.
+/// A list of attributes.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KeyValueList {

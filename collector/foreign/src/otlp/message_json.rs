@@ -1,4 +1,4 @@
-//! Messages that OTLP's JSON writes otherwise than its protobuf.
+//! Messages whose notation in OTLP's JSON differs from protobuf.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -15,14 +15,14 @@ pub(super) struct ResourceSpansText<'a> {
     pub(super) resource: Option<Resource>,
     #[serde(borrow, alias = "scope_spans")]
     pub(super) scope_spans: Option<Vec<ScopeSpansText<'a>>>,
-    /// As it was called until version 0.18.
+    /// The name of `scope_spans` until version 0.18.
     #[serde(borrow, alias = "instrumentation_library_spans")]
     pub(super) instrumentation_library_spans: Option<Vec<ScopeSpansText<'a>>>,
     #[serde(deserialize_with = "nullable", alias = "schema_url")]
     pub(super) schema_url: String,
 }
 
-/// Spans of one scope, each still a text: what is wrong with one says nothing about the next.
+/// Spans of one scope, still unparsed: a defect in one does not affect the next.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ScopeSpansText<'a> {
@@ -34,7 +34,7 @@ pub(super) struct ScopeSpansText<'a> {
     pub(super) schema_url: String,
 }
 
-/// An [`AnyValue`] as JSON has it.
+/// An [`AnyValue`] in JSON.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct AnyValueText {
@@ -50,7 +50,7 @@ struct AnyValueText {
     array_value: Option<ArrayValue>,
     #[serde(alias = "kvlist_value")]
     kvlist_value: Option<KeyValueList>,
-    /// Base64; what is none is kept as a text.
+    /// Base64; an invalid text is kept as a text.
     #[serde(alias = "bytes_value")]
     bytes_value: Option<String>,
 }

@@ -1,8 +1,9 @@
-//! Spans of OTLP.
+//! Reads spans of OTLP.
 //!
-//! The service is the resource's `service.name`, the host its `host.name` or `host.id`, or `k8s.pod.name`. Kinds client
-//! and server become flags. Nothing else is lost: what has no column of its own becomes an attribute, by the names that
-//! OpenTelemetry gives for formats other than its own ("Mapping to non-OTLP formats") where it gives one.
+//! The service is the resource's `service.name`, the host its `host.name` or `host.id`, or
+//! `k8s.pod.name`. Kinds client and server become flags. Nothing else is lost: fields without a
+//! column of their own become attributes, with the names that OpenTelemetry defines for formats
+//! other than its own ("Mapping to non-OTLP formats") where it defines one.
 //!
 //! | of OTLP | attribute |
 //! |---|---|
@@ -12,14 +13,14 @@
 //! | kinds internal, producer, consumer, other | `span.kind`, a text or its number |
 //! | trace state, flags | `w3c.tracestate`, `otel.flags` |
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
-//! | links | `links`, a list of objects: `trace_id`, `span_id`, and as far as they are said `trace_state`, `flags`, `dropped_attributes_count`, `attributes` |
-//! | values that JSON has no form for: bytes, infinity | as hex digits, as its name; and in `otel.exact` as OTLP's JSON has them |
-//! | attributes that have the name of one in this table | as they are, their names in `otel.own_names`; where both are there, in `otel.shadowed` |
+//! | links | `links`, a list of objects: `trace_id`, `span_id`, and if present `trace_state`, `flags`, `dropped_attributes_count`, `attributes` |
+//! | values that JSON cannot express: bytes, infinity | as hex digits, as its name; and in `otel.exact` as in OTLP's JSON |
+//! | attributes that have the name of one in this table | unchanged, with their names in `otel.own_names`; if both exist, in `otel.shadowed` |
 //! | events without a name | `event`, with `otel.event_name: ""` |
 //! | the name of a span that has a module before it: `get::apply`, by `code.function.name`, `code.namespace` or `code.module.name` | `otel.span_name`, the name as it was sent |
-//! | a resource's service name that is no text | `resource.service.name` |
+//! | a resource's service name that is not a text | `resource.service.name` |
 //!
-//! [`StoredSpan::parts`] is the way back: all of it comes out again as it came in.
+//! [`StoredSpan::parts`] is the inverse: it restores all of this without loss.
 
 use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
@@ -64,13 +65,13 @@ use message::{
 
 /// `Status.code` of an error.
 const STATUS_ERROR: i32 = 2;
-/// And of what went well, where somebody said so.
+/// `Status.code` of an explicit success.
 const STATUS_OK: i32 = 1;
 const DROPPED_ATTRIBUTES: &str = "otel.dropped_attributes_count";
-/// Of an event that has none.
+/// Attribute of an event without a name.
 const EVENT_NAME: &str = "otel.event_name";
 
-/// The reason, and in how manieth line of the text it is, from 0.
+/// Returns the line of the error within the text, from 0, and the reason.
 fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
     (
         error.line().saturating_sub(1) as u64,
@@ -78,10 +79,11 @@ fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
     )
 }
 
-/// Hands on the spans of one JSON record, an element of `resourceSpans`, which begins on line `line`.
+/// Passes on the spans of one JSON record, an element of `resourceSpans`, which begins on line
+/// `line`.
 ///
 /// # Errors
-/// When the record is none.
+/// Fails if the record is not such an element.
 pub fn spans_of_json(
     line: u64,
     record: &str,
@@ -120,7 +122,7 @@ pub fn spans_of_json(
     Ok(())
 }
 
-/// Hands on the spans of one resource, message `number` of a file.
+/// Passes on the spans of one resource, message `number` of a file.
 pub fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn TakeSpans) {
     let of_resource = OfResource::new(message.resource.as_ref(), &message.schema_url, number, take);
     for of_scope in message
@@ -136,7 +138,7 @@ pub fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn TakeSpans) 
     }
 }
 
-/// What the spans of a resource share.
+/// Values that the spans of a resource share.
 struct OfResource {
     service: String,
     host: String,
@@ -182,7 +184,7 @@ impl OfResource {
         }
     }
 
-    /// With what the spans of one scope share.
+    /// Adds the values that the spans of one scope share.
     fn shared(
         &self,
         scope: Option<&Scope>,
@@ -213,14 +215,14 @@ impl OfResource {
     }
 }
 
-/// Notes a text, unless it is empty.
+/// Inserts a text, unless it is empty.
 fn say_text(attributes: &mut Attributes, key: &str, text: &str) {
     if !text.is_empty() {
         attributes.insert(key.to_owned(), text.into());
     }
 }
 
-/// Notes a number, unless it is 0.
+/// Inserts a number, unless it is 0.
 fn say_count(attributes: &mut Attributes, key: &str, count: u32) {
     if count > 0 {
         attributes.insert(key.to_owned(), count.into());
@@ -235,7 +237,7 @@ fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// Puts an attribute in; of a key that comes twice, the last is taken.
+/// Inserts an attribute; if a key occurs twice, the last value counts.
 fn insert(
     attributes: &mut Attributes,
     key: String,
@@ -261,7 +263,7 @@ fn put(
     attributes.insert(key, value);
 }
 
-/// Puts attributes in, but for those that may have the name of one that is made, which are handed back.
+/// Inserts attributes, except those whose key may collide with a synthesized one, which it returns.
 fn insert_others<'a>(
     attributes: &mut Attributes,
     pairs: &'a [KeyValue],
@@ -293,7 +295,7 @@ fn value(value: Option<&AnyValue>) -> Value {
         Some(AnyKind::Text(text)) => text.as_str().into(),
         Some(AnyKind::Bool(bool)) => (*bool).into(),
         Some(AnyKind::Int(int)) => (*int).into(),
-        // JSON has no infinity; as text it is at least not lost.
+        // JSON has no infinity; a text at least preserves the value.
         Some(AnyKind::Double(double)) if !double.is_finite() => double.to_string().into(),
         Some(AnyKind::Double(double)) => (*double).into(),
         Some(AnyKind::Array(array)) => array
@@ -308,7 +310,7 @@ fn value(value: Option<&AnyValue>) -> Value {
 
 fn number<const BYTES: usize>(field: &'static str, id: &[u8]) -> Result<[u8; BYTES], BadSpan> {
     let mut padded = [0; BYTES];
-    // Ids of 64 bits are written short by some.
+    // Some systems write trace ids with 64 bits.
     if id.len() == 8 && BYTES == 16 {
         padded[8..].copy_from_slice(id);
     }
@@ -422,7 +424,7 @@ fn set_status(attributes: &mut Attributes, status: Option<&Status>) {
     else {
         return;
     };
-    // Until version 0.10 there was the other code, of which anything but 0 was an error.
+    // Until version 0.10 there was the other code, whose values other than 0 were errors.
     if *code == STATUS_ERROR || (*code == 0 && *deprecated_code != 0) {
         attributes.insert("error".to_owned(), true.into());
     } else if *code == STATUS_OK {
@@ -446,7 +448,8 @@ fn link(link: &Link, line: u64, take: &mut dyn TakeSpans) -> Value {
     let dropped = link.dropped_attributes_count;
     say_count(&mut map, "dropped_attributes_count", dropped);
     if !link.attributes.is_empty() {
-        // Apart from each other: a link may have an attribute of that very name.
+        // The maps are separate, because a link may have an attribute with the name of the other
+        // one.
         let (mut attributes, mut exact) = (Attributes::new(), Attributes::new());
         for pair in &link.attributes {
             let said = pair.value.as_ref();

@@ -1,8 +1,10 @@
-//! A span's own attributes whose names are those of attributes that are made here of its other fields.
+//! Handles a span's own attributes whose names collide with attributes synthesized from its other
+//! fields.
 //!
-//! Services say `error` and `span.kind` themselves, and may say `resource.x`. Such an attribute stays where it is, and
-//! `otel.own_names` lists its name; where one that is made has the name already, it is in `otel.shadowed` instead, as OTLP's
-//! JSON writes it. So it is known of each attribute what it was.
+//! Services may themselves set `error`, `span.kind` or `resource.x`. Such an attribute stays in
+//! place, and `otel.own_names` lists its name. If a synthesized attribute already has the name, the
+//! own one is in `otel.shadowed` instead, in the notation of OTLP's JSON. The origin of each
+//! attribute is thus known.
 
 use serde_json::{Map, Value};
 
@@ -11,24 +13,25 @@ use super::message::{AnyValue, KeyValue};
 use super::value;
 use crate::{Attributes, TakeSpans};
 
-/// A list of names.
+/// Attribute with a list of names.
 pub(super) const OWN_NAMES: &str = "otel.own_names";
-/// Values by name.
+/// Attribute with values by name.
 pub(super) const SHADOWED: &str = "otel.shadowed";
 
-/// Whether an attribute of a span may have the name of one that is made of something else.
+/// True if a synthesized attribute of a span may have this name.
 pub(super) fn is_made_of_span(key: &str) -> bool {
     let prefixes = ["otel.", "w3c.", "resource.", "scope."];
     prefixes.iter().any(|prefix| key.starts_with(prefix))
         || ["error", "span.kind", "links"].contains(&key)
 }
 
-/// The same of an event.
+/// True if a synthesized attribute of an event may have this name.
 pub(super) fn is_made_of_event(key: &str) -> bool {
     key.starts_with("otel.")
 }
 
-/// Puts attributes in that have such names, when all that are made are there; of a name that comes twice, the last.
+/// Inserts attributes with such names, after all synthesized ones; if a name occurs twice, the last
+/// value counts.
 pub(super) fn put_own(
     attributes: &mut Attributes,
     own: &[&KeyValue],

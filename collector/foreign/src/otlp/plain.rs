@@ -1,17 +1,19 @@
-//! The fast path of a door: whether a request in protobuf is plainly in order, without making anything of it.
+//! Fast path of the receivers: checks whether a protobuf request is valid without decoding it.
 //!
-//! It walks over the bytes once and allocates nothing. What is not plainly right (an id of zeros, a text that is too long,
-//! a field of another wire type, a group) is none of its business: the slow path, [`spans_of`](super::spans_of), says what
-//! is wrong with it. So it may call too few requests plain, and never one too many; a test compares the two.
+//! It walks over the bytes once and allocates nothing. Anything that is not plainly valid (an id of
+//! zeros, a text that is too long, a field of another wire type, a group) goes to the slow path,
+//! [`spans_of`](super::spans_of), which reports the defects. The fast path may therefore reject
+//! valid requests, but it never accepts an invalid one; a test compares the two.
 
 use crate::SpanLimits;
 
-/// Deeper values than any that people write; prost gives up at 100.
+/// Maximum nesting of values; more than people write, and below prost's limit of 100.
 const DEPTH_MAX: u32 = 16;
-/// Attributes that are made of other fields of a span and its scope, at most: status, kind, state, counts, links …
+/// Maximum number of attributes synthesized from other fields of a span and its scope: status,
+/// kind, state, counts, links …
 const MADE_ATTRIBUTES: usize = 24;
 
-/// How many spans and events a request holds, if all of it is plainly in order.
+/// Returns the number of spans and events in a request if all of it is plainly valid.
 #[must_use]
 pub fn plain_records(request: &[u8], limits: SpanLimits) -> Option<u64> {
     let mut walk = Walk { limits, records: 0 };
@@ -19,7 +21,7 @@ pub fn plain_records(request: &[u8], limits: SpanLimits) -> Option<u64> {
     Some(walk.records)
 }
 
-/// As [`plain_records`], of one `ResourceSpans`.
+/// Checks one `ResourceSpans` like [`plain_records`] does.
 #[must_use]
 pub fn is_plain(resource_spans: &[u8], limits: SpanLimits) -> bool {
     let mut walk = Walk { limits, records: 0 };
@@ -77,7 +79,8 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Calls `take` for each field of a message; `None` as soon as it says so, or something is wrong.
+/// Calls `take` for each field of a message. Returns `None` as soon as `take` does, or if the
+/// message is malformed.
 pub(super) fn each_field<'a>(
     mut rest: &'a [u8],
     mut take: impl FnMut(u32, Wire<'a>) -> Option<()>,
@@ -146,7 +149,7 @@ impl Walk {
 
     fn resource_spans(&mut self, bytes: &[u8]) -> Option<()> {
         let mut of_resource = 0;
-        // The resource may come behind its spans.
+        // The resource may follow its spans.
         each_field(bytes, |number, value| match number {
             1 => each_field(value.bytes()?, |number, value| match number {
                 1 => {
@@ -157,7 +160,7 @@ impl Walk {
                 _ => Some(()),
             }),
             3 => value.text().map(drop),
-            // As it was called in versions that nobody has any more.
+            // The former name of `scope_spans`, in versions that are no longer in use.
             1000 => None,
             _ => Some(()),
         })?;
@@ -238,7 +241,7 @@ impl Walk {
     }
 
     fn event(&mut self, bytes: &[u8]) -> Option<()> {
-        // Its own count of dropped ones is one more.
+        // The event's own count of dropped attributes becomes one more.
         let mut attributes = 1;
         each_field(bytes, |number, value| match number {
             1 => i64::try_from(value.fixed64()?).ok().map(drop),
@@ -265,7 +268,7 @@ impl Walk {
         })
     }
 
-    /// An attribute; of a resource, whose texts may be names, with a limit on them.
+    /// Checks an attribute. Texts of a resource may become names, and have a limit.
     fn pair(&self, bytes: &[u8], name_max: Option<usize>) -> Option<()> {
         pair(bytes, name_max, 0)
     }

@@ -1,7 +1,9 @@
-//! Spans out of the store as OTLP's messages: the way back of what [`spans_of`](super::spans_of) does, without loss.
+//! Converts spans of the store to OTLP's messages: the lossless inverse of
+//! [`spans_of`](super::spans_of).
 //!
-//! What OTLP has no order of (resources, the scopes of one, attributes) comes in the store's order. A field that is there and
-//! says nothing (an empty scope, a status unset) is left out. Of an attribute that was told twice, the last came in.
+//! Elements whose order has no meaning in OTLP (resources, the scopes of one, attributes) are in
+//! the store's order. Present but empty fields (an empty scope, an unset status) are omitted. The
+//! last one of duplicate attributes was stored.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +21,17 @@ use super::own_names::{OWN_NAMES, SHADOWED, is_made_of_event, is_made_of_span};
 use super::{DROPPED_ATTRIBUTES, EVENT_NAME};
 use crate::hex_bytes;
 
-/// A span as it is kept.
+/// A span in its stored form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredSpan {
     pub trace_id: u128,
     pub span_id: u64,
-    /// 0: none.
+    /// Id of the parent; 0 for none.
     pub parent_id: u64,
     pub service: String,
     pub name: String,
     pub host: String,
-    /// Incarnation; 0: imported, or of OTLP.
+    /// Incarnation; 0 for spans that were imported or came by OTLP.
     pub process: u128,
     /// ns since the Unix epoch.
     pub start_ns: i64,
@@ -50,10 +52,11 @@ pub struct StoredEvent {
     pub attributes: StoredAttributes,
 }
 
-/// Attributes as they are kept, by key, in order.
+/// Attributes in their stored form, by key, in order.
 pub type StoredAttributes = Vec<(String, AnyValue)>;
 
-/// A value that is kept as JSON; `None` if it is none. Numbers without a point are integers, if they fit.
+/// Parses a value stored as JSON; returns `None` if it is not JSON. Numbers without a point are
+/// integers, if they fit.
 #[must_use]
 pub fn any_of_json(json: &str) -> Option<AnyValue> {
     let json = json.trim();
@@ -72,14 +75,14 @@ pub fn any_of_json(json: &str) -> Option<AnyValue> {
             let members: Members<'_> = serde_json::from_str(json).ok()?;
             let pair = |(key, value): (String, &RawValue)| {
                 let value = any_of_json(value.get())?;
-                // A null is a value that is not there.
+                // A null is an absent value.
                 let value = Some(value);
                 Some(KeyValue { key, value })
             };
             let values = members.0.into_iter().map(pair).collect::<Option<_>>()?;
             AnyKind::Map(KeyValueList { values })
         }
-        // By Rust's own parser: that of JSON may err in the last bit.
+        // Rust's own parser is exact; that of JSON may err in the last bit.
         _ => match json.parse::<i64>() {
             Ok(int) if json != "-0" => AnyKind::Int(int),
             _ => AnyKind::Double(json.parse().ok()?),
@@ -88,7 +91,7 @@ pub fn any_of_json(json: &str) -> Option<AnyValue> {
     Some(AnyValue { kind: Some(kind) })
 }
 
-/// An object's members in their order.
+/// Members of an object in their order.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
@@ -116,7 +119,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// What a span's attributes were.
+/// Parts of OTLP's messages from which a span's attributes came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanParts {
     pub resource: Resource,
@@ -128,7 +131,7 @@ pub struct SpanParts {
 }
 
 impl StoredSpan {
-    /// Takes it apart into what OTLP has places for.
+    /// Distributes the span to OTLP's messages.
     #[must_use]
     pub fn parts(&self) -> SpanParts {
         let mut parts = SpanParts::default();
@@ -168,7 +171,7 @@ impl StoredSpan {
         } else if has(SpanFlag::Client) {
             span.kind = 3;
         } else if self.process != 0 {
-            // What a process of ours says nothing more of.
+            // A span from this project's SDK without any further kind is internal.
             span.kind = 1;
         }
         span.trace_id = self.trace_id.to_be_bytes().into();
@@ -188,7 +191,7 @@ impl StoredSpan {
         span.events = self.events.iter().map(StoredEvent::message).collect();
     }
 
-    /// Puts what an attribute was made of where it belongs.
+    /// Restores the field from which an attribute was synthesized.
     fn put_made(&self, key: &str, value: AnyValue, parts: &mut SpanParts) {
         let SpanParts {
             resource,
@@ -210,7 +213,7 @@ impl StoredSpan {
             "otel.scope.dropped_attributes_count" => scope.dropped_attributes_count = count(&value),
             "error" => match value.kind {
                 Some(AnyKind::Bool(true)) => status(span).code = super::STATUS_ERROR,
-                // As other systems say it: no status of ours.
+                // Another system's use of the key, which is not a status.
                 _ => span.attributes.push(pair(key, value)),
             },
             "otel.status_code" => {
@@ -234,7 +237,7 @@ impl StoredSpan {
             _ => match (key.strip_prefix("resource."), key.strip_prefix("scope.")) {
                 (Some(of_resource), _) => resource.attributes.push(pair(of_resource, value)),
                 (None, Some(of_scope)) => scope.attributes.push(pair(of_scope, value)),
-                // Of other systems, which say what they like.
+                // An attribute of another system with such a key.
                 (None, None) => span.attributes.push(pair(key, value)),
             },
         }
@@ -242,7 +245,7 @@ impl StoredSpan {
 }
 
 impl StoredEvent {
-    /// As OTLP has it.
+    /// Converts the event to OTLP's message.
     #[must_use]
     pub fn message(&self) -> Event {
         let mut event = Event {
@@ -269,7 +272,7 @@ impl StoredEvent {
     }
 }
 
-/// What is said about the attributes themselves.
+/// Attributes that describe other attributes.
 struct Known<'a> {
     exact: Option<&'a KeyValueList>,
     own: Vec<&'a str>,
@@ -324,7 +327,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// A value that is kept as OTLP's JSON writes it.
+/// Parses a value that is stored in the notation of OTLP's JSON.
 fn otlp_value(kept: &AnyValue) -> Option<AnyValue> {
     serde_json::from_value(super::value(Some(kept))).ok()
 }
@@ -375,7 +378,7 @@ fn kind_of(value: &AnyValue) -> i32 {
     }
 }
 
-/// Links as they are kept: a list of objects.
+/// Parses links in their stored form: a list of objects.
 fn links(value: &AnyValue, own_trace: &[u8]) -> Vec<Link> {
     let Some(AnyKind::Array(list)) = &value.kind else {
         return Vec::new();
@@ -396,7 +399,7 @@ fn links(value: &AnyValue, own_trace: &[u8]) -> Vec<Link> {
                 "dropped_attributes_count" => link.dropped_attributes_count = count(&value),
                 "attributes" => link.attributes = members(value),
                 EXACT => exact = Some(members(value)),
-                // How Jaeger calls it.
+                // Jaeger's name for the kind of a link.
                 "type" => {
                     let name = text(value).to_ascii_lowercase();
                     link.attributes
@@ -406,7 +409,7 @@ fn links(value: &AnyValue, own_trace: &[u8]) -> Vec<Link> {
             }
         }
         if link.trace_id.is_empty() && !link.span_id.is_empty() && exact.is_none() {
-            // Zipkin and Jaeger leave out that it is of the same trace.
+            // Zipkin and Jaeger omit the trace of a link within the same trace.
             link.trace_id = own_trace.to_vec();
         }
         for exact in exact.into_iter().flatten() {
@@ -434,7 +437,7 @@ fn members(value: AnyValue) -> Vec<KeyValue> {
     }
 }
 
-/// Spans as OTLP groups them: by resource, and within it by scope; in the order in which they come.
+/// Groups spans as OTLP does: by resource, and within it by scope, in the order of the spans.
 pub fn resource_spans(spans: impl IntoIterator<Item = SpanParts>) -> Vec<ResourceSpans> {
     let mut grouped: Vec<ResourceSpans> = Vec::new();
     let mut places: BTreeMap<Vec<u8>, usize> = BTreeMap::new();

@@ -1,14 +1,15 @@
-//! Texts that are no UTF-8, replaced in a message of protobuf: protobuf's decoder refuses the whole of it for one of them.
+//! Replaces texts in a protobuf message that are not UTF-8: protobuf's decoder rejects the whole
+//! message for one of them.
 
 use super::ResourceLogs;
 use super::message::ResourceSpans;
 use crate::wire;
 
-/// Nested values beyond are left as they are: the decoder refuses them.
+/// Maximum nesting of values; deeper ones are left unchanged, because the decoder rejects them.
 const DEPTH_MAX: usize = 100;
 const LENGTH_DELIMITED: u64 = 2;
 
-/// The fields of a message that are texts, and messages with texts.
+/// Fields of a message that are texts, and nested messages with texts.
 #[derive(Debug)]
 pub struct Shape {
     texts: &'static [u32],
@@ -17,7 +18,7 @@ pub struct Shape {
 
 /// A message whose texts can be replaced.
 pub trait HasTexts {
-    /// Where they are.
+    /// Locations of the texts.
     const SHAPE: &'static Shape;
 }
 
@@ -55,8 +56,8 @@ static LOG_RECORD: Shape = shape(&[3, 12], &[(5, &ANY), (6, &PAIR)]);
 static SCOPE_LOGS: Shape = shape(&[3], &[(1, &SCOPE), (2, &LOG_RECORD)]);
 static RESOURCE_LOGS: Shape = shape(&[3], &[(1, &RESOURCE), (2, &SCOPE_LOGS)]);
 
-/// The message with U+FFFD in place of what is no UTF-8 in its texts, and how many texts these are; `None` where there are none,
-/// or where it is damaged in another way.
+/// Returns the message with U+FFFD in place of bytes that are not UTF-8, and the number of texts it
+/// changed. Returns `None` if all texts are valid, or if the message is damaged in another way.
 #[must_use]
 pub fn with_valid_texts<M: HasTexts>(message: &[u8]) -> Option<(Vec<u8>, u64)> {
     let (mut valid, mut replaced) = (Vec::new(), 0);
@@ -128,7 +129,7 @@ mod tests {
     use super::super::{LogRecord, ScopeLogs};
     use super::*;
 
-    /// What stands for itself where it is a text, and is no UTF-8 once its letters are replaced.
+    /// Text with a mark whose last byte is later replaced by one that is not UTF-8.
     const MARK: &str = "bad\u{7f}";
 
     fn text(text: &str) -> Option<AnyValue> {
@@ -141,7 +142,7 @@ mod tests {
         KeyValue { key, value }
     }
 
-    /// The message with a byte that is no UTF-8 in place of each mark's last.
+    /// Replaces the last byte of each mark in the message by one that is not UTF-8.
     fn spoilt(message: &impl Message) -> Vec<u8> {
         let mut bytes = message.encode_to_vec();
         bytes

@@ -1,5 +1,5 @@
-//! OTLP's messages as its JSON: ids as hex digits, 64-bit integers as texts, enumerations as numbers, lower camel case. What
-//! is unset is left out.
+//! Converts OTLP's messages to its JSON: ids as hex digits, 64-bit integers as texts, enumerations
+//! as numbers, lower camel case. Unset fields are omitted.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::exact::pairs_json;
 use super::message::{Event, Link, ResourceSpans, Scope, ScopeSpans, Span};
 use crate::hex;
 
-/// One element of `resourceSpans`.
+/// Builds one element of `resourceSpans`.
 #[must_use]
 pub fn resource_spans_json(message: &ResourceSpans) -> Value {
     let mut json = Map::new();

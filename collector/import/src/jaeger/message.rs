@@ -1,4 +1,4 @@
-//! Jaeger's JSON as it is written: by its query API, its Elasticsearch indexes, and its domain model.
+//! Jaeger's JSON as its query API, its Elasticsearch indexes and its domain model write it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use stroboscope_foreign::typed::{Unstored, nullable};
 
-/// A trace, or a list of them or of spans, or one span: whatever can be an element of a document.
+/// Any element of a document: a trace, a span, or a list of either.
 #[derive(Deserialize)]
 pub(super) struct Trace<'a> {
     #[serde(rename = "traceID", alias = "traceId", borrow, default)]
@@ -18,7 +18,7 @@ pub(super) struct Trace<'a> {
     pub(super) spans: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
     pub(super) processes: Option<HashMap<Cow<'a, str>, Process<'a>>>,
-    /// The domain model's form of `processes`.
+    /// `processes` in the domain model's form.
     #[serde(rename = "processMap", borrow)]
     pub(super) process_map: Option<Vec<ProcessMapping<'a>>>,
     #[serde(default)]
@@ -40,11 +40,11 @@ pub(super) struct Process<'a> {
     pub(super) service_name: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) tags: Option<Vec<Tag<'a>>>,
-    /// Elasticsearch: tags as fields, with `@` for points.
+    /// Tags as fields, with `@` for points (Elasticsearch).
     pub(super) tag: Option<Map<String, Value>>,
 }
 
-/// A tag, whose value may be in one of several fields by its type.
+/// A tag, whose value may be in one of several fields depending on its type.
 #[derive(Deserialize)]
 pub(super) struct Tag<'a> {
     #[serde(borrow)]
@@ -66,14 +66,14 @@ pub(super) struct Tag<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reference<'a> {
-    /// Protobuf leaves the first of an enumeration out: a child.
+    /// Protobuf omits the first value of an enumeration, here a child reference.
     #[serde(borrow, default = "child_of")]
     pub(super) ref_type: Cow<'a, str>,
     #[serde(rename = "traceID", alias = "traceId", borrow)]
     pub(super) trace_id: Option<Cow<'a, str>>,
     #[serde(rename = "spanID", alias = "spanId", borrow)]
     pub(super) span_id: Cow<'a, str>,
-    /// The whole other span, which exports of the page embed: it is told by itself, too.
+    /// The whole referenced span, which exports of Jaeger's UI embed; it also occurs on its own.
     #[serde(borrow)]
     #[expect(dead_code, reason = "known, and of no use")]
     span: Option<&'a RawValue>,
@@ -106,7 +106,7 @@ pub(super) struct Span<'a> {
     pub(super) references: Option<Vec<Reference<'a>>>,
     #[serde(borrow)]
     pub(super) start_time: &'a RawValue,
-    /// The same in ms, as Elasticsearch wants it.
+    /// The start time in ms, as Elasticsearch needs it.
     #[serde(rename = "startTimeMillis", default)]
     #[expect(dead_code, reason = "known, and said by the start time")]
     start_time_ms: Unstored,
@@ -114,7 +114,7 @@ pub(super) struct Span<'a> {
     pub(super) duration: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) tags: Option<Vec<Tag<'a>>>,
-    /// Elasticsearch: tags as fields, with `@` for points.
+    /// Tags as fields, with `@` for points (Elasticsearch).
     pub(super) tag: Option<Map<String, Value>>,
     #[serde(borrow)]
     pub(super) logs: Option<Vec<Log<'a>>>,

@@ -1,4 +1,4 @@
-//! Times and durations as Jaeger's forms write them.
+//! Times and durations in the notations of Jaeger's forms.
 
 use stroboscope_foreign::whole_number;
 
@@ -6,10 +6,11 @@ use crate::BadLine;
 use crate::time::from_us;
 use crate::time::{TimeUnit, duration_ns, rfc3339};
 
-/// An instant: µs since the Unix epoch, as a number or a text, or a date and time of RFC 3339.
+/// Parses an instant: µs since the Unix epoch, as a number or a text, or a date and time of RFC
+/// 3339.
 ///
 /// # Errors
-/// When it is neither.
+/// Fails if the text is neither.
 pub(super) fn instant_ns(field: &'static str, raw: &str) -> Result<i64, BadLine> {
     match number_or_text(raw)? {
         Ok(us) => from_us(field, us),
@@ -19,10 +20,11 @@ pub(super) fn instant_ns(field: &'static str, raw: &str) -> Result<i64, BadLine>
     }
 }
 
-/// A length of time: µs, or numbers with units as Go and protobuf write them: `22938000ns`, `1m2.5s`.
+/// Parses a duration: µs, or numbers with units as Go and protobuf write them: `22938000ns`,
+/// `1m2.5s`.
 ///
 /// # Errors
-/// When it is neither.
+/// Fails if the text is neither.
 pub(super) fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let text = match number_or_text(raw)? {
         Ok(us) => return from_us("duration", us),
@@ -64,7 +66,7 @@ fn no_time(text: &str, expected: &str) -> BadLine {
     }
 }
 
-/// A whole number, also where it is written as a text; or the text.
+/// Returns a whole number, even if it is written as a text; otherwise the text.
 fn number_or_text(raw: &str) -> Result<Result<u64, String>, BadLine> {
     let is_text = raw.starts_with('"');
     let wrong =

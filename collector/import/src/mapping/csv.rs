@@ -1,24 +1,24 @@
-//! Lines of CSV: the first names the columns.
+//! Lines of CSV; the first names the columns.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use crate::BadLine;
 use stroboscope_store::limits::IMPORT_LINE_BYTES_MAX;
 
-/// Reads lines of CSV one by one. A quoted field may go on in the next line.
+/// Reads lines of CSV one by one. A quoted field may continue in the next line.
 #[derive(Debug)]
 pub(crate) struct Csv {
     reader: Reader,
     header: Vec<String>,
     values: Vec<String>,
-    /// The begin of a record that goes on, and its line.
+    /// Beginning of an unfinished record; `begun_on` is its line.
     begun: Vec<u8>,
     begun_on: u64,
     output: Vec<u8>,
     ends: Vec<usize>,
 }
 
-/// What a line was.
+/// Result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CsvLine {
     /// The names of the columns.
@@ -44,10 +44,10 @@ impl Csv {
         }
     }
 
-    /// Takes the line `number`.
+    /// Reads the line `number`.
     ///
     /// # Errors
-    /// When it cannot be a record.
+    /// Fails if the line cannot be part of a record.
     pub(crate) fn take(&mut self, number: u64, line: &[u8]) -> Result<CsvLine, BadLine> {
         if self.begun.is_empty() {
             self.begun_on = number;
@@ -81,12 +81,12 @@ impl Csv {
         Ok(CsvLine::Record(self.begun_on))
     }
 
-    /// What was begun and does not end.
+    /// Returns the line on which an unfinished record began.
     pub(crate) fn unfinished(&self) -> Option<u64> {
         (!self.begun.is_empty()).then_some(self.begun_on)
     }
 
-    /// The columns of the record read last: their names and values.
+    /// Returns the columns of the last record read: their names and values.
     pub(super) fn columns(&self) -> (&[String], &[String]) {
         (&self.header, &self.values)
     }

@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use crate::BadLine;
 use stroboscope_foreign::without_line_number;
 
-/// The members of a JSON object, in their order, unparsed.
+/// Members of a JSON object, in their order, unparsed.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// What a line says.
+/// Fields of a line.
 pub(super) enum Fields<'a> {
     Json {
         members: Members<'a>,
@@ -33,13 +33,13 @@ pub(super) enum Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a JSON object.
+    /// Returns the fields of a JSON object.
     pub(super) fn of_json(line: &'a str, absent: &'a [String]) -> Result<Self, BadLine> {
         let members = members(line).map_err(|error| BadLine::Json(without_line_number(&error)))?;
         Ok(Self::Json { members, absent })
     }
 
-    /// What the groups of a pattern have matched.
+    /// Returns the matches of a pattern's groups.
     pub(super) fn of_groups(
         line: &'a str,
         pattern: &'a Regex,
@@ -53,7 +53,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The text of a field; `None` where it is missing, null, or stands for nothing.
+    /// Returns the text of a field; `None` if it is missing, null, or means an absent value.
     pub(super) fn text(&self, path: &str) -> Result<Option<Cow<'_, str>>, BadLine> {
         let (text, absent) = match self {
             Self::Json { members, absent } => (
@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
         Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
     }
 
-    /// A field as JSON; `None` where it is missing or stands for nothing.
+    /// Returns a field as JSON; `None` if it is missing or means an absent value.
     fn json(&self, path: &str) -> Option<Cow<'_, str>> {
         match self {
             Self::Json { members, absent } => find(members, path)
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How many there are, one level deep.
+    /// Returns the number of fields, one level deep.
     pub(super) fn count(&self) -> usize {
         match self {
             Self::Json { members, .. } => members.len(),
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Writes these fields as members of a JSON object, those that are there.
+    /// Writes the present fields of `paths` as members of a JSON object, and returns their number.
     pub(super) fn write_these(&self, paths: &[String], json: &mut String) -> usize {
         let found = paths
             .iter()
@@ -127,12 +127,12 @@ impl<'a> Fields<'a> {
             .count()
     }
 
-    /// Writes all fields but these as members of a JSON object.
+    /// Writes all fields except `used` as members of a JSON object, and returns their number.
     pub(super) fn write_all_but(&self, used: &[String], json: &mut String) -> usize {
         let is_used = |name: &str| used.iter().any(|used| used == name);
         match self {
             Self::Json { members, absent } => {
-                // Of a name that comes twice, the last counts.
+                // If a name occurs twice, the last one counts.
                 let is_last = |at: usize, name: &str| {
                     members[at + 1..].iter().all(|(later, _)| later != name)
                 };
@@ -162,7 +162,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Says the names of fields that hold something and that these paths do not reach, one level deep.
+    /// Calls `tell` with the names of fields that hold a value and that no path reaches, one level
+    /// deep.
     pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
         let is_reached = |name: &str| {
             paths.iter().any(|path| {
@@ -224,7 +225,8 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A group's text is a number where it is written as JSON writes one, so that it can be compared as a number.
+/// Returns a group's text as JSON: as a number if JSON would write it so, to make it comparable as
+/// a number.
 fn group_json(text: &str) -> Cow<'_, str> {
     let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
     if is_number {
@@ -234,7 +236,7 @@ fn group_json(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text of a value that is a text, number or boolean.
+/// Returns the text of a value that is a text, number or boolean.
 fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine> {
     match raw.as_bytes().first() {
         Some(b'"') if !raw.contains('\\') => Ok(Some(Cow::Borrowed(&raw[1..raw.len() - 1]))),
@@ -248,7 +250,8 @@ fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine>
     }
 }
 
-/// The value at a path: a member of the whole name goes before one of a part of it.
+/// Returns the value at a path. A member with the whole name takes precedence over one with a part
+/// of it.
 fn find<'a>(members: &Members<'a>, path: &str) -> Option<&'a str> {
     let of_name = |name: &str| {
         members
@@ -319,7 +322,7 @@ mod tests {
         let fields = Fields::of_json(line, &[]).unwrap();
         let text = |path: &str| fields.text(path).map(|text| text.map(Cow::into_owned));
         let some = |text: &str| Ok(Some(text.to_owned()));
-        // The nearest point first: `a` has `b.c`.
+        // The nearest point comes first: `a` has `b.c`.
         assert_eq!(text("a.b.c"), some("1"));
         assert_eq!(text("a.d.0.e"), some("x\n"));
         assert_eq!(

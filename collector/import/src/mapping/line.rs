@@ -1,4 +1,4 @@
-//! One record by a mapping.
+//! Parses one record by a mapping.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use crate::take::Take;
 use crate::time::{Times, duration_ns};
 use stroboscope_store::limits::Limits;
 
-/// What a line was.
+/// Result of reading a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MappedLine {
     /// One event, or an interval's two, or a span.
     Taken,
-    /// None, as the mapping says.
+    /// The mapping skips this record.
     Ignored,
 }
 
-/// Memory used again for each line.
+/// Buffers reused for each line.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     attributes: String,
@@ -32,17 +32,18 @@ pub(crate) struct Scratch {
 /// A record as it lies in its source.
 #[derive(Clone, Copy)]
 pub(crate) enum RawRecord<'a> {
-    /// A line, without its end, or an object of JSON.
+    /// A line without its end, or a JSON object.
     Text(&'a [u8]),
     /// Columns.
     Csv(&'a Csv),
 }
 
 impl Mapping {
-    /// Reads record `number`; `take` gets its events or its span, and hears of fields that the mapping does not name.
+    /// Reads record `number`. `take` receives its events or its span, and the names of fields that
+    /// the mapping does not use.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the record's defect.
     pub(crate) fn read_record(
         &self,
         (number, written): (u64, RawRecord<'_>),
@@ -154,7 +155,7 @@ impl Mapping {
     }
 }
 
-/// The two ends of an interval.
+/// Passes on the two ends of an interval as events.
 fn take_edges(
     interval: &EventInterval,
     fields: &Fields<'_>,
@@ -185,7 +186,7 @@ fn take_edges(
     for (edge, time_ns) in [("begin", start_ns), ("end", end_ns)] {
         name.clear();
         name.extend([event.event, " ", edge]);
-        // What is known of an interval is known when it is over, and is told once.
+        // The attributes of an interval are known at its end, so only the end event has them.
         let attributes = event.attributes.filter(|_| edge == "end");
         take.event(&LogEvent {
             event: name,

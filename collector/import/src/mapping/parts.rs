@@ -1,4 +1,4 @@
-//! What a mapping says, checked.
+//! Validated contents of a mapping.
 
 use regex::Regex;
 
@@ -6,38 +6,38 @@ use super::span::SpanParts;
 use super::template::Template;
 use crate::time::TimeUnit;
 
-/// Which attributes are kept.
+/// Attributes to keep.
 #[derive(Clone, Debug)]
 pub(super) enum KeptAttributes {
     None,
     These(Vec<String>),
-    /// All but these fields.
+    /// Every attribute except these fields.
     AllBut(Vec<String>),
 }
 
-/// A line that tells of a beginning and an end.
+/// Interval of a line that describes a beginning and an end.
 #[derive(Clone, Debug)]
 pub(super) struct EventInterval {
     pub(super) duration: Template,
     pub(super) unit: TimeUnit,
-    /// Whether the line's time is that of the beginning.
+    /// True if the line's time is that of the beginning.
     pub(super) is_start: bool,
 }
 
-/// How records are told apart.
+/// Rule that separates records.
 #[derive(Clone, Debug)]
 pub(super) enum RecordRule {
     /// Lines that are JSON objects.
     Lines,
     /// Lines that a pattern matches.
     Pattern(Regex),
-    /// Lines of CSV with this between the fields.
+    /// Lines of CSV with this delimiter.
     Csv(u8),
-    /// Objects at this path in documents of JSON.
+    /// Objects at this path in JSON documents.
     Path(Vec<String>),
 }
 
-/// What a record is.
+/// Kind of a record, with its templates.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Event {
@@ -63,7 +63,7 @@ pub(super) struct MappingParts {
 }
 
 impl MappingParts {
-    /// The fields that something other than `attributes` names.
+    /// Returns the fields that keys other than `attributes` name.
     pub(super) fn used_fields(&self) -> Vec<String> {
         let of_what = match &self.what {
             What::Event {
@@ -84,7 +84,7 @@ impl MappingParts {
             .collect()
     }
 
-    /// The fields that the mapping names, if it does not take all.
+    /// Returns the fields that the mapping names, or `None` if it takes all.
     pub(super) fn named_fields(&self) -> Option<Vec<String>> {
         let named: &[String] = match &self.attributes {
             KeptAttributes::AllBut(_) => return None,

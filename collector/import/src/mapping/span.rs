@@ -1,4 +1,4 @@
-//! Spans by a mapping.
+//! Builds spans by a mapping.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::BadLine;
 use crate::time::{TimeUnit, Times, duration_ns};
 use stroboscope_foreign::{Attributes, ForeignSpan, own_span_id, span_number};
 
-/// The section `[span]` as it is written.
+/// Serialized form of the section `[span]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpanTable {
@@ -36,7 +36,7 @@ enum SpanInterval {
     EndDuration(Template, Template, TimeUnit),
 }
 
-/// How a record says what a span is.
+/// Templates for the parts of a span.
 #[derive(Clone, Debug)]
 pub(super) struct SpanParts {
     id: Template,
@@ -47,11 +47,12 @@ pub(super) struct SpanParts {
     interval: SpanInterval,
 }
 
-/// Makes a template of the value of a key, with an example of what to write there.
+/// Makes a template from the value of a key; the last argument is an example for the error message.
 type MakeTemplate<'a> = dyn Fn(&str, Option<Spanned<String>>, &str) -> Result<Template, Wrong> + 'a;
 
 impl SpanParts {
-    /// The section that begins at byte `at`; `template` makes a template of the value of a key.
+    /// Validates the section that begins at byte `at`. `template` makes a template from the value
+    /// of a key.
     pub(super) fn new(
         table: SpanTable,
         at: usize,
@@ -96,7 +97,7 @@ impl SpanParts {
         })
     }
 
-    /// All templates.
+    /// Returns all templates.
     pub(super) fn templates(&self) -> Vec<&Template> {
         let (one, other) = match &self.interval {
             SpanInterval::StartEnd(one, other)
@@ -112,10 +113,10 @@ impl SpanParts {
             .collect()
     }
 
-    /// The span of the record `number`.
+    /// Builds the span of the record `number`.
     ///
     /// # Errors
-    /// What it lacks, or what is wrong with it.
+    /// Returns the missing part or the record's defect.
     pub(super) fn span(
         &self,
         number: u64,
@@ -189,7 +190,8 @@ fn out(duration: String, unit: TimeUnit) -> BadLine {
     }
 }
 
-/// An id of 64 or 128 bits that is written as a number of a program is the same without its prefix.
+/// Strips the prefix `0x` from an id of 64 or 128 bits, which denotes the same id with and without
+/// it.
 fn plain_id(text: &str) -> &str {
     let digits = text
         .strip_prefix("0x")
@@ -199,7 +201,8 @@ fn plain_id(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// As OpenTelemetry's programs write kinds: `client`, `SPAN_KIND_CLIENT`, `SpanKind.CLIENT`.
+/// Sets the kind, in the notations of OpenTelemetry's programs: `client`, `SPAN_KIND_CLIENT`,
+/// `SpanKind.CLIENT`.
 fn set_kind(span: &mut ForeignSpan, written: &str) {
     let lower = written.to_ascii_lowercase();
     let kind = ["span_kind_", "spankind."]

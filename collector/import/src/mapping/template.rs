@@ -9,7 +9,7 @@ use crate::BadLine;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    /// The first of these fields that is there.
+    /// The first of these fields that is present.
     Field(Vec<String>),
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Template {
     pieces: Vec<Piece>,
 }
 
-/// What to say of a field that is no group.
+/// Returns the error message for a field that is not a group of the pattern.
 pub(super) fn no_group(field: &str, groups: &[String]) -> String {
     format!(
         "`{field}` is no named group of the pattern; its groups are: {}",
@@ -27,7 +27,7 @@ pub(super) fn no_group(field: &str, groups: &[String]) -> String {
     )
 }
 
-/// A path as it is written here: `$.spans[0].id` is `spans.0.id`.
+/// Converts a path of a mapping file to points: `$.spans[0].id` becomes `spans.0.id`.
 pub(super) fn plain_path(path: &str) -> String {
     let path = path
         .strip_prefix("$.")
@@ -37,7 +37,8 @@ pub(super) fn plain_path(path: &str) -> String {
 }
 
 impl Template {
-    /// The template of this text; with `groups`, fields are among these. The error says what is wrong.
+    /// Parses a template. With `groups`, fields must be among these. The error describes the
+    /// defect.
     pub(super) fn new(text: &str, groups: Option<&[String]>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -89,7 +90,7 @@ impl Template {
         Ok(Self { pieces })
     }
 
-    /// All fields it names.
+    /// Returns all fields that the template names.
     pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
         let fields = self.pieces.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
@@ -98,7 +99,7 @@ impl Template {
         fields.flatten().map(String::as_str)
     }
 
-    /// The text with a line's fields in it; `None` when one of them is not there.
+    /// Returns the text with a line's fields filled in; `None` if one of them is missing.
     pub(super) fn fill<'a>(
         &'a self,
         fields: &'a Fields<'_>,
@@ -128,7 +129,7 @@ impl Template {
     }
 }
 
-/// The error of a line in which nothing fills the template.
+/// Returns the error for a line that lacks the fields of the template.
 pub(super) fn lacks(what: &'static str, template: &Template) -> BadLine {
     BadLine::Lacks {
         what,

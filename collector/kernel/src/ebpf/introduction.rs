@@ -1,19 +1,19 @@
-//! Order between the introduction of a thread and the event that an interrupt introduced it in.
+//! Keeps the introduction of a thread ahead of the event that an interrupt introduced it in.
 
 use stroboscope_analysis::kernel::event::{Body, Event};
 
-/// The last introduction in the ring of a processor.
+/// Time of the last introduction in the ring of a processor.
 ///
-/// A program reads the clock, and then introduces its thread. An interrupt in between may wake somebody, and introduce the
-/// interrupted thread with a later time: if the event was the marker that ends a request, the thread would seem to go on working
-/// for it.
+/// A program reads the clock, and then introduces its thread. An interrupt in between may wake
+/// another thread, and introduce the interrupted thread with a later time. If the event was the
+/// marker that ends a request, the thread would seem to continue working for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastIntroduction {
     ts_ns: u64,
 }
 
 impl LastIntroduction {
-    /// Returns an event of the ring no earlier than the introductions before it there.
+    /// Moves an event of the ring to a time no earlier than that of the introductions before it.
     pub(super) fn in_order(&mut self, event: Event) -> Event {
         let ts_ns = event.ts_ns.max(self.ts_ns);
         if matches!(event.body, Body::Thread { .. }) {
@@ -52,7 +52,7 @@ mod tests {
         let mut time_ns = |event| last.in_order(event).ts_ns;
         assert_eq!(time_ns(event(90, end)), 90);
         assert_eq!(time_ns(event(102, introduction)), 102);
-        // Its program read the clock before the interrupt.
+        // This event's program read the clock before the interrupt.
         assert_eq!(time_ns(event(101, end)), 102);
         assert_eq!(time_ns(event(110, end)), 110);
     }

@@ -1,4 +1,4 @@
-//! The layouts of `bpf/recorder.bpf.c`, in words of 8 bytes.
+//! Layouts of `bpf/recorder.bpf.c`, in words of 8 bytes.
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
@@ -13,7 +13,8 @@ pub(super) mod control {
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
     /// Low half: changes of `chosen`; high half: threads born, which the programs count.
     pub(in crate::ebpf) const GENERATION_BIRTHS: usize = 5;
-    /// Low half: was a pair of markers begun? High half: is there a choice by name?
+    /// Low half: true if a pair of markers was begun. High half: true if processes are chosen by
+    /// name.
     pub(in crate::ebpf) const PAIRS_NAMES: usize = 6;
     pub(in crate::ebpf) const WORDS: usize = 7;
 
@@ -37,7 +38,8 @@ pub(super) mod cpu {
 pub(super) mod slot {
     pub(in crate::ebpf) const WORDS: usize = 8;
 
-    /// Which time round the ring a slot was written; the programs write it last.
+    /// Returns the number of the pass over the ring in which a slot was written; the programs write
+    /// it last.
     pub(in crate::ebpf) fn lap(head: u64) -> u8 {
         (head >> 56) as u8
     }
@@ -58,7 +60,7 @@ fn name(low: u64, high: u64) -> Name {
     Name(bytes)
 }
 
-/// Reads one complete slot; `None` for a kind this version does not know.
+/// Decodes one complete slot; returns `None` for an unknown kind.
 pub(super) fn decode(words: [u64; slot::WORDS], cpu: u16) -> Option<Event> {
     let [head, ts_ns, d @ ..] = words;
     let call = high(head) & 0xffff;

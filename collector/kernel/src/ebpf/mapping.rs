@@ -1,4 +1,4 @@
-//! Maps of the programs as memory of this process.
+//! Maps of the programs, mapped into this process's memory.
 
 #![allow(unsafe_code)]
 
@@ -7,7 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// A map's values, mapped. Both the programs and the recorder use them as words that change at any time.
+/// Values of a map in memory. Both the programs and the recorder use them as words that change at
+/// any time.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<AtomicU64>,

@@ -1,10 +1,11 @@
-//! Where the fields of tracefs's binary records are, as each kernel says in `events/…/format`.
+//! Locations of the fields in tracefs's binary records, as each kernel declares them in
+//! `events/…/format`.
 
 use std::collections::HashMap;
 
 use stroboscope_analysis::kernel::event::{Body, Name};
 
-/// The events recorded, in the order of [`Kind`].
+/// Recorded events, in the order of [`Kind`].
 pub(super) const EVENTS: [&str; 8] = [
     "raw_syscalls/sys_enter",
     "raw_syscalls/sys_exit",
@@ -23,14 +24,15 @@ struct Format {
     fields: HashMap<String, (usize, usize)>,
 }
 
-/// The formats of all events recorded, by the kernel's number.
+/// Formats of all recorded events, by the kernel's number.
 #[derive(Debug, Default)]
 pub(super) struct Formats {
     by_id: HashMap<u16, Format>,
 }
 
 impl Formats {
-    /// Adds the format of the event at this place in [`EVENTS`], from the text of its `format` file.
+    /// Adds the format of the event at this place in [`EVENTS`], from the text of its `format`
+    /// file.
     pub(super) fn add(&mut self, event: usize, text: &str) {
         let mut format = Format {
             event,
@@ -66,7 +68,8 @@ impl Formats {
         }
     }
 
-    /// Reads one record; its thread and what happened. `None`: not one of ours, or shorter than its format says.
+    /// Decodes one record to its thread and its event. Returns `None` for an unknown record or one
+    /// that is shorter than its format.
     pub(super) fn decode(&self, record: &[u8]) -> Option<(u32, Body)> {
         let id = u16::from_ne_bytes(record.get(..2)?.try_into().ok()?);
         let format = self.by_id.get(&id)?;
@@ -96,7 +99,8 @@ impl Formats {
                 },
             ),
             2 => {
-                // The bits above the state's own say that the thread was pushed off, not that it sleeps.
+                // The bits above the state itself mean that the thread was preempted, not that it
+                // sleeps.
                 let state = (field("prev_state")? & 0xff) as u8;
                 let (name, next_name) = (name("prev_comm")?, name("next_comm")?);
                 let next = field("next_pid")? as u32;
@@ -134,7 +138,7 @@ impl Formats {
                     },
                 )
             }
-            // The name comes by the rename that goes with it; an exec alone says nothing new.
+            // The rename that accompanies an exec carries the name; the exec itself adds nothing.
             5 => return None,
             6 => (tid, Body::TaskExit { process: 0 }),
             _ => (

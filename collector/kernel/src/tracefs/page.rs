@@ -1,9 +1,9 @@
-//! Pages of the kernel's ring buffer, as `trace_pipe_raw` hands them out.
+//! Parses pages of the kernel's ring buffer, as `trace_pipe_raw` returns them.
 
-/// What a page holds, in order.
+/// Item of a page, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item<'a> {
-    /// Events are missing before this page; 0: how many is not said.
+    /// Events are missing before this page; 0 if their number is unknown.
     Missed(u64),
     /// A record and its time, ns.
     Record(u64, &'a [u8]),
@@ -12,7 +12,7 @@ pub(super) enum Item<'a> {
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 
-/// Calls `each` with what a page holds; whatever the page holds, no more than the page is read.
+/// Calls `each` with the items of a page. Never reads beyond the page, whatever it contains.
 pub(super) fn parse<'a>(page: &'a [u8], mut each: impl FnMut(Item<'a>)) {
     let word = |at: usize| Some(u32::from_ne_bytes(page.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(page.get(at..at + 8)?.try_into().ok()?));
@@ -34,7 +34,7 @@ pub(super) fn parse<'a>(page: &'a [u8], mut each: impl FnMut(Item<'a>)) {
         at += 4;
         let extended = || Some(delta + (u64::from(word(at)?) << 27));
         match kind {
-            // Padding: to the end of the page, or what was discarded.
+            // Padding: to the end of the page, or in place of a discarded record.
             29 if delta == 0 => return,
             29 => {
                 let Some(length) = word(at) else { return };
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn records_times_and_losses() {
-        // Two words 5 ns later; a jump of 2^27 ns; one of explicit length 8 that is 4 + 4 bytes.
+        // Two words 5 ns later; a jump of 2^27 ns; an explicit length of 8, which is 4 + 4 bytes.
         let words = [2 | 5 << 5, 0, 0, 30, 1, 1 << 5, 8, 0];
         assert_eq!(
             items(&page(0, &words)),
@@ -106,7 +106,7 @@ mod tests {
         stored.extend(17_u64.to_ne_bytes());
         assert_eq!(items(&stored), [(0, 17)]);
         assert!(items(&[0; 7]).is_empty());
-        // What was discarded at the end of all times.
+        // Discarded data at the largest possible time.
         let mut last = page(0, &[29 | 1 << 5, 4, 1, 0]);
         last[..8].fill(0xff);
         assert_eq!(items(&last), [(u64::MAX, 4)]);

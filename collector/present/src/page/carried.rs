@@ -1,14 +1,14 @@
-//! The part of an address that all links of a page take along.
+//! Parameters of an address that all links of a page carry along.
 
 use url::form_urlencoded;
 
-/// Names of the parameters of the time range, of two periods that are compared, and of the root operation.
+/// Names of the parameters for the time range, two compared periods, and the root operation.
 const NAMES: [&str; 5] = ["since", "until", "root", BEFORE, AFTER];
 const BEFORE: &str = "before";
 const AFTER: &str = "after";
-/// Pages that compare two periods. Links to all others have the later one as their range.
+/// Pages that compare two periods. Links to all other pages take the later period as their range.
 const COMPARING: [&str; 2] = ["/compare", "/explain"];
-/// Other names that a link gives the ends of its range.
+/// Alternative names for the ends of a link's range.
 const OTHER_NAMES: [(&str, &str); 2] = [("from", "since"), ("to", "until")];
 /// Attributes that hold an address.
 const ATTRIBUTES: [&str; 5] = [
@@ -18,18 +18,18 @@ const ATTRIBUTES: [&str; 5] = [
     "data-compare=\"",
     "data-explain=\"",
 ];
-/// Addresses below these paths, or that end so, are no pages.
+/// Paths and suffixes of addresses that are not pages.
 const NO_PAGES: [&str; 1] = ["assets/"];
 const NO_PAGE_ENDS: [&str; 2] = ["/perfetto", "/columns"];
 
-/// Longest value, bytes: each link of a page has it.
+/// Maximum length of a value, in bytes; each link of a page contains it.
 const VALUE_BYTES_MAX: usize = 1_024;
 
-/// Time range, periods and root operation as an address has them, for the links of its page.
+/// Time range, periods and root operation of an address, for the links of its page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     given: Vec<Parameter>,
-    /// Those of links to pages that do not compare two periods.
+    /// Parameters for links to pages that do not compare two periods.
     elsewhere: Vec<Parameter>,
 }
 
@@ -38,15 +38,15 @@ pub struct Carried {
 struct Parameter {
     name: &'static str,
     value: String,
-    /// The value as an address has it.
+    /// URL-encoded value.
     encoded: String,
 }
 
 impl Carried {
-    /// Takes them from the part of an address behind `?`; of several values of one name, the first.
+    /// Reads the parameters from the query of an address; the first value of a name counts.
     ///
     /// # Errors
-    /// When a value is longer than a range or the name of an operation.
+    /// Fails if a value is too long for a range or the name of an operation.
     pub fn of(query: &str) -> Result<Self, String> {
         let mut carried = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -68,7 +68,7 @@ impl Carried {
         Ok(carried)
     }
 
-    /// Returns the value of a parameter; empty where it has none.
+    /// Returns the value of a parameter; empty if it has none.
     #[must_use]
     pub fn value(&self, name: &str) -> &str {
         let parameter = self.given.iter().find(|parameter| parameter.name == name);
@@ -83,7 +83,8 @@ impl Carried {
         }
     }
 
-    /// Returns the parameters of pages that do not compare: the later of two periods is their range.
+    /// Returns the parameters for pages that do not compare, whose range is the later of the two
+    /// periods.
     fn taken_elsewhere(&self) -> Vec<Parameter> {
         let given = self.given.iter();
         let Some((since, until)) = self.value(AFTER).split_once("..") else {
@@ -111,8 +112,8 @@ impl Carried {
         address
     }
 
-    /// Returns the markup with these parameters in each link to a page of the site. A link that gives an end of a range has a range of
-    /// its own, and one that gives a root operation that.
+    /// Adds these parameters to each link to a page of the site. A link that gives an end of a
+    /// range or a root operation keeps its own.
     #[must_use]
     pub fn carry(&self, markup: &str) -> String {
         if self.given.is_empty() {

@@ -1,23 +1,24 @@
-//! The content of a page that a document is.
+//! Renders a document as the content of a page.
 
 use super::html::Html;
 use super::table::{PagedRows, Reader, write_table};
 use crate::picture::{Picture, draw};
 use crate::show::{Chart, Doc, Drawing, Figure, Part};
 
-/// So many headings make a list of contents worth while.
+/// Minimum number of headings for a table of contents.
 const CONTENTS_FROM: usize = 4;
 
-/// A graph that is no wider can be read where it is made to fit a window: a line of it is at least 8 px then.
+/// Maximum width of a graph that is scaled to fit a window: its lines of text are at least 8 px
+/// high then.
 const GRAPH_FITS_PX: u32 = 1_500;
 
-/// The content of a page of a site that a document is, with the rows of its tables that they show.
+/// Renders a document as the content of a site's page, with the shown rows of its tables.
 #[must_use]
 pub fn body(doc: &Doc) -> Html {
     body_of(doc, None)
 }
 
-/// The content of a page of a site, whose tables have links to more rows.
+/// Renders a document as the content of a site's page, with links to more rows below its tables.
 #[must_use]
 pub fn paged_body(doc: &Doc, rows: PagedRows<'_>) -> Html {
     body_of(doc, Some(rows))
@@ -29,7 +30,7 @@ fn body_of(doc: &Doc, rows: Option<PagedRows<'_>>) -> Html {
     html
 }
 
-/// What is on a page, where that is much.
+/// Builds a table of contents, if there are enough headings.
 pub(super) fn contents(doc: &Doc) -> Html {
     let headings: Vec<&str> = headings(doc).collect();
     let mut html = Html::new();
@@ -55,9 +56,9 @@ fn headings(doc: &Doc) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The parts of a document, inside a page; `headings` counts those of the page.
+/// Writes the parts of a document into a page; `headings` counts the headings of the page.
 pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader<'_>, headings: &mut usize) {
-    // Pictures that follow each other stand side by side, where there is room.
+    // Consecutive pictures stand side by side if there is room.
     let are_alike = |a: &Part, b: &Part| matches!((a, b), (Part::Figure(_), Part::Figure(_)));
     let mut is_first = true;
     let mut tables = 0;
@@ -114,11 +115,11 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader<'_>, headin
     }
 }
 
-/// A picture that cannot be drawn is said to be missing; the page has all else.
+/// Draws a picture. If that fails, the page says so and shows everything else.
 fn write_figure(html: &mut Html, figure: &Figure, reader: Reader<'_>) {
     let mut drawn = figure.clone();
     if let (Reader::OfFile, Drawing::Graph(graph)) = (reader, &mut drawn.drawing) {
-        // A file has no site around it.
+        // A file has no surrounding site to link to.
         graph.nodes.iter_mut().for_each(|node| node.path = None);
     }
     match draw(&drawn) {
@@ -131,7 +132,7 @@ fn write_figure(html: &mut Html, figure: &Figure, reader: Reader<'_>) {
     }
 }
 
-/// A picture under its title; the alternative says what it shows to those who cannot see it.
+/// Writes a picture under its title; the alternative describes it to those who cannot see it.
 fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
     let (figure_class, svg_class) = match figure.drawing {
         Drawing::Chart(Chart::Bars(_)) => ("<figure class=\"chart bars\">", "picture"),
@@ -139,7 +140,7 @@ fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
         Drawing::Timeline(_) => ("<figure class=\"timeline\">", "picture"),
         Drawing::Graph(_) => ("<figure class=\"graph-figure\">", "picture graph"),
     };
-    // Who uses a keyboard moves what is wider than the screen; of a graph each box can be reached.
+    // Keyboard users can scroll what is wider than the screen; in a graph they can reach each box.
     let is_graph = matches!(figure.drawing, Drawing::Graph(_));
     let (width_px, height_px) = picture.size_px();
     html.markup(figure_class)

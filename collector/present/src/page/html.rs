@@ -1,27 +1,28 @@
-//! HTML in which every text is escaped: only what stands in this program's source is markup. Also well-formed XML.
+//! Builds HTML in which every text is escaped: only literals in this program's source are markup.
+//! The result is also well-formed XML.
 
 use std::fmt::{Display, Write as _};
 
 use crate::picture::{Picture, visible};
 
-/// A page, or a part of one, in the making.
+/// A page, or a part of one, under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Html(String);
 
 impl Html {
-    /// Nothing yet.
+    /// Creates an empty page.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Markup of our own.
+    /// Appends markup from this program's source.
     pub fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// A text of anybody, between tags or between the quotes of an attribute.
+    /// Appends an untrusted text, between tags or between the quotes of an attribute.
     pub fn text(&mut self, text: &str) -> &mut Self {
         for c in visible(text).chars() {
             match c {
@@ -36,12 +37,12 @@ impl Html {
         self
     }
 
-    /// What writes itself, escaped all the same: a number.
+    /// Appends a value with `Display`, such as a number; escapes it all the same.
     pub fn shown(&mut self, shown: impl Display) -> &mut Self {
         self.text(&shown.to_string())
     }
 
-    /// A number of px in a picture, to a tenth.
+    /// Appends a number of px, rounded to a tenth.
     pub fn px(&mut self, px: f64) -> &mut Self {
         let tenths = (px * 10.0).round() / 10.0;
         // Writing to a String cannot fail.
@@ -49,7 +50,7 @@ impl Html {
         self
     }
 
-    /// A parameter that a form sends along; nothing for an empty value.
+    /// Appends a parameter that a form sends along; nothing for an empty value.
     pub fn hidden(&mut self, name: &str, value: &str) -> &mut Self {
         if value.is_empty() {
             return self;
@@ -61,31 +62,31 @@ impl Html {
             .markup("\"/>")
     }
 
-    /// What was escaped where it was made.
+    /// Appends HTML that is already escaped.
     pub fn html(&mut self, other: &Self) -> &mut Self {
         self.0.push_str(&other.0);
         self
     }
 
-    /// What stands between the tags of a picture: drawn by us, and escaped where it was drawn.
+    /// Appends the content of a picture, which was escaped when it was drawn.
     pub(super) fn drawn(&mut self, picture: &Picture) -> &mut Self {
         self.0.push_str(picture.inner());
         self
     }
 
-    /// Whether there is anything.
+    /// True if there is no content.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The page as a text.
+    /// Returns the page as a text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The page as a text.
+    /// Converts the page to a text.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0

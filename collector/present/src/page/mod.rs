@@ -1,4 +1,4 @@
-//! Documents as pages: those of a site, in one [frame](PageHead), and files that need nothing else.
+//! Documents as pages of a site, in one [frame](PageHead), and as self-contained files.
 
 mod assets;
 mod carried;

@@ -1,20 +1,22 @@
-//! Tables of pages. What a cell is as a machine has it stands beside what people read, for the module that sorts.
+//! Tables on pages. Each cell has its machine-readable value in an attribute, for the module that
+//! sorts.
 
 use super::html::Html;
 use crate::humanise::{count_spaced, duration_spaced, instant};
 use crate::show::{Cell, Column, Kind, Table, real};
 
-/// Rows of a table that a page shows at first, and that a link adds.
+/// Number of rows that a page shows at first, and that a link adds.
 const ROWS_PER_PAGE: usize = 50;
-/// Rows of a table on one page at most, whatever its address says: a browser still scrolls through so many.
+/// Maximum number of rows on one page, regardless of its address: a browser can still scroll
+/// through them.
 const ROWS_MAX: usize = 5_000;
 
-/// Rows of tables that a page shows, and its address, by which it shows more.
+/// Number of rows to show on a page, and the page's address for links to more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagedRows<'a> {
-    /// Rows of each table; `None` shows as many as each has for people, and no more than 50.
+    /// Number of rows of each table; `None` shows the table's default, but at most 50.
     pub rows: Option<usize>,
-    /// The address with all parameters but `rows`; it ends with `?` or `&`.
+    /// The address with all parameters except `rows`; it ends with `?` or `&`.
     pub address: &'a str,
 }
 
@@ -24,7 +26,7 @@ impl PagedRows<'_> {
         rows.clamp(1, ROWS_MAX).min(table.rows.len())
     }
 
-    /// Writes links that show more rows; they lead to the first one that is added.
+    /// Writes links that show more rows; they lead to the first row that is added.
     fn links(&self, html: &mut Html, (number, shown, all): (usize, usize, usize)) {
         let mut link = |rows: &str, text: &str| {
             html.markup("<a href=\"")
@@ -50,7 +52,7 @@ impl PagedRows<'_> {
     }
 }
 
-/// The reader of a page: one who has a site can follow links to its other pages.
+/// Reader of a page: on a site, the reader can follow links to its other pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader<'a> {
     /// The reader of a page of a site.
@@ -59,7 +61,7 @@ pub(super) enum Reader<'a> {
     OfFile,
 }
 
-/// Writes the table of this number on its page.
+/// Writes a table; `number` counts the tables of its page.
 pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader<'_>, number: usize) {
     let paged = match reader {
         Reader::OfSite(paged) => paged,
@@ -77,7 +79,7 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader<'_>, nu
     }
     html.markup("<thead><tr>");
     let shown = &table.rows[..shown_count];
-    // As in a text: what no row has a value for is no column for people.
+    // A column without any value is omitted, as in a text.
     let is_empty = |at: usize, kind| {
         let cells = shown.iter().filter_map(|row| row.get(at));
         !shown.is_empty()
@@ -102,7 +104,7 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader<'_>, nu
             .markup("</th>");
     }
     html.markup("</tr></thead><tbody>\n");
-    // Latencies of the rows are seen beside each other.
+    // Bars make the rows' latencies comparable at a glance.
     let longest = |(at, column): &(usize, &Column)| {
         let latencies = shown.iter().filter_map(|row| match row.get(*at) {
             Some(Cell::Real(ns)) if column.name == LATENCY => Some(*ns),
@@ -138,7 +140,7 @@ pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader<'_>, nu
     }
 }
 
-/// As the module for tables knows them.
+/// Returns the name of a kind for the JavaScript module for tables.
 fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "text",
@@ -160,10 +162,10 @@ fn is_left(kind: Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Segment)
 }
 
-/// The name of a column whose durations have bars.
+/// Name of the column whose durations have bars.
 const LATENCY: &str = "latency_ns";
 
-/// `longest` is that of the column, where its cells have bars.
+/// Writes a cell. `longest` is the largest value of the column, if its cells have bars.
 fn write_cell(
     html: &mut Html,
     cell: &Cell,
@@ -200,7 +202,7 @@ fn write_cell(
         }
         (Cell::Real(share), Kind::Share) => {
             html.markup("<span>").text(&real(*share, Kind::Share));
-            // What is less than before is no part of a whole.
+            // A decrease is not a part of a whole.
             if *share >= 0.0 {
                 write_meter(html, *share);
             }
@@ -216,7 +218,7 @@ fn write_cell(
     html.markup("</td>");
 }
 
-/// A request, as short as a terminal takes it, and on a site the way to it.
+/// Writes a request's id as short as on a terminal, and on a site as a link.
 fn write_request(html: &mut Html, id: &str, reader: Reader<'_>) {
     let short = crate::show::short_request(id);
     if reader == Reader::OfFile {
@@ -230,7 +232,7 @@ fn write_request(html: &mut Html, id: &str, reader: Reader<'_>) {
         .markup("</a>");
 }
 
-/// A name as one part of an address's path, or as a value in its query.
+/// Encodes a name as one segment of a path, or as a value in a query.
 #[must_use]
 pub fn path_segment(name: &str) -> String {
     let mut path = String::new();
@@ -244,7 +246,7 @@ pub fn path_segment(name: &str) -> String {
     path
 }
 
-/// How much of a whole it is, to be seen at a glance.
+/// Draws a share as a bar.
 fn write_meter(html: &mut Html, share: f64) {
     html.markup(
         "<svg class=\"meter\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"track\" \
@@ -254,7 +256,7 @@ fn write_meter(html: &mut Html, share: f64) {
     .markup("\" height=\"8\"/></svg>");
 }
 
-/// A cell as machines have it.
+/// Returns the machine-readable value of a cell.
 fn value_of(cell: &Cell) -> Option<String> {
     match cell {
         Cell::None => None,
@@ -371,7 +373,7 @@ mod tests {
         let all = |from: usize| {
             format!("<a href=\"/failures?by=a&amp;rows=all#row-3-{from}\">show all 120</a>")
         };
-        // Rows asked for, rows then shown, and true if a link leads to the next 50.
+        // Rows in the address, rows then shown, and true if a link leads to the next 50.
         for (shown, rows, count, is_next) in [
             (120, None, 50, true),
             (20, None, 20, true),
@@ -385,7 +387,7 @@ mod tests {
             assert_eq!(page.contains(&all(count)), count < 120, "{page}");
             assert_eq!(page.contains("id=\"row-3-0\""), rows.is_some(), "{page}");
         }
-        // However many there are and are asked for, a page has so many.
+        // A page has at most this many rows, regardless of the table and the address.
         let long = table(ROWS_MAX + 1, 20);
         assert!(
             write(&long, None).contains(">show the first 5000</a>"),

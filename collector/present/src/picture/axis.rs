@@ -1,16 +1,16 @@
-//! Where an axis has its marks, and what stands there.
+//! Positions and labels of the marks on an axis.
 
 use crate::humanise::duration_tick;
 use crate::show::{Axis, Kind, axis_text};
 
-/// Where an axis ends whose numbers end there.
+/// Returns the end of an axis, given its highest number.
 pub(super) fn end(axis: &Axis, highest: f64, headroom: f64) -> f64 {
     let end = match axis.kind {
         Kind::Share => 1.0,
         _ if axis.is_logarithmic => axis.place(highest).ceil(),
         _ => highest * headroom,
     };
-    // An axis of no length cannot be drawn.
+    // An axis of zero length cannot be drawn.
     if end > 0.0 && end.is_finite() {
         end
     } else {
@@ -18,7 +18,8 @@ pub(super) fn end(axis: &Axis, highest: f64, headroom: f64) -> f64 {
     }
 }
 
-/// Numbers that are easy to read, and where they lie, up to the end of an axis: 1, 2, 5, 10 … or 0, 1, 10, 100 …
+/// Returns round numbers up to the end of an axis, with their positions: 1, 2, 5, 10 … or 0, 1, 10,
+/// 100 …
 pub(super) fn ticks(axis: &Axis, end: f64, wanted: usize) -> Vec<(f64, String)> {
     if axis.is_logarithmic {
         let powers = (0..=end.floor() as i32).map(|power| 10f64.powi(power));
@@ -34,7 +35,7 @@ pub(super) fn ticks(axis: &Axis, end: f64, wanted: usize) -> Vec<(f64, String)> 
         .collect()
 }
 
-/// 1, 2 or 5 times a power of ten, no less than that.
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
 pub(super) fn nice_step(least: f64) -> f64 {
     if least <= 0.0 || !least.is_finite() {
         return 1.0;
@@ -45,7 +46,7 @@ pub(super) fn nice_step(least: f64) -> f64 {
     fits.unwrap_or(10.0 * power)
 }
 
-/// What stands at a number.
+/// Formats a number on an axis.
 pub(super) fn text(number: f64, kind: Kind) -> String {
     match kind {
         Kind::DurationNs => duration_tick(number),

@@ -1,4 +1,4 @@
-//! Charts: lines, histograms, stacked bars. Bars of shares are a list, which a page sets as text.
+//! Charts: lines, histograms, stacked bars, and lists of shares.
 
 use super::axis::{end, text, ticks};
 use super::palette::{area_class, line_class};
@@ -6,19 +6,19 @@ use super::svg::{Anchor, Picture, Sketch, label};
 use crate::humanise::percent;
 use crate::show::{Axis, Bar, Chart, Kind, Line, Stack, StackPart};
 
-/// All charts are as wide.
+/// Width of all charts.
 const WIDTH_PX: f64 = 720.0;
 const LEFT_PX: f64 = 74.0;
 const RIGHT_PX: f64 = 20.0;
 const PLOT_PX: f64 = 230.0;
-/// Below a plot: its marks, and what they are of.
+/// Heights below a plot: marks with the axis's title, and a line of the legend.
 const BELOW_PX: f64 = 46.0;
 const LEGEND_PX: f64 = 24.0;
-/// What is above the highest line where the axis has no end of its own.
+/// Factor between the highest line and the end of an axis that has no natural end.
 const HEADROOM: f64 = 1.05;
-/// Characters of a name in a legend.
+/// Maximum number of characters of a name in a legend.
 const NAME_CHARS: usize = 28;
-/// How wide a character is, about.
+/// Approximate width of a character.
 const CHAR_PX: f64 = 7.2;
 
 /// Draws a chart.
@@ -73,7 +73,7 @@ fn draw_lines((x, y): (&Axis, &Axis), lines: &[Line]) -> Picture {
     sketch.into_picture(WIDTH_PX, bottom + BELOW_PX)
 }
 
-/// Names with their colours, in as many lines as they need; how high that is.
+/// Draws names with their colours, in as many lines as they need, and returns the height.
 fn legend(sketch: &mut Sketch, names: &[(&str, usize)], are_lines: bool) -> f64 {
     let (mut x, mut y) = (LEFT_PX, 8.0);
     for (name, style) in names {
@@ -94,7 +94,7 @@ fn legend(sketch: &mut Sketch, names: &[(&str, usize)], are_lines: bool) -> f64 
     y + LEGEND_PX
 }
 
-/// Stacked horizontal bars over one axis.
+/// Draws stacked horizontal bars over one axis.
 fn draw_stacks(axis: &Axis, stacks: &[Stack]) -> Picture {
     const ROW_PX: f64 = 58.0;
     let mut sketch = Sketch::default();
@@ -146,10 +146,11 @@ fn draw_stacks(axis: &Axis, stacks: &[Stack]) -> Picture {
     sketch.into_picture(WIDTH_PX, bottom + BELOW_PX)
 }
 
-/// Horizontal bars of shares under their names, the first at the top.
+/// Draws horizontal bars of shares under their names, the first at the top.
 fn draw_bars(bars: &[Bar]) -> Picture {
     const ROW_PX: f64 = 36.0;
-    // Narrower than other charts: all of a bar has to be on a narrow screen, or its length says nothing.
+    // Narrower than other charts: a bar's length is meaningless unless all of it fits on a narrow
+    // screen.
     const BARS_PX: f64 = 480.0;
     let largest = bars
         .iter()
@@ -159,7 +160,7 @@ fn draw_bars(bars: &[Bar]) -> Picture {
     let room = BARS_PX - 8.0;
     for (bar, row) in bars.iter().zip(0..) {
         let y = f64::from(row) * ROW_PX + 4.0;
-        // Beside each other at the left edge, where both are seen on a narrow screen.
+        // Share and name stand next to each other at the left edge, visible on a narrow screen.
         let said = format!("{} {}", label(&bar.name, 44), bar.beside);
         sketch.text("value", (56.0, y + 14.0), Anchor::End, &percent(bar.share));
         sketch.text("label", (66.0, y + 14.0), Anchor::Start, &said);
@@ -170,7 +171,7 @@ fn draw_bars(bars: &[Bar]) -> Picture {
     sketch.into_picture(BARS_PX, bars.len() as f64 * ROW_PX + 8.0)
 }
 
-/// Bars of shares beside each other: names below, as far as there is room, and what marks a bar above it.
+/// Draws vertical bars of shares, with names below as far as there is room, and marks above.
 fn draw_columns(bars: &[Bar]) -> Picture {
     const MARK_PX: f64 = 22.0;
     let largest = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);

@@ -7,15 +7,15 @@ use crate::humanise::percent;
 use crate::show::{Graph, GraphEdge, GraphNode};
 
 const LINE_CHARS: usize = 34;
-/// Lines in a box.
+/// Maximum number of lines in a box.
 const LINES_MAX: usize = 3;
 const LINE_PX: f64 = 16.0;
 const BOX_PX: Px = (280.0, 60.0);
 const MARGIN_PX: f64 = 12.0;
 const ARROW_PX: f64 = 8.0;
-/// Room for the label of an edge.
+/// Size of the space for the label of an edge.
 const LABEL_PX: Px = (180.0, 34.0);
-/// Places of a label along a curve of its edge, the best first.
+/// Positions of a label along a curve of its edge, the best first.
 const LABEL_AT: [f64; 3] = [0.5, 0.7, 0.3];
 
 /// Draws a graph.
@@ -62,7 +62,7 @@ fn node_box(sketch: &mut Sketch, corner: Px, number: usize, node: &GraphNode) {
     );
     sketch.open_node(number, &name, path);
     sketch.rect(box_class(node.style), (x, y), BOX_PX);
-    // How much of the box is filled along its lower edge is its share.
+    // The filled part of the box's lower edge shows its share.
     let filled = (BOX_PX.0 * node.share.clamp(0.0, 1.0)).max(1.0);
     sketch.rect("share", (x, y + BOX_PX.1 - 6.0), (filled, 6.0));
     for (line, place) in node.lines.iter().take(LINES_MAX).zip(0..) {
@@ -73,7 +73,7 @@ fn node_box(sketch: &mut Sketch, corner: Px, number: usize, node: &GraphNode) {
     sketch.close_node(path);
 }
 
-/// Writes the label of an edge beside it, where it lies over no box and no other label.
+/// Writes the label of an edge next to it, at a position that overlaps no box and no other label.
 fn edge_label(sketch: &mut Sketch, route: &[Px], label: &[String], taken: &mut Vec<(Px, Px)>) {
     let (width, height) = LABEL_PX;
     let curves = route.windows(4).step_by(3);
@@ -101,7 +101,7 @@ fn edge_label(sketch: &mut Sketch, route: &[Px], label: &[String], taken: &mut V
     }
 }
 
-/// A point of a cubic Bézier curve.
+/// Returns a point of a cubic Bézier curve.
 fn point(curve: &[Px], at: f64) -> Px {
     let back = 1.0 - at;
     let weights = [
@@ -158,7 +158,7 @@ mod tests {
         let labels = |picture: &str| picture.matches("class=\"beside-edge").count();
         let star = drawn(vec![edge(0, 1), edge(0, 2), edge(0, 3)]);
         assert_eq!(labels(&star), 3, "{star}");
-        // The same way twice has room for one or two, never for eight.
+        // Eight parallel edges have room for one or a few labels, but never for eight.
         let many = drawn((0..8).map(|_| edge(0, 1)).collect());
         assert!((1..4).contains(&labels(&many)), "{many}");
     }

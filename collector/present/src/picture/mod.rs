@@ -1,7 +1,8 @@
-//! Pictures, on pages or alone.
+//! Pictures, on pages or as files of their own.
 //!
-//! Charts, timelines and graphs are drawn by hand, as SVG; graphs are laid out in layers. Colours are Okabe and Ito's,
-//! which people with any kind of colour vision tell apart, and stand in the stylesheet; lines differ in their dashes as well.
+//! Charts, timelines and graphs are drawn by this module as SVG; graphs are laid out in layers. The
+//! stylesheet defines the colours, which are Okabe and Ito's: people with any kind of colour vision
+//! can distinguish them. Lines also differ in their dashes.
 
 mod axis;
 mod chart;
@@ -19,7 +20,7 @@ use crate::show::{Drawing, Figure};
 /// Draws a picture.
 ///
 /// # Errors
-/// When there is nothing to draw it of; the error says which one it is.
+/// Fails if the picture would be too large; the error names it.
 pub fn draw(figure: &Figure) -> Result<Picture, PictureError> {
     let picture = match &figure.drawing {
         Drawing::Chart(chart) => chart::draw(chart),
@@ -36,5 +37,5 @@ pub fn draw(figure: &Figure) -> Result<Picture, PictureError> {
     Ok(picture)
 }
 
-/// Larger ones nobody looks at.
+/// Maximum width and height of a picture; a larger one is of no use.
 const SIDE_PX_MAX: u32 = 100_000;

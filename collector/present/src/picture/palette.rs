@@ -1,9 +1,10 @@
-//! Which class of the stylesheet what is drawn has: colours are Okabe and Ito's ("Color Universal Design").
+//! Maps series to classes of the stylesheet, whose colours are Okabe and Ito's ("Color Universal
+//! Design").
 
-/// Series that are told apart; further ones look like these again.
+/// Number of distinguishable series; the classes repeat after that.
 const SERIES: usize = 7;
 
-/// What a line of the `number`th series is drawn as: its colour and dashes.
+/// Returns the class of the `number`th series' line: its colour and dashes.
 pub(super) fn line_class(number: usize) -> &'static str {
     const CLASSES: [&str; SERIES] = [
         "series s0",
@@ -17,13 +18,13 @@ pub(super) fn line_class(number: usize) -> &'static str {
     CLASSES[number % SERIES]
 }
 
-/// What an area of the `number`th series is drawn as.
+/// Returns the class of the `number`th series' area.
 pub(super) fn area_class(number: usize) -> &'static str {
     const CLASSES: [&str; SERIES] = ["a0", "a1", "a2", "a3", "a4", "a5", "a6"];
     CLASSES[number % SERIES]
 }
 
-/// What a box of the `number`th series is drawn as.
+/// Returns the class of the `number`th series' box.
 pub(super) fn box_class(number: usize) -> &'static str {
     const CLASSES: [&str; SERIES] = [
         "box s0", "box s1", "box s2", "box s3", "box s4", "box s5", "box s6",

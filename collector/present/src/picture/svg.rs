@@ -1,18 +1,18 @@
-//! Pictures as SVG. What they look like is in the stylesheet: shapes have classes, and no colours of their own, so that one
-//! picture is right on light and on dark paper, and in print.
+//! Pictures as SVG. The stylesheet defines their look: shapes have classes, and no colours of their
+//! own, so that one picture suits light and dark backgrounds, and print.
 
 use std::fmt::Write as _;
 
 use crate::show::shortened;
 
-/// The colours, and what is drawn in them; a part of every page, and of every picture that is a file of its own.
+/// Stylesheet of the palette; a part of every page, and of every picture in a file of its own.
 const PALETTE: &str = include_str!("../../assets/palette.css");
 
 /// A picture could not be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw {what}: {reason}")]
 pub struct PictureError {
-    /// Which one.
+    /// Title of the picture.
     pub(super) what: String,
     pub(super) reason: String,
 }
@@ -26,7 +26,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// As a file of its own.
+    /// Returns the picture as a file of its own.
     #[must_use]
     pub fn svg(&self) -> String {
         let Self {
@@ -41,23 +41,23 @@ impl Picture {
         )
     }
 
-    /// What stands between the tags of the picture.
+    /// Returns the content of the SVG element.
     pub(crate) fn inner(&self) -> &str {
         &self.inner
     }
 
-    /// Its width and height.
+    /// Returns width and height, in px.
     #[must_use]
     pub fn size_px(&self) -> (u32, u32) {
         (self.width_px, self.height_px)
     }
 }
 
-/// A picture in the making. Classes are of this program's source; texts are escaped.
+/// A picture under construction. Classes come from this program's source; texts are escaped.
 #[derive(Debug, Default)]
 pub(super) struct Sketch(String);
 
-/// Where a text's place is in it.
+/// Point of a text that lies at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -75,7 +75,7 @@ impl Anchor {
     }
 }
 
-/// A number of px, to a tenth.
+/// Rounds a number of px to a tenth.
 fn px(px: f64) -> f64 {
     let tenths = (px * 10.0).round() / 10.0;
     if tenths == 0.0 { 0.0 } else { tenths }
@@ -94,7 +94,7 @@ impl Sketch {
         );
     }
 
-    /// A rectangle that says what it is where one points at it.
+    /// Draws a rectangle with a tooltip.
     pub(super) fn named_rect(
         &mut self,
         class: &str,
@@ -144,7 +144,7 @@ impl Sketch {
         );
     }
 
-    /// A text along the left edge, from below.
+    /// Writes a text along the left edge, running upwards.
     pub(super) fn upright(&mut self, (x, y): (f64, f64), text: &str) {
         let (x, y) = (px(x), px(y));
         let _ = write!(
@@ -154,8 +154,8 @@ impl Sketch {
         );
     }
 
-    /// A box of a graph, by its number; what is drawn of it follows, up to [`close_node`](Self::close_node). With a path it is a
-    /// link.
+    /// Opens a box of a graph, by its number; the shapes of the box follow, up to
+    /// [`close_node`](Self::close_node). With a path, the box is a link.
     pub(super) fn open_node(&mut self, number: usize, name: &str, path: Option<&str>) {
         let name = escaped(name);
         let _ = match path {
@@ -163,7 +163,7 @@ impl Sketch {
             None => write!(self.0, "<g class=\"node\""),
         };
         let _ = write!(self.0, " data-node=\"{number}\" tabindex=\"0\"");
-        // A link is called by its text, after its title.
+        // The accessible name of a link is its text, after its title.
         let _ = match path {
             Some(_) => write!(self.0, " role=\"link\""),
             None => write!(self.0, " role=\"img\" aria-label=\"{name}\""),
@@ -176,8 +176,8 @@ impl Sketch {
             .push_str(if path.is_some() { "</a>" } else { "</g>" });
     }
 
-    /// An arrow of a graph: its route, a point and for each curve two control points and its end; its tip; and text shown
-    /// where one points at it.
+    /// Draws an arrow of a graph: its route (a point, and for each curve two control points and its
+    /// end), its tip, and a tooltip.
     pub(super) fn edge(
         &mut self,
         class: &str,
@@ -229,7 +229,7 @@ impl Sketch {
     }
 }
 
-/// A text as it may stand in a picture or a page: without characters that XML has no place for.
+/// Replaces characters that XML does not allow, so that the text may occur in a picture or a page.
 pub(crate) fn visible(text: &str) -> String {
     let is_hidden = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_hidden, "\u{fffd}")
@@ -244,7 +244,7 @@ fn escaped(text: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// A text for one line of at most so many characters, shortened in the middle.
+/// Returns a text for one line of at most `chars_max` characters, shortened in the middle.
 pub(super) fn label(text: &str, chars_max: usize) -> String {
     shortened(&visible(text).replace('\n', " "), chars_max)
 }

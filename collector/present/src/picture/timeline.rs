@@ -9,12 +9,12 @@ const WIDTH_PX: f64 = 1080.0;
 const NAMES_PX: f64 = 300.0;
 const ROW_PX: f64 = 22.0;
 const TOP_PX: f64 = 34.0;
-/// Below the rows.
+/// Height of the legend below the rows.
 const LEGEND_PX: f64 = 40.0;
 const NAME_CHARS: usize = 40;
-/// What is deeper is indented no further.
+/// Maximum depth of indentation.
 const DEPTH_MAX: usize = 12;
-/// Steps of the axis, about.
+/// Approximate number of steps on the axis.
 const TICKS: f64 = 7.0;
 
 /// Draws a timeline.
@@ -67,7 +67,7 @@ pub(super) fn draw(timeline: &Timeline) -> Picture {
     sketch.into_picture(WIDTH_PX, bottom + LEGEND_PX)
 }
 
-/// As intervals are drawn.
+/// Draws a sample of an interval for the legend.
 fn draw_ink(sketch: &mut Sketch, ink: Ink, (x, y): (f64, f64)) {
     match ink {
         Ink::Critical => sketch.rect("critical", (x, y), (20.0, 12.0)),
@@ -95,7 +95,8 @@ fn draw_interval(
         sketch.line("slack", (to, middle), (slack_end, middle));
     }
     let took = duration_spaced(interval.to_ns.saturating_sub(interval.from_ns) as f64);
-    // The shortest are one px wide, so that they can be seen; the critical path is told by its edge as well.
+    // The shortest intervals are one px wide, so that they are visible. An edge also marks the
+    // critical path.
     let class = if interval.is_critical {
         "critical"
     } else {

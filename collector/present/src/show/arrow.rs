@@ -1,4 +1,4 @@
-//! To tables of Arrow, for SQL and Parquet.
+//! Converts tables to Arrow, for SQL and Parquet.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -15,7 +15,7 @@ use parquet::arrow::ArrowWriter;
 use super::doc::Doc;
 use super::table::{Cell, Kind, Table, TableSpec};
 
-/// The types of a table's columns. What is not known is null.
+/// Returns the types of a table's columns. Unknown values are null.
 #[must_use]
 pub fn schema(spec: &TableSpec) -> SchemaRef {
     let field = |column: &super::table::Column| {
@@ -38,10 +38,10 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
     ))
 }
 
-/// A table with all its rows, also those that are not shown to people.
+/// Converts a table with all its rows, including those that people are not shown.
 ///
 /// # Errors
-/// When a row has not the columns of its table.
+/// Fails if a row does not match the columns of its table.
 pub fn batch(table: &Table) -> Result<RecordBatch, ArrowError> {
     let columns = table.spec.columns.iter().enumerate();
     let columns =
@@ -101,7 +101,7 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
 /// Writes each table of a document to `folder/NAME.parquet`.
 ///
 /// # Errors
-/// When a file cannot be written; which one is said.
+/// Fails if a file cannot be written; the error names it.
 pub fn write_parquet(doc: &Doc, folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;

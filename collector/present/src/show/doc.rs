@@ -1,4 +1,4 @@
-//! A result in words, tables and pictures.
+//! Document: a result in words, tables and pictures.
 
 use super::figure::Figure;
 use super::table::{Row, Table};
@@ -6,9 +6,9 @@ use super::table::{Row, Table};
 /// One part of a [`Doc`].
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// What follows is about this.
+    /// Title of the parts that follow.
     Heading(String),
-    /// A sentence, or several.
+    /// One or more sentences.
     Sentence(String),
     /// A page of the site with more, or the command that shows the same on a terminal.
     Link {
@@ -22,14 +22,14 @@ pub enum Part {
     Figure(Figure),
 }
 
-/// What a result says, in order.
+/// Content of a result, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Doc {
     parts: Vec<Part>,
 }
 
 impl Doc {
-    /// Of nothing.
+    /// Creates an empty document.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -41,7 +41,7 @@ impl Doc {
         self
     }
 
-    /// Adds a sentence. An empty one is none.
+    /// Adds a sentence; ignores an empty one.
     pub fn sentence(&mut self, text: impl Into<String>) -> &mut Self {
         let text = text.into();
         if !text.is_empty() {
@@ -65,7 +65,7 @@ impl Doc {
         self
     }
 
-    /// Adds a table, of which at most `top` rows are shown to people; with 0 it is for machines only.
+    /// Adds a table. People see at most `top` rows; with 0, the table is for machines only.
     pub fn table<'a, R: Row + 'a>(
         &mut self,
         title: impl Into<String>,
@@ -83,7 +83,7 @@ impl Doc {
         self
     }
 
-    /// Adds a table whose columns only the data know.
+    /// Adds a table whose columns depend on the data.
     pub fn table_of(&mut self, table: Table) -> &mut Self {
         self.parts.push(Part::Table(table));
         self
@@ -95,19 +95,19 @@ impl Doc {
         self
     }
 
-    /// Adds pictures, which pages show side by side, where there is room.
+    /// Adds pictures, which pages show side by side if there is room.
     pub fn figures(&mut self, figures: impl IntoIterator<Item = Figure>) -> &mut Self {
         self.parts.extend(figures.into_iter().map(Part::Figure));
         self
     }
 
-    /// Its parts, in order.
+    /// Returns the parts, in order.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Its first heading, if there is one.
+    /// Returns the first heading, if there is one.
     #[must_use]
     pub fn first_heading(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| match part {
@@ -116,7 +116,7 @@ impl Doc {
         })
     }
 
-    /// Its tables, in order; what people are shown in several tables of one name is one.
+    /// Returns the tables, in order; merges tables of one name that people see separately.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = Vec::new();

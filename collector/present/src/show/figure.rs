@@ -1,33 +1,34 @@
-//! Pictures as data: what is to be seen. How it is drawn is the renderer's.
+//! Pictures as data; the renderer decides how to draw them.
 
 use super::table::Kind;
 
 /// A picture under its title.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What stands above it.
+    /// Text above the picture.
     pub title: String,
-    /// What it shows, for those who cannot see it.
+    /// Description for those who cannot see the picture.
     pub alternative: String,
-    /// What is to be seen.
+    /// Content of the picture.
     pub drawing: Drawing,
-    /// Whether terminals show it too, as text. Not, where that would only repeat a table beside it.
+    /// True if terminals show the picture as text. False if the text would only repeat an adjacent
+    /// table.
     pub is_for_terminals: bool,
 }
 
-/// What is to be seen in a picture.
+/// Content of a picture.
 #[derive(Clone, Debug)]
 pub enum Drawing {
     /// Numbers.
     Chart(Chart),
-    /// What ran when.
+    /// Intervals over time.
     Timeline(Timeline),
-    /// What is related to what.
+    /// Relations between nodes.
     Graph(Graph),
 }
 
 impl Figure {
-    /// A picture that pages and terminals show.
+    /// Creates a picture for pages and terminals.
     #[must_use]
     pub fn new(
         title: impl Into<String>,
@@ -43,7 +44,7 @@ impl Figure {
         }
     }
 
-    /// The same for pages only.
+    /// Restricts the picture to pages.
     #[must_use]
     pub fn on_pages_only(self) -> Self {
         Self {
@@ -83,26 +84,26 @@ pub enum Chart {
     },
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
-    /// A histogram: bars that stand beside each other, without gaps, from the first part of a scale to the last. Bars that have something
-    /// beside them are marked with it.
+    /// A histogram: adjacent bars without gaps, from the first part of a scale to the last. The
+    /// text of a bar marks it.
     Columns(Vec<Bar>),
     /// Horizontal bars of several parts each, over one axis.
     Stacks { axis: Axis, stacks: Vec<Stack> },
 }
 
-/// What the numbers along an edge mean.
+/// Meaning of the numbers along an edge.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What stands beside it.
+    /// Text along the axis.
     pub title: String,
-    /// What its numbers are.
+    /// Kind of its numbers.
     pub kind: Kind,
-    /// Whether the distance of a number is its logarithm; of 1 more than it, so that 0 is seen.
+    /// True if a position is the logarithm of the number plus 1, so that 0 is visible.
     pub is_logarithmic: bool,
 }
 
 impl Axis {
-    /// A linear one.
+    /// Creates a linear axis.
     #[must_use]
     pub fn new(title: &str, kind: Kind) -> Self {
         Self {
@@ -112,7 +113,7 @@ impl Axis {
         }
     }
 
-    /// Where a number lies along it.
+    /// Returns the position of a number on the axis.
     #[must_use]
     pub fn place(&self, number: f64) -> f64 {
         if self.is_logarithmic {
@@ -127,13 +128,13 @@ impl Axis {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    /// Its colour and dashes: those of the series of this number.
+    /// Number of the series that determines its colour and dashes.
     pub style: usize,
-    /// Its points, in order of x.
+    /// Points in order of x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Where in a chart of lines their names stand, at the right edge.
+/// Place of the line names in a chart of lines, at the right edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegendPlace {
     Upper,
@@ -146,7 +147,7 @@ pub enum LegendPlace {
 pub struct Bar {
     pub name: String,
     pub share: f64,
-    /// What stands behind it, after its share.
+    /// Text after its share.
     pub beside: String,
 }
 
@@ -154,38 +155,38 @@ pub struct Bar {
 #[derive(Clone, Debug)]
 pub struct Stack {
     pub name: String,
-    /// From left to right.
+    /// Parts from left to right.
     pub parts: Vec<StackPart>,
 }
 
-/// A part of such a bar.
+/// A part of a stacked bar.
 #[derive(Clone, Debug)]
 pub struct StackPart {
     pub name: String,
     pub length: f64,
-    /// Its colour: that of the series of this number.
+    /// Number of the series that determines its colour.
     pub style: usize,
 }
 
 impl Stack {
-    /// How long it is, all together.
+    /// Returns the total length.
     #[must_use]
     pub fn length(&self) -> f64 {
         self.parts.iter().map(|part| part.length).sum()
     }
 }
 
-/// What ran when in one request. Times are since its begin.
+/// Intervals of one request over time. Times count from its begin, in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     pub length_ns: u64,
-    /// Moments with a name.
+    /// Named moments.
     pub marks: Vec<(u64, String)>,
-    /// From top to bottom.
+    /// Rows from top to bottom.
     pub rows: Vec<TimelineRow>,
 }
 
-/// What an interval of a timeline is drawn as.
+/// Style of an interval in a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Critical,
@@ -195,7 +196,7 @@ pub enum Ink {
 }
 
 impl Timeline {
-    /// What is drawn, and what it means.
+    /// Returns the styles in use, with their meanings.
     #[must_use]
     pub fn legend(&self) -> Vec<(Ink, &'static str)> {
         let any =
@@ -231,26 +232,26 @@ impl Timeline {
 #[derive(Clone, Debug)]
 pub struct TimelineRow {
     pub name: String,
-    /// How many others it is inside.
+    /// Number of enclosing rows.
     pub depth: usize,
-    /// What is in it.
+    /// Intervals in the row.
     pub intervals: Vec<Interval>,
 }
 
-/// Some time in which something ran.
+/// A time in which something ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
     pub from_ns: u64,
     pub to_ns: u64,
-    /// Whether it is on the critical path.
+    /// True if the interval is on the critical path.
     pub is_critical: bool,
-    /// How long was waited before it; shown on the critical path.
+    /// Waiting time before it, in ns; shown on the critical path.
     pub waited_ns: u64,
-    /// How much longer it could have taken; shown beside the critical path.
+    /// Time by which it could have been longer, in ns; shown off the critical path.
     pub slack_ns: u64,
 }
 
-/// What is related to what.
+/// Relations between nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub nodes: Vec<GraphNode>,
@@ -260,31 +261,31 @@ pub struct Graph {
 /// A box.
 #[derive(Clone, Debug, Default)]
 pub struct GraphNode {
-    /// What it is called where there is one line for it.
+    /// Name of the node in one line.
     pub name: String,
-    /// What stands in its box, a line each.
+    /// Lines of text in the box.
     pub lines: Vec<String>,
-    /// How much weight it has, 0 to 1.
+    /// Weight, 0 to 1.
     pub share: f64,
-    /// The colour of its edge: that of the series of this number.
+    /// Number of the series that determines the colour of the box's edge.
     pub style: usize,
-    /// On a site, the page that it leads to; our own program wrote it.
+    /// Path of the linked page on a site, written by this program.
     pub path: Option<String>,
 }
 
 /// An arrow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphEdge {
-    /// From the node of this place
+    /// Index of the node at its start.
     pub from: usize,
-    /// to the one of that.
+    /// Index of the node at its end.
     pub to: usize,
-    /// How much weight it has, 0 to 1.
+    /// Weight, 0 to 1.
     pub share: f64,
-    /// Whether it is what the picture is about.
+    /// True if the picture emphasises the edge.
     pub is_marked: bool,
-    /// Lines beside it, where there is room.
+    /// Lines next to the edge, if there is room.
     pub label: Vec<String>,
-    /// Text shown where one points at it; may be empty.
+    /// Tooltip; may be empty.
     pub note: String,
 }

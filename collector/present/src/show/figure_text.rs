@@ -1,4 +1,4 @@
-//! Pictures to terminals, which have characters.
+//! Draws pictures in characters, for terminals.
 
 use super::figure::{Bar, Chart, Drawing, Graph, Ink, Interval, Line, Stack, Timeline};
 use super::number::real;
@@ -7,14 +7,14 @@ use super::table::Kind;
 use super::wrap;
 use crate::humanise::{duration, percent};
 
-/// So wide are pictures in what is no terminal.
+/// Width of pictures if the output is not a terminal.
 const WIDTH: usize = 100;
-/// So narrow may what is drawn become.
+/// Minimum width of the drawing.
 const DRAWN_MIN: usize = 10;
-/// Eighths of a character, from none to all of it: from the left, and from below.
+/// Eighths of a character, from empty to full: from the left, and from below.
 const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// What parts of a bar are filled with, in order.
+/// Fill characters of a bar's parts, in order.
 const FILLS: [char; 7] = ['█', '▒', '░', '#', '=', '+', '.'];
 
 const CRITICAL: char = '█';
@@ -23,7 +23,7 @@ const WAITED: char = '─';
 const SLACK: char = '·';
 const MARK: char = '│';
 
-/// A picture as lines.
+/// Returns a picture as lines.
 pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
     let width = width.unwrap_or(WIDTH);
     match drawing {
@@ -46,7 +46,7 @@ pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
     }
 }
 
-/// A number of an axis, for people.
+/// Formats a number of an axis.
 #[must_use]
 pub fn axis_text(number: f64, kind: Kind) -> String {
     match kind {
@@ -56,7 +56,7 @@ pub fn axis_text(number: f64, kind: Kind) -> String {
     }
 }
 
-/// A count with few digits.
+/// Formats a count with few digits.
 fn count_text(count: f64) -> String {
     match count.abs() {
         small if small < 9.5 && small.fract() > 0.05 => format!("{count:.1}"),
@@ -66,15 +66,15 @@ fn count_text(count: f64) -> String {
     }
 }
 
-/// Names in a column of their own, which takes up to half of the width.
+/// Layout with names in a column of their own, which takes up to half of the width.
 struct NameColumn {
     width: usize,
-    /// Columns that are left for what is drawn.
+    /// Columns left for the drawing.
     drawn: usize,
 }
 
 impl NameColumn {
-    /// The column of these names, where `besides` more columns are taken.
+    /// Creates the layout for these names, with `besides` further columns taken.
     fn of<'a>(names: impl Iterator<Item = &'a str>, width: usize, besides: usize) -> Self {
         let longest = names.map(|name| wrap::columns(&scrubbed(name))).max();
         let name_width = longest.unwrap_or(0).min(width / 2);
@@ -85,7 +85,7 @@ impl NameColumn {
         }
     }
 
-    /// Returns a name with what is drawn beside its first line.
+    /// Returns the lines of a name, with the drawing next to the first line.
     fn lines(&self, name: &str, drawn: &str) -> Vec<String> {
         let mut lines = wrap::cell(&scrubbed(name), self.width);
         if let Some(first) = lines.first_mut() {
@@ -112,7 +112,7 @@ fn last_x(lines: &[Line]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Each line of a chart as one line, whose characters are as high as it is there.
+/// Draws each line of a chart as one row of characters whose heights follow its values.
 fn curves(lines: &[Line], end: f64, place: &dyn Fn(f64) -> f64, width: usize) -> Vec<String> {
     let top = highest(lines, place).max(f64::MIN_POSITIVE);
     let names = NameColumn::of(lines.iter().map(|line| &*line.name), width, 0);
@@ -182,7 +182,7 @@ fn stack_lines(stacks: &[Stack], kind: Kind, width: usize) -> Vec<String> {
         let (mut sum, mut drawn) = (0.0, 0);
         for part in &stack.parts {
             sum += part.length;
-            // Where a part ends is rounded, not how long it is: what is rounded does not add up.
+            // The end of a part is rounded, not its length, because rounded lengths do not add up.
             let end = (sum / longest * columns as f64).round() as usize;
             bar.extend(std::iter::repeat_n(
                 fill(part.style),
@@ -211,7 +211,7 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
     let columns = names.drawn;
     let length_ns = timeline.length_ns.max(1) as f64;
     let column = |ns: u64| ((ns as f64 / length_ns * columns as f64) as usize).min(columns);
-    // What is short is seen as well: a character of its own.
+    // A short interval gets a character of its own, so that it is visible.
     let cells = |from_ns: u64, to_ns: u64| {
         let from = column(from_ns).min(columns - 1);
         from..column(to_ns).max(from + 1)
@@ -222,7 +222,7 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
             .marks
             .iter()
             .for_each(|(at_ns, _)| row[column(*at_ns).min(columns - 1)] = MARK);
-        // What comes later is drawn over what came before: the critical path is seen in any case.
+        // Later strokes cover earlier ones, so the critical path is always visible.
         let mut draw = |from_ns: u64, to_ns: u64, with: char| row[cells(from_ns, to_ns)].fill(with);
         for interval in intervals
             .iter()
@@ -283,7 +283,7 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
     said
 }
 
-/// The edges, and what has none.
+/// Lists the edges, and the nodes without any.
 fn graph_lines(graph: &Graph) -> Vec<String> {
     let name = |at: usize| {
         graph.nodes.get(at).map_or_else(String::new, |node| {

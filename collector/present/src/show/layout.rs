@@ -1,4 +1,4 @@
-//! Columns of a table side by side in a terminal.
+//! Lays out columns of a table side by side in a terminal.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,20 @@ use super::wrap;
 
 /// The space between two columns.
 const GAP: &str = "  ";
-/// A name keeps so many columns of the terminal, however narrow it is.
+/// Minimum width of a name, in columns of the terminal.
 const NAME_MIN: usize = 20;
 
-/// A column as people see it.
+/// A column of a table, as text.
 pub(super) struct TextColumn {
     pub head: String,
     kind: Kind,
     cells: Vec<String>,
-    /// Its width in columns of the terminal.
+    /// Width in columns of the terminal.
     pub width: usize,
 }
 
 impl TextColumn {
-    /// A column that is as wide as what is in it.
+    /// Creates a column that is as wide as its content.
     pub(super) fn new(head: String, kind: Kind, cells: Vec<String>) -> Self {
         let mut column = Self {
             head,
@@ -46,7 +46,7 @@ impl TextColumn {
         }
     }
 
-    /// Returns whether its cells may be broken into lines. Ids and numbers may not.
+    /// True if the cells may be broken into lines, unlike ids and numbers.
     fn is_name(&self) -> bool {
         matches!(self.kind, Kind::Text | Kind::Segment)
     }
@@ -66,9 +66,9 @@ impl TextColumn {
     }
 }
 
-/// Makes columns as narrow as the terminal wants them: heads are broken first, then names, the widest first. What is too wide
-/// after that is hidden from the right, but for columns without which rows that differ would read the same; returns the hidden
-/// heads.
+/// Narrows columns to fit the terminal: breaks heads first, then names, the widest first. If they
+/// are still too wide, hides columns from the right, except those without which different rows
+/// would read the same. Returns the hidden heads.
 pub(super) fn fit(columns: &mut Vec<TextColumn>, room: Option<usize>) -> Vec<String> {
     let mut hidden = Vec::new();
     let Some(room) = room else { return hidden };
@@ -94,7 +94,7 @@ pub(super) fn fit(columns: &mut Vec<TextColumn>, room: Option<usize>) -> Vec<Str
     hidden
 }
 
-/// Counts the rows that read differently, without one of the columns.
+/// Counts the distinct rows, without one of the columns.
 fn different_rows(columns: &[TextColumn], without: Option<usize>) -> usize {
     let count = columns.first().map_or(0, |column| column.cells.len());
     let kept = || {
@@ -110,7 +110,7 @@ fn taken(columns: &[TextColumn]) -> usize {
     columns.iter().map(|column| column.width).sum::<usize>() + gaps
 }
 
-/// Takes from the widest names until all fits, or none has anything to spare.
+/// Narrows the widest names until all columns fit, or no name can be narrower.
 fn narrow_names(columns: &mut [TextColumn], room: usize) {
     for _ in room..taken(columns) {
         let names = columns
@@ -122,7 +122,7 @@ fn narrow_names(columns: &mut [TextColumn], room: usize) {
     }
 }
 
-/// Gives the room that is left to the heads with the most lines.
+/// Distributes the remaining space to the heads with the most lines.
 fn widen_heads(columns: &mut [TextColumn], room: usize) {
     for _ in taken(columns)..room {
         let lines = |column: &&mut TextColumn| wrap::head(&column.head, column.width).len();
@@ -133,7 +133,7 @@ fn widen_heads(columns: &mut [TextColumn], room: usize) {
     }
 }
 
-/// Returns what stands in the columns beside each other, in as many lines as the longest of them takes.
+/// Returns the texts of the columns side by side, in as many lines as the longest of them needs.
 pub(super) fn lines(
     columns: &[TextColumn],
     text: impl Fn(&TextColumn) -> Vec<String>,

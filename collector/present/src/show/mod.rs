@@ -1,7 +1,8 @@
-//! What a result says, once: a [`Doc`] is rendered to a terminal, to a page and to tables of Arrow.
+//! Presentation of results: a [`Doc`] is rendered to a terminal, to a page and to tables of Arrow.
 //!
-//! A result describes itself by headings, sentences, typed tables and pictures; how wide a column is, how a duration is
-//! written, what a control character becomes and what is markup is decided here, for all of them.
+//! A result describes itself by headings, sentences, typed tables and pictures. This module decides
+//! the width of columns, the format of durations, the treatment of control characters and the
+//! markup, for all results.
 
 mod arrow;
 mod doc;

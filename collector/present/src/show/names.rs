@@ -1,4 +1,4 @@
-//! Names that a person can read: just as much of a segment's path as makes it unique.
+//! Readable names of segments: as much of a segment's path as makes it unique.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,14 +9,15 @@ use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::task_path::{JOINT, last_component};
 
-/// A segment, by number, by its full path and by a short name. In JSON it is `segment`, `task`, `start` and `end`.
+/// A segment's number, full path and short name. In JSON it is `segment`, `task`, `start` and
+/// `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentName {
     id: SegmentId,
     label: Option<SegmentLabel>,
-    /// The part of its task's path that is unique among the tasks of its model.
+    /// Part of its task's path that is unique among the tasks of its model.
     task: Arc<str>,
-    /// Its first and last event, as short; empty, if it is the only segment of its task.
+    /// Its first and last event in short form; empty if it is the only segment of its task.
     part: Arc<str>,
 }
 
@@ -26,7 +27,7 @@ impl SegmentName {
         self.id
     }
 
-    /// `task [start … end]`, the task with its whole path.
+    /// Returns `task [start … end]`, with the task's whole path.
     #[must_use]
     pub fn full(&self) -> String {
         self.label
@@ -34,7 +35,7 @@ impl SegmentName {
             .map_or_else(|| self.short(), ToString::to_string)
     }
 
-    /// As much of that as is unique among the segments of its model.
+    /// Returns as much of the full name as is unique among the segments of its model.
     #[must_use]
     pub fn short(&self) -> String {
         match &*self.part {
@@ -43,8 +44,8 @@ impl SegmentName {
         }
     }
 
-    /// Returns the task, and which part of it the segment is: from which event to which. The latter is empty where a short name
-    /// is asked for and the task has no other segment.
+    /// Returns the task, and the first and last event of the segment. The latter is empty if a
+    /// short name is requested and the task has no other segment.
     pub(super) fn task_and_part(&self, is_full: bool) -> (String, String) {
         match &self.label {
             Some(label) if is_full => (
@@ -56,10 +57,10 @@ impl SegmentName {
     }
 }
 
-/// A segment as JSON has it; its names are null where the model does not know it.
+/// A segment in JSON; its names are null if the model does not know it.
 #[derive(Serialize, JsonSchema)]
 struct NamedSegment<'a> {
-    /// Its number in the model.
+    /// Number of the segment in the model.
     segment: u32,
     task: Option<&'a str>,
     start: Option<&'a str>,
@@ -89,14 +90,14 @@ impl JsonSchema for SegmentName {
     }
 }
 
-/// The names of a model's segments.
+/// Names of a model's segments.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     of: Vec<SegmentName>,
 }
 
 impl Names {
-    /// Of all labels.
+    /// Derives the names of all labels.
     #[must_use]
     pub fn of(labels: &Labels) -> Self {
         let tasks = short_tasks(labels);
@@ -109,7 +110,7 @@ impl Names {
         let name = |(id, label): (SegmentId, &SegmentLabel)| {
             let part = short_part(label);
             let part = if segments[&*label.task] == 1 {
-                // What a task has one segment of is the task.
+                // The only segment of a task is named like the task.
                 String::new()
             } else if alike[&(&*label.task, part.clone())] == 1 {
                 part
@@ -128,7 +129,7 @@ impl Names {
         }
     }
 
-    /// A segment's.
+    /// Returns the name of a segment.
     #[must_use]
     pub fn get(&self, id: SegmentId) -> SegmentName {
         let unknown = || SegmentName {
@@ -141,8 +142,8 @@ impl Names {
     }
 }
 
-/// Returns a segment's events, without its own service before the names of children: `→db:read … end`, and `→read … end` in
-/// `db`.
+/// Returns a segment's events, with its own service removed from the names of children: `→db:read …
+/// end` becomes `→read … end` in `db`.
 fn short_part(label: &SegmentLabel) -> String {
     let operation = last_component(&label.task);
     let service = operation.split_once(':').map_or("", |(service, _)| service);
@@ -157,8 +158,9 @@ fn short_part(label: &SegmentLabel) -> String {
     format!("{} … {}", short(&label.start), short(&label.end))
 }
 
-/// Per task, its last component, and the nearest ancestor that no other task with that last component has; or where each has
-/// such others, the shortest end of the path that is its own.
+/// Returns, for each task, its last component and the nearest ancestor that distinguishes it from
+/// other tasks with that component. If no single ancestor does, returns the shortest unique suffix
+/// of the path.
 fn short_tasks(labels: &Labels) -> HashMap<&str, String> {
     let mut alike: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut paths: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -190,7 +192,7 @@ fn short_task(path: &[&str], alike: &HashMap<&str, Vec<Vec<&str>>>) -> String {
     let is_own =
         |ancestor: &&str| !others().any(|other| other[..other.len() - 1].contains(ancestor));
     match ancestors.iter().rposition(is_own) {
-        // What calls itself is told by how often.
+        // Recursion is distinguished by its depth.
         Some(at) if ancestors[at] == *last => folded(path),
         Some(at) if at + 1 == ancestors.len() => format!("{}{JOINT}{last}", ancestors[at]),
         Some(at) => format!("{}{JOINT}…{JOINT}{last}", ancestors[at]),
@@ -202,7 +204,7 @@ fn short_task(path: &[&str], alike: &HashMap<&str, Vec<Vec<&str>>>) -> String {
     }
 }
 
-/// Returns a path in which what calls itself stands once.
+/// Collapses repeated components of a path.
 fn folded(path: &[&str]) -> String {
     let mut parts: Vec<(&str, usize)> = Vec::new();
     for component in path {

@@ -1,9 +1,9 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 use super::table::Kind;
 use crate::humanise::{duration, percent, three_digits};
 
-/// Text of a number as people read it.
+/// Formats a number according to its kind.
 #[must_use]
 pub fn real(value: f64, kind: Kind) -> String {
     match kind {

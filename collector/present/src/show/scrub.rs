@@ -1,19 +1,20 @@
-//! Texts of others without characters that a terminal would obey, and as short as they are wanted.
+//! Removes characters from untrusted texts that a terminal would obey, and shortens texts.
 
 use std::fmt::Write as _;
 
-/// Returns the text without characters that a terminal would obey. Each text of others passes here on its way to it.
+/// Replaces characters that a terminal would obey. Every untrusted text passes through this
+/// function on its way to a terminal.
 #[must_use]
 pub fn scrubbed(text: &str) -> String {
     text.replace(|c: char| c.is_control() || is_bidirectional(c), "\u{fffd}")
 }
 
-/// A JSON document of the same meaning without characters that a terminal would obey, which are escaped.
+/// Returns an equivalent JSON document in which characters that a terminal would obey are escaped.
 #[must_use]
 pub fn escaped_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        // They stand inside strings only, and all of them have 16 bits.
+        // These characters occur only inside strings, and all of them have 16 bits.
         if is_bidirectional(c) || ('\u{7f}'..='\u{9f}').contains(&c) {
             let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         } else {
@@ -23,12 +24,13 @@ pub fn escaped_json(json: &str) -> String {
     escaped
 }
 
-/// Returns whether the character turns around what stands beside it.
+/// True if the character changes the direction of adjacent text.
 fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns our own text, which may have several lines, without such characters of others' words in it.
+/// Replaces such characters in a text of this program, which may have several lines and contain
+/// untrusted words.
 #[must_use]
 pub fn scrubbed_lines(text: &str) -> String {
     text.split('\n')
@@ -37,8 +39,9 @@ pub fn scrubbed_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Returns at most so many characters of a text. Those left out are in the middle: a segment's name begins with its request and
-/// ends with its events. Of what is kept, two thirds are its end, which tells more.
+/// Shortens a text to at most `max` characters. The omitted part is in the middle, because a
+/// segment's name begins with its request and ends with its events. Two thirds of the kept
+/// characters come from the end, which is more informative.
 #[must_use]
 pub fn shortened(text: &str, max: usize) -> String {
     let count = text.chars().count();

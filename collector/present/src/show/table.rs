@@ -4,48 +4,49 @@ use std::borrow::Cow;
 
 use super::names::SegmentName;
 
-/// What a column's cells are: how they are written for people, and what type they have for machines.
+/// Kind of a column's cells: their format for people, and their type for machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A text of anybody; `Utf8`.
+    /// An untrusted text; `Utf8`.
     Text,
     /// A segment; `Utf8`, with its full path.
     Segment,
-    /// The id of a request; `Utf8`. Pages link to it, terminals show as much of it as finds it again.
+    /// The id of a request; `Utf8`. Pages link to it; terminals show enough of it to find it again.
     Request,
-    /// How many; `UInt64`.
+    /// A count; `UInt64`.
     Count,
-    /// An instant in ns since the Unix epoch, for people in UTC; `Timestamp(Nanosecond, UTC)`.
+    /// An instant in ns since the Unix epoch, shown in UTC; `Timestamp(Nanosecond, UTC)`.
     Instant,
     /// A duration in ns; `Float64`.
     DurationNs,
     /// A difference of times in ns, with its sign; `Float64`.
     DifferenceNs,
-    /// A part of a whole, 0 to 1, for people in percent; `Float64`.
+    /// A part of a whole, 0 to 1, shown in percent; `Float64`.
     Share,
     /// A number that may be negative, with its sign and two decimals; `Float64`.
     Number,
-    /// A number that cannot be negative, such as a mean of counts; three digits and no sign; `Float64`.
+    /// A number that cannot be negative, such as a mean of counts, shown with three digits and no
+    /// sign; `Float64`.
     Mean,
     /// A probability, in powers of ten; `Float64`.
     Probability,
-    /// A yes or nothing; `Boolean`.
+    /// A flag, shown only if true; `Boolean`.
     Flag,
 }
 
 /// One column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its name for machines, with its unit.
+    /// Name for machines, with its unit.
     pub name: Cow<'static, str>,
-    /// What stands above it for people; empty, if it is for machines only.
+    /// Head for people; empty if the column is for machines only.
     pub head: Cow<'static, str>,
-    /// What its cells are.
+    /// Kind of its cells.
     pub kind: Kind,
 }
 
 impl Column {
-    /// A column.
+    /// Creates a column with fixed names.
     #[must_use]
     pub const fn new(name: &'static str, head: &'static str, kind: Kind) -> Self {
         Self {
@@ -55,7 +56,7 @@ impl Column {
         }
     }
 
-    /// A column whose name only the data know.
+    /// Creates a column whose name depends on the data.
     #[must_use]
     pub fn named(name: String, head: String, kind: Kind) -> Self {
         Self {
@@ -69,24 +70,24 @@ impl Column {
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing is known.
+    /// An unknown value.
     None,
-    /// Of [`Kind::Text`] and [`Kind::Request`].
+    /// A value of [`Kind::Text`] or [`Kind::Request`].
     Text(String),
-    /// Of [`Kind::Text`], inside so many others; machines get the text alone.
+    /// A value of [`Kind::Text`] with its depth of nesting; machines get the text alone.
     Nested(usize, String),
-    /// Of [`Kind::Text`]; on a site a link to this path of it, which our own program wrote.
+    /// A value of [`Kind::Text`] with the path of a link on a site, written by this program.
     Linked(String, String),
-    /// Of [`Kind::Segment`].
+    /// A value of [`Kind::Segment`].
     Segment(SegmentName),
-    /// Of [`Kind::Count`].
+    /// A value of [`Kind::Count`].
     Count(u64),
     /// A value of [`Kind::Instant`].
     Instant(i64),
-    /// Of [`Kind::DurationNs`], [`Kind::DifferenceNs`], [`Kind::Share`], [`Kind::Number`], [`Kind::Mean`] and
-    /// [`Kind::Probability`].
+    /// A value of [`Kind::DurationNs`], [`Kind::DifferenceNs`], [`Kind::Share`], [`Kind::Number`],
+    /// [`Kind::Mean`] or [`Kind::Probability`].
     Real(f64),
-    /// Of [`Kind::Flag`].
+    /// A value of [`Kind::Flag`].
     Flag(bool),
 }
 
@@ -132,27 +133,28 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// What is known of a table before it has rows: its name and columns for SQL and Parquet.
+/// Definition of a table without rows: its name and columns for SQL and Parquet.
 #[derive(Clone, Debug)]
 pub struct TableSpec {
-    /// Its name.
+    /// Name of the table.
     pub name: &'static str,
-    /// What a row is.
+    /// Description of a row.
     pub about: &'static str,
-    /// Its columns, the most important first.
+    /// Columns, the most important first.
     pub columns: Cow<'static, [Column]>,
 }
 
-/// Something that is one row of a table.
+/// A type whose values are rows of a table.
 pub trait Row {
     const TABLE: TableSpec;
 
-    /// Its cells, one for each column.
+    /// Returns the cells, one for each column.
     fn cells(&self) -> Vec<Cell>;
 }
 
-/// Declares the table of a type of rows, a line for each column: its name for machines, its kind, its head for people, and its
-/// cell. Statements in braces before the columns are for several of them.
+/// Declares the table of a row type, with a line for each column: its name for machines, its kind,
+/// its head for people, and its cell. Statements in braces before the columns can be shared by
+/// several of them.
 ///
 /// ```
 /// use stroboscope_present::rows;
@@ -197,12 +199,12 @@ macro_rules! rows {
 /// A table with its rows.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its name and columns.
+    /// Name and columns.
     pub spec: TableSpec,
-    /// What stands above it.
+    /// Text above the table.
     pub title: String,
-    /// Its rows, the most important first; all of them.
+    /// The full list of rows, the most important first.
     pub rows: Vec<Vec<Cell>>,
-    /// How many are shown to people.
+    /// Number of rows that people are shown.
     pub shown: usize,
 }

@@ -1,4 +1,4 @@
-//! To terminals.
+//! Renders documents for terminals.
 
 use super::doc::{Doc, Part};
 use super::figure::Figure;
@@ -10,35 +10,35 @@ use super::table::{Cell, Kind, Table};
 use super::wrap;
 use crate::humanise::instant;
 
-/// Stands above which part of its task a segment is.
+/// Head of the column that gives a segment's part of its task.
 const PART_HEAD: &str = "from … to";
 const BOLD: &str = "\u{1b}[1m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// How a text is wanted.
+/// Options of rendering.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextView {
-    /// Columns of the terminal that lines may take. Without it, lines are not broken and no column is hidden, as programs that read
-    /// the text want it.
+    /// Maximum width of lines, in columns of the terminal. Without it, lines are not broken and no
+    /// column is hidden, as programs that read the text need it.
     pub width: Option<usize>,
-    /// Whether segments are called by their full path.
+    /// True if segments are named by their full path.
     pub full_names: bool,
-    /// Whether heads stand out by colour.
+    /// True if heads are emphasised by colour.
     pub colour: bool,
 }
 
-/// A table in lines of a terminal.
+/// A table as lines of a terminal.
 #[derive(Clone, Debug)]
 pub struct TableLines {
     pub head: Vec<String>,
-    /// The lines of each row that is shown.
+    /// Lines of each row that is shown.
     pub rows: Vec<Vec<String>>,
-    /// Heads of the columns that there was no room for.
+    /// Heads of the columns that did not fit.
     pub hidden: Vec<String>,
 }
 
 impl TextView {
-    /// The document as a text, without a line's end.
+    /// Renders the document as a text, without a final line end.
     #[must_use]
     pub fn render(&self, doc: &Doc) -> String {
         let parts = doc.parts().iter().filter_map(|part| match part {
@@ -104,7 +104,7 @@ impl TextView {
         }
     }
 
-    /// Returns what people see of a table. A column that no row has a value for is none.
+    /// Returns the visible columns of a table. A column without any value is omitted.
     fn columns(&self, table: &Table) -> Vec<layout::TextColumn> {
         let mut columns = Vec::new();
         for (at, column) in table.spec.columns.iter().enumerate() {
@@ -130,7 +130,7 @@ impl TextView {
         columns
     }
 
-    /// Returns a segment's task and which part of it the segment is, which are a column each.
+    /// Returns a segment's task and the segment's part of it, which are separate columns.
     fn task_and_part(&self, cell: &Cell) -> (String, String) {
         match cell {
             Cell::Segment(name) => {
@@ -163,7 +163,7 @@ impl TextView {
     }
 }
 
-/// As much of a request's id as finds it again: of 32 hexadecimal digits, the last 16.
+/// Returns enough of a request's id to find it again: the last 16 of 32 hexadecimal digits.
 #[must_use]
 pub fn short_request(id: &str) -> &str {
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,22 +1,23 @@
-//! Texts in lines that fit a terminal.
+//! Wraps texts to fit a terminal.
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// Indents the second and later lines of a cell, so that they are not read as rows.
+/// Indentation of the second and later lines of a cell, which distinguishes them from rows.
 const CELL_INDENT: &str = "  ";
 
-/// Returns how many columns of a terminal a text takes.
+/// Returns the width of a text, in columns of a terminal.
 pub(super) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// Returns a text with spaces behind it, so that it is `width` columns wide.
+/// Pads a text with spaces to `width` columns.
 pub(super) fn padded(text: &str, width: usize) -> String {
     text.to_owned() + &" ".repeat(width.saturating_sub(columns(text)))
 }
 
-/// Returns sentences in lines of at most `width` columns. A line that begins with spaces keeps that indent where it goes on.
-/// A command between backticks stays in one line, however long it is, so that it can be copied.
+/// Wraps sentences to lines of at most `width` columns. Continuation lines keep the indent of a
+/// line that begins with spaces. A command between backticks stays in one line, regardless of its
+/// length, so that it can be copied.
 #[must_use]
 pub fn sentences(text: &str, width: usize) -> String {
     let lines = text.split('\n').flat_map(|line| {
@@ -26,13 +27,13 @@ pub fn sentences(text: &str, width: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a column's head in lines of at most `width` columns, or of its longest word.
+/// Wraps a column's head to lines of at most `width` columns, or of its longest word.
 pub(super) fn head(text: &str, width: usize) -> Vec<String> {
     filled(text, width, "", &[words])
 }
 
-/// Returns a cell in lines of at most `width` columns. Nothing of it is left out but spaces at ends of lines: it is broken where
-/// tasks of a path join, or else between words, parts of a name or characters.
+/// Wraps a cell to lines of at most `width` columns. It drops only spaces at ends of lines. Lines
+/// break where tasks of a path join, or else between words, parts of a name or characters.
 pub(super) fn cell(text: &str, width: usize) -> Vec<String> {
     let nested = &text[..text.len() - text.trim_start_matches(' ').len()];
     filled(
@@ -52,7 +53,7 @@ pub(super) fn cell(text: &str, width: usize) -> Vec<String> {
     )
 }
 
-/// Cuts a text into the pieces that a line may end behind.
+/// Cuts a text into pieces after which a line may end.
 type Cut = fn(&str) -> Vec<&str>;
 
 fn words(text: &str) -> Vec<&str> {
@@ -64,7 +65,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split_inclusive(is_end).collect()
 }
 
-/// Returns a text in lines, cut by the first of `cuts` and, where a piece is longer than a line, by the next.
+/// Wraps a text, cut by the first of `cuts`, and by the next if a piece is longer than a line.
 fn filled(text: &str, width: usize, indent: &str, cuts: &[Cut]) -> Vec<String> {
     let mut lines = Lines {
         ended: Vec::new(),

@@ -1,4 +1,4 @@
-//! What is seen of a file or a folder, what is durable of it, and what is in between.
+//! Visible, durable and pending states of a file or directory.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,15 @@ use crate::random::Random;
 
 const SECTOR_BYTES: usize = 512;
 
-/// The contents of a file.
+/// Contents of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     seen: Vec<u8>,
     durable: Vec<u8>,
-    /// Since the last sync, in order.
+    /// Writes since the last sync, in order.
     pending: Vec<Write>,
-    /// A sync failed: pages of it may have gone from memory, and what is read then is what is durable.
+    /// True after a failed sync: some pages may be gone from memory, and a read then returns the
+    /// durable content.
     has_lost: bool,
 }
 
@@ -66,14 +67,15 @@ impl Contents {
         }
     }
 
-    /// A sync failed: some of what was pending is durable, and the rest is clean and lost.
+    /// Simulates a failed sync: some pending writes become durable; the rest is marked clean and
+    /// lost.
     pub(super) fn lose_pages(&mut self, random: &mut Random) {
         self.durable = self.torn(random);
         self.pending.clear();
         self.has_lost = true;
     }
 
-    /// Pages that are clean may go from memory.
+    /// Evicts clean pages from memory, at random.
     pub(super) fn forget_some(&mut self, random: &mut Random) {
         if self.has_lost && self.pending.is_empty() && random.happens(300) {
             let len = self.seen.len();
@@ -92,7 +94,7 @@ impl Contents {
         self.has_lost = false;
     }
 
-    /// Each sector, and the length, as after any of the writes.
+    /// Returns content in which each sector, and the length, is as after any of the writes.
     fn torn(&self, random: &mut Random) -> Vec<u8> {
         let writes = self.pending.len();
         let longest = self.pending.iter().fold(self.durable.len(), |len, write| {
@@ -101,7 +103,8 @@ impl Contents {
                 Write::Cut(len) => *len,
             })
         });
-        // None, all, all up to one, or each by itself.
+        // All sectors as after none, after all or after some number of the writes, or each sector
+        // by itself.
         let alike = match random.below(6) {
             0 => Some(0),
             1 => Some(writes),
@@ -141,10 +144,10 @@ fn torn_len(now: &[u8], len_after: usize, number: usize) -> Option<usize> {
     (len_after == number).then_some(now.len())
 }
 
-/// One or, for a rename, two names, and what they lead to now.
+/// A changed name or, for a rename, two names, with their new targets.
 type Change = Vec<(String, Option<usize>)>;
 
-/// The names in a folder.
+/// Names in a directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     seen: BTreeMap<String, usize>,
@@ -182,7 +185,7 @@ impl Names {
     }
 
     pub(super) fn lose_power(&mut self, random: &mut Random) {
-        // None, all, all up to one, or any.
+        // None, all, a prefix or any subset of the changes.
         let (kept, is_any) = match random.below(6) {
             0 => (0, false),
             1 => (self.pending.len(), false),

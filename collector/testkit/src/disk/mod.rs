@@ -1,15 +1,17 @@
-//! A simulated disk that fails, tears and forgets, as far as POSIX allows one to:
+//! A simulated disk that fails, tears and forgets as much as POSIX allows:
 //!
-//! - What is written to a file is seen at once, and durable when the file was synced. After a power cut, each sector of 512
-//!   bytes is as it was after any of the writes since the last sync, each by itself, and so is the length.
-//! - A name that is created, renamed or removed is seen at once, and durable when its folder was synced. After a power cut
-//!   any of the changes since may have happened, without those before; a rename is one change, and two between folders.
-//! - A sync that fails leaves pages that are clean and lost: some of what was pending is durable, the rest never will be,
-//!   and the next sync says that all is well. What is read later may be either. Names stay pending: file systems that
-//!   cannot write their journal stop.
-//! - A kill of the process keeps what is seen, durable or not.
+//! - A write to a file is visible at once, and durable when the file was synced. After a power cut,
+//!   each sector of 512 bytes is as it was after any of the writes since the last sync, each by
+//!   itself, and so is the length.
+//! - A name that is created, renamed or removed is visible at once, and durable when its directory
+//!   was synced. After a power cut any of the changes since may have happened, without those
+//!   before. A rename is one change, or two between directories.
+//! - A failed sync leaves pages that are clean and lost: some of the pending writes are durable,
+//!   the rest never will be, and the next sync reports success. A later read may return either.
+//!   Names stay pending: file systems that cannot write their journal stop.
+//! - A kill of the process keeps everything visible, durable or not.
 //!
-//! The same seed does the same things.
+//! The same seed produces the same behaviour.
 
 mod files;
 mod objects;
@@ -25,21 +27,21 @@ use stroboscope_store::disk::{Disk, DiskFile, IfThere};
 use crate::random::Random;
 use files::{Contents, Names};
 
-/// What the disk does wrong, now.
+/// Current faults of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Of a thousand operations, so many fail.
+    /// Number of operations that fail, per thousand.
     pub errors_per_mille: usize,
-    /// Nothing more fits.
+    /// True if writes fail for lack of space.
     pub is_full: bool,
-    /// It was remounted read-only.
+    /// True if the disk was remounted read-only.
     pub is_read_only: bool,
 }
 
-/// Of which paths a sync only says that it is done.
+/// Selects the paths whose syncs report success without any effect.
 pub type Lie = fn(&Path) -> bool;
 
-/// The disk. Clones are the same one.
+/// The simulated disk. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
@@ -55,10 +57,10 @@ struct State {
     inodes: Vec<Inode>,
     faults: Faults,
     lie: Option<Lie>,
-    /// The machine, or the process, ends at this operation.
+    /// Operation at which the machine, or the process, ends.
     ends_at: Option<u64>,
     has_ended: bool,
-    /// Of the process; files that were opened by an earlier one are closed.
+    /// Number of the process's current life; files that an earlier life opened are closed.
     life: u64,
     operations: u64,
     log: Option<Vec<String>>,
@@ -66,7 +68,7 @@ struct State {
 
 const ROOT: usize = 0;
 
-/// What an operation is.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -90,7 +92,7 @@ impl SimDisk {
         })))
     }
 
-    /// A disk of its own with the same contents, which goes on by another seed.
+    /// Returns an independent disk with the same contents, which continues with another seed.
     #[must_use]
     pub fn copy(&self, seed: u64) -> Self {
         let mut state = self.state().clone();
@@ -110,24 +112,24 @@ impl SimDisk {
         self.state().lie = lie;
     }
 
-    /// Notes all operations from now on.
+    /// Records all operations from now on.
     pub fn start_log(&self) {
         self.state().log = Some(Vec::new());
     }
 
-    /// Adds a line to what was noted.
+    /// Adds a line to the record.
     pub fn note(&self, line: impl FnOnce() -> String) {
         if let Some(log) = &mut self.state().log {
             log.push(line());
         }
     }
 
-    /// What was noted.
+    /// Returns the recorded lines.
     pub fn log(&self) -> Vec<String> {
         self.state().log.clone().unwrap_or_default()
     }
 
-    /// Ends everything in the midst of the operation that comes after `operations` more.
+    /// Ends everything in the middle of the operation that follows after `operations` more.
     pub fn end_after(&self, operations: Option<u64>) {
         let mut state = self.state();
         state.ends_at = operations.map(|more| state.operations + more);
@@ -141,7 +143,7 @@ impl SimDisk {
         self.state().operations
     }
 
-    /// The process is gone, and starts anew; the machine ran on.
+    /// Simulates a restart of the process; the machine kept running.
     pub fn restart_process(&self) {
         let mut state = self.state();
         (state.has_ended, state.ends_at) = (false, None);
@@ -149,7 +151,7 @@ impl SimDisk {
         state.tell(|| "-- killed".to_owned());
     }
 
-    /// The power was cut, and is back.
+    /// Simulates a power cut and a restart of the machine.
     pub fn restart_machine(&self) {
         let mut state = self.state();
         let State { inodes, random, .. } = &mut *state;
@@ -164,7 +166,7 @@ impl SimDisk {
         self.note(|| "-- the power was cut".to_owned());
     }
 
-    /// All files below a folder, and their bytes.
+    /// Returns all files below a directory, with their sizes in bytes.
     pub fn files(&self, folder: &Path) -> BTreeMap<String, usize> {
         let state = self.state();
         let mut found = BTreeMap::new();
@@ -182,7 +184,8 @@ impl State {
         }
     }
 
-    /// What stands before every operation. `Ok(false)`: it ends everything, and is to be done in part only.
+    /// Precedes every operation. `Ok(false)` means that the operation ends everything and is only
+    /// partly performed.
     fn begin(&mut self, kind: Kind, what: &dyn Debug, path: &Path) -> io::Result<bool> {
         if self.has_ended {
             return Err(io::Error::other("the process has ended"));
@@ -352,7 +355,7 @@ impl Disk for SimDisk {
         let mut state = self.state();
         let is_whole = state.begin(Kind::Change, &("rename", from), to)?;
         let at = state.find(from)?;
-        // Both folders are there, before anything is changed.
+        // Both directories must exist before anything changes.
         let come = state.above(to)?.1.to_owned();
         let (names, gone) = state.above(from)?;
         if from.parent() == to.parent() {

@@ -17,7 +17,7 @@ use stroboscope_store::tables::Store;
 
 use super::{SimDisk, State};
 
-/// The files of a folder.
+/// Files of a directory, as objects.
 #[derive(Debug)]
 struct SimObjects {
     disk: SimDisk,
@@ -25,7 +25,7 @@ struct SimObjects {
 }
 
 impl SimDisk {
-    /// The store in a folder of this disk.
+    /// Returns the store in a directory of this disk.
     pub fn store(&self, root: &std::path::Path, runtime: tokio::runtime::Handle) -> Store {
         let objects = SimObjects {
             disk: self.clone(),
@@ -48,7 +48,7 @@ fn failed(source: std::io::Error) -> Error {
     }
 }
 
-/// Whoever writes does so by the disk itself.
+/// Rejects a write; writers use the disk itself.
 fn only_read<T>() -> Result<T> {
     Err(failed(std::io::ErrorKind::Unsupported.into()))
 }

@@ -1,13 +1,13 @@
-//! Trace and span ids as they stand in addresses.
+//! Trace and span ids in addresses.
 
 use stroboscope_foreign::trace_id;
 
 use crate::respond::NoPage;
 
-/// Names of traces are not longer than this.
+/// Maximum length of a trace's name, in characters.
 const NAME_CHARS_MAX: usize = 256;
 
-/// The id of the trace that is called so: by its id, or as its source wrote it.
+/// Parses a trace's id, either in hexadecimal digits or as its source wrote it.
 pub(super) fn asked_trace(text: &str) -> Result<u128, NoPage> {
     let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let wrong = if is_hex && text.len() > 32 {
@@ -27,7 +27,7 @@ pub(super) fn asked_trace(text: &str) -> Result<u128, NoPage> {
     )))
 }
 
-/// The id of a span.
+/// Parses a span's id.
 pub(super) fn asked_span(text: &str) -> Result<u64, NoPage> {
     let is_hex =
         (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,7 +1,8 @@
-//! The model that a request's critical path is found by, if it is there soon.
+//! Finds the model for a request's critical path, if it will be available soon.
 //!
-//! It is made of the whole store, and a request's page does not wait for that: it is shown without its path first, and again
-//! when the path is known. A large request is shown before the model is begun: both take all there is of the processor.
+//! The model depends on the whole store, and a request's page does not wait for it: the page is
+//! first shown without the path, and again when the path is known. A large request is shown before
+//! the model is begun, because both use the whole processor.
 
 use std::time::Duration;
 
@@ -15,22 +16,22 @@ use crate::model::Model;
 use crate::respond::data;
 use crate::site::Site;
 
-/// For a model of a small store, a page waits: it comes with its path at once.
+/// Time for which a page waits for a model; that of a small store is ready by then.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// A request of more spans is large.
+/// Number of spans above which a request is large.
 const LARGE_SPANS: usize = 2_000;
 
-/// What is known of a request's path while its page is made.
+/// Model of a request's path while its page is built.
 #[derive(Clone, Debug)]
 pub(super) struct AwaitedPath {
-    /// None: nothing yet.
+    /// The model, or the reason for its absence; `None` if neither is known yet.
     pub(super) model: Option<Model>,
-    /// Whether a fresh one is being made.
+    /// True while a fresh model is being computed.
     pub(super) is_awaited: bool,
 }
 
 impl AwaitedPath {
-    /// What the page is kept under, beside its address: without its path it is another one.
+    /// Returns the suffix of the page's cache key: without its path the page has other content.
     pub(super) fn key(&self) -> &'static str {
         match (&self.model, self.is_awaited) {
             (_, false) => "",
@@ -39,21 +40,21 @@ impl AwaitedPath {
         }
     }
 
-    /// The model to go by: none is none.
+    /// Returns the model, or an error if it is not known yet.
     pub(super) fn model(&self) -> Model {
         let none = || Err("it is not known yet".into());
         self.model.clone().unwrap_or_else(none)
     }
 }
 
-/// What there is within [`PATIENCE`]; what is not there by then is made all the same, and that of a large request when its
-/// page asks for it.
+/// Waits up to [`PATIENCE`] for the model. Its computation continues after that; for a large
+/// request, it begins only when the page asks for it.
 pub(super) async fn path_soon(site: &Site, asked: RequestAsked) -> AwaitedPath {
     let first = path_now(site).await;
     if !first.is_awaited {
         return first;
     }
-    // What is read here is kept for the page.
+    // The request that is read here is cached for the page.
     let (of_site, model) = (site.clone(), first.model());
     let slot = site.answers().slot(MadeOf::Request).await;
     let is_large = reading(move |runtime| {
@@ -61,11 +62,11 @@ pub(super) async fn path_soon(site: &Site, asked: RequestAsked) -> AwaitedPath {
         let request = read(&of_site, runtime, &model, asked)?;
         Ok(request.recorded.spans.len() > LARGE_SPANS)
     });
-    // One that cannot be read is not made readable by a model.
+    // A model does not help if the request cannot be read.
     if is_large.await.unwrap_or(true) {
         return first;
     }
-    // An older model is good enough to begin with.
+    // An older model is good enough at first.
     let patience = match first.model {
         Some(_) => Duration::ZERO,
         None => PATIENCE,
@@ -87,7 +88,7 @@ async fn path_now(site: &Site) -> AwaitedPath {
     }
 }
 
-/// Answers when the model is made, or why there is none is known.
+/// Responds when the model is computed, or the reason for its absence is known.
 pub(super) async fn path_is_known(State(site): State<Site>) -> Response {
     made_model(&site).await
 }
@@ -98,7 +99,7 @@ async fn made_model(site: &Site) -> Response {
         "text/plain; charset=utf-8",
         "model of requests",
         |site, runtime, telling| {
-            // Why there is none is for the page to say.
+            // The page reports the reason for its absence.
             let _ = site.model(runtime, telling.observer());
             Ok(b"known\n".to_vec())
         },

@@ -1,20 +1,21 @@
-//! A request in columns, as the timeline on its page reads it: `collector/docs/pages.md` describes the format.
+//! Request in columns, the input of the timeline on its page; `collector/docs/pages.md` describes
+//! the format.
 
 use serde_json::{Map, Value, json};
 
-/// The version of the format. It grows when what readers know gets another meaning; columns and words of the head may come
-/// without.
+/// Version of the format. It increases when something that readers know changes its meaning; new
+/// columns and words in the head do not require a new version.
 pub(super) const VERSION: u16 = 1;
-/// How it begins.
+/// Magic bytes at the beginning.
 pub(super) const MAGIC: [u8; 4] = *b"STRC";
-/// Its media type.
+/// Media type.
 pub(super) const CONTENT_TYPE: &str = "application/vnd.stroboscope.request-columns";
-/// In a column of indices: none.
+/// Absent value in a column of indices.
 pub(super) const NONE: u32 = u32::MAX;
-/// Columns begin at multiples of this.
+/// Alignment of columns, in bytes.
 const ALIGNMENT_BYTES: usize = 8;
 
-/// A column.
+/// Values of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Column {
     F64(Vec<f64>),
@@ -25,7 +26,7 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// Indices, as narrow as they may be.
+    /// Stores indices in the narrowest type that fits.
     pub(super) fn indices(indices: Vec<u32>) -> Self {
         let narrow: Option<Vec<u16>> = indices.iter().map(|at| u16::try_from(*at).ok()).collect();
         narrow.map_or(Self::U32(indices), Self::U16)
@@ -70,7 +71,7 @@ impl Column {
     }
 }
 
-/// The head, without where its columns are, and the columns by name.
+/// The head, without the locations of the columns, and the columns by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Columns {
     pub(super) head: Map<String, Value>,
@@ -82,7 +83,7 @@ impl Columns {
         self.columns.push((name, column));
     }
 
-    /// As bytes.
+    /// Encodes the columns.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut data = Vec::new();
         let mut places = Map::new();
@@ -100,7 +101,7 @@ impl Columns {
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(0u16.to_le_bytes());
-        // A head of 4 GiB has no place in memory before.
+        // A head of 4 GiB would exceed the memory before this point.
         bytes.extend(u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend(head.as_bytes());
         pad(&mut bytes, b' ');

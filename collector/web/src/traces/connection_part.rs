@@ -1,4 +1,4 @@
-//! From a request to its connection, and from a connection to its requests.
+//! Links from a request to its connection, and from a connection to its requests.
 
 use stroboscope_present::humanise::counted;
 use stroboscope_present::page::{Html, path_segment};

@@ -1,4 +1,4 @@
-//! Where a request's page leads to: requests like it, and programs that open it.
+//! Links on a request's page to similar requests, and to programs that open it.
 
 use stroboscope_present::page::Html;
 use stroboscope_query::Request;
@@ -6,9 +6,9 @@ use url::form_urlencoded::byte_serialize;
 
 const PERFETTO: &str = "https://ui.perfetto.dev";
 
-/// From one request to what is usual for its operation.
+/// Writes links from one request to the typical ones of its operation.
 fn beside_others(html: &mut Html, request: &Request, root: &str) {
-    // Fragments and event logs are of no operation.
+    // Fragments and event logs have no operation.
     if request.aligned.root_operation().is_none() {
         return;
     }
@@ -39,7 +39,7 @@ fn beside_others(html: &mut Html, request: &Request, root: &str) {
     }
 }
 
-/// The list of them.
+/// Writes the list of links.
 pub(super) fn elsewhere(html: &mut Html, request: &Request) {
     let id = request.recorded.id.to_string();
     let root: String = byte_serialize(request.aligned.root_name().as_bytes()).collect();

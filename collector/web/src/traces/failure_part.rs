@@ -1,4 +1,5 @@
-//! Why a request failed: where the failure starts, how it travelled, what failed spans state, and exceptions with their stacks.
+//! Explains a request's failure: its start, its path, the statements of failed spans, and
+//! exceptions with their stacks.
 
 use stroboscope_present::page::Html;
 use stroboscope_query::{FailedSpan, Request, RequestFailure};
@@ -6,7 +7,7 @@ use stroboscope_query::{FailedSpan, Request, RequestFailure};
 use super::outline_spans::{called, operation_at};
 use super::table::{LinkedTable, Set};
 
-/// Texts are shown up to so many characters.
+/// Maximum number of characters of a text.
 const TEXT_CHARS_MAX: usize = 20_000;
 
 pub(super) fn failure_part(html: &mut Html, request: &Request) {
@@ -47,7 +48,7 @@ pub(super) fn failure_part(html: &mut Html, request: &Request) {
     }
 }
 
-/// From where it starts to where it ends.
+/// Writes the failure's path from its start to its end.
 fn way(html: &mut Html, request: &Request, failure: &RequestFailure) {
     html.markup("<p>The failure starts at ");
     for (at, place) in failure.trail.iter().enumerate() {

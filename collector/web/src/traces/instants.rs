@@ -2,7 +2,7 @@
 
 use stroboscope_analysis::duration::{UNITS, exact, parse_ns};
 
-/// A duration of an address as a form shows it: one that is written in ns with a unit.
+/// Formats a duration of an address for a form: a number of ns gets a unit.
 pub(super) fn readable_duration(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), exact)
 }

@@ -1,4 +1,4 @@
-//! What the kernel did for a request, as rows of its timeline.
+//! Kernel activity for a request, as rows of its timeline.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use stroboscope_analysis::kernel::summary::{call_name, reason_name};
 use stroboscope_analysis::kernel::timeline::{LockWait, OffCpu, Owner, Reason, ReleaseEvidence};
 use stroboscope_query::KernelPart;
 
-/// What a row is; the numbers are the format's.
+/// Kind of a row; the numbers belong to the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowKind {
     Call = 0,
@@ -18,24 +18,25 @@ pub(super) enum RowKind {
     Lock = 4,
 }
 
-/// Something the kernel did for a span. Wall time as the host's clock showed it, ns since the Unix epoch.
+/// One kernel activity for a span. Times are wall times of the host's clock, ns since the Unix
+/// epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KernelRow {
     pub(super) span: u64,
     pub(super) kind: RowKind,
     pub(super) thread: u32,
     pub(super) start_ns: i64,
-    /// None: not within the window.
+    /// End of the activity; `None` if it is after the window.
     pub(super) end_ns: Option<i64>,
     pub(super) text: String,
-    /// The low half of the trace that held the lock, or woke the thread.
+    /// Low half of the trace that held the lock, or woke the thread.
     pub(super) holder: Option<u64>,
-    /// The lock or futex, as the sums over all requests call it.
+    /// Name of the lock or futex, as in the sums over all requests.
     pub(super) lock: Option<String>,
 }
 
-/// The rows of one recording for the request whose trace id ends in `low`, in order of time; and how many more there are than
-/// `rows_max`.
+/// Returns the rows of one recording for the request whose trace id ends in `low`, in order of
+/// time, and the number of those beyond `rows_max`.
 pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelRow>, usize) {
     let mut rows = Vec::new();
     let (timeline, architecture) = (&part.timeline, part.architecture);
@@ -59,7 +60,7 @@ pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelR
             });
         }
     };
-    // Markers are calls of getpid, of ours.
+    // Calls of getpid are markers of this project.
     let getpid = architecture.call_number("getpid");
     for call in timeline
         .calls
@@ -111,7 +112,7 @@ pub(super) fn rows(part: &KernelPart, low: u64, rows_max: usize) -> (Vec<KernelR
     (rows, left_out)
 }
 
-/// What a thread was called, and its number.
+/// Returns a thread's name and number.
 pub(super) fn thread_name(part: &KernelPart, tid: u32) -> String {
     let name = part.timeline.threads.get(&tid);
     name.map_or_else(
@@ -127,7 +128,7 @@ fn call_text(
     architecture: Architecture,
 ) -> String {
     let shown = |&arg: &u64| {
-        // Small numbers are numbers, large ones addresses.
+        // Small numbers are shown in decimal, large ones as addresses.
         if arg < 1 << 20 {
             arg.to_string()
         } else {
@@ -154,7 +155,7 @@ fn call_text(
 
 type OffRow = (RowKind, (u64, Option<u64>), String);
 
-/// Off a processor: asleep until somebody woke it, and then ready.
+/// Splits a time off the processor into the time until the wakeup and the time in the run queue.
 fn off_rows(off: &OffCpu, architecture: Architecture) -> Vec<OffRow> {
     if off.reason == Reason::Preempted {
         let text = "preempted: another thread took the processor".to_owned();

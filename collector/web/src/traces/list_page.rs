@@ -1,4 +1,4 @@
-//! The list of requests: a form, and those it asks for.
+//! List of requests: a search form, and the requests that match.
 
 use stroboscope_present::humanise::{counted, duration_spaced as duration};
 use stroboscope_present::page::{Html, body};
@@ -12,12 +12,12 @@ use super::instants::{parse_duration, readable_duration};
 use crate::periods::TwoPeriods;
 use crate::scope::Scope;
 
-/// Requests on a page of the list.
+/// Number of requests on a page of the list.
 const PER_PAGE: usize = 50;
-/// Pages that are listed; who wants more says more exactly what.
+/// Maximum number of pages; a more specific query finds requests beyond them.
 const PAGES_MAX: usize = 200;
 
-/// What is asked for, as it stands in the address.
+/// Query of the list, as written in the address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) formula: String,
@@ -25,15 +25,15 @@ pub(super) struct Asked {
     pub(super) operation: String,
     pub(super) min: String,
     pub(super) max: String,
-    /// `yes`, or nothing.
+    /// `yes`, or empty.
     pub(super) failed: String,
     pub(super) order: String,
-    /// Counted from 1.
+    /// Number of the page, from 1.
     pub(super) page: usize,
 }
 
 impl Asked {
-    /// Of the part of an address behind `?`. What is not known is let be.
+    /// Parses the query of an address; ignores unknown parameters.
     pub(super) fn of(query: &str) -> Self {
         let mut asked = Self {
             page: 1,
@@ -56,7 +56,7 @@ impl Asked {
         asked
     }
 
-    /// The same as an address; equal questions have equal ones.
+    /// Returns the query as an address; equal queries have equal addresses.
     pub(super) fn address(&self) -> String {
         let mut form = Serializer::new(String::new());
         for (name, value) in self.fields() {
@@ -87,7 +87,7 @@ impl Asked {
         ]
     }
 
-    /// What that is to be searched for; of what cannot be understood, what is wrong with it.
+    /// Converts the query to a search. Returns an error if a field is invalid.
     pub(super) fn wanted(&self) -> Result<RequestsWanted, String> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let formula = some(&self.formula)
@@ -113,7 +113,8 @@ impl Asked {
     }
 }
 
-/// The form, filled in as it was asked. Time range and root operation have a form of their own, and are sent along.
+/// Builds the form, filled in with the query. Time range and root operation have a form of their
+/// own, and are sent along.
 pub(super) fn form(asked: &Asked, scope: &Scope) -> Html {
     let mut html = Html::new();
     html.markup("<form class=\"options\" method=\"get\" action=\"/traces\"><div class=\"fields\">");
@@ -168,7 +169,7 @@ pub(super) fn form(asked: &Asked, scope: &Scope) -> Html {
     html
 }
 
-/// The choices of a field, with the one that is asked for.
+/// Writes the choices of a field, with the current one selected.
 fn options(html: &mut Html, asked: &str, choices: &[(&'static str, &'static str)]) {
     for (value, name) in choices {
         html.markup("<option value=\"").markup(value).markup("\"");
@@ -179,7 +180,7 @@ fn options(html: &mut Html, asked: &str, choices: &[(&'static str, &'static str)
     }
 }
 
-/// What was different before the time that is asked for: ways to ask it, of a time with both ends.
+/// Links to comparisons of the query's period with earlier ones, if the period has both ends.
 fn ways_before(range: TimeRange) -> Html {
     let mut html = Html::new();
     let (Some(from_ns), Some(to_ns)) = (range.since_ns, range.until_ns) else {
@@ -210,7 +211,7 @@ fn ways_before(range: TimeRange) -> Html {
     html
 }
 
-/// What was found.
+/// Builds the list of matching requests.
 pub(super) fn found(asked: &Asked, range: TimeRange, list: &RequestList) -> Html {
     let mut html = ways_before(range);
     choices(&mut html, list);
@@ -258,7 +259,7 @@ pub(super) fn found(asked: &Asked, range: TimeRange, list: &RequestList) -> Html
     html
 }
 
-/// What the fields may be filled with.
+/// Writes suggestions for the fields.
 fn choices(html: &mut Html, list: &RequestList) {
     let mut of = |id: &'static str, names: &mut dyn Iterator<Item = &str>| {
         html.markup("<datalist id=\"").markup(id).markup("\">");
@@ -366,7 +367,7 @@ mod tests {
         ] {
             assert!(page.contains(&format!("href=\"{link}")), "{link}: {page}");
         }
-        // As people write it in the form.
+        // Times as people write them in the form.
         assert!(
             ways("from=2026-11-21+10:00&to=2026-11-21+10:30")
                 .contains("before=2026-11-21T09%3A30%3A00Z..")

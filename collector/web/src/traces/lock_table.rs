@@ -1,4 +1,4 @@
-//! The locks and futexes that one request waited at.
+//! Table of the locks and futexes at which one request waited.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use stroboscope_query::Request;
 
 use super::table::{LinkedTable, Set};
 
-/// So many locks are listed.
+/// Maximum number of locks listed.
 const LOCKS_LISTED_MAX: usize = 12;
 
-/// A row for each, that with the longest waits together first.
+/// Sums the waits by lock, those with the longest waits first.
 fn locks(request: &Request) -> Vec<LockSum> {
     let mut sums = LockSums::default();
     for part in &request.kernel {
@@ -38,12 +38,13 @@ fn locks(request: &Request) -> Vec<LockSum> {
     })
 }
 
-/// Who was in the way in the longest wait, and where to look at that.
+/// Names the holder in the longest wait, with the address of its page.
 fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     match (&example.holder, example.holder_trace) {
         (_, Some(low)) if low == own => ("this request".to_owned(), None),
         (_, Some(low)) => {
-            // Who woke it did so as the wait ended; who held a marked lock longest may have given it up by then.
+            // A waker woke the thread as the wait ended; the longest holder of a marked lock may
+            // have released it by then.
             let woke = !matches!(example.evidence, Some(ReleaseEvidence::Marker) | None);
             let after_ns = if woke { example.took_ns } else { 0 };
             let at_ns = example.start_ns.saturating_add_unsigned(after_ns);
@@ -58,7 +59,7 @@ fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
     }
 }
 
-/// The table; nothing where it waited at none.
+/// Writes the table; nothing if the request waited at no lock.
 pub(super) fn lock_table(html: &mut Html, request: &Request) {
     let locks = locks(request);
     if locks.is_empty() {

@@ -7,7 +7,8 @@ pub(super) fn span_at(request: &Request, place: usize) -> &SpanRecord {
     &request.aligned.spans[request.outline[place].record]
 }
 
-/// Returns the fragment of links to a span. The timeline finds the span by it; without scripts, it is the id of the row in the table.
+/// Returns the fragment for links to a span. The timeline finds the span by it; without scripts, it
+/// is the id of the row in the table.
 pub(super) fn called(request: &Request, place: usize) -> String {
     format!("span={:016x}", span_at(request, place).span_id)
 }

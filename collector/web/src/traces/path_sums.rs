@@ -1,23 +1,24 @@
-//! What one request waited for, by operation.
+//! Sums of a request's critical path by operation.
 
 use std::collections::HashMap;
 
 use stroboscope_query::Request;
 
-/// An operation's part of the critical path.
+/// An operation's share of the critical path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathSum {
     /// `service:name`, or the task of an event log.
     pub(super) operation: String,
-    /// At work, and waiting before that.
+    /// Time at work and waiting before that, in ns.
     pub(super) time_ns: u64,
     pub(super) waited_ns: u64,
     pub(super) pieces: u64,
-    /// The span with the most of it, as a place in the outline.
+    /// The span with the largest part of that time, as a place in the outline.
     pub(super) longest: Option<usize>,
 }
 
-/// The critical path by operation, the largest part first. Its times and the tail's add up to the latency.
+/// Returns the critical path by operation, the largest part first. These times and the tail's add
+/// up to the latency.
 pub(super) fn path_sums(request: &Request) -> Vec<PathSum> {
     let Some(path) = &request.path else {
         return Vec::new();
@@ -49,7 +50,7 @@ pub(super) fn path_sums(request: &Request) -> Vec<PathSum> {
     sums
 }
 
-/// What the segment at a place is of.
+/// Returns the operation of the segment at a place.
 pub(super) fn operation_of(request: &Request, at: usize) -> String {
     let owner = request.owners.get(at).copied().flatten();
     if let Some(place) = owner {

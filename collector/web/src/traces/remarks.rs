@@ -1,4 +1,5 @@
-//! What there is to say of a request: is it whole, and are its times as recorded.
+//! Remarks on a request: its completeness, the correction of its clocks, and its time in the
+//! kernel.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +8,10 @@ use stroboscope_analysis::kernel::summary::{reason_name, requests};
 use stroboscope_present::humanise::{counted, duration_spaced as duration};
 use stroboscope_query::{KernelPart, Request};
 
-/// So many reasons of a kind are told one by one.
+/// Maximum number of reasons of a kind that are listed individually.
 const REASONS_TOLD: usize = 3;
 
-/// Why the request is not whole, by cause: what it means, and where.
+/// Explains why a request is incomplete, by cause: the meaning, and the places.
 pub(super) fn incomplete(request: &Request) -> Vec<String> {
     let mut by_cause: BTreeMap<&str, Vec<&Incomplete>> = BTreeMap::new();
     for reason in &request.reasons {
@@ -32,7 +33,7 @@ pub(super) fn incomplete(request: &Request) -> Vec<String> {
     by_cause.into_iter().map(say).collect()
 }
 
-/// What a cause means where it is said of one request.
+/// Explains a cause for a single request.
 fn one_of(cause: &str) -> String {
     match cause {
         "cut_open" => "Cut by the burst's edge: it was under way when its burst opened.".to_owned(),
@@ -51,7 +52,7 @@ fn capital(text: &str) -> String {
     first.unwrap_or_default() + chars.as_str()
 }
 
-/// How the clocks of its hosts were corrected.
+/// Describes the correction of the hosts' clocks.
 pub(super) fn clocks(request: &Request) -> Vec<String> {
     let mut moved: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let both = request.recorded.spans.iter().zip(&request.aligned.spans);
@@ -95,7 +96,7 @@ fn signed(ns: i64) -> String {
     format!("{sign}{}", duration(ns.unsigned_abs() as f64))
 }
 
-/// Where its time went, as the kernel of each host saw it.
+/// Describes the request's time from the view of each host's kernel.
 pub(super) fn kernel(request: &Request) -> Vec<String> {
     let low = request.recorded.stored_id().0 as u64;
     let parts = request.kernel.iter();

@@ -1,4 +1,4 @@
-//! A request as columns: its spans as a tree, their segments, events, and what the kernel did.
+//! Encodes a request as columns: its tree of spans, their segments, events, and kernel activity.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use super::columns::{Column, Columns, NONE, VERSION};
 use super::kernel_rows::{rows, thread_name};
 use super::texts::Numbered;
 
-/// Bits of a span's flags beside those of [`SpanFlags`]: it names a parent that was not recorded.
+/// Flag of a span, in addition to those of [`SpanFlags`]: it names a parent that was not recorded.
 const ORPHAN: u16 = 256;
-/// A row that is a task of an event log, and no span.
+/// Flag of a row that is a task of an event log, not a span.
 const TASK: u16 = 512;
-/// It failed.
+/// Flag of a failed span.
 const FAILED: u16 = 1024;
 /// Bits of a segment's flags.
 const CRITICAL: u8 = 1;
 const AFTER_ANSWER: u8 = 2;
-/// So many rows of the kernel are given; the rest is counted.
+/// Maximum number of kernel rows; the others are counted.
 const KERNEL_ROWS_MAX: usize = 200_000;
 
-/// A request as columns.
+/// Encodes a request as columns.
 pub(super) fn columns_of(request: &Request) -> Columns {
     let mut columns = Columns::default();
     let origin_ns = origin(request);
@@ -43,12 +43,12 @@ pub(super) fn columns_of(request: &Request) -> Columns {
     head.insert("format".into(), json!("stroboscope request"));
     head.insert("version".into(), json!(VERSION));
     head.insert("trace".into(), json!(request.recorded.id.to_string()));
-    // As a text: readers that take numbers for floating point lose digits.
+    // The origin is a text, because readers that parse numbers as floating point lose digits.
     head.insert("origin_ns".into(), json!(origin_ns.to_string()));
     head.insert("length_ns".into(), json!(end_ns.abs_diff(origin_ns)));
     let answer = is_answered.then(|| offset(answer_ns, origin_ns));
     head.insert("answer_ns".into(), json!(answer));
-    // Without it, slack is not a number.
+    // Without a path, slack is not a number.
     head.insert("has_path".into(), json!(path.is_some()));
     head.insert("latency_ns".into(), json!(path.map(|path| path.latency_ns)));
     head.insert("services".into(), texts(names.services.values()));
@@ -67,7 +67,7 @@ fn texts(values: &[Arc<str>]) -> Value {
     values.iter().map(|value| json!(&**value)).collect()
 }
 
-/// The instant that offsets count from.
+/// Returns the instant from which offsets count.
 fn origin(request: &Request) -> i64 {
     let starts = request.aligned.spans.iter().map(|span| span.start_ns);
     match starts.min() {
@@ -87,7 +87,7 @@ struct TaskRow {
     end_ns: i64,
 }
 
-/// The tasks of segments that are of no span, in order of their begin; and the row of each.
+/// Returns the tasks of segments without a span, in order of their begin, and the row of each.
 fn tasks(request: &Request) -> (Vec<TaskRow>, HashMap<Arc<str>, u32>) {
     let mut found: BTreeMap<Arc<str>, (i64, i64)> = BTreeMap::new();
     for (segment, owner) in request.trace.segments.iter().zip(&request.owners) {
@@ -125,7 +125,7 @@ fn hosts(request: &Request) -> HashMap<Arc<str>, u32> {
     hosts
 }
 
-/// What is known of each host's clock, in order of number.
+/// Describes each host's clock, in order of the hosts' numbers.
 fn hosts_json(request: &Request, hosts: &HashMap<Arc<str>, u32>) -> Vec<Value> {
     let mut moved: HashMap<&str, (i64, i64)> = HashMap::new();
     let both = request.recorded.spans.iter().zip(&request.aligned.spans);
@@ -202,7 +202,7 @@ fn spans(
         raw_end.push(times[1]);
         id.push(0);
         parent.push(NONE);
-        // Of no service: its number is one that no service has.
+        // A task has no service: its number is one that no service has.
         operation.push(names.operations.of((NONE, task.name.clone())));
         host.push(NONE);
         flags.push(TASK);
@@ -221,7 +221,7 @@ fn spans(
     columns.push("spans.flags", Column::U16(flags));
 }
 
-/// The bits that are known; others may come to mean something else.
+/// Keeps the bits that the format defines; the meaning of others may change.
 fn span_flags(flags: SpanFlags) -> u16 {
     (flags.0 & 0xff) as u16
 }
@@ -285,7 +285,7 @@ fn segments(
         .insert("boundaries".into(), texts(boundaries.values()));
 }
 
-/// Events in spans, those of a span in order of time.
+/// Encodes the events of spans, those of a span in order of time.
 fn events(request: &Request, origin_ns: i64, columns: &mut Columns) {
     let mut names: Numbered<Arc<str>> = Numbered::default();
     let (mut owner, mut at, mut name) = (Vec::new(), Vec::new(), Vec::new());
@@ -304,7 +304,7 @@ fn events(request: &Request, origin_ns: i64, columns: &mut Columns) {
     columns.head.insert("events".into(), texts(names.values()));
 }
 
-/// What the kernel did, by the clock that the spans' times are by: moved as the span that it was for.
+/// Encodes kernel activity on the clock of the spans' times: each row is shifted like its span.
 fn kernel(
     request: &Request,
     origin_ns: i64,
@@ -342,7 +342,7 @@ fn kernel(
             let by_ns = place.map_or(0, moved_ns);
             host_moved_ns = by_ns;
             let at = |ns: i64| offset(ns.saturating_add(by_ns), origin_ns);
-            // What is of no span that was recorded has no row to stand in.
+            // Activity of a span that was not recorded has no row.
             span.push(place.unwrap_or(NONE));
             start.push(at(row.start_ns));
             end.push(row.end_ns.map_or(f64::NAN, at));

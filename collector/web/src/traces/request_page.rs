@@ -1,4 +1,4 @@
-//! The page of one request, readable without scripts.
+//! Page of one request, readable without scripts.
 
 use stroboscope_present::humanise::{counted, duration_spaced as duration, instant, percent};
 use stroboscope_present::page::{Html, body};
@@ -16,18 +16,18 @@ use super::path_sums::{PathSum, operation_of, path_sums};
 use super::remarks::{clocks, incomplete, kernel};
 use super::table::{LinkedTable, Set};
 
-/// A request of so many spans at most is drawn on the page itself, too.
+/// Maximum number of spans of a request that is also drawn on the page itself.
 const SPANS_DRAWN_MAX: usize = 40;
-/// So many spans are listed.
+/// Maximum number of spans listed.
 const SPANS_LISTED_MAX: usize = 200;
-/// So many operations of the critical path are listed.
+/// Maximum number of operations of the critical path listed.
 const OPERATIONS_LISTED_MAX: usize = 12;
-/// So many pieces of it are.
+/// Maximum number of pieces of the critical path listed.
 const PIECES_LISTED_MAX: usize = 100;
-/// An operation with less than this share is not in the headline.
+/// Minimum share of an operation in the headline.
 const TOLD_SHARE_MIN: f64 = 0.1;
 
-/// The content of the page.
+/// Builds the content of the page.
 pub(super) fn request_page(request: &Request, path: &AwaitedPath) -> Html {
     let mut html = Html::new();
     let sums = path_sums(request);
@@ -53,7 +53,7 @@ fn latency_ns(request: &Request) -> u64 {
     request.trace.latency_ns()
 }
 
-/// What it was, how long it took, and what for.
+/// Writes the request's operation, its latency, and the main contributions to it.
 fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     let latency = latency_ns(request);
     html.markup("<p class=\"lede\"><b>")
@@ -68,7 +68,7 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     {
         html.markup(", and <a href=\"#failure\">failed</a>");
     }
-    // Where parts have no place in the path, shares of it would say more than is known.
+    // If the model does not cover some parts, shares of the path would claim too much.
     let told: Vec<String> = sums
         .iter()
         .filter(|_| request.unmodelled.is_empty())
@@ -118,11 +118,11 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     html.text(&facts.join(" · ")).markup("</p>\n");
 }
 
-/// That the page will be shown again.
+/// Announces that the page will be shown again.
 fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
     let lacks = match &request.path {
         None => "its critical path and the slack of its spans",
-        // An older model has all that is to be said of it.
+        // An older model covers the whole request.
         Some(_) if request.unmodelled.is_empty() => return,
         Some(_) => "the part of it that the model of a while ago does not know",
     };
@@ -183,7 +183,7 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
     }
 }
 
-/// The canvas's place; what stands in it is the picture and the list of spans, for who has no scripts.
+/// Writes the place of the canvas. Without scripts, it holds the picture and the list of spans.
 fn timeline(html: &mut Html, request: &Request) {
     html.markup(
         "<h2 id=\"timeline\">What ran when</h2>\n<div class=\"timeline\" data-source=\"/traces/",
@@ -258,7 +258,7 @@ fn figure(request: &Request) -> Figure {
     )
 }
 
-/// The mark of a failed span, as the timeline has it.
+/// Returns the mark of a failed span, as in the timeline.
 fn mark(request: &Request, place: usize) -> &'static str {
     match &request.failure {
         Some(failure) if failure.failed.contains(&place) => "✕ ",
@@ -362,7 +362,7 @@ fn waited_for(html: &mut Html, request: &Request, sums: &[PathSum]) {
     }
 }
 
-/// The critical path in order of time.
+/// Lists the critical path in order of time.
 fn pieces(html: &mut Html, request: &Request) {
     let Some(path) = &request.path else {
         return;

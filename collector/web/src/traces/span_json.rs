@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord};
 
-/// So many attributes are given, and the rest is counted.
+/// Maximum number of attributes; the others are counted.
 const ATTRIBUTES_MAX: usize = 500;
-/// A value is given up to so many characters.
+/// Maximum number of characters of a value.
 const VALUE_CHARS_MAX: usize = 10_000;
 
-/// `start_ns` is the request's begin as recorded; times of events count from there.
+/// Encodes a span. `start_ns` is the recorded begin of the request, from which times of events
+/// count.
 pub(super) fn span_json(span: &SpanRecord, attributes: &[AttributeRecord], start_ns: i64) -> Value {
     let own = |attribute: &&AttributeRecord| matches!(attribute.owner, RecordOwner::Span(_));
     let (mut of_span, mut of_events): (Vec<_>, Vec<_>) = attributes.iter().partition(own);

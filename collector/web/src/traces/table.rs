@@ -1,23 +1,23 @@
-//! Tables of which cells are links.
+//! Tables whose cells may be links.
 
 use stroboscope_present::humanise::{count_spaced, duration_spaced, percent};
 use stroboscope_present::page::Html;
 
-/// How a column is set.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
     Name,
     Number,
 }
 
-/// A table in the making.
+/// Builder of a table.
 pub(super) struct LinkedTable {
     html: Html,
     heads: Vec<&'static str>,
 }
 
 impl LinkedTable {
-    /// With these heads.
+    /// Creates a table with these heads.
     pub(super) fn new(caption: &str, heads: &[(&'static str, Set)]) -> Self {
         let mut html = Html::new();
         html.markup("<div class=\"wide\"><table class=\"data\"><caption>")
@@ -40,7 +40,7 @@ impl LinkedTable {
         self.row_called(None, cells);
     }
 
-    /// One that links may go to.
+    /// Adds a row with an id for links.
     pub(super) fn row_called(&mut self, id: Option<&str>, cells: impl FnOnce(&mut Cells<'_>)) {
         match id {
             Some(id) => self.html.markup("<tr id=\"").text(id).markup("\">"),
@@ -60,14 +60,14 @@ impl LinkedTable {
     }
 }
 
-/// The cells of a row.
+/// Writer of a row's cells.
 pub(super) struct Cells<'a> {
     html: &'a mut Html,
     heads: &'a mut std::slice::Iter<'a, &'static str>,
 }
 
 impl Cells<'_> {
-    /// Opens a cell under the next head; where there is no room for columns, each cell stands behind its head.
+    /// Opens a cell under the next head. On narrow screens, each cell stands behind its head.
     fn open(&mut self, is_name: bool, value: Option<&str>) -> &mut Html {
         let head = self.heads.next().copied().unwrap_or_default();
         self.html
@@ -86,9 +86,9 @@ impl Cells<'_> {
         self
     }
 
-    /// A name that is inside so many others.
+    /// Adds a name that is nested `depth` levels deep.
     pub(super) fn nested(&mut self, depth: usize, text: &str) -> &mut Self {
-        // By characters, as styles that stand in the page are not allowed.
+        // Characters make the indent, because inline styles are not allowed.
         let indent = "\u{2002}".repeat(depth.min(12));
         self.open(true, Some(text))
             .text(&indent)

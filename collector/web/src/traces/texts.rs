@@ -1,9 +1,9 @@
-//! Texts that repeat, each once, by numbers.
+//! Numbers repeated texts, so that each is stored once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Each value once, in the order in which they came.
+/// Distinct values, in the order of their first occurrence.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     numbers: HashMap<T, u32>,
@@ -20,19 +20,19 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T: Clone + Eq + Hash> Numbered<T> {
-    /// The number of a value.
+    /// Returns the number of a value.
     pub(super) fn of(&mut self, value: T) -> u32 {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
         }
-        // There are fewer than rows, and rows are counted by u32.
+        // There are fewer values than rows, and rows are counted by u32.
         let number = self.values.len() as u32;
         self.values.push(value.clone());
         self.numbers.insert(value, number);
         number
     }
 
-    /// All of them, in order of their numbers.
+    /// Returns all values, in order of their numbers.
     pub(super) fn values(&self) -> &[T] {
         &self.values
     }

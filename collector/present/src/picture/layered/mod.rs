@@ -1,12 +1,15 @@
-//! Layered layout of a directed graph, after Sugiyama, Tagawa and Toda (1981) and Gansner, Koutsofios, North and Vo (1993).
+//! Layered layout of a directed graph, after Sugiyama, Tagawa and Toda (1981) and Gansner,
+//! Koutsofios, North and Vo (1993).
 //!
-//! Four steps, each in time about linear in the edges times the layers that they pass: [`ranks`] gives each box a layer so
-//! that edges lead forward; an edge that passes layers gets a bend in each; [`order`] sorts layers so that few edges cross;
-//! [`position`] moves boxes and bends towards their neighbours. Between two layers an edge is a curve, and through a layer it
-//! is straight, in the room of its bend: so no edge crosses a box. The same graph always gives the same layout.
+//! There are four steps, each in time about linear in the edges times the layers that they pass.
+//! [`ranks`] assigns each box to a layer so that edges lead forward. An edge that passes layers
+//! gets a bend in each. [`order`] sorts layers so that few edges cross. [`position`] moves boxes
+//! and bends towards their neighbours. An edge is a curve between two layers and straight within a
+//! layer, in the space of its bend. No edge therefore crosses a box. The same graph always gives
+//! the same layout.
 //!
-//! Layers run down or to the right, whichever picture is narrower. Connected parts are laid out one by one, and stand side by
-//! side.
+//! Layers run down or to the right, depending on which picture is narrower. Connected parts are
+//! laid out one by one, side by side.
 
 mod order;
 mod position;
@@ -14,35 +17,37 @@ mod ranks;
 #[cfg(test)]
 mod tests;
 
-/// A place or a size in a picture: x and y, or width and height.
+/// Position or size in a picture: x and y, or width and height.
 pub(super) type Px = (f64, f64);
 
-/// Room between two boxes, and around a bend.
+/// Space between two boxes, and around a bend.
 const BOX_GAP_PX: f64 = 24.0;
 const BEND_PX: f64 = 14.0;
-/// Room between two layers: more where edges lead far to the side, so that they do not run flat.
+/// Minimum and maximum space between two layers. It grows if edges lead far to the side, so that
+/// they do not run flat.
 const LAYER_GAP_PX: (f64, f64) = (44.0, 150.0);
 const LAYER_GAP_PER_PX: f64 = 0.15;
-/// Room between the ends of edges at a box.
+/// Space between the ends of edges at a box.
 const END_GAP_PX: f64 = 14.0;
-/// Height of a loop, and how far it leaves its box.
+/// Height of a loop, and its distance from its box.
 const LOOP_PX: Px = (20.0, 24.0);
-/// Room between connected parts, and the width up to which they stand side by side.
+/// Space between connected parts, and the width up to which they stand side by side.
 const PART_GAP_PX: f64 = 40.0;
 const PARTS_WIDE_PX: f64 = 1_400.0;
 
-/// Places of all boxes and edges.
+/// Positions of all boxes and edges.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Layout {
     /// Upper left corners of the boxes.
     pub corners: Vec<Px>,
-    /// Route of each edge, from box to box: a point, and for each cubic Bézier curve two control points and its end. Empty
-    /// for an edge whose box does not exist.
+    /// Route of each edge, from box to box: a point, and for each cubic Bézier curve two control
+    /// points and its end. Empty for an edge whose box does not exist.
     pub routes: Vec<Vec<Px>>,
     pub size: Px,
 }
 
-/// Lays out so many boxes of one size, with edges between them, and room for labels of a size between layers.
+/// Lays out `boxes` boxes of one size with edges between them, and leaves space for labels of a
+/// size between layers.
 pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px, label_px: Px) -> Layout {
     let mut parts: Vec<Layers> = parts(boxes, edges)
         .into_iter()
@@ -89,7 +94,7 @@ pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px, label_
     layout
 }
 
-/// Returns true if the picture is narrower with layers that run down.
+/// True if the picture is narrower with layers that run down.
 fn is_down(parts: &[Layers], (width, _): Px) -> bool {
     let most = |of: fn(&Layers) -> usize| parts.iter().map(of).max().unwrap_or_default() as f64;
     let down = most(Layers::boxes_in_a_layer) * (width + BOX_GAP_PX);
@@ -97,7 +102,8 @@ fn is_down(parts: &[Layers], (width, _): Px) -> bool {
     down <= right
 }
 
-/// The boxes of each connected part, in order of their first; boxes without edges come last.
+/// Returns the boxes of each connected part, in order of the parts' first boxes; boxes without
+/// edges come last.
 fn parts(boxes: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let mut neighbours = vec![Vec::new(); boxes];
     for &(from, to) in edges.iter().filter(|(from, to)| from.max(to) < &boxes) {
@@ -123,7 +129,7 @@ fn parts(boxes: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     parts
 }
 
-/// Upper left corners of parts of these sizes, in rows.
+/// Returns the upper left corners of parts of these sizes, arranged in rows.
 fn shelves(sizes: &[Px]) -> Vec<Px> {
     let area: f64 = sizes.iter().map(|(width, height)| width * height).sum();
     let widest = sizes.iter().map(|(width, _)| *width);
@@ -141,23 +147,24 @@ fn shelves(sizes: &[Px]) -> Vec<Px> {
     sizes.iter().map(corner).collect()
 }
 
-/// A connected part in layers. Its vertices are its boxes, and after them the bends of edges.
+/// A connected part in layers. Its vertices are its boxes, followed by the bends of edges.
 #[derive(Debug)]
 struct Layers {
-    /// Numbers of its boxes and edges in the graph.
+    /// Numbers of the part's boxes and edges in the graph.
     boxes: Vec<usize>,
     edges: Vec<usize>,
-    /// Vertices of each edge, one a layer; a loop has one.
+    /// Vertices of each edge, one per layer; a loop has one.
     chains: Vec<Vec<usize>>,
     /// True for an edge that leads from its last vertex to its first.
     is_back: Vec<bool>,
     layers: Vec<Vec<usize>>,
-    /// Neighbours of each vertex in the layer before and in the one after; a neighbour is listed once for each edge to it.
+    /// Neighbours of each vertex in the previous and in the next layer; a neighbour is listed once
+    /// for each edge to it.
     before: Vec<Vec<usize>>,
     after: Vec<Vec<usize>>,
 }
 
-/// Places in a connected part, across its layers and along its edges.
+/// Positions in a connected part, across its layers and along its edges.
 struct Placed {
     corners: Vec<Px>,
     routes: Vec<Vec<Px>>,
@@ -206,7 +213,7 @@ impl Layers {
         vertex < self.boxes.len()
     }
 
-    /// Half of how wide a vertex is, where boxes are so wide.
+    /// Returns half the width of a vertex, given the width of boxes.
     fn half(&self, vertex: usize, wide: f64) -> f64 {
         if self.is_box(vertex) {
             wide / 2.0
@@ -228,7 +235,7 @@ impl Layers {
         for (number, layer) in self.layers.iter().enumerate() {
             layer.iter().for_each(|vertex| rank[*vertex] = number);
         }
-        // The longest way to the side of an edge after each layer.
+        // Longest sideways distance of an edge after each layer.
         let mut far = vec![0.0_f64; self.layers.len()];
         for (chain, ends) in self.chains.iter().zip(&ends) {
             for (vertex, pair) in chain.iter().zip(ends.windows(2)) {
@@ -269,7 +276,8 @@ impl Layers {
         }
     }
 
-    /// Places at which each edge enters and leaves each of its vertices. At a box, edges are in the order of their other ends.
+    /// Returns the positions at which each edge enters and leaves each of its vertices. At a box,
+    /// edges are in the order of their other ends.
     fn ends(&self, middles: &[f64], wide: f64) -> Vec<Vec<Px>> {
         let at = |chain: &Vec<usize>| {
             chain
@@ -278,7 +286,7 @@ impl Layers {
                 .collect()
         };
         let mut ends: Vec<Vec<Px>> = self.chains.iter().map(at).collect();
-        // The edges that enter each box and those that leave it, with the places of their other ends.
+        // Edges that enter and leave each box, with the positions of their other ends.
         let mut sides = vec![[Vec::new(), Vec::new()]; self.boxes.len()];
         for (number, chain) in self.chains.iter().enumerate() {
             if let [first, second, ..] = chain[..] {
@@ -308,7 +316,8 @@ impl Layers {
     }
 }
 
-/// Curves from the end of a layer to the begin of the next one, and straight lines through layers between.
+/// Draws curves from the end of a layer to the begin of the next one, and straight lines through
+/// the layers between.
 fn curves(ends: &[Px], along: &[f64], thick: f64) -> Vec<Px> {
     let mut route = vec![(ends[0].1, along[0] + thick)];
     for (number, pair) in ends.windows(2).enumerate() {
@@ -326,7 +335,7 @@ fn curves(ends: &[Px], along: &[f64], thick: f64) -> Vec<Px> {
     route
 }
 
-/// Adds a curve; of two straight ones in line, one is made.
+/// Adds a curve; merges two collinear straight ones.
 fn extend(route: &mut Vec<Px>, curve: [Px; 3]) {
     let across = curve[2].0;
     if let [.., start, _, _, end] = route[..]

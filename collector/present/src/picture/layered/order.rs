@@ -1,13 +1,13 @@
-//! The order within layers, so that few edges cross.
+//! Orders the vertices within layers so that few edges cross.
 
 use super::Layers;
 
-/// Passes over all layers, down and up in turn; the best is taken.
+/// Number of passes over all layers, alternately down and up; the best result is used.
 const PASSES: usize = 16;
-/// Passes without a better one after which no more follow.
+/// Number of passes without improvement after which the search ends.
 const PASSES_IN_VAIN: usize = 4;
 
-/// Layers in which vertices stand as a search from the first ones meets them.
+/// Returns layers with vertices in the order in which a depth-first search meets them.
 pub(super) fn first(
     rank: &[usize],
     before: &[Vec<usize>],
@@ -27,7 +27,7 @@ pub(super) fn first(
     layers
 }
 
-/// Sorts layers by where the neighbours of their vertices are on average (barycentres).
+/// Sorts layers by the average positions of their vertices' neighbours (barycentres).
 pub(super) fn untangle(part: &mut Layers) {
     let mut best = (part.layers.clone(), crossings(part));
     let mut in_vain = 0;
@@ -54,7 +54,7 @@ pub(super) fn untangle(part: &mut Layers) {
     part.layers = best.0;
 }
 
-/// Sorts a layer by the one before or after it.
+/// Sorts a layer by the previous or the next one.
 fn sort(part: &mut Layers, number: usize, is_down: bool) {
     let (other, neighbours) = if is_down {
         (number - 1, &part.before)
@@ -70,19 +70,19 @@ fn sort(part: &mut Layers, number: usize, is_down: bool) {
         let beside = &neighbours[*vertex];
         let sum: usize = beside.iter().map(|other| places[*other]).sum();
         let key = match beside.len() {
-            // It stays where it is.
+            // A vertex without neighbours keeps its position.
             0 => (f64::from(place) + 0.5) / wide * far - 0.5,
             count => sum as f64 / count as f64,
         };
         (key, *vertex)
     });
     let mut keyed: Vec<(f64, usize)> = keyed.collect();
-    // Stable: equals stay as they are.
+    // The sort is stable: equal keys keep their order.
     keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
     part.layers[number] = keyed.into_iter().map(|(_, vertex)| vertex).collect();
 }
 
-/// The place of each vertex of a layer; of others 0.
+/// Returns the position of each vertex of a layer; 0 for others.
 fn places(layer: &[usize], vertices: usize) -> Vec<usize> {
     let mut places = vec![0; vertices];
     for (place, vertex) in layer.iter().enumerate() {
@@ -91,7 +91,7 @@ fn places(layer: &[usize], vertices: usize) -> Vec<usize> {
     places
 }
 
-/// Counts the edges that cross, by sums in a tree (Barth, Jünger and Mutzel 2002).
+/// Counts crossing edges by sums in a tree (Barth, Jünger and Mutzel 2002).
 pub(super) fn crossings(part: &Layers) -> usize {
     let mut crossings = 0;
     let mut places = vec![0; part.after.len()];
@@ -100,7 +100,7 @@ pub(super) fn crossings(part: &Layers) -> usize {
             .iter()
             .enumerate()
             .for_each(|(place, vertex)| places[*vertex] = place);
-        // Ends of edges so far, in a Fenwick tree over the later layer.
+        // Ends of the edges so far, in a Fenwick tree over the later layer.
         let mut ends = vec![0; pair[1].len() + 1];
         let mut edges = 0;
         for vertex in &pair[0] {

@@ -1,22 +1,24 @@
-//! Places of vertices across their layers: in order, with room between them, and close to their neighbours.
+//! Positions of vertices across their layers: in order, with space between them, and close to their
+//! neighbours.
 
 use super::{BEND_PX, BOX_GAP_PX, Layers};
 
-/// Passes over all layers: down and up in turn, each by the layer that comes before, the last ones by both.
+/// Number of passes over all layers, alternately down and up, each by the preceding layer; the last
+/// ones use both neighbouring layers.
 const PASSES: usize = 12;
 const PASSES_BY_BOTH: usize = 4;
-/// How much an edge pulls, by at how many of its ends it is alone on its side: most along chains, so that long edges and calls
-/// that only lead on are straight.
+/// Pull of an edge, by the number of its ends at which it is the only edge on its side. Chains pull
+/// most, so that long edges and sequences of single calls are straight.
 const PULLS: [f64; 3] = [1.0, 2.0, 8.0];
 
-/// Middles of all vertices, in whole px from the leftmost edge.
+/// Returns the middles of all vertices, in whole px from the left edge.
 pub(super) fn across(part: &Layers, wide: f64) -> Vec<f64> {
     let room = |vertex: usize| match part.is_box(vertex) {
         true => wide + BOX_GAP_PX,
         false => BEND_PX,
     };
     let mut middles = vec![0.0; part.before.len()];
-    // The smallest distances of a layer's vertices from its first one.
+    // Minimum distances of a layer's vertices from its first one.
     let distances: Vec<Vec<f64>> = part
         .layers
         .iter()
@@ -61,7 +63,8 @@ pub(super) fn across(part: &Layers, wide: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Where a vertex is drawn to by its neighbours in the layers before and after, as far as they are asked, and how much.
+/// Returns the position to which the neighbours in the selected layers pull a vertex, and their
+/// weight.
 fn wanted(
     part: &Layers,
     middles: &[f64],
@@ -83,7 +86,7 @@ fn wanted(
     let place = match (&before[..], &after[..]) {
         // A vertex that nothing pulls gives way.
         _ if weight == 0.0 => return (middles[vertex], 0.01),
-        // Between one and one it is bent at either of them, rather than a little everywhere.
+        // An edge bends at one of its two neighbours rather than slightly everywhere.
         (&[one], &[other]) if by_before && by_after => {
             let (one, other) = (middles[one], middles[other]);
             middles[vertex].clamp(f64::min(one, other), f64::max(one, other))
@@ -93,10 +96,12 @@ fn wanted(
     (place, weight)
 }
 
-/// Places in this order, at least so far from the first one and from each other, with the smallest sum of weighted squares of
-/// how far each is from where it is wanted: an isotonic regression, by pooling adjacent violators.
+/// Returns positions in this order, with at least these distances from the first one and from each
+/// other, and the smallest weighted sum of squared deviations from the wanted positions: an
+/// isotonic regression, by pooling adjacent violators.
 pub(super) fn spread(wanted: impl Iterator<Item = (f64, f64)>, distances: &[f64]) -> Vec<f64> {
-    // Runs that stand as close as they may: where their first would be at the left edge, their weight, and their length.
+    // Runs of vertices at minimum distance: the position of their first one, relative to the left
+    // edge, their weight, and their length.
     let mut runs: Vec<(f64, f64, usize)> = Vec::new();
     for ((place, weight), distance) in wanted.zip(distances) {
         let mut run = (place - distance, weight, 1);

@@ -1,9 +1,10 @@
-//! Layers of boxes: edges lead to a later one, most of them to the next.
+//! Assigns boxes to layers: edges lead to a later layer, most of them to the next.
 
-/// Number of times that boxes move towards most of their neighbours.
+/// Number of rounds in which boxes move towards the majority of their neighbours.
 const MOVES: usize = 3;
 
-/// Turns edges round that close a cycle, seen from boxes without a caller first, then from boxes in order. Returns which.
+/// Reverses edges that close a cycle, in a search from boxes without a caller first, then from
+/// boxes in order. Returns which edges are reversed.
 pub(super) fn turn_cycles(boxes: usize, edges: &mut [(usize, usize)]) -> Vec<bool> {
     let mut leaving = vec![Vec::new(); boxes];
     let mut is_entered = vec![false; boxes];
@@ -30,7 +31,7 @@ pub(super) fn turn_cycles(boxes: usize, edges: &mut [(usize, usize)]) -> Vec<boo
             continue;
         }
         visits[first] = Visit::Open;
-        // The way to here: boxes, and which of their edges comes next.
+        // Path from the start: boxes, each with the index of its next edge.
         let mut way = vec![(first, 0)];
         while let Some((at, next)) = way.last_mut() {
             let Some(&number) = leaving[*at].get(*next) else {
@@ -60,7 +61,8 @@ pub(super) fn turn_cycles(boxes: usize, edges: &mut [(usize, usize)]) -> Vec<boo
     is_turned
 }
 
-/// The layer of each box, where no edges close a cycle but loops: the earliest possible, then closer to most of its neighbours.
+/// Returns the layer of each box, for edges without cycles other than loops: first the earliest
+/// possible layer, then closer to the majority of the box's neighbours.
 pub(super) fn of(boxes: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let (mut before, mut after) = (vec![Vec::new(); boxes], vec![Vec::new(); boxes]);
     for &(from, to) in edges.iter().filter(|(from, to)| from != to) {
@@ -83,7 +85,8 @@ pub(super) fn of(boxes: usize, edges: &[(usize, usize)]) -> Vec<usize> {
             }
         }
     }
-    // In that order, the last first, and back: what moves meets neighbours that have moved.
+    // The order is walked from the last box and back, so that a box that moves meets neighbours
+    // that have moved.
     for _ in 0..MOVES {
         for &number in order.iter().rev() {
             let next = after[number].iter().map(|to| rank[*to]).min();
