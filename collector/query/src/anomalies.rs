@@ -1,4 +1,5 @@
-//! What is different about slow requests. The pass that infers also finds out what slow is; a second one compares.
+//! Differences between slow requests and the others. The pass that infers the model also determines
+//! the slowness thresholds; a second pass compares.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,29 +13,30 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
 
-/// Names of examples are kept for at least so many traces before those no longer needed are let go.
+/// Minimum number of traces whose names are kept before names that are no longer needed are
+/// dropped.
 const NAMES_MIN: usize = 4096;
 
 /// Slow requests compared with the others, segment by segment.
 #[derive(Debug)]
 pub struct AnomalyReport {
-    /// Requests of a root operation that took longer than this are slow.
+    /// Latency in ns above which requests of a root operation are slow, by root operation.
     pub thresholds_ns: BTreeMap<String, u64>,
-    /// How many are slow.
+    /// Number of slow requests.
     pub outliers: u64,
-    /// How many are not.
+    /// Number of other requests.
     pub others: u64,
-    /// All segments: those with more of the critical path in slow requests than in others, then the rest; of both,
-    /// those that surely differ first.
+    /// Every segment. Segments with more of the critical path in slow requests than in others come
+    /// first, then the rest. In both groups, segments that surely differ come first.
     pub ranked: Vec<Anomaly>,
     /// Names of example traces whose ids were not hexadecimal in their source.
     names: BTreeMap<TraceId, Arc<str>>,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
 impl AnomalyReport {
-    /// The example traces of a segment, called as their sources called them.
+    /// Returns the example traces of a segment by the names that their sources gave them.
     #[must_use]
     pub fn examples(&self, anomaly: &Anomaly) -> Vec<String> {
         let name = |id: &TraceId| {
@@ -46,8 +48,9 @@ impl AnomalyReport {
     }
 }
 
-/// What is different about the slowest part (0 to 1) of the selected traces of each root operation, beside the others of
-/// it? What is slow for one kind of request may be fast for another.
+/// Asks for the differences between the slowest part (0 to 1) of the selected traces and the
+/// others, within each root operation. A latency that is slow for one kind of request may be fast
+/// for another.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyQuestion(pub f64);
 
@@ -120,7 +123,7 @@ pub struct SlowAndOthers<'a> {
     thresholds_ns: &'a BTreeMap<String, u64>,
     anomalies: Anomalies,
     names: BTreeMap<TraceId, Arc<str>>,
-    /// Names are gone through when there are so many.
+    /// Number of names at which unneeded ones are dropped.
     names_max: usize,
 }
 
@@ -137,7 +140,7 @@ impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
             .thresholds_ns
             .get(&*root)
             .or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
-        // One in which no time passed is never slow.
+        // A request in which no time passed is never slow.
         let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
         self.anomalies.observe_against(threshold_ns, trace.id, path);
         if let Some(name) = trace
@@ -160,18 +163,19 @@ impl SlowAndOthers<'_> {
         self.names.insert(id, name);
         if self.names.len() >= self.names_max {
             keep_examples(&mut self.names, &self.anomalies.ranked());
-            // Doubling makes letting go cheap; what is kept is bounded by the number of segments.
+            // Doubling makes dropping cheap. The number of segments bounds the names that are kept.
             self.names_max = NAMES_MIN.max(2 * self.names.len());
         }
     }
 }
 
-/// Brings segments with more of the critical path in slow requests to the front.
+/// Moves segments with more of the critical path in slow requests to the front.
 ///
-/// That a segment has less of it often is sure, as its share falls when another one grows; but it is an effect of
-/// slowness and not its cause, and would hide the causes when slow requests are few.
+/// Segments with less of it often differ surely, because their share falls when another one grows.
+/// But this is an effect of slowness and not its cause, and would hide the causes if slow requests
+/// are few.
 fn causes_first(mut ranked: Vec<Anomaly>) -> Vec<Anomaly> {
-    // Stable: inside both groups, the order stays.
+    // The sort is stable, so both groups keep their order.
     ranked.sort_by_key(|anomaly| anomaly.critical.mean <= 0.0);
     ranked
 }

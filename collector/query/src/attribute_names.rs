@@ -1,4 +1,4 @@
-//! The names of attributes: which ones requests have, and what to say of one that none has.
+//! Names of attributes: the ones that requests have, and the error for one that no request has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,15 +10,16 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::{AttributeKeys, StoreTable, attribute_fields};
 
-/// Attributes that are told apart while they are counted.
+/// Maximum number of distinct attributes that are counted.
 const COUNTED_MAX: usize = 4096;
-/// Most attributes that an error lists.
+/// Maximum number of attributes that an error lists.
 const LISTED_MAX: usize = 20;
-/// How alike two names must be for the one to be meant by the other: 0 to 1.
+/// Minimum similarity (0 to 1) of a name to be suggested for another one.
 const ALIKE_MIN: f64 = 0.7;
 
-/// What requests may be told apart by: what is known of all, and the attributes that have columns, as they must be called.
-/// Files' heads are read, and no rows; attributes that hardly any record has are in none of them.
+/// Returns the attributes that can distinguish requests, by the names that users have to enter:
+/// those known for every request, and those with columns. Reads only the heads of files, and no
+/// rows. Attributes that hardly any record has are in none of them.
 #[must_use]
 pub fn attribute_choices(source: &Source) -> Vec<String> {
     let mut choices: BTreeSet<String> = KNOWN_OF_ALL.map(str::to_owned).into();
@@ -32,7 +33,7 @@ pub fn attribute_choices(source: &Source) -> Vec<String> {
     choices.into_iter().collect()
 }
 
-/// As an attribute must be called to be found.
+/// Returns the name that a user has to enter for an attribute.
 fn called(key: &str) -> String {
     match Attribute::named(key) {
         Attribute::Recorded(_) => key.to_owned(),
@@ -40,7 +41,8 @@ fn called(key: &str) -> String {
     }
 }
 
-/// What to say where nothing has an attribute. Reads the selected traces, to name those that there are.
+/// Returns the error for an attribute that nothing has. Reads the selected traces to list the
+/// attributes that exist.
 pub(super) fn no_such_attribute(
     source: &Source,
     selection: Selection,
@@ -83,7 +85,7 @@ fn count(source: &Source, selection: Selection) -> Result<AttributeCounts, Query
     Ok(counts)
 }
 
-/// In how many traces each attribute occurs.
+/// Number of traces in which each attribute occurs.
 #[derive(Debug, Default)]
 pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
 
@@ -116,11 +118,11 @@ impl AttributeCounts {
         self.0.contains_key(attribute)
     }
 
-    /// The attributes that most traces have, and how many more there are.
+    /// Returns the attributes that most traces have, and the number of remaining ones.
     pub(super) fn most_common(&self, most: usize) -> (Vec<String>, usize) {
         let mut counts: Vec<(&Arc<str>, u64)> =
             self.0.iter().map(|(key, count)| (key, *count)).collect();
-        // A stable sort: equals stay in order of name.
+        // The sort is stable, so equals stay in order of name.
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let not_tried = counts.len().saturating_sub(most);
         (
@@ -133,7 +135,8 @@ impl AttributeCounts {
         )
     }
 
-    /// The name that is most like this one, if one is: of those that are known of all records, too.
+    /// Returns the most similar name, if one is similar enough. It may be one that every request
+    /// has.
     fn nearest(&self, name: &str) -> Option<String> {
         let known = KNOWN_OF_ALL
             .iter()
@@ -143,7 +146,7 @@ impl AttributeCounts {
     }
 }
 
-/// The known name that is most like this one, if one is.
+/// Returns the most similar known name, if one is similar enough.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let like = known
         .map(|known| {

@@ -1,8 +1,9 @@
-//! The operation that requests wait for most, by time on the critical path.
+//! Operation that requests wait for most, by time on the critical path.
 //!
-//! A mean of shares gives a request of a millisecond the weight of one of a second: an operation that short requests wait
-//! for would lead, whatever it adds to all time. So operations are ranked by their time, and where root operations wait for
-//! different ones, each has its own.
+//! A mean of shares would give a request of a millisecond the weight of a request of a second. An
+//! operation that short requests wait for would then lead, however little it adds to the total
+//! time. Operations are therefore ranked by their time. If root operations wait for different
+//! operations, each has its own bottleneck.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,36 +12,37 @@ use stroboscope_analysis::label::Labels;
 
 use super::paths::Paths;
 
-/// Root operations that take a smaller part of all time have none of their own,
+/// Minimum part of the total time of a root operation with a bottleneck of its own.
 const TIME_SHARE_MIN: f64 = 0.05;
-/// nor have those after so many.
+/// Maximum number of root operations with a bottleneck of their own.
 const ROOTS_MAX: usize = 3;
 
-/// The operation that requests wait for most.
+/// Operation that requests wait for most.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Bottleneck {
-    /// The root operation of those requests; none: of all, as their kinds agree.
+    /// Root operation of the requests; `None` for all requests, if their root operations agree.
     pub root: Option<String>,
     /// `service:name`.
     pub operation: String,
-    /// Part of the requests' summed latency that it is on the critical path.
+    /// Part of the requests' summed latency that the operation spends on the critical path.
     pub share_of_time: f64,
-    /// The same time, for a mean request.
+    /// Time of the operation on the critical path of a mean request, in ns.
     pub mean_ns: f64,
 }
 
-/// An operation's time on critical paths.
+/// Time of an operation on critical paths.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OperationTime {
     /// `service:name`.
     pub operation: String,
-    /// Part of all requests' summed latency, 0 to 1.
+    /// Part of the summed latency of all requests, 0 to 1.
     pub share_of_time: f64,
-    /// Mean by request, ns.
+    /// Mean per request, in ns.
     pub mean_ns: f64,
 }
 
-/// Operations by their time on critical paths, waits for them included; the largest first.
+/// Returns the operations by their time on critical paths, including waits for them; the largest
+/// first.
 #[must_use]
 pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
     let all_ns = paths.latency().sum_ns().max(1) as f64;
@@ -58,7 +60,8 @@ pub fn by_time(paths: &PathAggregate, labels: &Labels) -> Vec<OperationTime> {
     operations
 }
 
-/// The bottleneck of all requests; where root operations differ, one of each that takes a good part of all time.
+/// Returns the bottleneck of all requests. If root operations differ, returns one for each that
+/// takes a good part of the total time.
 #[must_use]
 pub fn bottlenecks(paths: &Paths, labels: &Labels) -> Vec<Bottleneck> {
     let of = |root: Option<&str>, paths: &PathAggregate| {
@@ -91,7 +94,7 @@ pub fn bottlenecks(paths: &Paths, labels: &Labels) -> Vec<Bottleneck> {
     }
 }
 
-/// Each bottleneck in a sentence.
+/// Describes a bottleneck in a phrase.
 #[must_use]
 pub fn bottleneck_text(bottleneck: &Bottleneck) -> String {
     let of = bottleneck.root.as_ref();

@@ -1,5 +1,5 @@
-//! What requests spend their time on, by category, and by stratum: the value of an attribute, or the quantile of a
-//! numeric one (The Mystery Machine, §5.1, figures 5 to 7).
+//! Breakdown of the time of requests by category, and by stratum: the value of an attribute, or the
+//! quantile of a numeric one (The Mystery Machine, §5.1, figures 5 to 7).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,50 +17,52 @@ use super::sampled_notes::Weighing;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
-/// The stratum of requests that say nothing of the attribute.
+/// Stratum of requests without the attribute.
 const NO_STRATUM: &str = "(none)";
-/// The stratum of what is no number, where quantiles were asked for.
+/// Stratum of values that are not numbers, if quantiles were requested.
 const NOT_A_NUMBER: &str = "(not a number)";
-/// An attribute of numbers has strata by quantile if it has more than so many values.
+/// Maximum number of values of a numeric attribute that are strata of their own. An attribute with
+/// more values has strata by quantile.
 const VALUES_SHOWN_MAX: usize = 10;
 
-/// How to put requests into strata.
+/// Rule that assigns requests to strata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrataRule {
-    /// By this attribute of the request.
+    /// Attribute of the request.
     pub attribute: String,
-    /// By so many quantiles of it. None: by quantile if it has many values and all are numbers, and otherwise by value.
+    /// Number of quantiles. `None`: by quantile if the attribute has many values and all are
+    /// numbers, and by value otherwise.
     pub quantiles: Option<usize>,
 }
 
-/// Quantiles of an attribute of which nothing else is said.
+/// Default number of quantiles.
 pub const QUANTILES_DEFAULT: usize = 5;
 
-/// Requests broken down.
+/// Time of requests by category.
 #[derive(Debug)]
 pub struct BreakdownReport {
-    /// What the numbers of the breakdowns' categories mean.
+    /// Categories to which the numbers in the breakdowns refer.
     pub categories: Categories,
-    /// All requests.
+    /// Breakdown of all requests.
     pub whole: Breakdown,
-    /// By stratum, if that was asked for.
+    /// Breakdown by stratum, if requested.
     pub strata: Stratified,
-    /// The upper edges of the strata but the last, where they are quantiles.
+    /// Upper edges of the strata but the last, if they are quantiles.
     pub edges: Option<Vec<f64>>,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// What do requests spend their time on, with categories by a rule, and, if that is asked for, by stratum?
+/// Asks for the time of requests by category and, if requested, by stratum.
 #[derive(Clone, Debug, Default)]
 pub struct BreakdownQuestion {
-    /// What makes a category.
+    /// Rule of the categories.
     pub rule: CategoryRule,
-    /// What makes a stratum.
+    /// Rule of the strata.
     pub by: Option<StrataRule>,
 }
 
-/// What is known of the categories, and of the attribute that makes strata.
+/// Categories, and the attribute that defines the strata.
 #[derive(Debug)]
 pub struct Strata {
     categories: Categories,
@@ -139,7 +141,7 @@ impl Question for BreakdownQuestion {
     }
 }
 
-/// Requests broken down, as a pass.
+/// Pass that breaks requests down.
 #[derive(Debug)]
 pub struct Broken<'a> {
     by: &'a Strata,
@@ -190,7 +192,7 @@ fn number(text: &str) -> Option<f64> {
         .filter(|number: &f64| number.is_finite())
 }
 
-/// What is known of an attribute's values.
+/// Values of an attribute.
 #[derive(Debug)]
 pub struct Values {
     attribute: Attribute,
@@ -216,7 +218,7 @@ impl Pass<TraceRecords> for Values {
     fn merge(&mut self, other: Self) {
         self.sample.merge(&other.sample);
         self.has_texts |= other.has_texts;
-        // More than are looked at stay more.
+        // A set with more values than the maximum stays above it.
         self.some.extend(other.some);
     }
 }
@@ -240,7 +242,7 @@ impl Values {
         let is_continuous = !self.has_texts && self.some.len() > VALUES_SHOWN_MAX;
         let quantiles = quantiles.or(is_continuous.then_some(QUANTILES_DEFAULT))?;
         let mut edges = self.sample.edges(quantiles);
-        // Where many requests have the same value, there are fewer strata.
+        // If many requests have the same value, there are fewer strata.
         edges.dedup();
         Some(edges)
     }

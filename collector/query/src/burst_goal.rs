@@ -1,5 +1,5 @@
-//! What bursts would bring, by the store's own requests: how many begin in an hour and how long they take, and what recording
-//! costs their processes.
+//! Expected yield and cost of bursts, estimated from the store's own requests: the number that
+//! begin in an hour, their durations, and the cost of recording for their processes.
 
 use std::collections::BTreeMap;
 
@@ -14,53 +14,54 @@ use super::source::{Selection, Source};
 
 const HOUR_NS: f64 = 3.6e12;
 
-/// What there is to plan by.
+/// Data for planning bursts.
 #[derive(Debug)]
 pub struct BurstBasis {
-    /// Requests as they come.
+    /// Arrivals of requests.
     pub arrivals: Arrivals,
-    /// Whole requests that this was learned of.
+    /// Number of completely recorded requests in the data.
     pub requests: u64,
-    /// The time in which they were recorded.
+    /// Time in which they were recorded, in ns.
     pub recorded_ns: u64,
-    /// Whether that is the time of bursts; otherwise from the first request to the last.
+    /// True if this is the time of bursts, false if it is the time from the first request to the
+    /// last.
     pub is_of_bursts: bool,
-    /// The process that recording costs most, as a part of what it uses.
+    /// Process with the highest cost of recording, relative to the CPU time that it uses.
     pub busiest: Option<BusiestProcess>,
     pub notes: Notes,
 }
 
-/// What a process records while a burst is open.
+/// Records of a process while a burst is open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BusiestProcess {
     pub service: String,
-    /// Spans and events in a second of a burst.
+    /// Spans and events per second of a burst.
     pub records_per_second: f64,
-    /// Processor time by time; none, where it is not known.
+    /// Mean number of busy CPU cores; `None` if unknown.
     pub cpu_cores: Option<f64>,
 }
 
 impl BusiestProcess {
-    /// Part of the process's CPU time that recording takes in a burst, if a record costs so much; of one core, where it is not
-    /// known what it uses.
+    /// Returns the part of the process's CPU time that recording takes in a burst, given the cost
+    /// of a record in ns. If the CPU use is unknown, returns the part of one core.
     pub fn cost(&self, record_ns: f64) -> f64 {
         self.records_per_second * record_ns / 1e9 / self.cpu_cores.unwrap_or(1.0)
     }
 }
 
-/// A request of which everything was recorded.
+/// Request that was recorded completely.
 #[derive(Clone, Copy, Debug)]
 struct Whole {
     start_ns: i64,
     length_ns: i64,
-    /// It would have been followed past the burst's end.
+    /// True if the request would have been recorded past the burst's end.
     is_followed: bool,
 }
 
-/// Reads what the store says of requests, and of processes.
+/// Reads the store's data about requests and processes.
 ///
 /// # Errors
-/// When the store cannot be read, or none of its requests is whole.
+/// Fails if the store cannot be read, or if no request was recorded completely.
 pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, QueryError> {
     let parts = source.parts(selection, &AttributeKeys::of(Vec::<&str>::new()))?;
     let workers = (0..parts.count()).map(|_| Vec::new()).collect();
@@ -91,7 +92,7 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
         .map(|(open_ns, close_ns)| close_ns.saturating_sub(*open_ns) as f64)
         .collect();
     let recorded_ns: f64 = lengths.iter().sum();
-    // What was sampled outside of bursts says nothing of how many begin inside.
+    // Requests sampled outside of bursts do not show how many begin inside.
     whole.retain(|one| {
         let next = windows.partition_point(|(open_ns, _)| *open_ns <= one.start_ns);
         next > 0 && one.start_ns < windows[next - 1].1
@@ -107,14 +108,14 @@ pub fn burst_basis(source: &Source, selection: Selection) -> Result<BurstBasis, 
     })
 }
 
-/// So many in an hour, of each length. One that would have been cut had it begun later stands for as many as would have been
-/// (Horvitz and Thompson, 1952).
+/// Returns the number of requests per hour for each length. A request that would have been cut had
+/// it begun later stands for as many as would have been cut (Horvitz and Thompson, 1952).
 fn arrivals(whole: &[Whole], lengths: &[f64], is_of_bursts: bool) -> Vec<(f64, f64)> {
     let all: f64 = lengths.iter().sum();
     let mut sorted = lengths.to_vec();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     let mut sum = 0.0;
-    // Of so many of the longest.
+    // Sum of the lengths of this many longest bursts.
     let sums: Vec<f64> = std::iter::once(0.0)
         .chain(sorted.iter().map(|length| {
             sum += length;
@@ -134,7 +135,7 @@ fn arrivals(whole: &[Whole], lengths: &[f64], is_of_bursts: bool) -> Vec<(f64, f
             };
             let per_hour = match could_begin_ns > 0.0 {
                 true => HOUR_NS / could_begin_ns,
-                // It just fitted.
+                // The request fitted exactly.
                 false => HOUR_NS / all.max(1.0),
             };
             (own_ns, per_hour)
@@ -142,7 +143,7 @@ fn arrivals(whole: &[Whole], lengths: &[f64], is_of_bursts: bool) -> Vec<(f64, f
         .collect()
 }
 
-/// What one process did, over all its batches.
+/// Records of one process, over all its batches.
 #[derive(Debug, Default)]
 struct Recording {
     service: String,
@@ -183,7 +184,8 @@ fn busiest(source: &Source) -> Result<Option<BusiestProcess>, QueryError> {
 mod tests {
     use super::*;
 
-    /// Requests that begin at any moment, recorded in bursts of 100 ms a second: those that are cut are not seen.
+    /// Requests that begin at any moment, recorded in bursts of 100 ms per second. Cut requests are
+    /// not seen.
     #[test]
     fn requests_that_are_often_cut_are_not_undercounted() {
         let mut state = 7_u64;

@@ -1,5 +1,6 @@
-//! Bursts of which a formula holds. A burst is held whole while it is searched; of a store of any length, no more bursts are
-//! held at a time than a bound has room for.
+//! Search for bursts that satisfy a formula. A burst is held completely in memory while it is
+//! searched. Memory bounds the number of bursts that are held at a time, so the store may be of any
+//! length.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,14 +25,16 @@ use super::search::{
 use super::source::{Selection, Source};
 use super::time_range::TimeRange;
 
-/// Beside its record, what a search has of a span: its place in order of time, and what holds of it.
+/// Bytes that a search needs per span in addition to its record: its place in order of time, and
+/// the truth of formulas.
 const SEARCHED_SPAN_BYTES: u64 = 160;
 
-/// The bursts of which a formula holds, about all spans of all their requests. Reads the store to compare clocks, once more to
-/// weigh the bursts, and then in slices of bursts that fit into memory together.
+/// Returns the bursts that satisfy a formula, evaluated over all spans of all their requests. Reads
+/// the store once to compare clocks, once more to weigh the bursts, and then in slices of bursts
+/// that fit into memory together.
 ///
 /// # Errors
-/// When the store cannot be read, or nothing in it was recorded in bursts.
+/// Fails if the store cannot be read, or if nothing in it was recorded in bursts.
 pub fn search_bursts(
     source: &Source,
     selection: Selection,
@@ -73,7 +76,7 @@ pub fn search_bursts(
     notes.add_damage(kernel.iter().flat_map(|of| of.damage.clone()).collect());
     let mut matches = Matches::new(settings);
     let bytes = reading.weigh(&bursts, &mut notes)?;
-    // Beside what is read meanwhile.
+    // Leaves room for the data that are read meanwhile.
     let memory = source.memory();
     let held_max = usize::try_from(settings.held_bytes_max).unwrap_or(usize::MAX);
     let held_max = held_max.min(memory.trace_max() / 4);
@@ -99,15 +102,15 @@ pub fn search_bursts(
     Ok(report)
 }
 
-/// When a burst was. Each process opens its window by its host's clock; where clocks differ, windows are not open at the
-/// same time.
+/// Times of a burst. Each process opens its window by its host's clock. If clocks differ, windows
+/// are not open at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Burst {
-    /// By the clocks that recorded it.
+    /// Window by the clocks that recorded it, in ns.
     recorded_ns: (i64, i64),
-    /// When any host recorded it, by the time that all hosts have in common.
+    /// Time in which any host recorded, on the hosts' common time axis, in ns.
     any_ns: (i64, i64),
-    /// When all hosts did, by the same; none: there was no such time.
+    /// Time in which all hosts recorded, on the same axis, in ns; `None` if there was no such time.
     all_ns: Option<(i64, i64)>,
 }
 
@@ -135,7 +138,8 @@ impl Burst {
     }
 }
 
-/// Bursts that follow each other and fit together, and those that do not fit by themselves.
+/// Splits the bursts into runs of consecutive ones that fit into memory together, and those that do
+/// not fit by themselves.
 fn slices(
     bursts: &[Burst],
     bytes: &[u64],
@@ -164,7 +168,7 @@ fn slices(
     (slices, large)
 }
 
-/// What holding a request's part of a burst takes.
+/// Returns the bytes that a request's part of a burst occupies.
 fn bytes_of(records: &TraceRecords) -> u64 {
     let attributes = records.attributes.iter();
     let values = attributes.map(|one| (size_of::<AttributeRecord>() + one.value.len()) as u64);
@@ -175,7 +179,7 @@ fn bytes_of(records: &TraceRecords) -> u64 {
         + values.sum::<u64>()
 }
 
-/// What of a request starts in a burst, if anything does.
+/// Returns the part of a request that starts in a burst, if there is one.
 fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<TraceRecords> {
     let is_in = |at_ns: i64| open_ns <= at_ns && at_ns < close_ns;
     let spans = records.spans.iter().filter(|span| is_in(span.start_ns));
@@ -212,7 +216,7 @@ fn part_of(records: &TraceRecords, (open_ns, close_ns): (i64, i64)) -> Option<Tr
     Some(part)
 }
 
-/// The parts of a request in each of the bursts that it has records in.
+/// Returns the parts of a request in each of the bursts in which it has records.
 fn parts_of<'a>(
     records: &'a TraceRecords,
     bursts: &'a [Burst],
@@ -233,7 +237,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The files that may hold records of these bursts, which are in order.
+    /// Returns the files that may hold records of these bursts, which are in order.
     fn parts(&self, bursts: &[Burst]) -> Result<Parts, QueryError> {
         let recorded_ns = |burst: Option<&Burst>| burst.map_or((0, 0), |of| of.recorded_ns);
         let (from_ns, to_ns) = (recorded_ns(bursts.first()).0, recorded_ns(bursts.last()).1);
@@ -241,7 +245,7 @@ impl Reading<'_> {
         let is_as_recorded = self.clocks.is_none();
         let is_any = self.source.root().is_none() && self.source.filter().is_empty();
         let times_ns = match is_as_recorded && is_any {
-            // What starts in a burst is all that is looked at of a request.
+            // A search looks only at the part of a request that starts in a burst.
             true => from_ns..=to_ns,
             false => TimeRange {
                 since_ns: Some(from_ns),
@@ -252,7 +256,7 @@ impl Reading<'_> {
         self.source.parts_between(times_ns, &keys)
     }
 
-    /// What each burst takes.
+    /// Returns the bytes that each burst occupies.
     fn weigh(&self, bursts: &[Burst], notes: &mut Notes) -> Result<Vec<u64>, QueryError> {
         let parts = self.parts(bursts)?;
         let workers = vec![vec![0_u64; bursts.len()]; parts.count()];
@@ -275,7 +279,7 @@ impl Reading<'_> {
         Ok(bytes)
     }
 
-    /// The requests of each burst, with those of their spans that start in it.
+    /// Returns the requests of each burst, with the spans that start in it.
     fn gather(
         &self,
         bursts: &[Burst],

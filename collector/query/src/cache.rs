@@ -1,9 +1,11 @@
-//! What is known of a store's traces, kept beside them: found again by whoever asks the same of the same files.
+//! Cache of results about a store's traces, kept in the data directory and found again by queries
+//! that ask the same of the same files.
 //!
-//! An entry is a file in the data folder's `cache/`. Its name says what it was made of: the files of the store (their
-//! names and sizes; they are never changed), this very program, and what was asked. What was made of other files, or by
-//! another program, is never found, and is deleted when a new entry is kept. Entries can be deleted at any time; a folder
-//! that cannot be written is read without them.
+//! An entry is a file in the directory `cache/`. Its name depends on the files of the store (their
+//! names and sizes; files never change), on this exact program, and on the question. Entries of
+//! other files or of another program are never found, and are deleted when a new entry is kept.
+//! Entries can be deleted at any time. If the directory cannot be written, results are computed
+//! without a cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,24 +18,24 @@ use twox_hash::XxHash3_128;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, StoreError, StoreTable};
 
-/// Entries of one kind and store; when there are more, the oldest go.
+/// Maximum number of entries of one kind and store. The oldest ones beyond it are evicted.
 const ENTRIES_MAX: usize = 16;
-/// An entry is no larger than this; what is, is made anew each time.
+/// Maximum size of an entry in bytes. Larger results are recomputed each time.
 pub(super) const ENTRY_BYTES_MAX: usize = 64 << 20;
 const ZSTD_LEVEL: i32 = 1;
-/// The tables that inference reads.
+/// Tables that inference reads.
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-/// The entries of one state of a store.
+/// Cache entries of one state of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
-    /// Of the store's files and this program, as text.
+    /// Hash of the store's files and this program, as text.
     state: String,
 }
 
 impl Cache {
-    /// The entries of the store as it is now.
+    /// Returns the cache of the store's present state.
     pub(super) fn of(data: &DataDir, store: &Store) -> Result<Self, StoreError> {
         Ok(Self {
             folder: data.cache(),
@@ -41,24 +43,24 @@ impl Cache {
         })
     }
 
-    /// What the entries are of, as text.
+    /// Returns the state of the store that the entries belong to, as text.
     pub(super) fn state(&self) -> &str {
         &self.state
     }
 
-    /// Whether the store is still as it was: what was read since is what the entries are of.
+    /// Reports whether the store is unchanged, so that everything read since belongs to this state.
     pub(super) fn is_of(&self, store: &Store) -> bool {
         state(store).is_ok_and(|state| state == self.state)
     }
 
-    /// What was kept as the answer to this.
+    /// Returns the kept answer to a question.
     pub(super) fn find<T: DeserializeOwned>(&self, kind: &str, asked: &str) -> Option<T> {
         let packed = fs::read(self.path(kind, asked)).ok()?;
         let entry = zstd::decode_all(&*packed).ok()?;
         postcard::from_bytes(&entry).ok()
     }
 
-    /// Keeps the answer to this, if it can be.
+    /// Keeps the answer to a question, if possible.
     pub(super) fn keep(&self, kind: &str, asked: &str, answer: &impl Serialize) {
         let Ok(entry) = postcard::to_stdvec(answer) else {
             return;
@@ -73,7 +75,7 @@ impl Cache {
             .and_then(|packed| fs::write(&part, packed))
             .and_then(|()| fs::rename(&part, &path));
         if written.is_err() {
-            // That there may be nothing of it is no error: all works without.
+            // A missing entry is no error, because everything works without it.
             let _ = fs::remove_file(&part);
             return;
         }
@@ -88,7 +90,8 @@ impl Cache {
         ))
     }
 
-    /// Deletes what other files were asked, and the oldest entries of this kind beyond the bound.
+    /// Deletes entries of other states of the store, and the oldest entries of this kind beyond the
+    /// bound.
     fn delete_stale(&self, kind: &str) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;
@@ -113,7 +116,7 @@ impl Cache {
     }
 }
 
-/// Nothing but entries, and what is left of writing them, is deleted.
+/// Reports whether a file is an entry or a partly written one. Nothing else is deleted.
 fn is_entry(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension == "zst" || extension == "part")
@@ -129,7 +132,8 @@ fn state(store: &Store) -> Result<String, StoreError> {
     Ok(format!("{:032x}", XxHash3_128::oneshot(text.as_bytes())))
 }
 
-/// This very program: another one may know other things, or write them otherwise.
+/// Identifies this exact program, because another one may compute other results or encode them
+/// differently.
 fn program() -> String {
     let about = std::env::current_exe().and_then(fs::metadata);
     let modified = about.as_ref().ok().and_then(|about| about.modified().ok());

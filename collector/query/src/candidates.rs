@@ -1,5 +1,5 @@
-//! Which requests a formula may hold of, so that the others are not read: row groups by their dictionaries and statistics
-//! first, then the rows of those that are left.
+//! Finds the requests that may satisfy a formula, so that the others are not read: first row groups
+//! by their dictionaries and statistics, then the rows of the remaining ones.
 
 use std::collections::BTreeMap;
 
@@ -15,30 +15,32 @@ use super::first_look::FirstLook;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// Of more of the requests than this, all are read: to pick them costs more than it saves.
+/// Maximum part of the requests that is read selectively. Beyond it, selecting requests costs more
+/// than it saves, so all are read.
 const READ_SHARE_MAX: f64 = 0.5;
 
-/// What was read, what was not, and why.
+/// Requests that a search read and skipped, and the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchPlan {
-    /// The spans that there must be in a request, as they are asked for.
+    /// Spans that a request must have, in the formula's notation.
     pub needs: Vec<String>,
-    /// Why nothing was left out; none: something was.
+    /// Reason why nothing was skipped; `None` if something was.
     pub all_because: Option<&'static str>,
-    /// File by file, which row groups could not have any such span.
+    /// Row groups of each file that could not contain any such span.
     pub files: Vec<ProbedFile>,
-    /// Requests of which not all was seen: nothing is false of them for want of a span.
+    /// Number of requests that were not recorded completely. In those, a missing span makes nothing
+    /// false.
     pub unseen: u64,
-    /// Requests that have what is needed.
+    /// Number of requests with the necessary spans.
     pub candidates: u64,
-    /// Requests that were read, of so many.
+    /// Number of requests that were read, out of `of`.
     pub read: u64,
     pub of: u64,
-    /// Attributes that rows have which were not read.
+    /// Attributes of rows that were not read.
     pub(super) present: Vec<String>,
 }
 
-/// A file of the store, and what of it was not looked at row by row.
+/// File of the store, and the part of it that was not checked row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedFile {
     pub file: String,
@@ -49,7 +51,7 @@ pub struct ProbedFile {
 }
 
 impl SearchPlan {
-    /// To read all of them.
+    /// Returns the plan to read all requests because the user asked for it.
     pub(super) fn asked_for(look: &FirstLook) -> Self {
         let plan = Self {
             of: look.notes.traces,
@@ -86,7 +88,7 @@ impl SearchPlan {
     }
 }
 
-/// The requests to read; none: all of them.
+/// Returns the requests to read; `None` for all of them.
 pub(super) fn candidates(
     source: &Source,
     selection: Selection,
@@ -151,10 +153,10 @@ fn chosen(
     (plan, Some(wanted))
 }
 
-/// Looks for the spans that a formula needs.
+/// Probe for the spans that a formula needs.
 struct SpanProbe<'a> {
     need: &'a Need,
-    /// Durations are what was recorded.
+    /// True if durations are as recorded.
     are_times_kept: bool,
 }
 
@@ -169,7 +171,7 @@ impl From<ColumnFactsOf> for FieldFacts {
     }
 }
 
-/// As both crates know it.
+/// Local type that converts the store's facts to those of the search crate.
 struct ColumnFactsOf(ColumnFacts);
 
 impl SpanProbe<'_> {
@@ -197,7 +199,8 @@ impl RowProbe for SpanProbe<'_> {
             Field::Service if is_spans => ColumnFactsOf(group.texts("service")).into(),
             Field::Service => ColumnFactsOf(group.texts("task")).into(),
             Field::Host => ColumnFactsOf(group.texts("host")).into(),
-            // A span that is cut may have taken longer; of such requests not all was seen.
+            // A cut span may have taken longer, but its request was not recorded completely and is
+            // read anyway.
             Field::Duration if is_spans => match group.durations_ns() {
                 Some((low_ns, high_ns)) => self.duration(low_ns, high_ns),
                 None => FieldFacts::unknown(),
@@ -208,12 +211,12 @@ impl RowProbe for SpanProbe<'_> {
                 attribute(key).or_else(|| attribute(&format!("resource.{key}")))
             }
             Field::Kernel => FieldFacts::absent(),
-            // Rows of logs are events of their own.
+            // Rows of logs are events by themselves.
             Field::Event(EventField::Name) if !is_spans => {
                 ColumnFactsOf(group.texts("name")).into()
             }
             Field::Event(EventField::Attribute(key)) if !is_spans => attribute(key),
-            // Events of spans are in another table, and links a list in a text.
+            // Events of spans are in another table, and links are a list in a text.
             Field::Event(_) | Field::Link(_) => FieldFacts::unknown(),
             Field::Kind
             | Field::Status
@@ -234,7 +237,7 @@ impl RowProbe for SpanProbe<'_> {
             if is_cut.iter().any(|flag| span.flags.contains(*flag)) {
                 return u64::MAX;
             }
-            // One row has one owner.
+            // Every attribute of a row has the same owner.
             let said = |key: &str| {
                 let mut own = row.attributes.iter();
                 own.find(|one| *one.key == *key).map(|one| &*one.value)
@@ -264,7 +267,7 @@ impl RowProbe for SpanProbe<'_> {
         let Some(event) = row.events.first() else {
             return 0;
         };
-        // Those of one trace are numbered anew where several imports have the same: by any number.
+        // Events are renumbered if several imports share their trace, so the number is ignored.
         let of_event = |key: &str| {
             let mut own = row.attributes.iter();
             let found = own.find(|one| *one.key == *key);

@@ -1,5 +1,5 @@
-//! Categories of segments, such as server, network and client time: on the critical path, and summed without regard to
-//! what ran at once (The Mystery Machine, figure 5).
+//! Categories of segments, such as server, network and client time: on the critical path, and
+//! summed without regard to concurrency (The Mystery Machine, figure 5).
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use super::query_error::QueryError;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
-/// The category of operations of which an attribute says nothing.
+/// Category of operations without the attribute.
 const NO_CATEGORY: &str = "(none)";
 
-/// What makes a category.
+/// Rule that assigns categories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CategoryRule {
     /// Server, network or client, by the kinds of spans: see [`SpanKinds`].
     #[default]
     Kinds,
-    /// The value of this [attribute](Attribute::named): see [`OperationValues`].
+    /// Value of this [attribute](Attribute::named): see [`OperationValues`].
     Attribute(String),
 }
 
 impl CategoryRule {
-    /// The attribute, if it is one.
+    /// Returns the attribute of the rule, if it has one.
     fn attribute(&self) -> Option<Attribute> {
         match self {
             Self::Kinds => None,
@@ -38,7 +38,7 @@ impl CategoryRule {
         }
     }
 
-    /// The attributes to be read: this rule's, and those of these names.
+    /// Returns the attributes to read: the rule's own, and those with these names.
     pub(super) fn keys<'a>(&self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
         let attributes = self
             .attribute()
@@ -49,17 +49,17 @@ impl CategoryRule {
     }
 }
 
-/// One category.
+/// Choice of one category.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryChoice {
-    /// What makes a category.
+    /// Rule of the categories.
     pub rule: CategoryRule,
-    /// Its name.
+    /// Name of the category.
     pub name: String,
 }
 
 impl Default for CategoryChoice {
-    /// The server's time.
+    /// Returns the server's time.
     fn default() -> Self {
         Self {
             rule: CategoryRule::Kinds,
@@ -68,7 +68,7 @@ impl Default for CategoryChoice {
     }
 }
 
-/// Of which categories segments are, by this rule.
+/// Asks for the categories of segments by this rule.
 #[derive(Clone, Debug, Default)]
 pub struct CategoriesQuestion(pub CategoryRule);
 
@@ -111,11 +111,11 @@ impl Question for CategoriesQuestion {
     }
 }
 
-/// What the traces say about the categories of their operations.
+/// Evidence from traces about the categories of their operations.
 #[derive(Debug)]
 pub struct CategoryEvidence {
     rule: CategoryRule,
-    /// None: kinds of spans are known with the model.
+    /// `None` if the rule is by kinds of spans, which the model's reading determines.
     values: Option<OperationValues>,
 }
 
@@ -127,10 +127,10 @@ impl CategoryEvidence {
         }
     }
 
-    /// The categories of the model's labels.
+    /// Returns the categories of the model's labels.
     ///
     /// # Errors
-    /// When they are to be told by an attribute that no operation has.
+    /// Fails if no operation has the attribute of the rule.
     pub(super) fn categories(&self, studied: Studied<'_>) -> Result<Categories, QueryError> {
         let labels = studied.inference.model.labels();
         if let (CategoryRule::Attribute(name), Some(values)) = (&self.rule, &self.values)
@@ -156,7 +156,7 @@ impl CategoryEvidence {
         names.sort_unstable();
         names.dedup();
         if self.rule == CategoryRule::Kinds {
-            // As a request passes them.
+            // Order in which a request passes them.
             let order = ["client", "network", "server"];
             names.sort_by_key(|name| order.iter().position(|known| known == name));
         }
@@ -171,7 +171,7 @@ impl CategoryEvidence {
     }
 }
 
-/// Records have the attributes of [`CategoryRule::keys`].
+/// Records need the attributes of [`CategoryRule::keys`].
 impl Pass<TraceRecords> for CategoryEvidence {
     fn observe(&mut self, records: &TraceRecords) {
         if let Some(values) = &mut self.values {
@@ -190,7 +190,7 @@ impl Pass<TraceRecords> for CategoryEvidence {
     }
 }
 
-/// The categories of a model's segments.
+/// Categories of a model's segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Categories {
     names: Vec<String>,
@@ -198,13 +198,14 @@ pub struct Categories {
 }
 
 impl Categories {
-    /// Their names, in order of their numbers.
+    /// Returns the names in order of their numbers.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The number of a segment's category. A segment that the model does not know is of the first.
+    /// Returns the number of a segment's category. A segment that the model does not know is in the
+    /// first one.
     #[must_use]
     pub fn of(&self, segment: SegmentId) -> usize {
         self.of_segment
@@ -213,10 +214,10 @@ impl Categories {
             .unwrap_or_default()
     }
 
-    /// The number of the category of this name.
+    /// Returns the number of the category with this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is none.
     pub fn number(&self, name: &str) -> Result<usize, QueryError> {
         let number = self.names.iter().position(|known| known == name);
         let known = || self.names.join(", ");
@@ -231,29 +232,31 @@ impl Categories {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryTotals {
     pub category: String,
-    /// Durations of its segments on the critical path.
+    /// Durations of its segments on the critical path, in ns.
     pub critical_duration_ns: u128,
-    /// What was waited for its segments on the critical path.
+    /// Waits for its segments on the critical path, in ns.
     pub critical_wait_ns: u128,
-    /// Durations of all its segments up to the answer: what a sum without causality takes for their part in latency.
+    /// Durations of all its segments up to the answer, in ns: the part in latency that a sum
+    /// without causality would assign to them.
     pub summed_delay_ns: u128,
-    /// Durations of its segments that ended after the answer.
+    /// Durations of its segments that ended after the answer, in ns.
     pub after_answer_ns: u128,
-    /// Shares of the critical paths, duration and wait; one whole for each request.
+    /// Shares of the critical paths, duration and wait; they add up to 1 for each request.
     pub shares: ShareSum,
 }
 
 impl CategoryTotals {
-    /// Duration and wait on the critical path.
+    /// Returns duration and wait on the critical path, in ns.
     #[must_use]
     pub fn critical_ns(&self) -> u128 {
         self.critical_duration_ns + self.critical_wait_ns
     }
 }
 
-/// The categories that occur, those with the largest part of the critical path first.
+/// Returns the categories that occur, those with the largest part of the critical path first.
 ///
-/// A category is a sum over its segments, so it is made of what is known of each, once all categories are known.
+/// A category is a sum over its segments. It is computed from the statistics of each segment once
+/// all categories are known.
 pub(super) fn totals(aggregate: &PathAggregate, categories: &Categories) -> Vec<CategoryTotals> {
     let mut by_category = BTreeMap::<usize, CategoryTotals>::new();
     for (id, statistics) in aggregate.segments() {
@@ -273,7 +276,7 @@ pub(super) fn totals(aggregate: &PathAggregate, categories: &Categories) -> Vec<
         totals.shares = totals.shares + statistics.shares();
     }
     let mut totals: Vec<_> = by_category.into_values().collect();
-    // A stable sort: equals stay in order of their numbers.
+    // The sort is stable, so equals stay in order of their numbers.
     totals.sort_by_key(|totals| std::cmp::Reverse(totals.critical_ns()));
     totals
 }
@@ -305,7 +308,8 @@ mod tests {
 
     #[test]
     fn time_goes_to_whom_it_belongs() {
-        // A browser works for 20 ns, waits for the network for 10 + 10 ns, and the server works for 60 ns.
+        // The browser works for 20 ns, waits for the network for 10 + 10 ns, and the server works
+        // for 60 ns.
         let none = SpanFlags::default();
         let spans = vec![
             span(1, "browser", none, (0, 100)),

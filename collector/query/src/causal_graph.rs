@@ -1,4 +1,5 @@
-//! The happens-before relations as a graph to look at: only the edges that do not follow from others.
+//! Graph of the happens-before relations for display, with only the edges that do not follow from
+//! others.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,10 +7,10 @@ use std::fmt::Write as _;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Relation, Relations};
 
-/// The transitive reduction of happens-before, and the mutual exclusions.
+/// Transitive reduction of happens-before, and the mutual exclusions.
 ///
-/// With a tolerance above 0, or of segments that were never seen together, happens-before need not be transitive; an
-/// edge is left out exactly when there is another path from its one end to its other.
+/// With a tolerance above 0, or for segments that were never seen together, happens-before need not
+/// be transitive. An edge is omitted exactly if another path connects its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CausalGraph {
     /// Edges to draw.
@@ -19,7 +20,7 @@ pub struct CausalGraph {
 }
 
 impl CausalGraph {
-    /// The graph of what a model believes.
+    /// Returns the graph of a model's relations.
     #[must_use]
     pub fn of(relations: &Relations) -> Self {
         let all: Vec<_> = relations
@@ -38,7 +39,7 @@ impl CausalGraph {
         }
     }
 
-    /// The graph of what a model believes of some segments.
+    /// Returns the graph of a model's relations among some segments.
     #[must_use]
     pub fn among(relations: &Relations, segments: &BTreeSet<SegmentId>) -> Self {
         let some = |all: &[Relation]| -> Vec<(SegmentId, SegmentId)> {
@@ -54,7 +55,8 @@ impl CausalGraph {
         }
     }
 
-    /// The graph in Graphviz' language: solid arrows for happens-before, dashed lines for mutual exclusion.
+    /// Returns the graph in Graphviz's language: solid arrows for happens-before, dashed lines for
+    /// mutual exclusion.
     #[must_use]
     pub fn to_dot<'a>(
         &self,
@@ -86,8 +88,8 @@ impl CausalGraph {
     }
 }
 
-/// Leaves out each edge (a, b) for which there is some c with a path a → c → b. Paths are closed first (Warshall, on bit
-/// rows), so that this holds also when the relation itself is not transitive.
+/// Omits each edge (a, b) for which some c has a path a → c → b. Paths are closed first (Warshall,
+/// on rows of bits), so that this holds also if the relation itself is not transitive.
 fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
     let size = edges
         .iter()
@@ -115,7 +117,8 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
     edges
         .iter()
         .for_each(|(a, b)| direct[a.0 as usize].push(b.0));
-    // On a cycle (possible only with a tolerance) every edge follows from the others; those stay.
+    // On a cycle, which is possible only with a tolerance, every edge follows from the others.
+    // Those edges stay.
     let follows = |a: SegmentId, b: SegmentId| {
         direct[a.0 as usize].iter().any(|&c| {
             let (c, b) = (c as usize, b.0 as usize);

@@ -1,16 +1,18 @@
-//! Circumstances under which figures mislead: processors that were busy, and requests that failed.
+//! Circumstances that make figures misleading: busy processors and failed requests.
 //!
-//! Processes with the SDK measure the processor time that they use, about once a second. How many processors a host has,
-//! and what other programs use of them, they do not record: a reader on the same machine can tell the number.
+//! Processes with the SDK measure the processor time that they use, about once a second. They do
+//! not record how many processors a host has, or what other programs use of them. A reader on the
+//! same machine can supply the number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stroboscope_store::tables::BatchRead;
 
-/// Processors count as busy from this part of them on; of one, where their number is not known.
+/// Minimum share of a host's processors in use that counts as busy. If their number is unknown, it
+/// is the share of one processor.
 const BUSY_MIN: f64 = 0.9;
-/// Part of the seconds in which they are, at least.
+/// Minimum part of the seconds in which processors are busy.
 const BUSY_SECONDS_MIN: f64 = 0.5;
 
 /// Processor time that the processes of a host used, by second.
@@ -18,7 +20,7 @@ const BUSY_SECONDS_MIN: f64 = 0.5;
 pub struct ProcessorUse(BTreeMap<Arc<str>, BTreeMap<i64, f64>>);
 
 impl ProcessorUse {
-    /// As processes measured it.
+    /// Sums the measurements of the processes.
     pub(super) fn of(batches: impl Iterator<Item = BatchRead>) -> Self {
         const SECOND_NS: i64 = 1_000_000_000;
         let mut used = Self::default();
@@ -36,7 +38,7 @@ impl ProcessorUse {
         used
     }
 
-    /// Hosts whose processors were busy in at least half of the seconds, in a sentence each.
+    /// Returns a sentence for each host whose processors were busy in at least half of the seconds.
     fn busy(&self, processors: Option<usize>) -> Vec<String> {
         let least = BUSY_MIN * processors.unwrap_or(1).max(1) as f64;
         let of = |(host, seconds): (&Arc<str>, &BTreeMap<i64, f64>)| {
@@ -66,8 +68,9 @@ impl ProcessorUse {
     }
 }
 
-/// Sentences on what makes the figures after them mislead; none, where nothing does. Where the number of processors is not
-/// known, busy ones are reported only beside requests that failed: one processor of many is no shortage.
+/// Returns sentences about circumstances that make the following figures misleading; empty if there
+/// are none. If the number of processors is unknown, busy ones are reported only together with
+/// failed requests, because one busy processor of many is no shortage.
 #[must_use]
 pub fn circumstances(
     used: &ProcessorUse,
@@ -133,7 +136,8 @@ mod tests {
             circumstances(&used(20_000_000), Some(2), 0, 734),
             Vec::<String>::new()
         );
-        // Two busy processors are no shortage of sixteen, and nobody knows of how many they are.
+        // Two busy processors are no shortage of sixteen, and none can be reported if their number
+        // is unknown.
         assert_eq!(
             circumstances(&used(1_000_000_000), Some(16), 0, 734),
             Vec::<String>::new()

@@ -1,4 +1,4 @@
-//! What the traces say about the clocks of their hosts.
+//! Evidence from the traces about the clocks of their hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,46 +11,48 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-/// One host's clock beside that of the reference host.
+/// Clock of one host compared with that of the reference host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostReport {
-    /// The host.
+    /// Host.
     pub host: Arc<str>,
-    /// Its last timestamp, by its own clock, ns since the Unix epoch.
+    /// Last timestamp of the host by its own clock, in ns since the Unix epoch.
     pub last_ns: i64,
-    /// How far it was ahead of the reference host then, and how far that may be off, both in ns; `None` where no
-    /// nothing ties it to the reference host.
+    /// Lead over the reference host at that time, and the error bound of the lead, both in ns;
+    /// `None` if nothing ties the host to the reference host.
     pub ahead_ns: Option<(i128, u64)>,
-    /// Hosts of one number have a common time; the reference host's is 0.
+    /// Number of the host's island: hosts with the same number have a common time. The reference
+    /// host's number is 0.
     pub island: usize,
 }
 
-/// How the clocks of all hosts are related.
+/// Relations between the clocks of all hosts.
 #[derive(Debug)]
 pub struct ClockReport {
-    /// Every pair of hosts, and who could not be aligned.
+    /// Every pair of hosts, and the hosts that could not be aligned.
     pub alignment: Alignment,
     /// Every host, by name.
     pub hosts: Vec<HostReport>,
-    /// Round trips, of all pairs.
+    /// Number of round trips, of all pairs.
     pub round_trips: u64,
-    /// Round trips that no offset explains: the server's part is longer than the whole.
+    /// Number of round trips that no offset explains, because the server's part is longer than the
+    /// whole.
     pub impossible: u64,
-    /// Round trips that the alignment contradicts beyond all error bounds: a clock was set, or an event log's lines are
-    /// not in the order of their threads.
+    /// Number of round trips that the alignment contradicts beyond all error bounds: a clock was
+    /// set, or an event log's lines are not in the order of their threads.
     pub contradictions: u64,
-    /// How many times a host or a pair of hosts found no room.
+    /// Number of times that there was no room for a host or a pair of hosts.
     pub refused: u64,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// Compares the clocks of all hosts, in two passes over the store: one that aligns them, and one that checks each round
-/// trip against the alignment. `reference` names the host that the others are related to; without one it is the
-/// host with the most round trips.
+/// Compares the clocks of all hosts in two passes over the store: one aligns them, and one checks
+/// each round trip against the alignment. `reference` names the host that the others are related
+/// to. Without it, this is the host with the most round trips.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn clocks(
     source: &Source,
     selection: Selection,
@@ -106,11 +108,11 @@ pub fn clocks(
     })
 }
 
-/// By host, its last timestamp.
+/// Last timestamp of each host, in ns since the Unix epoch.
 type LastSeen = BTreeMap<Arc<str>, i64>;
 
-/// Reads all selected traces once. Returns what they show of their hosts' clocks, and what `also` notes of each trace, by part
-/// of the store.
+/// Reads all selected traces once. Returns the evidence about their hosts' clocks, and the notes
+/// that `also` takes of each trace, by part of the store.
 pub(super) fn compared<T: Default + Send>(
     source: &Source,
     selection: Selection,
@@ -138,10 +140,11 @@ pub(super) fn compared<T: Default + Send>(
     Ok((estimates, noted, notes))
 }
 
-/// So many traces say what clocks are like, to begin with.
+/// Number of traces for a first estimate of the clocks.
 const SAMPLED_TRACES: u64 = 256;
 
-/// What the first traces say about the clocks: mostly what all of them say, so that one pass over the store will do.
+/// Returns the alignment of the clocks in the first traces. It mostly agrees with that of all
+/// traces, so that one pass over the store suffices.
 pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment, QueryError> {
     let mut estimates = ClockEstimates::new();
     let mut left = SAMPLED_TRACES;
@@ -159,7 +162,7 @@ pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment
     Ok(as_selected(&estimates, selection))
 }
 
-/// How to take timestamps.
+/// Returns the alignment, or one that trusts timestamps if the selection does.
 pub(super) fn as_selected(estimates: &ClockEstimates, selection: Selection) -> Alignment {
     let alignment = estimates.align(None);
     if selection.trust_clocks {

@@ -1,8 +1,9 @@
-//! Two periods compared, and the flows of one.
+//! Comparison of two periods, and the flows of one.
 //!
-//! Each period is read twice: once for its model, and for the order in which operations follow each other; once for its
-//! flows. In between the two models are joined, so that critical paths of both are found by what both have shown: a
-//! relation that the longer period contradicts is none in the shorter one either.
+//! Each period is read twice: once for its model and the order in which operations follow each
+//! other, and once for its flows. Between the readings, the two models are joined, so that the
+//! evidence of both determines the critical paths of both. A relation that the longer period
+//! contradicts does not hold in the shorter one either.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -26,35 +27,35 @@ use super::sampled_notes::Weighing;
 use super::source::{Selection, Source};
 use super::study::{Question, Studied, Study};
 
-/// Requests of a period: those of a time, or those that say something.
+/// Requests of a period: those in a time range, or those with an attribute value.
 #[derive(Clone, Debug)]
 pub struct PeriodOf {
-    /// What is read.
+    /// Source to read.
     pub source: Arc<Source>,
-    /// Which requests of that.
+    /// Selection of its requests.
     pub selection: Selection,
-    /// Only those that have this value of this attribute.
+    /// Attribute value that the requests must have.
     pub only: Option<(Attribute, String)>,
 }
 
-/// The flows of a period, and what was noticed on the way.
+/// Flows of a period, with the notes taken while reading.
 #[derive(Debug)]
 pub struct Flows {
     pub flows: PeriodFlows,
-    /// Requests that took another time than was asked for.
+    /// Requests whose latency is outside the requested range.
     pub others: WeightedCount,
     pub notes: Notes,
 }
 
-/// Two periods, and what changed.
+/// Two periods, and the changes between them.
 #[derive(Debug)]
 pub struct ComparedPeriods {
     pub before: Flows,
     pub after: Flows,
     pub comparison: Comparison,
-    /// What was noticed in either.
+    /// Notes about either period.
     pub notes: Notes,
-    /// The earlier and the later period, to find the flows of their requests again.
+    /// Studies of the earlier and the later period, to find the flows of their requests again.
     pub(super) studies: [Study; 2],
     pub(super) orders: KnownOrders,
 }
@@ -62,7 +63,7 @@ pub struct ComparedPeriods {
 /// Finds the flows of all requests of a study whose latency is in this range.
 ///
 /// # Errors
-/// When the store cannot be read, or no trace is selected and complete.
+/// Fails if the store cannot be read, or if no trace is selected and complete.
 pub fn flows(
     study: &Study,
     settings: FlowSettings,
@@ -81,7 +82,7 @@ pub fn flows(
 /// Compares two periods.
 ///
 /// # Errors
-/// When a store cannot be read, or no trace of a period is selected and complete.
+/// Fails if a store cannot be read, or if no trace of a period is selected and complete.
 pub fn compare(
     [before, after]: [&PeriodOf; 2],
     infer: &InferSettings,
@@ -119,7 +120,7 @@ pub fn compare(
     let mut notes = old.notes.clone();
     let mut more = new.notes.clone();
     if !Arc::ptr_eq(&before.source, &after.source) {
-        // Files of both folders may be called the same.
+        // Files of the two directories may have the same names.
         for (notes, of) in [(&mut notes, before), (&mut more, after)] {
             let folder = of.source.name();
             for damage in &mut notes.damage {
@@ -145,7 +146,7 @@ pub fn compare(
 }
 
 impl Inference {
-    /// Whether spans of this operation are recorded as clients'.
+    /// Reports whether spans of this operation are recorded as clients'.
     fn is_client(&self, operation: &Operation) -> bool {
         use stroboscope_analysis::category::Category;
         let label = SegmentLabel::new(&operation.to_string(), "", "");
@@ -153,7 +154,7 @@ impl Inference {
     }
 }
 
-/// In which order do operations of one parent follow each other?
+/// Asks for the order in which operations of one parent follow each other.
 struct OrdersQuestion;
 
 impl Question for OrdersQuestion {
@@ -187,7 +188,7 @@ impl Question for OrdersQuestion {
     }
 }
 
-/// Whether a request says what is asked for.
+/// Reports whether a request has the requested attribute value.
 pub(super) fn says(only: Option<&(Attribute, String)>, records: &TraceRecords) -> bool {
     only.is_none_or(|(attribute, value)| {
         let said = attribute.of_request(records);
@@ -195,7 +196,7 @@ pub(super) fn says(only: Option<&(Attribute, String)>, records: &TraceRecords) -
     })
 }
 
-/// What are the flows of requests?
+/// Asks for the flows of requests.
 struct FlowsQuestion {
     orders: KnownOrders,
     settings: FlowSettings,
@@ -204,7 +205,7 @@ struct FlowsQuestion {
     weighing: Weighing,
 }
 
-/// Finds the flows of those requests that say something, and take so long.
+/// Pass that finds the flows of requests with an attribute value and a latency in a range.
 struct SomeFlows<'a> {
     only: Option<&'a (Attribute, String)>,
     latency_ns: RangeInclusive<u64>,

@@ -1,4 +1,4 @@
-//! Whether test differs from control: the requests of an experiment, by side.
+//! Experiments: reports whether the test's requests differ from the control's.
 
 mod assignment;
 mod balance;
@@ -19,97 +19,100 @@ use assignment::Assignment;
 pub use balance::{LoadBalance, MixOf, UserBalance};
 use gathered::Gathered;
 
-/// Which requests are whose, and how sure an answer must be.
+/// Assignment of requests to sides, and the required certainty of the answer.
 #[derive(Clone, Debug)]
 pub struct ExperimentSettings {
-    /// The attribute that says which side a request is of; or `process`.
+    /// Attribute that assigns a request to a side; or `process`.
     pub by: String,
-    /// The service whose process or host counts, if those say it. None: the root span's.
+    /// Service whose process or host counts, if `by` is one of these. `None`: the root span's
+    /// service.
     pub of: Option<String>,
-    /// Its values for the control.
+    /// Values of the attribute for the control.
     pub control: Vec<String>,
-    /// Its values for the test.
+    /// Values of the attribute for the test.
     pub test: Vec<String>,
-    /// The attribute whose values were assigned to a side. None: each request by itself.
+    /// Attribute whose values were assigned to a side. `None`: each request was assigned by itself.
     pub unit: Option<String>,
-    /// The part of the units that was assigned to the test, if that is known.
+    /// Part of the units that was assigned to the test, if known.
     pub share: Option<f64>,
-    /// When both sides were treated alike, if they ever were.
+    /// Time range in which both sides were treated alike, if there was one.
     pub equal: Option<TimeRange>,
-    /// Differences that are not there are seen with this probability at most.
+    /// Significance level: maximum probability of reporting a difference that does not exist.
     pub alpha: f64,
 }
 
-/// A metric of all requests, or of some of them.
+/// Metric of all requests or of some of them, compared between the sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedMetric {
-    /// Of which requests.
+    /// Requests that are compared.
     pub of: ComparedPart,
-    /// Of latency.
+    /// Metric of their latency.
     pub metric: Metric,
-    /// How it differs.
+    /// Difference between the sides.
     pub effect: Result<Effect, Unanswered>,
-    /// The p-value, corrected for the number of metrics.
+    /// P-value, corrected for the number of metrics.
     pub q_value: Option<f64>,
 }
 
-/// Which requests are compared.
+/// Part of the requests that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComparedPart {
     All,
-    /// Of a root operation.
+    /// Requests of a root operation.
     Root(String),
-    /// That began in this hour of the day, UTC.
+    /// Requests that began in this hour of the day, UTC.
     Hour(u8),
-    /// That began while both sides were treated alike.
+    /// Requests that began while both sides were treated alike.
     Equal,
 }
 
-/// What an experiment says.
+/// Result of an experiment.
 #[derive(Debug)]
 pub struct ExperimentReport {
-    /// Requests of control and test that were compared.
+    /// Numbers of requests of control and test that were compared.
     pub requests: (usize, usize),
-    /// Units of either.
+    /// Numbers of units of control and test.
     pub units: (usize, usize),
-    /// Bursts, or times, whose requests were taken to be alike.
+    /// Number of bursts, or of time blocks, whose requests count as similar.
     pub bursts: usize,
-    /// Whether those are the recorded bursts; otherwise equal times.
+    /// True for recorded bursts, false for equal blocks of time.
     pub is_of_bursts: bool,
-    /// From the first request's begin to the last one's.
+    /// Time from the first request's start to the last one's, in ns.
     pub covered_ns: u64,
-    /// Of the week's 168 hours, those in which both sides have requests.
+    /// Number of the week's 168 hours in which both sides have requests.
     pub hours_of_week: usize,
-    /// All requests, then those of each operation.
+    /// Metrics of all requests, then those of each operation.
     pub metrics: Vec<ComparedMetric>,
-    /// The same by hour of the day, where there are several.
+    /// Metrics by hour of the day, if there are several.
     pub hours: Vec<ComparedMetric>,
-    /// While both sides were treated alike; empty, if no such time was named.
+    /// Metrics while both sides were treated alike; empty if no such time was given.
     pub equal: Vec<ComparedMetric>,
-    /// How far apart equal sides are by chance; of requests while both were treated alike, or otherwise of the control's.
+    /// Differences between equal sides by chance, measured while both were treated alike, or else
+    /// within the control.
     pub noise: Vec<Noise>,
-    /// Whether as many units came as were assigned; none, if that is not known.
+    /// Comparison of the units found with the units assigned; `None` if the assigned share is
+    /// unknown.
     pub users: Option<UserBalance>,
-    /// Whether units of both sides ask as often; none, if each request is its own.
+    /// Comparison of the request rates of units; `None` if each request is a unit.
     pub load: Option<LoadBalance>,
-    /// Which operations they are, the most frequent first.
+    /// Share of each operation, the most frequent first.
     pub mix: Vec<MixOf>,
     /// Times that were left out.
     pub left_out: Vec<LeftOutTime>,
-    /// Requests of another value, or of none.
+    /// Number of requests with another value, or with none.
     pub of_no_side: u64,
-    /// Requests that several processes or hosts served.
+    /// Number of requests that several processes or hosts served.
     pub of_several: u64,
-    /// Requests without a unit.
+    /// Number of requests without a unit.
     pub without_unit: u64,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// How test and control differ. Reads the store once.
+/// Compares test and control. Reads the store once.
 ///
 /// # Errors
-/// When the store cannot be read, or no request says the attributes, or the values, that were asked for.
+/// Fails if the store cannot be read, or if no request has the given attributes or values.
 pub fn experiment(
     source: &Source,
     selection: Selection,

@@ -1,8 +1,9 @@
-//! What tells requests with a change from those without it.
+//! Explains the difference between requests with a change and those without it.
 //!
-//! A tree is learned from a sample: the [table](StatedAttributes) of what its requests say is kept beside the store. All requests of the store
-//! then say where the tree's thresholds lie and how precise it is; where the sample has all of them, nothing is read again.
-//! `compare` and `explain` ask the same.
+//! A tree is learned from a sample. The [table](StatedAttributes) of the sampled requests'
+//! attributes is kept in the data directory. All requests of the store then determine the tree's
+//! thresholds and its precision. If the sample contains all requests, nothing is read again.
+//! `compare` and `explain` share this code.
 
 mod rows;
 mod said;
@@ -20,44 +21,46 @@ use super::query_error::QueryError;
 use rows::RowsQuestion;
 use said::{SAID, StatedAttributes};
 
-/// What is to be explained, by its rank.
+/// Subject of an explanation, by its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explained {
     Cause(usize),
     Mutation(usize),
 }
 
-/// An explanation, and of what.
+/// Explanation with its subject.
 #[derive(Debug)]
 pub struct ExplainedChange {
-    /// What changed, in words.
+    /// Description of the change in words.
     pub what: String,
     pub telling: Telling,
     pub notes: Notes,
 }
 
-/// What tells requests with a change from those without it.
+/// Differences between requests with a change and those without it.
 #[derive(Debug)]
 pub struct Telling {
-    /// Both sides of the change. Where times changed: later requests from earlier ones.
+    /// Explanation of both sides of the change. If times changed, these are the later requests and
+    /// the earlier ones.
     pub explanation: Explanation,
-    /// Where times of a part of the later requests changed only, and something tells this part from the others.
+    /// Explanation of a part of the later requests, if only that part changed and something
+    /// distinguishes it from the rest.
     pub among_later: Option<AmongLater>,
 }
 
-/// What tells the later requests that a change is seen in from the other later ones.
+/// Differences between the later requests that show a change and the other later ones.
 #[derive(Debug)]
 pub struct AmongLater {
-    /// Which these are.
+    /// Definition of the part.
     pub partial: PartialChange,
     pub explanation: Explanation,
 }
 
-/// Reads the stored requests of both sides that the trees ask about.
+/// Function that reads the stored requests of both sides that the trees ask about.
 type ReadRows<'a> = dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2], QueryError> + 'a;
 
 impl Telling {
-    /// Of a table of what requests say, and of all requests, which this reads for trees.
+    /// Learns trees from a table of attributes, and reads all requests for them.
     fn of(
         said: &StatedAttributes,
         settings: &ExplainSettings,
@@ -68,7 +71,8 @@ impl Telling {
             ..settings.clone()
         };
         let requests = said.requests();
-        // Later requests are of processes of one time: which of them is slow can be what is wrong.
+        // Later requests are from processes of the same time, so the identity of a slow process may
+        // be the cause. The tree may use identities here.
         let among_later = said.partial.and_then(|partial| {
             let later = requests.iter().filter_map(|(request, is_beyond)| {
                 Some(ExplainedRequest {
@@ -77,7 +81,9 @@ impl Telling {
                 })
             });
             let later: Vec<ExplainedRequest> = later.collect();
-            // Too few of either are no reason to say nothing of the periods. Where nothing tells them apart, chance may.
+            // Too few requests on either side must not prevent the explanation of the periods. A
+            // tree that distinguishes nothing is dropped, because chance could make a difference
+            // appear.
             let tree = LearnedTree::of(&later, settings).ok()?;
             tree.tells().then_some((partial, tree, later))
         });
@@ -107,7 +113,7 @@ impl Telling {
     }
 }
 
-/// What requests say of what a tree asks about.
+/// Returns the rows that a tree asks about, from the sampled requests.
 fn rows_of(tree: &LearnedTree, requests: &[ExplainedRequest]) -> StoredRows {
     let mut rows = StoredRows::default();
     for request in requests {
@@ -116,7 +122,7 @@ fn rows_of(tree: &LearnedTree, requests: &[ExplainedRequest]) -> StoredRows {
     rows
 }
 
-/// How periods are compared before something of that is explained.
+/// Settings of the comparison of periods that precedes an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct HowCompared<'a> {
     pub infer: &'a InferSettings,
@@ -124,13 +130,13 @@ pub struct HowCompared<'a> {
     pub compare: &'a CompareSettings,
 }
 
-/// In words, what a comparison has found.
+/// Function that describes a change that a comparison found.
 pub type Describe<'a> = &'a dyn Fn(&Comparison) -> String;
 
-/// Explains a cause or a mutation; `describe` says in words what it is.
+/// Explains a cause or a mutation. `describe` puts it into words.
 ///
 /// # Errors
-/// When a store cannot be read, nothing such was found, or there are too few requests.
+/// Fails if a store cannot be read, if there is no such change, or if there are too few requests.
 pub fn explain_change(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,
@@ -157,14 +163,15 @@ pub fn explain_change(
     })
 }
 
-/// Requests of both periods that are read again to explain a comparison that asked for no explanation, at most.
+/// Maximum number of requests of both periods that are read again to explain a comparison without a
+/// request for an explanation.
 pub const EXPLAINED_MAX: u64 = 50_000;
 
-/// Explains the first cause as [`explain_change`] does. None, where there is no cause, too few requests of it, or more requests than
-/// [`EXPLAINED_MAX`].
+/// Explains the first cause like [`explain_change`]. Returns `None` if there is no cause, if it has
+/// too few requests, or if the periods have more than [`EXPLAINED_MAX`].
 ///
 /// # Errors
-/// When a store cannot be read.
+/// Fails if a store cannot be read.
 pub fn explain_first_cause(
     periods: [&PeriodOf; 2],
     compared: &ComparedPeriods,
@@ -184,7 +191,7 @@ pub fn explain_first_cause(
 }
 
 impl ComparedPeriods {
-    /// How many requests both periods have.
+    /// Returns the number of requests of both periods.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.before.flows.requests() + self.after.flows.requests()
@@ -234,7 +241,7 @@ fn explain_compared(
     Telling::of(&said, settings, &read)
 }
 
-/// The table that was kept of the same.
+/// Returns the table that was kept for the same question.
 fn kept(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,
@@ -244,7 +251,8 @@ fn kept(
     periods[1].source.cache()?.find(SAID, &asked)
 }
 
-/// What a table is kept by: all that it depends on, but for the store of the later period.
+/// Returns the cache key of a table. It contains everything that the table depends on except the
+/// store of the later period.
 fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Option<String> {
     let of = |period: &PeriodOf| {
         let state = period.source.cache()?.state();
@@ -253,7 +261,7 @@ fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Opt
             period.source.chosen(),
             period.selection,
             period.only,
-            // With more memory there may be more traces.
+            // With more memory, large traces may be included.
             period.source.memory().trace_max()
         ))
     };

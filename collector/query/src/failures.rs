@@ -1,7 +1,8 @@
-//! Failed requests: how many there are of each root operation, since when, where their failures start, and what tells these
-//! requests from others.
+//! Failed requests: their number per root operation, the time since which they fail, the origins of
+//! failures, and the attributes that distinguish them from other requests.
 //!
-//! Requests of which a part is missing count as well: a process that dies takes the rest of its requests with it.
+//! Requests of which a part is missing count as well, because a process that dies takes the rest of
+//! its requests with it.
 
 mod apart;
 mod between;
@@ -32,27 +33,29 @@ pub use origins::{FailureGroup, GroupedFailures};
 use rate::OutcomesOverTime;
 pub use rate::{Outcomes, RateChange};
 
-/// Root operations whose error rate is searched for changes, those with the most failed requests.
+/// Maximum number of root operations whose error rate is searched for changes; those with the most
+/// failed requests.
 const ROOTS_SEARCHED: usize = 8;
-/// Probability of a false alarm, of all of them together.
+/// Probability of a false alarm in the search over all root operations together.
 const FALSE_ALARMS_MAX: f64 = 0.03;
 
 /// Requests of one root operation.
 #[derive(Clone, Debug, Default)]
 pub struct RootFailures {
     pub outcomes: Outcomes,
-    /// Requests in which a span failed, and not the root.
+    /// Requests in which a span failed, but not the root.
     pub recovered: WeightedCount,
-    /// Latency of failed requests, and of the others, where the root was recorded from its begin to its end.
+    /// Latency of failed requests, and of the others, if the root was recorded from its start to
+    /// its end.
     pub latency_failed: Distribution,
     pub latency_others: Distribution,
     over_time: OutcomesOverTime,
-    /// Others, and failed ones.
+    /// Samples of other requests and of failed ones.
     samples: [RequestSample; 2],
 }
 
 impl RootFailures {
-    /// The latency of all.
+    /// Returns the latency of all requests.
     #[must_use]
     pub fn latency(&self) -> Distribution {
         let mut all = self.latency_others.clone();
@@ -72,29 +75,30 @@ impl RootFailures {
     }
 }
 
-/// The failures of all selected requests.
+/// Failures of all selected requests.
 #[derive(Debug)]
 pub struct Failures {
     pub outcomes: Outcomes,
     pub recovered: WeightedCount,
-    /// By root operation, the ones with the most failed requests first.
+    /// Root operations, the ones with the most failed requests first.
     pub roots: Vec<(String, RootFailures)>,
-    /// The last change of each root operation's error rate, if there was one; the surest first.
+    /// Last change of the error rate of each root operation that had one, the most certain first.
     pub changes: Vec<RateChange>,
-    /// By where failures start, the most frequent first; recovered ones after all failed ones.
+    /// Origins of failures, the most frequent first. Recovered ones come after all failed ones.
     pub origins: Vec<(FailureGroup, GroupedFailures)>,
-    /// Requests with a failed span of more groups than are told apart.
+    /// Requests with a failed span whose groups exceed the limit on groups.
     pub other_origins: WeightedCount,
-    /// What tells failed requests from others, of the root operations with the most of them.
+    /// Differences between failed requests and others, for the root operations with the most failed
+    /// requests.
     pub apart: Vec<FailedApart>,
     pub notes: Notes,
 }
 
-/// Finds failures. Reads the selected time once, incomplete requests included, and then a sample of it. `alignment` is how clocks are corrected, if they
-/// are.
+/// Finds failures. Reads the selected time once, including incomplete requests, and then a sample
+/// of it. `alignment` corrects the clocks, if given.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn failures(
     source: &Source,
     selection: Selection,
@@ -116,7 +120,8 @@ pub fn failures(
     let mut all = Worker::default();
     workers.into_iter().for_each(|worker| all.merge(worker));
     let mut found = all.failures(notes);
-    // Before the rate rose, nobody failed, whatever they said.
+    // Requests before the rate rose did not fail, whatever their attributes, so only later ones are
+    // compared.
     let rose = |root: &str| {
         let mut changes = found.changes.iter();
         changes.find(|change| change.root == root && change.rates[1] > change.rates[0])
@@ -129,7 +134,7 @@ pub fn failures(
     Ok(found)
 }
 
-/// The attributes that failures are described by, and another one.
+/// Returns the attributes that describe failures, and another one.
 fn failure_keys(other: Option<&str>) -> AttributeKeys {
     AttributeKeys::of(FAILURE_KEYS.into_iter().chain(other))
 }
@@ -182,7 +187,7 @@ impl Worker {
             recovered += root.recovered;
         }
         let mut roots: Vec<(String, RootFailures)> = self.roots.into_iter().collect();
-        // Stable sorts: equals stay in order of name.
+        // The sorts are stable, so equals stay in order of name.
         roots.sort_by_key(|(_, of)| {
             let Outcomes { requests, failed } = of.outcomes;
             Reverse((failed.rounded(), requests.rounded()))
@@ -208,7 +213,7 @@ fn root_of<'a>(roots: &'a mut BTreeMap<String, RootFailures>, name: &str) -> &'a
     roots.entry(name.to_owned()).or_default()
 }
 
-/// Returns true if the root was recorded from its begin to its end.
+/// Reports whether the root was recorded from its start to its end.
 fn is_timed(records: &TraceRecords) -> bool {
     const PARTIAL: [SpanFlags; 3] = [
         SpanFlags::CUT_OPEN,
@@ -238,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A request whose page takes a call; which of them failed, how long it took, and flags of its root.
+    /// Request whose page makes a call, with the failed spans, its duration, and flags of its root.
     fn request(id: u128, failed: &[u64], took_ns: i64, flags: SpanFlags) -> TraceRecords {
         let span = |(span_id, parent_id, name): (u64, u64, &str)| SpanRecord {
             span_id,
@@ -294,7 +299,7 @@ mod tests {
             .collect();
         assert_eq!(roots, [("web:page", (4, 2)), ("(no root)", (1, 1))]);
         let page = &found.roots[0].1;
-        // When the unfinished one would have ended is not known.
+        // The end of the unfinished request is unknown.
         assert_eq!(
             (page.latency_failed.count(), page.latency_others.count()),
             (1, 2)

@@ -1,4 +1,4 @@
-//! Requests selected by a formula, for every question.
+//! Selection of requests by a formula, for every question.
 
 use std::sync::Arc;
 
@@ -9,20 +9,21 @@ use stroboscope_store::tables::AttributeKeys;
 
 use super::kernel_events::KernelEvents;
 
-/// Keeps requests of which a formula certainly holds.
+/// Filter that keeps requests for which a formula certainly holds.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// The formula as it was written, by which results are kept.
+    /// Formula as the user wrote it, which is part of the keys of cached results.
     text: String,
     formula: Formula,
     keys: AttributeKeys,
     clocks: Option<Alignment>,
-    /// Events of the kernel, if the formula is about them.
+    /// Kernel events, if the formula is about them.
     kernel: Option<Arc<KernelEvents>>,
 }
 
 impl Filter {
-    /// Keeps requests of which `formula` certainly holds, on clocks that are corrected by `clocks`.
+    /// Creates a filter that keeps requests for which `formula` certainly holds, on clocks that
+    /// `clocks` corrects.
     pub(super) fn of(
         text: &str,
         formula: Formula,
@@ -42,7 +43,7 @@ impl Filter {
         &self.text
     }
 
-    /// The attributes that the formula asks for.
+    /// Returns the attributes that the formula reads.
     pub(super) fn keys(&self) -> &AttributeKeys {
         &self.keys
     }

@@ -1,4 +1,4 @@
-//! Filters with what they need of the store.
+//! Creation of filters with the data that they need from the store.
 
 use stroboscope_search::Formula;
 
@@ -9,10 +9,11 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
 impl Filter {
-    /// Makes a filter of a formula and its text. If there are several hosts, it compares their clocks in a reading of the store.
+    /// Creates a filter from a formula and its text. If there are several hosts, reads the store to
+    /// compare their clocks.
     ///
     /// # Errors
-    /// Returns why the store cannot be read.
+    /// Fails if the store cannot be read.
     pub fn new(
         source: &Source,
         selection: Selection,

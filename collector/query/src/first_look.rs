@@ -1,5 +1,6 @@
-//! The first look at a store: its hosts' clocks, and the requests of which a part may be missing. A search needs both before it
-//! can leave anything unread; they are the same for all formulas, and are kept beside the store.
+//! First look at a store: its hosts' clocks, and the requests of which a part may be missing. A
+//! search needs both before it can leave anything unread. They do not depend on the formula, and
+//! are kept in the data directory.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::clock::Alignment;
@@ -13,15 +14,15 @@ use super::notes::{KeptNotes, Notes};
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// The kind of entry.
+/// Kind of the cache entry.
 const LOOK: &str = "look";
 
-/// What one reading of all selected traces has shown.
+/// Result of one reading of all selected traces.
 #[derive(Debug)]
 pub(super) struct FirstLook {
-    /// How to take timestamps, if not as they are.
+    /// Correction of timestamps, if they need one.
     pub(super) clocks: Option<Alignment>,
-    /// Requests of which something may not have been seen: nothing is false of them for want of a span.
+    /// Requests that may be incomplete. In those, a missing span makes nothing false.
     pub(super) unseen: Vec<u128>,
     pub(super) notes: Notes,
 }
@@ -33,22 +34,23 @@ struct Entry {
     notes: KeptNotes,
 }
 
-/// Whether records of a trace may be missing that processes lost, or of spans that others name.
+/// Reports whether records of a trace may be missing because processes lost them, or because spans
+/// name missing ones.
 pub(super) fn has_losses(source: &Source, records: &TraceRecords) -> bool {
     let reasons = completeness(records, source.losses()).reasons;
     reasons.iter().any(is_unseen)
 }
 
-/// Returns the correction of the selected traces' timestamps, as `infer` makes it; `None` if they are taken as they are. It is
-/// kept beside the store.
+/// Returns the correction of the selected traces' timestamps as `infer` makes it, or `None` if they
+/// need none. Keeps it in the data directory.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignment>, QueryError> {
     Ok(first_look(source, selection)?.clocks)
 }
 
-/// Reads all selected traces, unless their first look is kept beside the store.
+/// Reads all selected traces, unless the data directory has their first look.
 pub(super) fn first_look(source: &Source, selection: Selection) -> Result<FirstLook, QueryError> {
     let asked = format!("{selection:?} {}", source.chosen());
     let kept = source.cache().and_then(|cache| cache.find(LOOK, &asked));

@@ -1,4 +1,4 @@
-//! Latency over time: how many requests began when, and took how long.
+//! Heatmap of latency over time: the number of requests by start and duration.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use super::query_error::QueryError;
 use super::study::{Question, Studied};
 use super::time_columns::{OfColumn, TimeColumns};
 
-/// Bands of latency in ten times as long.
+/// Number of latency bands per decade.
 const BANDS_PER_DECADE: u32 = 8;
-/// Decades from a nanosecond on: to some 300 years.
+/// Number of decades, from a nanosecond to some 300 years.
 const DECADES: u32 = 19;
 
-/// Requests by when they began and how long they took.
+/// Requests by start and duration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heatmap {
-    /// Where the first column begins, ns since the Unix epoch.
+    /// Start of the first column, in ns since the Unix epoch.
     pub from_ns: i64,
-    /// How long each takes.
+    /// Width of a column, in ns.
     pub column_ns: i64,
-    /// How many there are, up to the last with a request in it.
+    /// Number of columns, up to the last one with a request in it.
     pub columns: usize,
-    /// In order of column and band; what has no request is none.
+    /// Cells in order of column and band, without empty ones.
     pub cells: Vec<HeatmapCell>,
 }
 
 impl Heatmap {
-    /// Begin of a column, ns since the Unix epoch.
+    /// Returns the start of a column, in ns since the Unix epoch.
     #[must_use]
     pub fn column_from_ns(&self, column: usize) -> i64 {
         let columns = i64::try_from(column).unwrap_or(i64::MAX);
@@ -39,18 +39,18 @@ impl Heatmap {
     }
 }
 
-/// Requests that began in one column, and took as long as one band says.
+/// Requests that began in one column and whose latency is in one band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapCell {
     pub column: usize,
-    /// From [`band_edges_ns`] at this place to the next.
+    /// Band of latency, from the [`band_edges_ns`] at this index to the next.
     pub band: usize,
     pub requests: WeightedCount,
-    /// One of them.
+    /// One of the requests.
     pub example: TraceId,
 }
 
-/// Where bands of latency begin, in ns: eight in each decade.
+/// Returns the lower edges of the latency bands in ns: eight in each decade.
 #[must_use]
 pub fn band_edges_ns() -> Vec<u64> {
     let edge = |at: u32| {
@@ -59,12 +59,12 @@ pub fn band_edges_ns() -> Vec<u64> {
             .round() as u64
     };
     let mut edges: Vec<u64> = (0..=BANDS_PER_DECADE * DECADES).map(edge).collect();
-    // The shortest are less than a nanosecond apart.
+    // The lowest edges are less than a nanosecond apart.
     edges.dedup();
     edges
 }
 
-/// When did requests begin, and how long did they take?
+/// Asks for the starts and durations of requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeatmapQuestion;
 
@@ -99,7 +99,8 @@ impl Question for HeatmapQuestion {
     }
 }
 
-/// How many requests, and one of them: that with the least id, so that their order does not matter.
+/// Number of requests, with the request of the least id as an example, so that their order does not
+/// matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Cell {
     requests: WeightedCount,
@@ -113,11 +114,11 @@ impl OfColumn for Cell {
     }
 }
 
-/// What requests have shown.
+/// Pass that counts requests by start and latency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeatmapPass {
     edges_ns: Vec<u64>,
-    /// By band.
+    /// Cells by band.
     seen: TimeColumns<BTreeMap<usize, Cell>>,
 }
 
@@ -195,7 +196,7 @@ mod tests {
         count
     }
 
-    /// All requests at once, without anything clever.
+    /// Reference implementation that counts all requests at once.
     fn obvious(requests: &[(i64, u64, u128)]) -> Heatmap {
         let edges = band_edges_ns();
         let starts = || requests.iter().map(|(start, ..)| *start);

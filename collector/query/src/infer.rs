@@ -25,51 +25,55 @@ use super::source::{Selection, Source};
 use stroboscope_store::memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::AttributeKeys;
 
-/// A causal model and what it was made of.
+/// Causal model, with the circumstances of its inference.
 #[derive(Debug)]
 pub struct Inference {
-    /// The model, its segments numbered in order of their labels.
+    /// Model, with segments numbered in order of their labels.
     pub model: Model,
-    /// What it believes.
+    /// Relations that the model supports.
     pub relations: Relations,
-    /// How timestamps were corrected, and what of them is to be respected; none, if they are exact as they are.
+    /// Correction of timestamps, and the error bounds to respect; `None` if they are exact as
+    /// recorded.
     pub alignment: Option<Alignment>,
-    /// What the traces say about their hosts' clocks.
+    /// Evidence from the traces about their hosts' clocks.
     pub clocks: Alignment,
-    /// Segments that were left out, and are to be left out of whatever the model is applied to.
+    /// Pattern of the segments that were left out. They also have to be left out of traces to which
+    /// the model is applied.
     pub exclude: Option<Regex>,
-    /// Whether trailing tokens of names are data elements, as in [`InferSettings`].
+    /// True if trailing tokens of names are data elements, as in [`InferSettings`].
     pub trailing_elements: bool,
-    /// How relations came and went, if that was asked for.
+    /// Appearance and disappearance of relations, if requested.
     pub convergence: Vec<ConvergencePoint>,
-    /// The latency of the traces in the model, and how many there are, by root operation.
+    /// Number and latency of the traces in the model, by root operation.
     pub roots: ByRoot,
-    /// Which operations are servers' and clients'.
+    /// Kinds of operations: servers' and clients'.
     pub kinds: SpanKinds,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
 impl Inference {
-    /// Takes the memory of it from this share, for who keeps it.
+    /// Takes the memory of the inference from this share, for a caller that keeps it.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is no memory.
     pub fn hold(&self, share: &mut QueryShare) -> Result<(), QueryError> {
         let had = share.take(KEPT_FORMS * self.model.bytes());
         had.map_err(QueryError::lack_of_requests)
     }
 
-    /// The segments that were seen and not left out, in order of their numbers.
+    /// Returns the segments that were seen and not left out, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
-        // What is left out has a label all the same, as traces are cut before it is known.
+        // A segment that is left out has a label too, because traces are cut before the pattern is
+        // applied.
         self.model
             .labels()
             .iter()
             .filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
     }
 
-    /// The root operation of a request, as it is called in [`roots`](Self::roots), where there is room for so many only.
+    /// Returns the name of a request's root operation in [`roots`](Self::roots), which may have no
+    /// room for it.
     pub(super) fn known_root(&self, records: &TraceRecords) -> String {
         let (root, known) = (records.root_name(), self.roots.roots());
         if known.is_empty() || known.contains_key(&*root) {
@@ -79,8 +83,9 @@ impl Inference {
         }
     }
 
-    /// The same with the relations that another one contradicts left out: of two ranges of traces that are compared, both are
-    /// to be seen by what both have shown. Everything else stays that of the one.
+    /// Returns the inference without the relations that another one contradicts, so that the
+    /// evidence of both applies to two ranges of traces that are compared. Everything else is
+    /// unchanged.
     pub(super) fn joined(&self, other: &Self, tolerance: f64) -> Self {
         let mut model = self.model.clone();
         model.merge(&other.model);
@@ -99,7 +104,8 @@ impl Inference {
         }
     }
 
-    /// What was found by root operation: those with callers first, the ones with the most time first.
+    /// Orders results by root operation: those with callers first, the ones with the most time
+    /// first.
     pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
         let ranked = self.roots.ranked();
         let mut in_order: Vec<_> = ranked
@@ -111,17 +117,17 @@ impl Inference {
     }
 }
 
-/// Infers the model of all selected traces; `tolerance` is the part of co-occurrences that may contradict a relation
-/// that is still believed.
+/// Infers the model of all selected traces. `tolerance` is the part of co-occurrences that may
+/// contradict a relation that is still accepted.
 ///
-/// What spans, and events of event logs, say in their attribute `element` names the data element they are about, which
-/// pipelines are inferred of.
+/// The attribute `element` of spans and of event-log events names the data element that they
+/// process. Pipelines are inferred from these.
 ///
-/// Clocks are compared on the way (The Mystery Machine, §3). What the first traces say of them is taken for what all do;
-/// where that proves wrong, the store is read a second time.
+/// The same reading compares clocks (The Mystery Machine, §3). The first traces supply an estimate
+/// for all of them. If it proves wrong, the store is read a second time.
 ///
 /// # Errors
-/// When the store cannot be read, or no trace is complete.
+/// Fails if the store cannot be read, or if no trace is complete.
 pub fn infer(
     source: &Source,
     selection: Selection,
@@ -137,10 +143,10 @@ pub fn infer(
     )
 }
 
-/// As [`infer`], with segments left out and the convergence noted.
+/// Infers the model like [`infer`], with segments left out and the convergence recorded.
 ///
 /// # Errors
-/// When the store cannot be read, or no trace is complete.
+/// Fails if the store cannot be read, or if no trace is complete.
 pub fn infer_with(
     source: &Source,
     selection: Selection,
@@ -150,7 +156,8 @@ pub fn infer_with(
         .map(|(inference, ())| inference)
 }
 
-/// As [`infer_with`], with another pass over the same records, which have the attributes of `keys`.
+/// Infers the model like [`infer_with`], with another pass over the same records, which have the
+/// attributes of `keys`.
 pub(super) fn infer_riding<R: Pass<TraceRecords>>(
     source: &Source,
     selection: Selection,
@@ -181,7 +188,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         kinds,
         ..
     } = observed;
-    // Those of other roots than the one selected are only known to be there.
+    // Other roots than the selected one are only known to exist.
     let selected = |(root, of): (&String, &RootStatistics)| {
         source
             .root()
@@ -216,7 +223,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
             causes: notes.incomplete_text(),
         });
     }
-    // So that the numbers do not depend on which trace came first.
+    // Makes the numbers independent of the order of traces.
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
     let kept = source.memory().keep_model(KEPT_FORMS * model.bytes());
@@ -243,12 +250,13 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
     Ok((inference, rider))
 }
 
-/// Root operations that an error names.
+/// Maximum number of root operations that an error lists.
 const ROOTS_NAMED: usize = 20;
-/// The cause of round trips that no offset between two clocks explains; `clocks` says more.
+/// Cause of round trips that no offset between two clocks explains; the subcommand `clocks` gives
+/// details.
 const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
 
-/// Leaves out the segments that the pattern matches, of whose labels it is asked once.
+/// Creates an exclusion of the segments that the pattern matches. Each label is checked once.
 pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<IsExcluded> {
     let pattern = pattern.cloned();
     Exclusion::new(Box::new(move |label| {
@@ -258,10 +266,10 @@ pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<IsExcluded> {
     }))
 }
 
-/// Says of a segment whether it is left out.
+/// Function that reports whether a segment is left out.
 pub(super) type IsExcluded = Box<dyn Fn(&SegmentLabel) -> bool + Send>;
 
-/// Cuts traces as the settings say.
+/// Creates a segmenter according to the settings.
 pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
     if trailing_elements {
         Segmenter::with_trailing_elements()
@@ -270,7 +278,7 @@ pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
     }
 }
 
-/// What one pass over the store has found.
+/// Results of one pass over the store.
 struct Observed {
     model: Model,
     clocks: ClockEstimates,
@@ -280,7 +288,7 @@ struct Observed {
     kinds: SpanKinds,
 }
 
-/// What infers one part of the store.
+/// Worker that infers the model of one part of the store.
 struct Worker<'a, F, R> {
     memory: &'a SourceMemory,
     lack: Option<QueryLack>,
@@ -289,11 +297,11 @@ struct Worker<'a, F, R> {
     rider: R,
     segmenter: Segmenter,
     excluded: Exclusion<F>,
-    /// Gone with the worker when its part is read: the rounds go on without it.
+    /// Dropped with the worker when its part is read, so that the rounds continue without it.
     rounds: Option<Rounds>,
 }
 
-/// What a worker has found: all that is left of it when its part is read.
+/// Results of a worker, which remain when its part is read.
 #[derive(Default)]
 struct Seen {
     model: Model,
@@ -368,16 +376,18 @@ fn observe<R: Pass<TraceRecords>>(
     ))
 }
 
-/// A model takes its memory so many times while others are merged to it, numbered anew, and relations found in it.
+/// Multiple of a model's memory needed while others are merged into it, it is renumbered, and its
+/// relations are found.
 const MODEL_FORMS: usize = 3;
-/// A block of counters of one segment and 64 others that occur with it, see [`Model::with_max_labels`].
+/// Bytes of a block of counters of one segment and 64 others that occur with it, see
+/// [`Model::with_max_labels`].
 const BLOCK_BYTES: usize = 2_300;
-/// The cause of segments for which the model has no room.
+/// Cause of segments for which the model has no room.
 pub(super) const LABELS_FULL: &str = "labels_full";
 
-/// Leaves out of a large trace the segments of more labels than a model of so many bytes can relate to each other, those that
-/// begin last; says whether there are any. It does not depend on how labels are numbered, and so not on which trace came
-/// first.
+/// Removes segments from a large trace if it has more labels than a model of this many bytes can
+/// relate to each other. The labels that begin last are removed. Reports whether any were. The
+/// result does not depend on the numbering of labels, and therefore not on the order of traces.
 fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
     let labels_max = (bytes_max / BLOCK_BYTES * 64).isqrt();
     if trace.segments.len() <= labels_max {
@@ -390,11 +400,11 @@ fn leave_out_last(trace: &mut SegmentedTrace, bytes_max: usize) -> bool {
     trace.segments.len() < before
 }
 
-/// And so many times as long as it is kept, with its relations.
+/// Multiple of a model's memory needed while it is kept with its relations.
 pub(super) const KEPT_FORMS: usize = 2;
-/// More bytes that one trace adds to a model are asked for before.
+/// Growth of a model by one trace, in bytes, beyond which memory is reserved in advance.
 const GROWTH_BYTES: usize = 8 << 20;
-/// After a trace of so many records, what cuts traces lets go of its memory.
+/// Number of records of a trace after which the segmenter releases its memory.
 const LARGE_RECORDS: usize = 1 << 14;
 
 impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
@@ -424,7 +434,7 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
         let growth = model.growth_bytes(&trace, GROWTH_BYTES);
         let more = growth.map(|bytes| self.memory.take(MODEL_FORMS * bytes));
-        // Until the model has grown, which is told after the trace.
+        // Held until the model has grown; `after` then reports its size.
         let _more = match more.transpose() {
             Ok(more) => more,
             Err(lack) => {
@@ -444,7 +454,8 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
         }
     }
 
-    /// Goes on with the rounds, for which this thread may have to wait; the bytes that are held.
+    /// Takes part in the rounds, for which this thread may have to wait. Returns the bytes that are
+    /// held.
     fn after(&mut self) -> Result<usize, QueryLack> {
         let model = &mut self.seen.model;
         if let Some(rounds) = &mut self.rounds {

@@ -1,4 +1,5 @@
-//! Detects context that does not travel: parts of a request that were recorded as requests of their own.
+//! Detects context that does not travel: parts of a request that were recorded as requests of their
+//! own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,21 +7,22 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 
-/// Fewest requests that count as a sign.
+/// Minimum number of requests that count as a sign.
 const REQUESTS_MIN: u64 = 20;
 
 /// Service and name of a span.
 type Operation = (Arc<str>, Arc<str>);
 
-/// Counts of requests and calls by whether another span joins them.
+/// Counts of requests and calls that another span joins, and of those that none does.
 #[derive(Debug, Default)]
 pub(super) struct Joining {
     requests: u64,
-    /// Requests of one span, recorded by the SDK, that is neither a server nor a client span nor declared to be a request.
+    /// Requests with a single span that the SDK recorded and that is neither a server span, nor a
+    /// client span, nor declared to be a request.
     alone: BTreeMap<Operation, u64>,
-    /// Client spans: all of them, and those with a server span as a child.
+    /// Number of client spans, and number of those with a server span as a child.
     calls: BTreeMap<Operation, [u64; 2]>,
-    /// Requests whose root is a server span.
+    /// Number of requests whose root is a server span.
     served: BTreeMap<Operation, u64>,
 }
 
@@ -68,7 +70,8 @@ impl Joining {
         }
     }
 
-    /// Returns a sentence for each sign. With `expects_callers`, requests without a caller are one.
+    /// Returns a sentence for each sign. With `expects_callers`, requests without a caller are a
+    /// sign.
     pub(super) fn signs(&self, expects_callers: bool) -> Vec<String> {
         let mut signs = Vec::new();
         let alone: u64 = self.alone.values().sum();
@@ -182,7 +185,8 @@ mod tests {
             ),
             "{said:?}"
         );
-        // One call is joined; no service has such requests; the requests of the service have another name.
+        // One call is joined; no service has such requests; the requests of the service have
+        // another name.
         let joined = call(Some(span(3, 2, ("back", name), SERVER)));
         assert_eq!(
             signs(&[(30, call(None)), (1, joined), (25, served)]),

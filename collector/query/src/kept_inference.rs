@@ -1,4 +1,5 @@
-//! A model and its by-products, kept in the store's folder: eight verbs infer the same once.
+//! Cache of a model and its by-products in the data directory: eight subcommands share one
+//! inference.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::by_root::ByRoot;
@@ -13,13 +14,13 @@ use super::notes::KeptNotes;
 use super::saved_model::SavedModel;
 use super::source::{Selection, Source};
 
-/// The kind of entry.
+/// Kind of the cache entry.
 const MODEL: &str = "model";
 
-/// What a pair of segments takes in an entry, at least: two numbers, three counts.
+/// Minimum number of bytes of a pair of segments in an entry: two numbers, three counts.
 const PAIR_BYTES_MIN: usize = 5;
 
-/// Where an inference is kept, and found again by what it was made of.
+/// Cached inference, identified by the data and settings that it depends on.
 pub(super) struct KeptInference<'a> {
     source: &'a Source,
     cache: &'a Cache,
@@ -28,7 +29,7 @@ pub(super) struct KeptInference<'a> {
     trace_max: usize,
 }
 
-/// All that reading the traces has shown; what is believed of it, at which tolerance, is worked out again.
+/// Results of reading the traces. The relations at a given tolerance are computed again.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     model: SavedModel,
@@ -39,7 +40,7 @@ struct Entry {
 }
 
 impl<'a> KeptInference<'a> {
-    /// None where nothing is to be kept.
+    /// Returns `None` if nothing is to be kept.
     pub(super) fn of(
         source: &'a Source,
         selection: Selection,
@@ -54,18 +55,20 @@ impl<'a> KeptInference<'a> {
         })
     }
 
-    /// Key of an entry that lacks traces or segments, which a reader with more memory would have.
+    /// Returns the key of an entry that lacks traces or segments, which a reader with more memory
+    /// would have.
     fn asked_in_part(&self) -> String {
         format!("{} without traces beyond {}", self.asked, self.trace_max)
     }
 
-    /// What was kept, with what these settings believe of it.
+    /// Returns the kept inference, with the relations that these settings accept.
     pub(super) fn find(&self, settings: &InferSettings) -> Option<Inference> {
         let whole = self.cache.find(MODEL, &self.asked);
         let entry: Entry = whole.or_else(|| self.cache.find(MODEL, &self.asked_in_part()))?;
         let model = Model::from_parts(&entry.model.into()).ok()?;
         let relations = model.relations(settings.tolerance);
-        // Without room for it, it is made anew, and that is refused.
+        // Without room for the model, the caller infers it anew, and that fails with the right
+        // error.
         let kept = self.source.memory().keep_model(KEPT_FORMS * model.bytes());
         kept.ok()?;
         let Entry {
@@ -89,9 +92,9 @@ impl<'a> KeptInference<'a> {
         })
     }
 
-    /// Keeps it, if the store is still what it was made of, and all of it could be read.
+    /// Keeps the inference, if the store is unchanged and could be read in full.
     pub(super) fn keep(&self, inference: &Inference) {
-        // To make an entry takes more memory than the model itself.
+        // Making an entry takes more memory than the model itself.
         let is_too_large = inference.model.pair_count() > ENTRY_BYTES_MAX / PAIR_BYTES_MIN;
         if is_too_large
             || !inference.notes.damage.is_empty()

@@ -1,4 +1,4 @@
-//! Kernel recordings out of the store, with an owner for everything in them.
+//! Kernel recordings from the store, with an owner for everything in them.
 
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
@@ -10,31 +10,31 @@ use stroboscope_store::tables::{
     Damage, KernelChunk, KernelFile, Store, StoreError, list_kernel, read_kernel,
 };
 
-/// Some windows of one recording.
+/// Windows of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct KernelPart {
-    /// Which recording.
+    /// Id of the recording.
     pub recording: u128,
-    /// The host recorded.
+    /// Host of the recording.
     pub host: String,
-    /// Whose system calls these are.
+    /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
-    /// By which it was recorded, from begin to end.
+    /// Burst-config of the recording, constant from its start to its end.
     pub burst_config: u64,
-    /// Other burst-configs, by which services of the host recorded meanwhile, in ascending order.
+    /// Other burst-configs that services of the host used meanwhile, in ascending order.
     pub services_configs: Vec<u64>,
-    /// Lost since the recording began, as far as the chunks that were read say.
+    /// Events lost since the recording began, up to the last chunk that was read.
     pub lost: LossCounts,
-    /// From monotonic to wall time.
+    /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// What the kernel said in these windows, in order of time.
+    /// Kernel events in these windows, in order of time.
     pub events: Vec<Event>,
-    /// What it means.
+    /// Interpretation of the events.
     pub timeline: Timeline,
 }
 
 impl KernelPart {
-    /// Keeps what touches an interval of wall time, and of the windows what lies in it.
+    /// Keeps everything that touches an interval of wall time, and cuts the windows to it.
     pub(super) fn show(&mut self, from_ns: i64, to_ns: i64) {
         let clocks = &self.clocks;
         let touches = |start_ns: u64, end_ns: Option<u64>| {
@@ -57,7 +57,7 @@ impl KernelPart {
     }
 }
 
-/// What is read of a recording: chunks that follow each other.
+/// Consecutive chunks of a recording, as they are read.
 #[derive(Default)]
 struct Read {
     part: KernelPart,
@@ -90,14 +90,14 @@ impl Read {
         new.for_each(|&sample| part.clocks.push(sample));
         for window in windows {
             match self.windows.last_mut() {
-                // A chunk's end divided it.
+                // The end of a chunk split this window.
                 Some(last) if last.close_ns == window.open_ns => last.close_ns = window.close_ns,
                 _ => self.windows.push(window),
             }
         }
     }
 
-    /// Keeps the windows that touch an interval of wall time, and finds out what they mean.
+    /// Keeps the windows that touch an interval of wall time, and interprets their events.
     fn finish(mut self, from_ns: i64, to_ns: i64) -> Option<KernelPart> {
         let clocks = &self.part.clocks;
         self.windows.retain(|window| {
@@ -107,7 +107,7 @@ impl Read {
             return None;
         }
         let mut windows = self.windows.iter().peekable();
-        // Both are in order of time.
+        // Events and windows are both in order of time.
         self.part.events.retain(|event| {
             while windows
                 .peek()
@@ -126,7 +126,7 @@ impl Read {
             .any(|event| matches!(event.body, Body::Switch { .. }));
         self.part.timeline = attribute(&self.part.events, &self.windows, self.part.architecture);
         if !has_scheduling {
-            // Imported from strace: who was on a processor is not known.
+            // The recording is from strace, which does not show the threads on a processor.
             let timeline = &mut self.part.timeline;
             (timeline.on_cpu, timeline.off_cpu, timeline.implied_switches) =
                 (Vec::new(), Vec::new(), 0);
@@ -135,11 +135,11 @@ impl Read {
     }
 }
 
-/// The windows of all recordings that touch `[from_ns, to_ns)` (wall time), one part for each recording; and what is
-/// damaged.
+/// Returns the windows of all recordings that touch `[from_ns, to_ns)` (wall time), one part for
+/// each recording, and the damage found.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Fails if the store cannot be listed.
 pub(super) fn between(
     store: &Store,
     from_ns: i64,
@@ -147,7 +147,7 @@ pub(super) fn between(
 ) -> Result<(Vec<KernelPart>, Vec<Damage>), StoreError> {
     let (mut parts, mut damage) = (Vec::new(), Vec::new());
     let mut reading = Read::default();
-    // A window may begin in the chunk before: it is read, too.
+    // A window may begin in the preceding chunk, so that one is read as well.
     let touched = list_kernel(store)?;
     let is_touched = |file: &KernelFile| file.covers_ns.0 < to_ns && file.covers_ns.1 > from_ns;
     for (place, file) in touched.iter().enumerate() {
@@ -168,31 +168,32 @@ pub(super) fn between(
     Ok((parts, damage))
 }
 
-/// A chunk, with what ended in it.
+/// Chunk, with everything that ended in it.
 pub(super) struct ChunkView {
-    /// What it means.
+    /// Events and their interpretation.
     pub part: KernelPart,
-    /// Events of its own.
+    /// Number of the chunk's own events.
     pub events: u64,
-    /// Windows that opened in it.
+    /// Number of windows that opened in the chunk.
     pub windows: u64,
 }
 
-/// Does a window go on from the one chunk into the other?
+/// Reports whether a window continues from one chunk into the other.
 fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
     let edges = before.windows.last().zip(after.windows.first());
     before.recording == after.recording
         && edges.is_some_and(|(last, next)| last.close_ns == next.open_ns)
 }
 
-/// Hands the chunks of all recordings to `visit`, in order; what is damaged is returned.
+/// Passes the chunks of all recordings to `visit`, in order, and returns the damage found.
 ///
-/// Where a window goes on from one chunk into the next, as those of a recording that is always on do, a chunk is looked at
-/// together with the one before it, and shows what ended in it, so that a chunk's end cuts nothing and nothing counts
-/// twice. What takes longer than a chunk is cut at the begin of the chunk before. Memory holds three chunks.
+/// A window may continue from one chunk into the next, as in a recording that is always on. Such a
+/// chunk is interpreted together with the one before it, and shows what ended in it. A chunk's end
+/// therefore cuts nothing, and nothing counts twice. An interval that is longer than a chunk is cut
+/// at the start of the preceding chunk. Memory holds three chunks.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Fails if the store cannot be listed.
 pub(super) fn each_chunk(
     store: &Store,
     mut visit: impl FnMut(ChunkView),
@@ -207,7 +208,7 @@ pub(super) fn each_chunk(
             chunk
         })
         .peekable();
-    // The chunk before, and the last moment that was looked at in it.
+    // The preceding chunk, and the last instant in it that was covered.
     let mut before: Option<(KernelChunk, u64)> = None;
     while let Some(chunk) = chunks.next() {
         let goes_on = chunks.peek().is_some_and(|next| continues(&chunk, next));

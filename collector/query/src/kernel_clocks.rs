@@ -1,4 +1,4 @@
-//! What the hosts' kernels said of their clocks, of all batches in the store.
+//! Statements of the hosts' kernels about their clocks, from all batches in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use stroboscope_analysis::clock::{ClockEstimates, KernelClock};
 
 use stroboscope_store::tables::BatchRead;
 
-/// By host. Of several times, and of several processes of a host, the worst holds.
+/// Clock state by host. The worst of several times and of several processes of a host counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelClocks(BTreeMap<Arc<str>, Option<KernelClock>>);
 
@@ -30,24 +30,24 @@ impl KernelClocks {
         };
     }
 
-    /// What the kernel of a host said; none: nothing is known.
+    /// Returns the statement of a host's kernel; `None` if there is none.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<KernelClock> {
         self.0.get(host).copied().flatten()
     }
 
-    /// All hosts, with what their kernels said.
+    /// Returns every host, with the statement of its kernel.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<KernelClock>)> {
         self.0.iter().map(|(host, said)| (&**host, *said))
     }
 
-    /// Hosts that recorded.
+    /// Returns the number of hosts that recorded.
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.0.len()
     }
 
-    /// Hosts whose kernels say that nothing keeps their clocks right.
+    /// Returns the hosts whose kernels report that their clocks are not synchronised.
     pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0
             .iter()
@@ -55,7 +55,8 @@ impl KernelClocks {
             .map(|(host, _)| host)
     }
 
-    /// The same, where it matters: processes of one host share one clock, right or wrong, and agree.
+    /// Returns the unsynchronised hosts if there are several hosts. Processes of one host share one
+    /// clock, right or wrong, and agree.
     #[must_use]
     pub fn unsynchronised_among_several(&self) -> Vec<Arc<str>> {
         if self.hosts() < 2 {
@@ -65,7 +66,7 @@ impl KernelClocks {
         }
     }
 
-    /// Hands all of it to the estimates.
+    /// Passes the statements of all kernels to the estimates.
     pub fn note_in(&self, estimates: &mut ClockEstimates) {
         for (host, said) in &self.0 {
             if let Some(said) = said {

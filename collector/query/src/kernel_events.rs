@@ -1,4 +1,4 @@
-//! The kernel's events by request, as formulas see them.
+//! Kernel events by request, as formulas see them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_search::{KernelEvent, Unit};
 use stroboscope_store::tables::Damage;
 
-/// Events of the kernel for requests.
+/// Kernel events of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelEvents {
-    /// By the lower half of the trace's id, which is all that the kernel knows.
+    /// Events by the lower half of the trace's id, which is the only part that the kernel knows.
     pub(super) of_trace: FxHashMap<u64, Vec<KernelEvent>>,
-    /// When each host's kernel was recorded without a gap, ns since the Unix epoch.
+    /// Times in which each host's kernel was recorded without a gap, in ns since the Unix epoch.
     pub(super) seen: BTreeMap<String, Vec<(i64, i64)>>,
     pub(super) bytes: u64,
     pub(super) damage: Vec<Damage>,
 }
 
 impl KernelEvents {
-    /// The events of a request.
+    /// Returns the kernel events of a request.
     pub(super) fn of(&self, records: &TraceRecords) -> &[KernelEvent] {
         let found = self.of_trace.get(&(records.stored_id().0 as u64));
         found.map_or(&[], Vec::as_slice)
     }
 
-    /// A request with what the kernel did for it.
+    /// Adds the kernel events of a request to its unit.
     pub(super) fn join<'a>(&'a self, unit: Unit<'a>, records: &'a TraceRecords) -> Unit<'a> {
         let spans = records
             .spans
@@ -35,7 +35,7 @@ impl KernelEvents {
         let time_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let hosts = records.hosts().into_iter();
         let is_seen = time_ns.is_some_and(|time_ns| self.is_seen(hosts, time_ns));
-        // Of a connection's events, those of this request.
+        // Of a connection's events, only those of this request count.
         let spans: Option<FxHashSet<u64>> = records
             .divided_from
             .map(|_| records.spans.iter().map(|span| span.span_id).collect());
@@ -46,7 +46,7 @@ impl KernelEvents {
         unit.with_kernel(events.map(|event| (0, event)), is_seen)
     }
 
-    /// True if the kernels of these hosts were recorded all that time.
+    /// Reports whether the kernels of these hosts were recorded all that time.
     pub(super) fn is_seen<'a>(
         &self,
         mut hosts: impl Iterator<Item = &'a Arc<str>>,

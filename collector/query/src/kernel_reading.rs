@@ -1,4 +1,4 @@
-//! Events of the kernel for requests, read from the store.
+//! Reads the kernel events of requests from the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::source::Source;
 use super::time_range::TimeRange;
 use super::timeline::joined;
 
-/// The events of requests are held while requests are searched: no more of them than this.
+/// Maximum number of bytes of kernel events that are held while requests are searched.
 const EVENTS_BYTES_MAX: u64 = 256 << 20;
 
 impl KernelEvents {
-    /// Reads them: those of a range, where there is one.
+    /// Reads the kernel events in a time range.
     pub(super) fn read(
         source: &Source,
         range: TimeRange,
@@ -76,7 +76,7 @@ impl KernelEvents {
     }
 }
 
-/// What is left of windows where something was lost.
+/// Returns the windows without the times in which events were lost.
 fn without(windows: Vec<(i64, i64)>, gaps: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let mut left = windows;
     for gap in gaps {
@@ -124,7 +124,7 @@ fn of_part<'a>(
             span_id: request.span,
             start_ns: wall(start_ns),
             end_ns: wall(end.unwrap_or_else(|| close_ns(start_ns))),
-            // What is said to begin where the window does began before.
+            // An event that starts exactly with its window began before it.
             is_cut_open: is_open(start_ns),
             is_cut_close: end.is_none(),
             attributes: Vec::new(),
@@ -207,7 +207,7 @@ fn said_of_absence(part: &KernelPart, off: &OffCpu) -> Vec<(&'static str, Arc<st
     said
 }
 
-/// As the ids of traces end.
+/// Formats the low half of a trace id as in the id's text.
 fn low_half(trace: u64) -> Arc<str> {
     format!("{trace:016x}").into()
 }
@@ -218,7 +218,7 @@ fn said_of_wait(wait: &LockWait) -> Vec<(&'static str, Arc<str>)> {
         ("lock", format!("{:x}", wait.lock).into()),
         ("holders", wait.releases.len().to_string().into()),
     ];
-    // Of several, the one that had it longest of the wait.
+    // If there are several, this is the one that held the lock for the longest part of the wait.
     let longest = wait.releases.iter().max_by_key(|release| release.held_ns);
     if let Some(request) = longest.and_then(|release| release.owner.request()) {
         said.push(("holder_trace", low_half(request.trace)));

@@ -1,4 +1,5 @@
-//! Operations that run inside others, and those of connections. They are found before traces are read, and kept beside the store.
+//! Operations that run inside others, and those of connections. They are found before traces are
+//! read, and kept in the data directory.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::connection::{ConnectionLearning, Connections};
@@ -10,9 +11,9 @@ use stroboscope_store::tables::{
 
 use super::cache::Cache;
 
-/// The kind of its cache entry.
+/// Kind of the cache entry.
 const KIND: &str = "operations";
-/// A trace of more bytes teaches nothing of connections.
+/// Size in bytes beyond which a trace is not used to learn about connections.
 const LEARNED_TRACE_BYTES_MAX: usize = 128 << 20;
 
 /// Operations that run inside others, and those of connections.
@@ -23,7 +24,7 @@ pub(super) struct KnownOperations {
 }
 
 impl KnownOperations {
-    /// Finds what was kept of the store, or looks through it.
+    /// Finds the kept operations of the store, or learns them from it.
     pub(super) fn of(
         store: &Store,
         cache: Option<&Cache>,

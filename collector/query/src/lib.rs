@@ -1,9 +1,22 @@
-//! The batch driver: streams whole traces out of the store through the analysis.
+//! Batch driver: streams whole traces from the store through the analysis.
 //!
-//! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `filter`, `kernel_events` and `parts` (its ranges,
-//! read side by side), `reading_memory`, `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
-//! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (what makes figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `root_series`, `request_rate` and `step` (since when latency is another), `failures`, `operations`, `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one) with `request_failure` and `request_connection`, [`request_tree`], `perfetto_trace`; `saved_model`.
+//! The modules, from the bottom up:
+//!
+//! - Reading: `source` (an open data directory, and the selection of its traces) with `filter`,
+//!   `kernel_events` and `parts` (ranges of the store, read in parallel), `reading_memory`, `notes`
+//!   and `cache`.
+//! - Inference: `infer` with `rounds` (a model that converges) and `kept_inference`.
+//! - Questions: `study` (questions that share readings).
+//! - Answers to one question each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`,
+//!   `predict`, `slack_check`, `slack_by_key`, `search` (with `first_look`, `candidates`) and
+//!   `burst_search`, `slowest` (a list of requests), `circumstances` and `joining` (reasons why
+//!   figures mislead), `bottleneck`, `time_columns` with `time_blocks`, `heatmap`, `root_series`,
+//!   `request_rate` and `step` (the start of a latency change), `failures`, `operations`,
+//!   `service_map`, `what_if`, `clocks`, `filter_reading` and `kernel_reading`, `causal_graph`,
+//!   `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`.
+//! - Single requests: [`timeline`] and `kernel`, `request` (everything known about one request)
+//!   with `request_failure` and `request_connection`, [`request_tree`], `perfetto_trace`.
+//! - Model files: `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

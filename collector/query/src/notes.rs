@@ -1,4 +1,4 @@
-//! What a query has to say of what it read, besides its result.
+//! Notes of a query about the data that it read, in addition to its result.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,43 +11,45 @@ use stroboscope_analysis::by_root::ByRoot;
 use super::sampled_notes::{SamplingEntry, SamplingNotes, Weighing};
 use stroboscope_store::tables::{Damage, LeftOut};
 
-/// What a query noticed besides its result.
+/// Notes of a query about the data that it read.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Notes {
-    /// Traces read.
+    /// Number of traces read.
     pub traces: u64,
-    /// Those that are complete.
+    /// Number of complete traces.
     pub complete_traces: u64,
-    /// Incomplete traces that lack their request's beginning: parts of requests older than their burst.
+    /// Number of incomplete traces that lack their request's beginning: parts of requests older
+    /// than their burst.
     #[serde(skip)]
     pub fragments: u64,
-    /// Long-lived spans whose children are requests, by operation; absent where there are none.
+    /// Long-lived spans whose children are requests, by operation; absent if there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(default)]
     pub connections: BTreeMap<String, u64>,
-    /// Incomplete traces by cause; a trace may have several.
+    /// Incomplete traces by cause. A trace may have several causes.
     pub incomplete: BTreeMap<Cow<'static, str>, u64>,
     /// Flaws in used traces by cause.
     pub diagnostics: BTreeMap<Cow<'static, str>, u64>,
-    /// Traces by root operation, also those of other roots than the one selected.
+    /// Traces by root operation, including roots other than the one selected.
     #[serde(skip)]
     pub roots: ByRoot,
-    /// Segments left out because they were asked to be.
+    /// Number of segments left out by request of the user.
     pub excluded_segments: u64,
     /// Records left out.
     #[serde(skip)]
     pub left_out: LeftOut,
-    /// Hosts whose kernels say that nothing keeps their clocks right, where several hosts recorded.
+    /// Hosts whose kernels report that their clocks are not synchronised, if several hosts
+    /// recorded.
     #[serde(rename = "unsynchronised_hosts", serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
     pub unsynchronised: Vec<Arc<str>>,
-    /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
+    /// Bytes in the log of a running collector: accepted from services, and not in the store yet.
     pub unflushed_bytes: u64,
     /// Files that could not be read in full.
     #[serde(rename = "damaged_files", serialize_with = "damaged_files")]
     #[schemars(with = "Vec<DamagedFile<'_>>")]
     pub damage: Vec<Damage>,
-    /// Sampling weights of the traces used; absent where each stands for itself.
+    /// Sampling weights of the traces used; absent if each trace stands for itself.
     #[serde(
         skip_serializing_if = "SamplingNotes::is_empty",
         serialize_with = "sampling_entry"
@@ -56,7 +58,7 @@ pub struct Notes {
     pub sampling: SamplingNotes,
 }
 
-/// A file that could not be read in full, and why.
+/// File that could not be read in full, with the reason.
 #[derive(Serialize, JsonSchema)]
 struct DamagedFile<'a> {
     file: &'a str,
@@ -82,7 +84,7 @@ fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::E
 }
 
 impl Notes {
-    /// Adds what was noticed in another part.
+    /// Adds the notes of another part.
     pub(super) fn merge(&mut self, other: Self) {
         self.traces += other.traces;
         self.complete_traces += other.complete_traces;
@@ -103,8 +105,8 @@ impl Notes {
         self.add_damage(other.damage);
     }
 
-    /// Adds damage; what several parts say of one file is said once.
-    /// Notes of a reading that has nothing to report but files and traces that it could not read.
+    /// Returns the notes of a reading that has nothing to report except files and traces that it
+    /// could not read.
     #[must_use]
     pub fn of_unread(damage: Vec<Damage>, large_traces: u64) -> Self {
         let left_out = LeftOut {
@@ -118,7 +120,8 @@ impl Notes {
         }
     }
 
-    /// Takes over what another reading of the same store left unread; returns how many traces more those are.
+    /// Adds the files and traces that another reading of the same store left unread. Returns the
+    /// number of additional traces.
     pub(super) fn add_unread(&mut self, reading: Notes) -> u64 {
         let (large, before) = (
             reading.left_out.large_traces,
@@ -130,6 +133,7 @@ impl Notes {
         more
     }
 
+    /// Adds damage, with one entry for each file.
     pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
         for flaw in damage {
             match self.damage.iter_mut().find(|known| known.file == flaw.file) {
@@ -139,14 +143,14 @@ impl Notes {
         }
     }
 
-    /// The same of a report that takes weights into account as far as this says.
+    /// Returns the notes with the extent to which a report takes weights into account.
     #[must_use]
     pub(super) fn weighing(mut self, weighing: Weighing) -> Self {
         self.sampling.weighing = weighing;
         self
     }
 
-    /// The causes of incompleteness as a text.
+    /// Returns the causes of incompleteness as a text.
     #[must_use]
     pub fn incomplete_text(&self) -> String {
         let causes: Vec<String> = self
@@ -158,7 +162,7 @@ impl Notes {
     }
 }
 
-/// What of it is the same whenever the same files are read.
+/// Part of the notes that does not change if the same files are read again.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptNotes {
     traces: u64,
@@ -200,7 +204,7 @@ impl KeptNotes {
         }
     }
 
-    /// With what there is to say of the folder.
+    /// Adds the notes about the directory.
     pub(super) fn with(self, first: Notes) -> Notes {
         let Self {
             traces,

@@ -1,4 +1,4 @@
-//! Operations: how often each is done, how long it takes, and in which request longest.
+//! Operations: their frequency, their durations, and the request with the longest span.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,21 +14,23 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
 
-/// So many operations are told apart; of what is past them, how many spans there are is counted.
+/// Maximum number of operations that are distinguished. Beyond it, only the number of spans is
+/// counted.
 const OPERATIONS_MAX: usize = 4_096;
 
 /// One operation, over all selected requests.
 #[derive(Clone, Debug, Default)]
 pub struct OperationTimes {
-    /// How long its spans took.
+    /// Durations of its spans.
     pub duration: Distribution,
-    /// Requests that it occurs in.
+    /// Number of requests in which it occurs.
     pub requests: WeightedCount,
-    /// Spans that failed.
+    /// Number of spans that failed.
     pub failed: WeightedCount,
-    /// How long the longest took, and in which request: of equal ones that of the least id.
+    /// Duration of the longest span in ns, and its request; of equal ones, the request with the
+    /// least id.
     pub longest: Option<(u64, TraceId)>,
-    /// The request that was counted last: its spans come one after the other.
+    /// Request that was counted last. The spans of a request follow each other.
     counted: Option<TraceId>,
 }
 
@@ -64,16 +66,16 @@ impl OperationTimes {
     }
 }
 
-/// All operations.
+/// Every operation.
 #[derive(Clone, Debug, Default)]
 pub struct Operations {
-    /// By `service:name`.
+    /// Times by `service:name`.
     pub of: BTreeMap<String, OperationTimes>,
-    /// Spans of operations that found no room.
+    /// Number of spans of operations for which there was no room.
     pub others: u64,
 }
 
-/// How often is each operation done, and how long does it take?
+/// Asks for the frequency and durations of each operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperationsQuestion;
 
@@ -119,17 +121,17 @@ impl Question for OperationsQuestion {
     }
 }
 
-/// What spans have shown.
+/// Pass that times the operations of spans.
 #[derive(Clone, Debug, Default)]
 pub struct OperationsPass {
-    /// By service, and by name.
+    /// Times by service, and by name.
     of: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OperationTimes>>,
     known: usize,
     others: u64,
 }
 
 impl OperationsPass {
-    /// None: there is no room.
+    /// Returns `None` if there is no room.
     fn entry(&mut self, service: &Arc<str>, name: &Arc<str>) -> Option<&mut OperationTimes> {
         let is_known = |names: &BTreeMap<Arc<str>, OperationTimes>| names.contains_key(name);
         if !self.of.get(service).is_some_and(is_known) {
@@ -200,7 +202,7 @@ mod tests {
             assert_eq!(pass.of["web"]["b"].requests.rounded(), 1);
         };
         check(&pass(&spans));
-        // Parts are ranges of ids: a request is in one of them.
+        // Parts are ranges of ids, so a request is in one of them.
         let (before, after) = spans.split_at(3);
         for (mut one, other) in [(pass(before), pass(after)), (pass(after), pass(before))] {
             one.merge(other);

@@ -1,4 +1,4 @@
-//! What requests spend their time on, for a page.
+//! Overview of the time of requests, for a page.
 
 use std::collections::BTreeMap;
 
@@ -17,40 +17,40 @@ use super::sampled_notes::Weighing;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Quantiles of latency at which an example request is shown.
+/// Quantiles of latency for which an example request is shown.
 const EXAMPLES: [f64; 2] = [0.5, 0.95];
-/// The category of which slack is shown, if the rule has it.
+/// Category whose slack is shown, if the rule has it.
 const SERVER: &str = "server";
 
-/// A request of about the latency that a part of all requests do not exceed.
+/// Request with about the latency of a quantile.
 #[derive(Debug)]
 pub struct Example {
-    /// That part, 0 to 1.
+    /// Quantile, 0 to 1.
     pub quantile: f64,
-    /// The request.
+    /// Critical path of the request.
     pub answer: TraceAnswer,
 }
 
-/// What requests spend their time on, and examples of them.
+/// Time of requests by category, and examples.
 #[derive(Debug)]
 pub struct Overview {
-    /// Per segment.
+    /// Statistics per segment.
     pub aggregate: PathAggregate,
     /// Categories of segments.
     pub categories: Categories,
-    /// Their part of the critical path, the largest first.
+    /// Time per category, the largest part of the critical path first.
     pub totals: Vec<CategoryTotals>,
-    /// The same by request.
+    /// Breakdown per request.
     pub breakdown: Breakdown,
-    /// Slack of the last server segment of each request; of no request, if there are no servers.
+    /// Slack of the last server segment of each request; empty if there are no servers.
     pub server_slack: Distribution,
-    /// From the fastest to the slowest.
+    /// Examples from the fastest to the slowest.
     pub examples: Vec<Example>,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// What do requests spend their time on, with categories by this rule?
+/// Asks for the time of requests, with categories by this rule.
 #[derive(Clone, Debug, Default)]
 pub struct OverviewQuestion(pub CategoryRule);
 
@@ -122,7 +122,7 @@ impl Question for OverviewQuestion {
     }
 }
 
-/// What the paths have shown.
+/// Pass over critical paths.
 pub struct Seen<'a> {
     categories: &'a Categories,
     server: Option<usize>,
@@ -156,13 +156,13 @@ impl Pass<TraceView<'_>> for Seen<'_> {
     }
 }
 
-/// Of several latencies, the trace that is nearest to each; of equally near ones, that of the least id, so that the order
-/// of traces does not matter.
+/// Trace that is nearest to each of several latencies; of equally near ones, the trace with the
+/// least id, so that the order of traces does not matter.
 #[derive(Default)]
 struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 
 impl Nearest {
-    /// Most requests are no nearer than what is known, and are not made into answers.
+    /// Most requests are no nearer than the known ones, and are not converted to answers.
     fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
         if !self
             .nearer(wanted_ns, seen.path.latency_ns, seen.trace.id)
@@ -179,7 +179,7 @@ impl Nearest {
         }
     }
 
-    /// To which of the latencies it is nearer than what is known.
+    /// Returns the indexes of the latencies to which a request is nearer than the known one.
     fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
             let known = self
@@ -196,7 +196,7 @@ impl Nearest {
             .collect()
     }
 
-    /// Each trace once.
+    /// Returns each trace once.
     fn into_examples(self) -> Vec<Example> {
         let all = self.0.into_iter().map(|(at, (_, answer))| Example {
             quantile: EXAMPLES[at],

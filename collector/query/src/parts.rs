@@ -1,5 +1,5 @@
-//! Traces read by several threads at the same time, each its own range of trace ids. The analyses know nothing of it:
-//! what they make of the parts merges to what they would have made of the whole.
+//! Reads traces in several threads at the same time, each with its own range of trace ids. The
+//! analyses do not know this: their results for the parts merge to the result for the whole.
 
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
@@ -14,12 +14,12 @@ use super::source::{Selection, Source};
 use stroboscope_store::memory::QueryLack;
 use stroboscope_store::tables::{AttributeKeys, IdRange, TraceFiles};
 
-/// A part has at least about so many rows, as a thread has to be worth its while.
+/// Approximate minimum number of rows of a part, below which a thread is not worth its cost.
 const ROWS_PER_PART_MIN: u64 = 65_536;
-/// Traces read before they are told to the progress, which is shared.
+/// Number of traces read between updates of the progress, which threads share.
 const TRACES_PER_TELLING: u64 = 16;
 
-/// The store's traces, cut into parts of about equally many rows.
+/// Traces of the store, cut into parts of about equally many rows.
 #[derive(Debug)]
 pub struct Parts {
     files: TraceFiles,
@@ -27,13 +27,14 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Files that are read, and files that are not, as all their records lie at other times.
+    /// Returns the number of files that are read, and of files that are skipped because all their
+    /// records lie at other times.
     #[must_use]
     pub fn files(&self) -> (usize, usize) {
         (self.files.files(), self.files.skipped())
     }
 
-    /// Of their traces only these, which are in any order.
+    /// Restricts the parts to these traces, which may be in any order.
     pub(super) fn only(self, traces: Vec<u128>) -> Self {
         Self {
             files: self.files.only(traces),
@@ -41,7 +42,7 @@ impl Parts {
         }
     }
 
-    /// How many there are; at least one.
+    /// Returns the number of parts, at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.ranges.len()
@@ -49,16 +50,17 @@ impl Parts {
 }
 
 impl Source {
-    /// Opens the files that may hold records of the selected traces, see [`TimeRange`](super::TimeRange), and cuts them into parts. Of attributes, those of `keys` are read, as
-    /// [`TraceFiles::open`] says.
+    /// Opens the files that may hold records of the selected traces, see
+    /// [`TimeRange`](super::TimeRange), and cuts them into parts. Reads the attributes of `keys`,
+    /// as described at [`TraceFiles::open`].
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
         self.parts_between(selection.range.records_ns(), keys)
     }
 
-    /// The same, of files that have rows which begin then.
+    /// Opens the parts of files that have rows beginning in this time range.
     pub(super) fn parts_between(
         &self,
         times_ns: RangeInclusive<i64>,
@@ -79,14 +81,15 @@ impl Source {
         Ok(Parts { files, ranges })
     }
 
-    /// Hands each selected trace to the worker of its part, of which there is one for each; all work at the same time,
-    /// and come back in the order of their parts.
+    /// Passes each selected trace to the worker of its part. There is one worker per part. They all
+    /// run at the same time and are returned in the order of their parts.
     ///
     /// # Errors
-    /// When the reading takes too much memory. It leaves out, and counts, single traces that do not fit.
+    /// Fails if the reading takes too much memory. It leaves out and counts single traces that do
+    /// not fit.
     ///
     /// # Panics
-    /// When a worker does.
+    /// Panics if a worker does.
     pub fn fold<W: Send>(
         &self,
         what: &'static str,
@@ -99,16 +102,18 @@ impl Source {
         self.fold_to(what, selection, parts, workers, (visit, after, finish))
     }
 
-    /// As [`Source::fold`], for workers that hold what others wait for, such as the end of a channel: `finish` takes
-    /// each worker apart on its own thread as soon as its part is read, while other parts go on, and a worker that
-    /// panics is dropped there. Only what `finish` makes of it waits for the other parts. `after` follows each trace that was
-    /// visited, when other threads need not wait for this one to be done with it, and says how many bytes the worker holds.
+    /// Reads like [`Source::fold`], for workers that hold something others wait for, such as the
+    /// end of a channel. `finish` consumes each worker on its own thread as soon as its part is
+    /// read, while other parts continue. A worker that panics is dropped there. Only the result of
+    /// `finish` waits for the other parts. `after` follows each visited trace, when other threads
+    /// need not wait for this one to finish it, and returns the number of bytes that the worker
+    /// holds.
     ///
     /// # Errors
-    /// As there.
+    /// Fails under the same conditions as [`Source::fold`].
     ///
     /// # Panics
-    /// When a worker does.
+    /// Panics if a worker does.
     pub fn fold_to<W: Send, R: Send>(
         &self,
         what: &'static str,

@@ -1,17 +1,17 @@
-//! The number of threads that read a store.
+//! Number of threads that read a store.
 
-/// The number of parts that a store is cut into, at most.
+/// Maximum number of parts that a store is cut into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartsWanted {
-    /// One for each core, and fewer of a small store.
+    /// One part for each core, and fewer for a small store.
     #[default]
     Cores,
-    /// This number, however small the store.
+    /// This number of parts, however small the store.
     Exactly(usize),
 }
 
 impl PartsWanted {
-    /// Threads to read with.
+    /// Returns the number of reading threads.
     pub(super) fn threads(self) -> usize {
         match self {
             Self::Cores => std::thread::available_parallelism().map_or(1, usize::from),

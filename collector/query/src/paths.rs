@@ -1,4 +1,4 @@
-//! Critical paths: of each trace, and of all together.
+//! Critical paths of single traces, and of all together.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,18 +25,18 @@ use super::source::{Selection, Source};
 use super::study::{Cutter, Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
-/// One trace's critical path.
+/// Critical path of one trace.
 #[derive(Clone, Debug)]
 pub struct TraceAnswer {
-    /// Its id.
+    /// Id of the trace.
     pub id: TraceId,
-    /// As its source wrote it, if that was not hex.
+    /// Name of the trace in its source, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
-    /// The operation of its root, if it has one.
+    /// Operation of its root, if it has one.
     pub root: Option<String>,
-    /// Its first event, in ns since the Unix epoch.
+    /// First event, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// The path and every segment's slack.
+    /// Path, with the slack of every segment.
     pub path: TracePath,
 }
 
@@ -58,7 +58,7 @@ impl TraceAnswer {
         }
     }
 
-    /// What to call the trace: as its source did.
+    /// Returns the name of the trace in its source.
     #[must_use]
     pub fn label(&self) -> String {
         self.name
@@ -67,38 +67,41 @@ impl TraceAnswer {
     }
 }
 
-/// All critical paths together.
+/// Critical paths of all traces together.
 #[derive(Debug)]
 pub struct Paths {
-    /// Per segment, requests of all kinds alike.
+    /// Statistics per segment, over requests of all kinds.
     pub aggregate: PathAggregate,
-    /// The same of the requests of each root operation: those with callers first, the ones with the most time first.
+    /// Statistics for the requests of each root operation: those with callers first, the ones with
+    /// the most time first.
     pub by_root: Vec<(String, PathAggregate)>,
     /// Time by category, the largest part of the critical path first.
     pub categories: Vec<CategoryTotals>,
-    /// Of each segment that is ever critical, the request that waited longest for it.
+    /// Request that waited longest for each segment that is ever critical.
     pub examples: BTreeMap<SegmentId, TraceId>,
-    /// Of each segment that has slack, the request in which it has most.
+    /// Request in which each segment with slack has the most.
     pub slack_examples: BTreeMap<SegmentId, TraceId>,
-    /// Requests whose root failed, among those used, by root operation; of others there are none.
+    /// Number of the used requests whose root failed, by root operation. Root operations without
+    /// failures are absent.
     pub failed: BTreeMap<String, WeightedCount>,
-    /// Latency of the requests used whose root did not fail, by root operation.
+    /// Latency of the used requests whose root did not fail, by root operation.
     pub latency_without_failed: BTreeMap<String, Distribution>,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
     joining: Joining,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
 impl Paths {
-    /// Requests whose root failed, among those used.
+    /// Returns the number of the used requests whose root failed.
     #[must_use]
     pub fn failed_requests(&self) -> WeightedCount {
         self.failed.values().copied().sum()
     }
 
-    /// Returns sentences on what makes the figures mislead: see [`circumstances()`](circumstances), and parts that no context joins.
+    /// Returns sentences on circumstances that make the figures misleading: see
+    /// [`circumstances()`](circumstances), and parts that no context joins.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let requests = self.aggregate.traces() + self.aggregate.without_length();
@@ -109,10 +112,10 @@ impl Paths {
     }
 }
 
-/// Hands the critical path of each selected trace to `visit`, which may stop by `false`.
+/// Passes the critical path of each selected trace to `visit`, which may stop by returning `false`.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Fails if the store cannot be listed.
 pub fn each_path(
     source: &Source,
     selection: Selection,
@@ -130,10 +133,10 @@ pub fn each_path(
     Ok(notes)
 }
 
-/// The critical path of one trace, if it is there; only what may hold it is read.
+/// Returns the critical path of one trace, if it exists. Reads only files that may hold it.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Fails if the store cannot be listed.
 pub fn path_of(
     source: &Source,
     selection: Selection,
@@ -149,7 +152,7 @@ pub fn path_of(
     Ok((answer, notes))
 }
 
-/// What are the critical paths of all selected traces together, with categories by this rule?
+/// Asks for the critical paths of all selected traces together, with categories by this rule.
 #[derive(Clone, Debug, Default)]
 pub struct PathsQuestion(pub CategoryRule);
 
@@ -165,14 +168,15 @@ pub struct PathsByRoot<'a> {
     joining: Joining,
 }
 
-/// Returns true if a request's root failed; the attribute [`ERROR`] has to be read.
+/// Reports whether a request's root failed. Requires the attribute [`ERROR`].
 pub(super) fn has_failed(records: &TraceRecords) -> bool {
     let roots = records.spans.iter().filter(|span| span.parent_id == 0);
     let roots: Vec<u64> = roots.map(|root| root.span_id).collect();
     failed_spans(records).any(|id| roots.contains(&id))
 }
 
-/// By the segment's number: how long something of it was at most, and in which request; of equal ones that of the least id.
+/// Largest time of each segment in ns, with its request, by the segment's number; of equal times,
+/// the request with the least id.
 #[derive(Debug, Default)]
 struct Largest(Vec<Option<(u64, TraceId)>>);
 

@@ -1,4 +1,4 @@
-//! Requests, and what the kernel did meanwhile, as a trace for Perfetto.
+//! Conversion of requests, and of the kernel's activity meanwhile, to a trace for Perfetto.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use stroboscope_kernel_model::{ClockLog, ClockSample};
 use super::kernel::KernelPart;
 use super::request_tree::tree;
 
-/// A trace of Perfetto shows one host, and it is not clear which.
+/// Error about the host of a Perfetto trace, which shows only one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PerfettoHostError {
     /// Several kernels were recorded, and none was chosen.
     #[error("a Perfetto trace shows one host: choose one of {}", .0.join(", "))]
     OneOf(Vec<String>),
-    /// Nothing of this host's kernel is there.
+    /// The data have no kernel events of this host.
     #[error("the kernel of {host:?} did nothing here{}", recorded(.others))]
     Unknown {
-        /// The one that was asked for.
+        /// Requested host.
         host: String,
-        /// Those that are there.
+        /// Hosts with kernel events.
         others: Vec<String>,
     },
 }
@@ -33,11 +33,11 @@ fn recorded(hosts: &[String]) -> String {
     }
 }
 
-/// The bytes of a `.pftrace`: the segments of `requests`, and the kernel of `host`, of the only host in `kernel`, or of none
-/// where there is none.
+/// Returns the bytes of a `.pftrace`: the segments of `requests`, and the kernel of `host`. Without
+/// `host`, this is the only host in `kernel`, or no host if there is none.
 ///
 /// # Errors
-/// When there are several hosts and none was asked for, or not that one.
+/// Fails if there are several hosts and none was requested, or if the requested one is not there.
 pub fn perfetto_trace<'a>(
     requests: impl IntoIterator<Item = &'a TraceRecords>,
     kernel: &[KernelPart],
@@ -66,7 +66,7 @@ pub fn perfetto_trace<'a>(
     let mut bytes = Vec::new();
     let parts = kernel.iter().filter(|part| Some(&*part.host) == host);
     for (place, part) in parts.enumerate() {
-        // Traces that follow each other are one trace.
+        // Concatenated traces are one trace.
         let segments = if place == 0 { &*segments } else { &[] };
         bytes.extend(perfetto(
             &part.timeline,
@@ -77,7 +77,7 @@ pub fn perfetto_trace<'a>(
     }
     if bytes.is_empty() {
         let mut clocks = ClockLog::default();
-        // Nothing says what the monotonic clock showed, and nothing asks: times of segments are wall time.
+        // The monotonic clock is unknown and not needed, because times of segments are wall time.
         clocks.push(ClockSample {
             at_ns: u64::try_from(began_ns).unwrap_or(0),
             wall_offset_ns: 0,

@@ -1,4 +1,4 @@
-//! What a larger process would use: what processes of the store used, or others, pooled.
+//! Estimates the usage of a larger process by pooling the measured usage of several processes.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use super::query_error::QueryError;
 use super::source::Source;
 use super::time_range::TimeRange;
 
-/// More samples are not read.
+/// Maximum number of samples that are read.
 const SAMPLES_MAX: usize = 8_000_000;
 
-/// What is pooled.
+/// Resource whose usage is pooled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PooledUse {
-    /// Processor time by time: 1 is one core kept busy.
+    /// Mean number of busy CPU cores.
     CpuCores,
-    /// Memory that is resident.
+    /// Resident memory.
     MemoryBytes,
-    /// Requests that enter.
+    /// Rate of requests that enter.
     RequestsPerSecond,
 }
 
 impl PooledUse {
-    /// None, where the system did not say, or the time has no length.
+    /// Returns `None` if the system did not report the usage, or if the interval has no length.
     fn of(self, load: &LoadRow) -> Option<f64> {
         let seconds = load.to_ns.saturating_sub(load.from_ns) as f64 / 1e9;
         let by_second = |used: f64| (seconds > 0.0).then(|| used / seconds);
@@ -37,34 +37,35 @@ impl PooledUse {
     }
 }
 
-/// What processes used, by service.
+/// Usage of processes, by service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsesByService(BTreeMap<String, Vec<ProcessUse>>);
 
-/// Which processes the larger one takes the place of.
+/// Choice of the processes that the larger one replaces.
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
-    /// A service; none: the only one there is.
+    /// Service; `None` for the only one.
     pub service: Option<String>,
-    /// The service whose processes share what they use with those of the first. None: processes of the same one do.
+    /// Service whose processes share their resources with those of the first one. `None`: processes
+    /// of the same service do.
     pub with: Option<String>,
-    /// So many processes of the one service become one.
+    /// Number of processes of one service that become one.
     pub times: usize,
 }
 
-/// What a larger process would use, and which ones it takes the place of.
+/// Usage of a larger process, and the processes that it replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolReport {
-    /// Services, and how many processes of each were measured.
+    /// Services, with the number of measured processes of each.
     pub services: Vec<(String, usize)>,
     pub pooled: Pooled,
 }
 
 impl UsesByService {
-    /// As processes with the SDK measured it once a second.
+    /// Reads the usage that processes with the SDK measured once a second.
     ///
     /// # Errors
-    /// When the store cannot be read, or has no such measurements.
+    /// Fails if the store cannot be read, or has no such measurements.
     pub fn of_store(
         source: &Source,
         range: TimeRange,
@@ -102,7 +103,7 @@ impl UsesByService {
         }
     }
 
-    /// Of services, processes, and their samples.
+    /// Collects services, processes, and their samples.
     pub fn of(
         processes: impl IntoIterator<Item = (String, String, Vec<(i64, f64)>)>,
     ) -> UsesByService {
@@ -114,10 +115,10 @@ impl UsesByService {
         found
     }
 
-    /// What a larger process would use.
+    /// Estimates the usage of a larger process.
     ///
     /// # Errors
-    /// When there is no such service, or it is not said which one of several.
+    /// Fails if there is no such service, or if none of several was chosen.
     pub fn pool(&self, settings: &PoolSettings) -> Result<PoolReport, QueryError> {
         let known = || {
             let of = |(service, uses): (&String, &Vec<ProcessUse>)| {

@@ -1,5 +1,5 @@
-//! Slack foretold by the last request of the same key (The Mystery Machine, §5.2, figure 11), and which attributes are
-//! keys that tell.
+//! Prediction of slack by the last request with the same key (The Mystery Machine, §5.2, figure
+//! 11), and the search for attributes that are good keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,36 +18,39 @@ use super::query_error::QueryError;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
-/// Most attributes that are tried, as each needs memory for a history of all requests: those that most requests have.
+/// Maximum number of attributes that are tried, because each needs memory for a history of all
+/// requests. Those that most requests have are tried.
 pub const ATTRIBUTES_MAX: usize = 16;
 
-/// What to predict, and by what.
+/// Target and keys of a prediction.
 #[derive(Clone, Debug, Default)]
 pub struct PredictSettings {
-    /// Attributes to try as the key. None: all that requests have, at most [`ATTRIBUTES_MAX`].
+    /// Attributes to try as the key. `None`: those that requests have, at most [`ATTRIBUTES_MAX`].
     pub attributes: Vec<String>,
-    /// Slack means more than this. None: more than the median, so that requests with slack are about half of all.
+    /// Slack in ns above which a request counts as having slack. `None`: the median, so that about
+    /// half of the requests have slack.
     pub threshold_ns: Option<u64>,
-    /// Whose slack: that of the last segment of the server in a request.
+    /// Category of the server. The slack is that of the last server segment in a request.
     pub server: CategoryChoice,
 }
 
-/// How well attributes foretell slack.
+/// Quality of attributes as predictors of slack.
 #[derive(Debug)]
 pub struct PredictReport {
-    /// Slack means more than this.
+    /// Slack in ns above which a request counts as having slack.
     pub threshold_ns: u64,
     /// Slack of all requests.
     pub slack: Distribution,
-    /// The attributes, best first: what each foretold, and how many requests of it found no room in its history.
+    /// Attributes, best first, each with the quality of its predictions, and the number of its
+    /// requests for which the history had no room.
     pub ranked: Vec<(String, PredictionQuality, u64)>,
-    /// Attributes that were not tried, as there were too many.
+    /// Number of attributes that were not tried because there were too many.
     pub not_tried: usize,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// Which attributes, as keys, foretell slack?
+/// Asks for attributes that predict slack when used as keys.
 impl Question for PredictSettings {
     type Records = (CategoryEvidence, AttributesSeen);
     type Prepared = Keys;
@@ -170,7 +173,7 @@ impl Question for PredictSettings {
     }
 }
 
-/// Which attributes there are; of these, if some are wanted.
+/// Attributes that occur; restricted to the wanted ones, if any.
 #[derive(Debug)]
 pub struct AttributesSeen {
     wanted: Vec<(Arc<str>, Attribute)>,
@@ -194,7 +197,7 @@ impl Pass<TraceRecords> for AttributesSeen {
     }
 }
 
-/// What slack is foretold by.
+/// Keys to predict slack by.
 #[derive(Debug)]
 pub struct Keys {
     categories: Categories,
@@ -203,7 +206,7 @@ pub struct Keys {
     not_tried: usize,
 }
 
-/// A history of each attribute, as a pass.
+/// Pass that keeps a history of each attribute.
 #[derive(Debug)]
 pub struct Foretelling<'a> {
     keys: &'a Keys,

@@ -1,24 +1,24 @@
-//! Why a query has no result.
+//! Reasons why a query has no result.
 
 use stroboscope_store::data_dir::DataDirError;
 use stroboscope_store::memory::QueryLack;
 use stroboscope_store::tables::StoreError;
 
-/// Why a query has no result.
+/// Reason why a query has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     #[error(transparent)]
     Data(#[from] DataDirError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is nothing in it.
+    /// The data directory holds no traces.
     #[error("the data folder {data} holds no traces yet")]
     Empty {
         data: String,
-        /// What a running collector has taken and not put into the store yet.
+        /// Bytes that a running collector has accepted and not yet put into the store.
         unflushed_bytes: u64,
     },
-    /// The trace asked for is not there.
+    /// The requested trace does not exist.
     #[error("there is no trace {trace} in {data}")]
     NoSuchTrace { trace: String, data: String },
     /// The kernel was not recorded.
@@ -30,18 +30,18 @@ pub enum QueryError {
     /// The query lacks memory.
     #[error("{what}: {lack}{}", advice(*lack))]
     Memory {
-        /// The part of the query that takes the memory.
+        /// Part of the query that takes the memory.
         what: &'static str,
         lack: QueryLack,
     },
-    /// One trace takes more memory than there is for it.
+    /// One trace needs more memory than is available for it.
     #[error("trace {trace} has {spans} spans: {lack}")]
     LargeTrace {
         trace: String,
         spans: u64,
         lack: QueryLack,
     },
-    /// Its events do not fit into memory.
+    /// The kernel's events do not fit into memory.
     #[error(
         "the kernel's events of all requests take more than {held_mib} MiB, which is what a search holds of them; give it \
          less time by --since and --until"
@@ -50,34 +50,34 @@ pub enum QueryError {
     /// The kernel was not recorded at that time.
     #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
     NoBurst { at_ns: i64, data: String },
-    /// No segment is the one asked for.
+    /// No segment is the requested one.
     #[error("none of the {segments} segments is the one asked for")]
     NoSuchSegment {
         data: String,
-        /// How many there are.
+        /// Number of segments.
         segments: usize,
     },
-    /// No request has the root asked for.
+    /// No request has the requested root.
     #[error("no request has the root operation {root}; there are: {known}")]
     NoSuchRoot { root: String, known: String },
-    /// No category is the one asked for.
+    /// No category has the requested name.
     #[error("no segment is of the category {category}; there are: {known}")]
     NoSuchCategory { category: String, known: String },
-    /// Nothing has the attribute asked for.
+    /// No request has the requested attribute.
     #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
     NoSuchAttribute {
         attribute: String,
-        /// Which one may be meant, as it follows the name; empty, if none is like it.
+        /// Suggested name in the form that follows the attribute; empty if no name is similar.
         nearest: String,
         known: String,
     },
-    /// Nothing has the value asked for.
+    /// No request has the requested value.
     #[error(
         "no request says that {attribute} is {value}: it must be said by its root span, or by all of its spans that say \
          anything of it"
     )]
     NoSuchValue { attribute: String, value: String },
-    /// A side of an experiment has no requests.
+    /// One side of an experiment has no requests.
     #[error(
         "no request says that {attribute} is {value}, so one side is empty; there are: {known}"
     )]
@@ -86,69 +86,69 @@ pub enum QueryError {
         value: String,
         known: String,
     },
-    /// No process said what it uses.
+    /// No process measured its usage.
     #[error(
         "no process in {0} said what it uses: those with this version's SDK do, about once a second, while they record"
     )]
     NoLoads(String),
-    /// No process of the service said what it uses.
+    /// No process of the service measured its usage.
     #[error("no process of the service {service} was measured; there are: {known}")]
     NoSuchService { service: String, known: String },
-    /// It is not said which processes are to be pooled.
+    /// The user has to choose the service to pool.
     #[error("processes of several services were measured, say which service's: {known}")]
     WhichService { known: String },
-    /// There is more than is kept in memory.
+    /// There are more samples than are kept in memory.
     #[error(
         "processes measured what they use more than {max} times; ask for less of it by --since and --until"
     )]
     TooManySamples { max: usize },
-    /// No request has a length.
+    /// No request was recorded completely, so none has a length.
     #[error(
         "no request in {0} was recorded whole, so nothing is known of their lengths; record with longer bursts, or with \
          STROBOSCOPE_SAMPLE=follow"
     )]
     NoneWhole(String),
-    /// The comparison has found none such.
+    /// The comparison found no such change.
     #[error("there is no {kind} {asked}: {}", match found { 0 => format!("compare finds no {kind} between these periods, by more than chance, so there is nothing to explain; longer periods show smaller changes"), 1 => "compare finds one".to_owned(), many => format!("compare finds {many}") })]
     NoSuchChange {
         /// Cause or mutation.
         kind: &'static str,
         asked: usize,
-        /// How many there are.
+        /// Number of changes found.
         found: usize,
     },
     /// There are too few requests to explain something.
     #[error(transparent)]
     Explain(#[from] stroboscope_analysis::explain::ExplainError),
-    /// No segment is of a component whose slack was asked for.
+    /// No segment belongs to the component whose slack was requested.
     #[error("there is no service and no operation {0}")]
     NoComponent(String),
-    /// Only what the SDK records comes in bursts.
+    /// Nothing was recorded in bursts, which only the SDK records.
     #[error(
         "nothing in {0} was recorded in bursts, as services with the SDK do; search its requests, without --bursts"
     )]
     NoBursts(String),
-    /// No request has any.
+    /// No request has any attributes.
     #[error(
         "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"
     )]
     NoAttributes,
-    /// No trace is of the time asked for.
+    /// No trace is in the requested time range.
     #[error(
         "no request in {0} began in the time that is asked for, by --since and --until or as a period of --before or --after"
     )]
     NoneInRange(String),
-    /// There are traces, but none may be used.
+    /// There are traces, but none is usable.
     #[error(
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
     )]
     NoneComplete {
-        /// How many there are.
+        /// Number of traces.
         traces: u64,
-        /// Why not, and how often.
+        /// Causes of incompleteness, with their counts.
         causes: String,
     },
-    /// A folder of the store cannot be used.
+    /// A directory of the store cannot be used.
     #[error("cannot use the store: {0}")]
     Folder(std::io::Error),
 }
@@ -161,7 +161,7 @@ fn advice(lack: QueryLack) -> &'static str {
 }
 
 impl QueryError {
-    /// The lack of memory, if it is one.
+    /// Returns the lack of memory, if the error is one.
     #[must_use]
     pub fn lack(&self) -> Option<QueryLack> {
         match self {
@@ -170,7 +170,7 @@ impl QueryError {
         }
     }
 
-    /// Error of a reading of requests that lacks memory.
+    /// Returns the error of a reading of requests that lacks memory.
     pub(super) fn lack_of_requests(lack: QueryLack) -> Self {
         Self::Memory {
             what: "reading these requests and what is found in them",

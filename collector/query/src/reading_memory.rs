@@ -1,4 +1,5 @@
-//! Memory of one reading of the store: the files that are open, one large trace at a time, and what is made of the traces.
+//! Memory of one reading of the store: open files, one large trace at a time, and the results
+//! computed from the traces.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -8,10 +9,10 @@ use stroboscope_store::memory::{QueryLack, QueryMemory, QueryShare};
 use super::query_error::QueryError;
 use stroboscope_analysis::record::TraceId;
 
-/// A trace up to this size has its room in the base of each thread that reads.
+/// Size up to which a trace fits into the base memory of each reading thread.
 const SMALL_TRACE_BYTES: usize = 4 << 20;
 
-/// The memory of a source: what its readings take of the memory of queries.
+/// Memory of a source: the part of the queries' memory that its readings take.
 #[derive(Debug)]
 pub(super) struct SourceMemory {
     all: QueryMemory,
@@ -21,7 +22,7 @@ pub(super) struct SourceMemory {
 #[derive(Debug)]
 struct Held {
     share: QueryShare,
-    /// Part of it that the model holds as long as the source exists.
+    /// Bytes that the model holds as long as the source exists.
     model: usize,
 }
 
@@ -34,27 +35,28 @@ impl SourceMemory {
         }
     }
 
-    /// The memory that all queries share.
+    /// Returns the memory that all queries share.
     pub(super) fn all(&self) -> &QueryMemory {
         &self.all
     }
 
-    /// Largest trace that is analysed, in bytes.
+    /// Returns the size of the largest trace that is analysed, in bytes.
     pub(super) fn trace_max(&self) -> usize {
         self.all.query_max() / 2
     }
 
-    /// For a model, in bytes.
+    /// Returns the memory for a model, in bytes.
     pub(super) fn model_max(&self) -> usize {
         self.all.query_max() / 4
     }
 
-    /// For files that are open side by side, in bytes.
+    /// Returns the memory for files that are open at the same time, in bytes.
     pub(super) fn files_max(&self) -> usize {
         self.all.query_max() / 4
     }
 
-    /// Returns the number of threads that the memory suffices for if each reads files with so many bytes.
+    /// Returns the number of threads for which the memory suffices if each reads files with this
+    /// many bytes.
     pub(super) fn threads(&self, wanted: usize, reading_bytes: usize) -> usize {
         let of_each = reading_bytes.saturating_add(SMALL_TRACE_BYTES);
         wanted.min(self.files_max() / of_each).max(1)
@@ -121,10 +123,10 @@ pub(super) struct ReadingMemory<'a> {
 }
 
 impl<'a> ReadingMemory<'a> {
-    /// Reserves the memory of so many threads, each of which reads files with so many bytes.
+    /// Reserves the memory of this many threads, each of which reads files with this many bytes.
     ///
     /// # Errors
-    /// When there is none for it.
+    /// Fails if there is no memory.
     pub(super) fn of(
         memory: &'a SourceMemory,
         threads: usize,
@@ -148,7 +150,7 @@ impl<'a> ReadingMemory<'a> {
         }
     }
 
-    /// Returns true once memory ran out: the reading can stop.
+    /// Reports whether memory ran out, so that the reading can stop.
     pub(super) fn is_wanting(&self) -> bool {
         self.lack.get().is_some()
     }
@@ -162,7 +164,7 @@ impl<'a> ReadingMemory<'a> {
     }
 }
 
-/// Memory for one trace that a query asks for by its id.
+/// Memory for one trace that a query requests by its id.
 #[derive(Debug)]
 pub(super) struct Room {
     share: QueryShare,
@@ -174,7 +176,7 @@ impl Room {
         Self { share, lack: None }
     }
 
-    /// Takes memory for a trace that has grown to so many bytes; returns false when there is none.
+    /// Takes memory for a trace that has grown to this many bytes. Returns false if there is none.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.share.used());
         self.lack = self.share.take(more).err();
@@ -184,7 +186,7 @@ impl Room {
     /// Returns the number of the trace's spans, and the memory that it holds.
     ///
     /// # Errors
-    /// When there was no memory for it.
+    /// Fails if there was no memory for the trace.
     pub(super) fn check(
         self,
         id: u128,
@@ -198,17 +200,18 @@ impl Room {
     }
 }
 
-/// Memory of a thread that reads.
+/// Memory of a reading thread.
 #[derive(Debug)]
 pub(super) struct ThreadMemory<'a> {
     reading: &'a ReadingMemory<'a>,
-    /// For a large trace: one thread has one at a time, and no other has to be waited for meanwhile.
+    /// Memory of a large trace. Only one thread has one at a time, and it waits for no other thread
+    /// meanwhile.
     trace: Option<(MutexGuard<'a, ()>, Taken<'a>)>,
     worker: Option<Taken<'a>>,
 }
 
 impl ThreadMemory<'_> {
-    /// Takes memory for a trace of so many bytes; returns false when there is none.
+    /// Takes memory for a trace of this many bytes. Returns false if there is none.
     pub(super) fn has_room(&mut self, bytes: usize) -> bool {
         let reading = self.reading;
         if bytes <= SMALL_TRACE_BYTES {
@@ -237,7 +240,8 @@ impl ThreadMemory<'_> {
         }
     }
 
-    /// Records the bytes that the results take by now; returns false when there is no memory for them.
+    /// Records the bytes that the results occupy by now. Returns false if there is no memory for
+    /// them.
     pub(super) fn hold(&mut self, bytes: Result<usize, QueryLack>) -> bool {
         let memory = self.reading.memory;
         let held = bytes.and_then(|bytes| match &mut self.worker {

@@ -1,4 +1,4 @@
-//! What was recorded: processes, bursts, how well the processes' windows agree, and what was lost.
+//! Summary of a recording: processes, bursts, the agreement of the processes' windows, and losses.
 
 use std::collections::BTreeMap;
 
@@ -11,37 +11,38 @@ type Intervals = Vec<(i64, i64)>;
 /// Summary of all batches in the store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
-    /// Process incarnations.
+    /// Number of process incarnations.
     pub processes: u64,
-    /// Services, and the processes of each.
+    /// Services, with the number of processes of each.
     pub services: BTreeMap<String, u64>,
-    /// Batches.
+    /// Number of batches.
     pub batches: u64,
-    /// Spans and events in them.
+    /// Number of spans and events in them.
     pub records: u64,
-    /// Windows in which at least one process recorded; those that overlap are one.
+    /// Number of windows in which at least one process recorded. Overlapping windows count as one.
     pub bursts: u64,
-    /// How much the processes recorded together: over all pairs, the time both recorded by the time either did, looking
-    /// only at the time in which both ran. None when no two processes ran at the same time.
+    /// Time that processes recorded together: over all pairs, the time that both recorded divided
+    /// by the time that either did, restricted to the time in which both ran. `None` if no two
+    /// processes ran at the same time.
     pub window_overlap: Option<f64>,
     /// Records lost by service and cause, as the processes counted them.
     pub lost: BTreeMap<(String, String), u64>,
-    /// Batches missing between others.
+    /// Number of batches missing between others.
     pub missing_batches: u64,
 }
 
 #[derive(Default)]
 struct Process {
     windows: Intervals,
-    /// The time its batches cover.
+    /// Time that its batches cover, in ns.
     covered: Option<(i64, i64)>,
     service: String,
-    /// The largest total it said of each cause.
+    /// Largest total that the process reported for each cause.
     lost: BTreeMap<String, u64>,
 }
 
 impl Recorded {
-    /// Sums up batches, which come in order of process and sequence.
+    /// Sums up batches, which are in order of process and sequence.
     pub fn of(batches: impl Iterator<Item = BatchRead>) -> Self {
         let mut recorded = Self::default();
         let mut processes: Vec<Process> = Vec::new();
@@ -115,7 +116,7 @@ impl Recorded {
         }
     }
 
-    /// All records lost.
+    /// Returns the number of all records lost.
     #[must_use]
     pub fn lost_records(&self) -> u64 {
         self.lost
@@ -124,7 +125,8 @@ impl Recorded {
     }
 }
 
-/// The windows in which at least one process recorded, ns since the Unix epoch, in order of time; those that overlap are one.
+/// Returns the windows in which at least one process recorded, in ns since the Unix epoch, in order
+/// of time. Overlapping windows are merged.
 pub(super) fn bursts(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64)> {
     let windows = batches.flat_map(|batch| {
         let windows = batch.windows.into_iter();
@@ -233,7 +235,7 @@ mod tests {
             (3, 2, 8)
         );
         assert_eq!(recorded.services["web"], 2);
-        // Both ran from 0 to 200: 18 together, of 30 that either recorded.
+        // Both ran from 0 to 200. They recorded 18 together, out of 30 that either recorded.
         assert_eq!(recorded.window_overlap, Some(18.0 / 30.0));
     }
 

@@ -1,4 +1,4 @@
-//! All that is known of one request, for who shows it.
+//! Everything known about one request, for display.
 
 use std::sync::Arc;
 
@@ -24,35 +24,37 @@ use super::timeline::kernel_of;
 /// One request.
 #[derive(Debug)]
 pub struct Request {
-    /// Its records as they were recorded, without attributes.
+    /// Records as they were recorded, without attributes.
     pub recorded: TraceRecords,
-    /// The same on one time axis: those of `recorded`, in their order, with corrected times where clocks are proven to differ.
+    /// Records of `recorded` in the same order on one time axis, with corrected times if clocks are
+    /// proven to differ.
     pub aligned: TraceRecords,
-    /// Its spans as a tree, over `aligned`.
+    /// Tree of its spans, over `aligned`.
     pub outline: Vec<OutlineSpan>,
-    /// Cut into segments.
+    /// Request cut into segments.
     pub trace: SegmentedTrace,
-    /// The span that each segment is of, as a place in `outline`.
+    /// Span that each segment belongs to, as an index into `outline`.
     pub owners: Vec<Option<usize>>,
-    /// What the segments are called.
+    /// Labels of the segments.
     pub labels: Labels,
-    /// Segments of spans that the model has no room for: drawn, and without a part in paths.
+    /// Segments of spans for which the model has no room. They are drawn, but have no part in
+    /// paths.
     pub unmodelled: Vec<UnmodelledSegment>,
-    /// The critical path and slack, over the segments of `trace`; none: there is no model.
+    /// Critical path and slack, over the segments of `trace`; `None` without a model.
     pub path: Option<TracePath>,
-    /// Its failure, or one that it recovered from; none: no span failed.
+    /// Failure of the request, or one that it recovered from; `None` if no span failed.
     pub failure: Option<RequestFailure>,
-    /// The connection that it came by, or the requests that came by it.
+    /// Connection of the request, or the requests of the connection that it is.
     pub connection: RequestConnection,
-    /// Why it is not complete; none: it is.
+    /// Reasons why the request is incomplete; empty if it is complete.
     pub reasons: Vec<Incomplete>,
-    /// What the kernel did for it, a part for each recording.
+    /// Kernel activity for the request, one part for each recording.
     pub kernel: Vec<KernelPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
-    /// Its spans in the store, of which `recorded` has the first.
+    /// Number of its spans in the store. `recorded` has the first of them.
     pub spans_in_store: u64,
-    /// Its memory, as long as it is there.
+    /// Memory of the request, held as long as it exists.
     pub share: QueryShare,
 }
 
@@ -60,7 +62,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestAsked {
     pub id: u128,
-    /// Only the first spans.
+    /// Maximum number of spans to read, the first ones.
     pub spans_max: Option<usize>,
 }
 
@@ -75,27 +77,27 @@ impl RequestAsked {
     }
 }
 
-/// Memory of a record with all that is known of it, in units of what its analysis takes: its segments with labels of their own, and
-/// it once more on one time axis.
+/// Memory of a record with everything known about it, in multiples of the memory of its analysis:
+/// its segments with labels of their own, and the record once more on one time axis.
 const ANALYSES_PER_RECORD: usize = 2;
 
-/// A segment that has no label in the model, as there are more labels than it holds.
+/// Segment without a label in the model, which holds no more labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmodelledSegment {
-    /// The span that it is of, as a place in [`Request::outline`].
+    /// Span that it belongs to, as an index into [`Request::outline`].
     pub owner: usize,
     pub start: Arc<str>,
     pub end: Arc<str>,
-    /// Ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// Ns since the Unix epoch.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
 }
 
-/// One request has at most so many labels of its own.
+/// Maximum number of labels of one request.
 const LABELS_MAX: usize = 1 << 22;
 
-/// The segments of spans that have none among those that were labelled.
+/// Returns the segments of spans that have none among the labelled ones.
 pub fn unmodelled(
     aligned: &TraceRecords,
     outline: &[OutlineSpan],
@@ -106,7 +108,7 @@ pub fn unmodelled(
         .iter()
         .flatten()
         .for_each(|place| has_some[*place] = true);
-    // A span that only waits has none either, and costs one more cut of the request.
+    // A span that only waits has no segment either, and costs one more cut of the request.
     if has_some.iter().all(|has| *has) {
         return Vec::new();
     }
@@ -132,13 +134,13 @@ pub fn unmodelled(
 }
 
 impl Request {
-    /// The first and the last instant of it as recorded, ns since the Unix epoch.
+    /// Returns the first and the last recorded instant, in ns since the Unix epoch.
     #[must_use]
     pub fn recorded_ns(&self) -> (i64, i64) {
         bounds(&self.recorded)
     }
 
-    /// What to call it: as its source did.
+    /// Returns the name of the request in its source.
     #[must_use]
     pub fn label(&self) -> String {
         let name = self.recorded.name.as_ref();
@@ -155,7 +157,7 @@ fn bounds(records: &TraceRecords) -> (i64, i64) {
         .unwrap_or_default()
 }
 
-/// One request as it was recorded, whole or not; only what may hold its id is read.
+/// Reads one request as recorded, complete or not. Reads only files that may hold its id.
 fn records(
     source: &Source,
     asked: RequestAsked,
@@ -171,11 +173,12 @@ fn records(
     Ok((found.request, found.damage))
 }
 
-/// The request of this id, if it is there, whole or not. `inference` is what its critical path goes by; without one it has
-/// none. Only what may hold its id is read, and of the kernel what was recorded meanwhile.
+/// Returns the request with this id, if it exists, complete or not. `inference` determines its
+/// critical path; without it the request has none. Reads only files that may hold the id, and the
+/// kernel's recordings of that time.
 ///
 /// # Errors
-/// When the store cannot be read, or the memory does not suffice for the request.
+/// Fails if the store cannot be read, or if the memory does not suffice for the request.
 pub fn request(
     source: &Source,
     inference: Option<&Inference>,
@@ -237,10 +240,10 @@ pub fn request(
     }))
 }
 
-/// Is there a request of this id?
+/// Reports whether a request with this id exists.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
     let asked = RequestAsked {
         id,
@@ -250,11 +253,11 @@ pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
     Ok(found.is_some())
 }
 
-/// The whole id of a request of which the low half is known, as to the kernel, and when about it began. Reads the requests of
-/// that time.
+/// Returns the whole id of a request from its low half, which the kernel knows, and an approximate
+/// start. Reads the requests of that time.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn request_of_low(
     source: &Source,
     low: u64,
@@ -272,11 +275,12 @@ pub fn request_of_low(
     Ok(None)
 }
 
-/// One span of a request with all of its attributes, and those of events in it, if it is there; and when the request began as
-/// recorded, ns since the Unix epoch. Of several spans of the same id, the first.
+/// Returns one span of a request with all of its attributes and those of events in it, if it
+/// exists, and the recorded start of the request in ns since the Unix epoch. Of several spans with
+/// the same id, returns the first.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn span_of(
     source: &Source,
     asked: RequestAsked,

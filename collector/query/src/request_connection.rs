@@ -1,40 +1,41 @@
-//! The connection that a request came by, and the requests that came by a connection.
+//! Connection of a request, and the requests of a connection.
 
 use serde_json::Value;
 use stroboscope_analysis::connection::{Connections, is_marked};
 use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
 
-/// The attribute with the spans that a span is linked to.
+/// Attribute with the links of a span to other spans.
 pub(super) const LINKS: &str = "links";
-/// Requests of a connection that are listed.
+/// Maximum number of requests of a connection that are listed.
 const LISTED_MAX: usize = 50;
 
 /// Connections of a request, and requests of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestConnection {
-    /// The trace that the request is a part of.
+    /// Trace that the request is a part of.
     pub inside: Option<TraceId>,
-    /// The traces that its root is linked to: the SDK links a request that begins inside of a connection to it.
+    /// Traces that its root is linked to. The SDK links a request that begins inside a connection
+    /// to it.
     pub linked: Vec<TraceId>,
-    /// Requests that are parts of this trace.
+    /// Number of requests that are parts of this trace.
     pub requests: u64,
-    /// The first of them, in order of time.
+    /// First of these requests, in order of time.
     pub first: Vec<ConnectionRequest>,
     /// True if requests of other traces are linked to this one.
     pub is_linked_to: bool,
 }
 
-/// A request that came by a connection.
+/// Request inside a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionRequest {
     pub id: TraceId,
     pub root: String,
-    /// Begin as its process recorded it, ns since the Unix epoch.
+    /// Start as its process recorded it, in ns since the Unix epoch.
     pub start_ns: i64,
     pub took_ns: u64,
 }
 
-/// Finds what ties these records, with their attribute [`LINKS`], to a connection.
+/// Finds the relation of these records, with their attribute [`LINKS`], to connections.
 pub(super) fn request_connection(
     records: &TraceRecords,
     connections: &Connections,

@@ -1,4 +1,4 @@
-//! Failed spans of one request, what they state, and the way by which the failure travelled.
+//! Failed spans of one request, with their errors, and the path by which the failure travelled.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,37 +10,38 @@ use stroboscope_analysis::segment::OutlineSpan;
 const STACK: &str = "exception.stacktrace";
 const TYPE: &str = "exception.type";
 const MESSAGE: &str = "exception.message";
-/// Failed spans that are described, at most: those of the trail, and the first of the others.
+/// Maximum number of failed spans that are described: those of the trail, and the first of the
+/// others.
 const DESCRIBED_MAX: usize = 100;
 
-/// The attributes that a failure is described by, and where an exception was thrown.
+/// Returns the attributes that describe a failure, and the one with the stack of an exception.
 pub(super) fn request_failure_keys() -> impl Iterator<Item = &'static str> {
     FAILURE_KEYS.into_iter().chain([STACK])
 }
 
-/// The failure of a request, or one that it recovered from. Spans are places in its outline.
+/// Failure of a request, or one that it recovered from. Spans are indexes into its outline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFailure {
     /// False if the request recovered.
     pub has_reached_root: bool,
-    /// From the span where it starts up to the last failed one.
+    /// Spans from the origin of the failure up to the last failed one.
     pub trail: Vec<usize>,
-    /// All failed spans.
+    /// Every failed span.
     pub failed: HashSet<usize>,
-    /// Spans of the trail come first.
+    /// Descriptions of failed spans; those of the trail come first.
     pub described: Vec<FailedSpan>,
 }
 
-/// A failed span, and what it states.
+/// Failed span with its error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedSpan {
     pub place: usize,
     pub stated: StatedFailure,
-    /// Events of exceptions in it, in order of time.
+    /// Events of exceptions in the span, in order of time.
     pub exceptions: Vec<SpanException>,
 }
 
-/// An exception, as an event states it; texts are empty where it does not.
+/// Exception as an event describes it. Missing texts are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanException {
     pub kind: String,
@@ -48,7 +49,8 @@ pub struct SpanException {
     pub stack: String,
 }
 
-/// Finds the failure of a request, of which [`request_failure_keys`] were read; `None` if no span failed.
+/// Finds the failure of a request with the attributes of [`request_failure_keys`]. Returns `None`
+/// if no span failed.
 pub(super) fn request_failure(
     records: &TraceRecords,
     outline: &[OutlineSpan],

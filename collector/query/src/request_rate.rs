@@ -1,5 +1,6 @@
-//! Spans that begin a request over time, by root operation: from columns of the spans alone, each file read once. A request of several
-//! spans without a parent counts as often, and one inside of another as well: only whole traces show these.
+//! Rate over time of spans that begin a request, by root operation. It reads only columns of spans,
+//! and each file once. A request with several spans without a parent counts as often, and one
+//! inside another counts as well, because only whole traces show these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,24 +16,26 @@ use super::query_error::QueryError;
 use super::source::Source;
 use super::time_columns::TimeColumns;
 
-/// Root operations that are told apart; spans of others are counted without their names.
+/// Maximum number of root operations that are distinguished. Spans of others are counted without
+/// their names.
 const ROOTS_MAX: usize = 1_000;
-/// Cells that are kept of a file: of more, its columns are made wider.
+/// Maximum number of cells that are kept of a file. With more, its columns are widened.
 const CELLS_MAX: usize = 2_048;
-/// The number of all root operations past [`ROOTS_MAX`].
+/// Number of all root operations beyond [`ROOTS_MAX`].
 const OTHERS: u32 = u32::MAX;
-/// Spans that start later than this after now have a wrong time: clocks of hosts differ by less.
+/// Lead over the present, in ns, beyond which a span's start is wrong. Clocks of hosts differ by
+/// less.
 const AHEAD_NS_MAX: i64 = 60_000_000_000;
 
-/// Rates of the files of a store. A file is read when it is first seen, and again where it was damaged or had spans later than now. It is
-/// forgotten with its deletion.
+/// Rates of the files of a store. A file is read when it is first seen, and again if it was damaged
+/// or had spans later than the present. It is forgotten when it is deleted.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRates {
-    /// `service:name` by number; empty where the number is free.
+    /// `service:name` by number; empty if the number is free.
     roots: Vec<String>,
     numbers: FxHashMap<String, u32>,
     connections: Connections,
-    /// By path and size.
+    /// Rates by path and size.
     files: BTreeMap<(Path, u64), Arc<FileRate>>,
 }
 
@@ -40,19 +43,19 @@ pub struct RequestRates {
 #[derive(Debug)]
 struct FileRate {
     shift: u32,
-    /// Column, number of the root operation, and how many began.
+    /// Column, number of the root operation, and number of spans.
     cells: Vec<(i64, u32, u64)>,
-    /// Start of the newest of them.
+    /// Start of the newest span, in ns since the Unix epoch.
     last_ns: Option<i64>,
-    /// Spans that are left out because they start later than now.
+    /// Number of spans that are left out because they start later than the present.
     ahead: u64,
-    /// Start of the first of those.
+    /// Start of the first of those, in ns since the Unix epoch.
     ahead_from_ns: i64,
     damage: Option<Damage>,
 }
 
 impl FileRate {
-    /// Returns true unless another reading may find more.
+    /// Reports whether another reading can find no more.
     fn is_final(&self, latest_ns: i64) -> bool {
         self.damage.is_none() && latest_ns < self.ahead_from_ns
     }
@@ -61,16 +64,16 @@ impl FileRate {
 /// Spans that begin a request over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRate {
-    /// Begin of the first column, ns since the Unix epoch.
+    /// Start of the first column, in ns since the Unix epoch.
     pub from_ns: i64,
     pub column_ns: i64,
-    /// By column: spans by the number of their root operation.
+    /// Number of spans per root operation in each column.
     pub columns: Vec<BTreeMap<u32, u64>>,
     /// `service:name` by number.
     pub roots: Vec<String>,
-    /// Start of the newest request, ns since the Unix epoch; none without requests.
+    /// Start of the newest request, in ns since the Unix epoch; `None` without requests.
     pub newest_ns: Option<i64>,
-    /// Spans of the store that are left out because they start later than now.
+    /// Number of spans in the store that are left out because they start later than the present.
     pub ahead: u64,
 }
 
@@ -96,11 +99,11 @@ impl RequestRate {
 }
 
 impl RequestRates {
-    /// Reads the files of the store that are new at `now_ns`, and forgets those that it has no more. Returns the damage of its files,
-    /// whose spans before it are counted.
+    /// Reads the files of the store that are new at `now_ns`, and forgets the deleted ones. Returns
+    /// the damage of the files. Spans before the damage are counted.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub fn refresh(&mut self, source: &Source, now_ns: i64) -> Result<Vec<Damage>, QueryError> {
         if self.connections != *source.connections() {
             *self = Self {
@@ -127,7 +130,7 @@ impl RequestRates {
         Ok(files.filter_map(|file| file.damage.clone()).collect())
     }
 
-    /// Frees the numbers of root operations that no file has any more.
+    /// Frees the numbers of root operations that no file contains any more.
     fn forget_roots(&mut self) {
         let cells = self.files.values().flat_map(|file| &file.cells);
         let used: FxHashSet<u32> = cells.map(|(_, number, _)| *number).collect();
@@ -201,7 +204,8 @@ impl RequestRates {
         }
     }
 
-    /// Returns the rate of the spans that began a request between these instants, as exactly as it is known of the files that have some.
+    /// Returns the rate of the spans that began a request between these instants, as exactly as the
+    /// files with such spans allow.
     #[must_use]
     pub fn rate(&self, between_ns: Range<i64>) -> RequestRate {
         let mut all: TimeColumns<BTreeMap<u32, u64>> = TimeColumns::default();
@@ -298,7 +302,7 @@ mod tests {
         }
     }
 
-    /// A store of one file, whose rows are written anew, as the rate of one moment.
+    /// Store of one file, whose rows are rewritten, as the rate of one moment.
     struct OneFile {
         folder: tempfile::TempDir,
         runtime: tokio::runtime::Runtime,
@@ -359,7 +363,7 @@ mod tests {
         let path = store.write("seg-0", workload::rows(7, 40, 0));
         let whole = std::fs::read(&path).unwrap();
         let now_ns = workload::EPOCH_NS as i64 + DAY_NS;
-        // As long as before.
+        // The rows are as long as before.
         std::fs::write(&path, vec![0; whole.len()]).unwrap();
         let (rate, damaged) = store.at(now_ns);
         assert_eq!((counted(&rate), damaged), (0, 1));

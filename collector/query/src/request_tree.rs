@@ -1,4 +1,4 @@
-//! A request's spans as a tree, each with its own segments.
+//! Tree of a request's spans, each with its own segments.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,40 +7,40 @@ use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{SpanRecord, TraceRecords};
 use stroboscope_analysis::segment::Segmenter;
 
-/// A stretch in which a span itself is active: between these two of its events.
+/// Interval between two events of a span in which the span itself is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnSegment {
-    /// What begins it.
+    /// Event at the start.
     pub start: Arc<str>,
-    /// What ends it.
+    /// Event at the end.
     pub end: Arc<str>,
-    /// Wall time, ns since the Unix epoch.
+    /// Start as wall time, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// Wall time, ns since the Unix epoch.
+    /// End as wall time, in ns since the Unix epoch.
     pub end_ns: i64,
 }
 
-/// A span in its place.
+/// Span with its place in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanNode<'a> {
-    /// How many spans are around it.
+    /// Number of ancestors.
     pub depth: usize,
-    /// As recorded.
+    /// Span as recorded.
     pub span: &'a SpanRecord,
-    /// Its segments, in order of time; none while its children work.
+    /// Segments of the span in order of time; empty while its children work.
     pub segments: Vec<OwnSegment>,
 }
 
 impl SpanNode<'_> {
-    /// `service:name`.
+    /// Returns `service:name`.
     #[must_use]
     pub fn operation(&self) -> String {
         format!("{}:{}", self.span.service, self.span.name)
     }
 }
 
-/// The spans of a request, each before its children, siblings in order of their begin. Spans whose parent is not there
-/// are roots; so is one of each ring of parents.
+/// Returns the spans of a request, each before its children, siblings in order of their starts.
+/// Spans whose parent is missing are roots, and so is one of each cycle of parents.
 #[must_use]
 pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
     let known: HashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
@@ -84,7 +84,8 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// A span's own segments depend on its children only, so these are cut alone.
+    /// Cuts a span together with its children only, because its own segments depend on nothing
+    /// else.
     fn own_segments(&mut self, span: &SpanRecord, children: &[&SpanRecord]) -> Vec<OwnSegment> {
         let root = SpanRecord {
             parent_id: 0,

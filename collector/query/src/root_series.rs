@@ -1,4 +1,4 @@
-//! Requests of root operations over time: how many began, how many failed, and how long they took.
+//! Requests of root operations over time: their number, their failures, and their durations.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,17 @@ use super::step::{band_of, ns_of};
 use super::study::{Question, Studied};
 use super::time_columns::{Limit, OfColumn, TimeColumns};
 
-/// Root operations with a series, those with callers and the most time first.
+/// Maximum number of root operations with a series; those with callers and the most time come
+/// first.
 const ROOTS_MAX: usize = 8;
-/// Columns of all series, empty ones included.
+/// Maximum number of columns of all series, including empty ones.
 const COLUMNS_MAX: i64 = 40;
 
-/// Requests of one root operation over time. Columns are those of all root operations.
+/// Requests of one root operation over time. All root operations share the same columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RootSeries {
     pub root: String,
-    /// Begin of the first column and end of the last one, ns since the Unix epoch.
+    /// Start of the first column and end of the last one, in ns since the Unix epoch.
     pub from_ns: i64,
     pub until_ns: i64,
     pub column_ns: i64,
@@ -37,17 +38,18 @@ pub struct RootSeries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RootColumn {
     pub from_ns: i64,
-    /// Numbers of requests are estimates where requests have sampling weights.
+    /// Number of requests; an estimate if requests have sampling weights.
     pub requests: u64,
     pub failed: u64,
-    /// Latency, to about one in 256.
+    /// Percentiles of the latency, in ns, accurate to about one in 256.
     pub p50_ns: u64,
     pub p95_ns: u64,
     pub p99_ns: u64,
 }
 
 impl RootSeries {
-    /// Returns the number of columns before an instant; of its end, the number of all.
+    /// Returns the number of columns before an instant. For the end of the series, this is the
+    /// number of all columns.
     #[must_use]
     pub fn place(&self, at_ns: i64) -> i64 {
         at_ns.saturating_sub(self.from_ns) / self.column_ns.max(1)
@@ -125,7 +127,7 @@ impl Seen {
                 passed += requests.estimate();
                 passed >= wanted
             });
-            // Sums of weights are not exact: then it is the last.
+            // Sums of weights are not exact, so the last band is the fallback.
             band.or(self.bands.last_key_value())
                 .map_or(0, |(band, _)| ns_of(*band))
         });
@@ -140,11 +142,11 @@ impl Seen {
     }
 }
 
-/// The series as far as requests were seen.
+/// Pass that collects the series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootSeriesPass {
     roots: Vec<String>,
-    /// By the root's place.
+    /// Requests by the index of the root.
     seen: TimeColumns<BTreeMap<usize, Seen>>,
 }
 
@@ -224,7 +226,7 @@ mod tests {
 
     const ROOTS: [&str; 3] = ["a", "b", "c"];
 
-    /// Place of the root, start, latency, failure, and one of how many it is a sample.
+    /// Index of the root, start, latency, failure, and number of requests of which it is a sample.
     type Request = (usize, i64, u64, bool, u32);
 
     fn pass(requests: &[Request]) -> RootSeriesPass {
@@ -236,7 +238,7 @@ mod tests {
         pass
     }
 
-    /// Computes the series from all requests at once, each repeated as often as its weight says.
+    /// Computes the series from all requests at once, each repeated by its weight.
     fn obvious(requests: &[Request]) -> Vec<RootSeries> {
         let starts = || requests.iter().map(|request| request.1);
         let (Some(first), Some(last)) = (starts().min(), starts().max()) else {

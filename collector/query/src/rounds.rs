@@ -1,10 +1,12 @@
-//! The convergence of a model that several threads make: after every so many traces of all of them together, each hands
-//! over what it has seen since the last time, and all that is merged to the model of that instant.
+//! Convergence of a model that several threads build. After a given number of traces of all threads
+//! together, each hands over the traces that it has seen since the last time. These are merged to
+//! the model of that instant.
 //!
-//! Rounds are of all parts that are still read, so that the same store gives the same series each time; a part that is
-//! ahead of the others therefore waits for them. It cannot wait for ever: the merging side waits only for a part whose
-//! channel is empty, which does not wait for anybody, and a part that is read in full, or panics, has no channel any more,
-//! since it belongs to the part's worker (see `Source::fold_to`).
+//! Rounds include every part that is still being read, so that the same store always produces the
+//! same series. A part that is ahead of the others therefore waits for them. It cannot deadlock:
+//! the merging side waits only for a part whose channel is empty, and such a part waits for no
+//! other. A part that is read in full, or panics, has no channel any more, because the channel
+//! belongs to the part's worker (see `Source::fold_to`).
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -13,44 +15,46 @@ use stroboscope_analysis::model::Model;
 
 use super::infer_settings::InferSettings;
 
-/// One part's side, to be dropped with the part's end.
+/// Sending side of one part, dropped at the part's end.
 pub(super) struct Rounds {
     pace: Pace,
-    /// Which part this is, and of how many.
+    /// Number of this part, and number of all parts.
     part: (u64, u64),
-    /// Traces of all parts up to this round.
+    /// Number of traces of all parts up to this round.
     before: u64,
     sender: SyncSender<Model>,
 }
 
 impl Rounds {
-    /// To be called after each trace; hands the model over, and leaves an empty one, when the round is done.
+    /// Hands the model over, and leaves an empty one, if the round is complete. Call it after each
+    /// trace.
     pub(super) fn after_trace(&mut self, model: &mut Model) {
         if model.traces() >= self.share() {
             self.before += self.pace.next(self.before);
-            // An empty model with the same numbers, which whoever cuts traces remembers.
+            // The empty model keeps the same numbers, which the segmenter remembers.
             let mut empty = Model::new();
             *empty.labels_mut() = model.labels().clone();
-            // Whoever listens is gone only when it panicked, which is noticed there.
+            // The receiver is gone only if its thread panicked, which is reported there.
             let _ = self.sender.send(std::mem::replace(model, empty));
         }
     }
 
-    /// Traces of this part in the round: shares add up to it; of very short rounds, at least one trace each.
+    /// Returns the number of traces of this part in the round. The shares add up to the round. In
+    /// very short rounds, each part has at least one trace.
     fn share(&self) -> u64 {
         let (round, (part, parts)) = (self.pace.next(self.before), self.part);
         (round * (part + 1) / parts - round * part / parts).max(1)
     }
 }
 
-/// The side that merges.
+/// Merging side.
 pub(super) struct Converging {
     parts: Vec<Receiver<Model>>,
     convergence: Convergence,
 }
 
 impl Converging {
-    /// Merges round after round, until all parts are done.
+    /// Merges round after round, until all parts are read.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
         let mut model = Model::new();
         while !self.parts.is_empty() {
@@ -66,7 +70,7 @@ impl Converging {
     }
 }
 
-/// Both sides, if the convergence is asked for; the parts' in order.
+/// Creates both sides if convergence is requested. Those of the parts are in order.
 pub(super) fn rounds(
     settings: &InferSettings,
     parts: usize,
@@ -74,7 +78,7 @@ pub(super) fn rounds(
     let parts = parts as u64;
     let sides = settings.convergence.into_iter().flat_map(|pace| {
         (0..parts).map(move |part| {
-            // One waits while another one is merged: no part gets further ahead.
+            // One model waits while another one is merged, so no part gets further ahead.
             let (sender, receiver) = sync_channel(1);
             (
                 Rounds {

@@ -1,50 +1,51 @@
-//! Sampling weights of what a query read, and whether its report takes them into account.
+//! Sampling weights of the traces that a query read, and the extent to which its report takes them
+//! into account.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::sampling::{TraceSampling, WeightedCount};
 
-/// How far a report takes weights into account.
+/// Extent to which a report takes weights into account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Weighing {
-    /// It counts recorded requests.
+    /// The report counts recorded requests.
     #[default]
     Nothing,
-    /// Requests by root operation are weighted, nothing else.
+    /// Only requests by root operation are weighted.
     Roots,
-    /// Its counts, shares and percentiles are weighted.
+    /// Counts, shares and percentiles of the report are weighted.
     Everything,
 }
 
 /// Weights of the traces used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingNotes {
-    /// The traces.
+    /// Number of traces.
     pub requests: WeightedCount,
     /// Traces with a span whose threshold is malformed.
     pub malformed: u64,
     /// Traces whose spans state different thresholds.
     pub differing: u64,
-    /// What the report makes of it.
+    /// Extent to which the report takes the weights into account.
     pub weighing: Weighing,
 }
 
 /// Weights of the traces used.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SamplingEntry {
-    /// Traces used.
+    /// Number of traces used.
     recorded: u64,
-    /// How many requests they stand for.
+    /// Number of requests that they stand for.
     requests: f64,
-    /// The size of an unweighted sample whose means are as certain (Kish).
+    /// Size of an unweighted sample whose means are equally certain (Kish).
     effective_sample: f64,
     /// Traces with a malformed threshold in `tracestate`.
     malformed_thresholds: u64,
-    /// Traces whose spans were sampled at different rates; each has the weight of its root.
+    /// Traces whose spans were sampled at different rates. Each has the weight of its root.
     differing_thresholds: u64,
-    /// Whether counts, shares and percentiles of this report are weighted.
+    /// True if counts, shares and percentiles of this report are weighted.
     weighted: bool,
-    /// The same in words.
+    /// Explanation of these numbers in words.
     note: String,
 }
 
@@ -62,13 +63,13 @@ impl SamplingNotes {
         self.differing += other.differing;
     }
 
-    /// Whether there is nothing to say.
+    /// Reports whether there is nothing to report about weights.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.requests.is_weighted() && self.malformed == 0 && self.differing == 0
     }
 
-    /// What there is to say, a sentence each.
+    /// Returns sentences about the weights.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let mut said = Vec::new();
@@ -120,7 +121,7 @@ impl From<&SamplingNotes> for SamplingEntry {
     }
 }
 
-/// A count with a comma between thousands.
+/// Formats a count with a comma between thousands.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();

@@ -1,6 +1,6 @@
-//! Models in files: to look at again, to merge, and to compare with later ones.
+//! Models in files, to display them again, to merge them, and to compare them with later ones.
 //!
-//! The format is one JSON object, packed by zstd where the file's name ends in `.zst`:
+//! The format is one JSON object, compressed by zstd if the file's name ends in `.zst`:
 //!
 //! ```text
 //! {"format": "stroboscope model", "version": 1, "written_by": "0.1.0",
@@ -10,9 +10,10 @@
 //!  "pipelines": [{"first": "task", "second": "task", "together": 9, "ordered": 9, "contradicted": 0, "elements": 20}, …]}
 //! ```
 //!
-//! `a` and `b` are places in `segments`. Of the traces, `together` have both, in `contradicted` some b starts before an
-//! a has ended, in `overlapping` the two overlap. Every pair seen together is there in both directions, so that any
-//! tolerance can be applied later. `version` grows when an older reader would misread a file; further keys do not
+//! `a` and `b` are indexes into `segments`. Of the traces, `together` have both segments,
+//! `contradicted` have some b that starts before an a has ended, and `overlapping` have both
+//! overlap. Every pair seen together is listed in both directions, so that any tolerance can be
+//! applied later. `version` grows when an older reader would misread a file. Further keys do not
 //! change it, and are ignored.
 
 use std::fs::File;
@@ -26,49 +27,49 @@ use stroboscope_analysis::model::{
     Model, ModelParts, ModelPartsError, PairCounts, PipelineCounts, SegmentCounts,
 };
 
-/// The version of the format that is written, and the only one that is read.
+/// Version of the format that is written, and the only one that is read.
 pub const MODEL_VERSION: u32 = 1;
 const FORMAT: &str = "stroboscope model";
-/// The first bytes of what zstd packed.
+/// First bytes of a file that zstd compressed.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Why a model was not saved or loaded.
+/// Reason why a model was not saved or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedModelError {
     #[error("cannot read the model {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
-    /// The file, or its folder.
+    /// The file or its directory cannot be written.
     #[error("cannot write the model to {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
-    /// Something else is in it.
+    /// The file contains something else.
     #[error("{} is not a saved model ({reason}); `stroboscope infer --save FILE` writes one", path.display())]
     NotAModel {
         path: PathBuf,
-        /// Why not.
+        /// Reason why it is not a model.
         reason: String,
     },
-    /// Another program's.
+    /// The model is from a program with another version of the format.
     #[error(
         "the model {} is of version {found}, and this program reads version {MODEL_VERSION}; infer it again, or read it \
          with the program that wrote it{}", path.display(), written_by.as_ref().map_or_else(String::new, |by| format!(", stroboscope {by}"))
     )]
     Version {
         path: PathBuf,
-        /// Its version.
+        /// Version of the format.
         found: u64,
-        /// The program's version, if the file says it.
+        /// Version of the program, if the file contains it.
         written_by: Option<String>,
     },
-    /// Its parts contradict each other.
+    /// The parts of the model contradict each other.
     #[error("the model {} cannot be used: {error}", path.display())]
     Parts {
         path: PathBuf,
-        /// How.
+        /// Contradiction found.
         error: ModelPartsError,
     },
 }
 
-/// What every version begins with.
+/// Fields that every version begins with.
 #[derive(Debug, Deserialize)]
 struct Head {
     format: String,
@@ -202,10 +203,10 @@ impl From<SavedModel> for ModelParts {
     }
 }
 
-/// Saves a model. The file appears whole or not at all; one of the same name is replaced.
+/// Saves a model. The file appears whole or not at all, and replaces one of the same name.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn save_model(model: &Model, path: &Path) -> Result<(), SavedModelError> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
@@ -214,7 +215,7 @@ pub fn save_model(model: &Model, path: &Path) -> Result<(), SavedModelError> {
     let written = write(&SavedModel::from(model.parts()), &part, is_packed)
         .and_then(|()| std::fs::rename(&part, path));
     written.map_err(|error| {
-        // Whatever was written of it is of no use; that there may be nothing is no error.
+        // A partly written file is useless. It is no error if there is none.
         let _ = std::fs::remove_file(&part);
         SavedModelError::Write {
             path: path.to_owned(),
@@ -239,7 +240,7 @@ fn write(saved: &SavedModel, path: &Path, is_packed: bool) -> io::Result<()> {
 /// Loads a model that [`save_model`] has written.
 ///
 /// # Errors
-/// When there is none, or it is of another version.
+/// Fails if there is no such file, or if it has another version.
 pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
     let fail = |error| SavedModelError::Read {
         path: path.to_owned(),
@@ -249,7 +250,7 @@ pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
         path: path.to_owned(),
         reason,
     };
-    // Read twice rather than held twice: the version is looked at before anything else is.
+    // The file is read twice instead of held twice, because the version is checked first.
     let head: Head = parse(path)
         .map_err(fail)?
         .map_err(|error| not_a_model(error.to_string()))?;
@@ -280,23 +281,23 @@ pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
     })
 }
 
-/// The model as [`save_model`] writes it, without packing.
+/// Returns the model as [`save_model`] writes it, without compression.
 #[must_use]
 pub fn model_to_json(model: &Model) -> String {
-    // Numbers and texts only: nothing in it can fail to be JSON.
+    // The model has only numbers and texts, so JSON serialization cannot fail.
     serde_json::to_string(&SavedModel::from(model.parts())).unwrap_or_default()
 }
 
-/// The model that [`model_to_json`] made this of.
+/// Returns the model from which [`model_to_json`] made this text.
 ///
 /// # Errors
-/// When it is none.
+/// Fails if the text is no model.
 pub fn model_from_json(json: &[u8]) -> Result<Model, String> {
     let saved: SavedModel = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     Model::from_parts(&saved.into()).map_err(|error| error.to_string())
 }
 
-/// The outer error is the file's, the inner one its content's.
+/// Parses a file. The outer error concerns the file, the inner one its content.
 fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<Result<T, serde_json::Error>> {
     let mut file = File::open(path)?;
     let mut magic = Vec::new();
@@ -323,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    /// A model of traces of segments (label, start, length, element).
+    /// Builds a model from traces of segments (label, start, length, element).
     fn model(traces: &[Vec<(u8, i8, u8, u8)>]) -> Model {
         let mut model = Model::new();
         for segments in traces {

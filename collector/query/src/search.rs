@@ -1,4 +1,4 @@
-//! Requests and bursts of which a formula holds.
+//! Search for requests and bursts that satisfy a formula.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,91 +15,92 @@ use super::notes::Notes;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// Rows of bursts that are held at a time, unless another bound is asked for.
+/// Default maximum number of bytes of the bursts that are held at a time.
 pub const HELD_BYTES_MAX: u64 = 256 << 20;
 
-/// What to search for.
+/// Formula and limits of a search.
 #[derive(Clone, Debug)]
 pub struct SearchSettings {
-    /// As [`parse`](stroboscope_search::parse) makes it.
+    /// Formula that [`parse`](stroboscope_search::parse) returned.
     pub formula: Formula,
-    /// Keep so many of those of which it holds, and as many of those of which it may; the first in time.
+    /// Maximum number of sure matches to keep, and of possible ones; the first in time.
     pub kept_max: usize,
-    /// Bursts that are searched at a time take no more than this, and one that takes more by itself is not searched.
+    /// Maximum number of bytes of the bursts that are searched at a time. A larger single burst is
+    /// not searched.
     pub held_bytes_max: u64,
-    /// Read all requests, also those of which the formula cannot hold.
+    /// True to read all requests, even if the formula cannot hold of them.
     pub reads_all: bool,
 }
 
-/// A span that makes a formula hold.
+/// Span that makes a formula hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessSpan {
-    /// Its trace's id.
+    /// Id of its trace.
     pub trace: u128,
-    /// Its own; of an event log the event's number.
+    /// Id of the span, or number of an event-log event.
     pub span_id: u64,
-    /// Who recorded it.
+    /// Service that recorded it.
     pub service: Arc<str>,
-    /// Its operation.
+    /// Operation.
     pub name: Arc<str>,
-    /// Ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// Ns since the Unix epoch.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
 }
 
-/// A request or a burst of which the formula holds, or may.
+/// Request or burst that satisfies the formula, or may satisfy it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchMatch {
-    /// When it began, ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// When it ended.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
-    /// The request's id; none: a burst.
+    /// Id of the request; `None` for a burst.
     pub trace: Option<u128>,
-    /// Its root's `service:name`, or how many requests there are in the burst.
+    /// `service:name` of the root, or the number of requests in the burst.
     pub what: String,
-    /// Whether it is sure.
+    /// True if the formula certainly holds.
     pub is_sure: bool,
-    /// The spans by which it does.
+    /// Spans that make the formula hold.
     pub witness: Vec<WitnessSpan>,
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Default)]
 pub struct SearchReport {
-    /// Requests or bursts that were looked at.
+    /// Number of requests or bursts that were searched.
     pub searched: u64,
-    /// Those of which it holds.
+    /// Number of those that satisfy the formula.
     pub matched: u64,
-    /// Those that were cut off, or whose clocks err too much, before it could be known.
+    /// Number of those that may satisfy it, because they are cut or their clocks err too much.
     pub unknown: u64,
-    /// In order of time, the sure ones first.
+    /// Matches in order of time, the sure ones first.
     pub matches: Vec<SearchMatch>,
-    /// Attributes that the formula asks for, and no span has.
+    /// Attributes that the formula reads and no span has.
     pub absent: Vec<String>,
-    /// What was not read, and why.
+    /// Requests that were not read, and the reason.
     pub plan: SearchPlan,
     /// Bursts that are too large to be held, and were not searched.
     pub large: Vec<LargeBurst>,
-    /// In so many slices bursts were searched, of which the largest took so many bytes.
+    /// Number of slices in which bursts were searched, and bytes of the largest one.
     pub slices: u64,
     pub held_bytes: u64,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// A burst that is larger than the bound, and was not searched.
+/// Burst that is larger than the bound, and was not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeBurst {
-    /// The instants of its opening and closing, ns since the Unix epoch.
+    /// Instants of its opening and closing, in ns since the Unix epoch.
     pub open_ns: i64,
     pub close_ns: i64,
-    /// Memory that the burst would take.
+    /// Bytes that the burst would occupy.
     pub bytes: u64,
 }
 
-/// The first of those found, and counts of all.
+/// First matches, with counts of all.
 #[derive(Clone, Debug)]
 pub(super) struct Matches {
     kept_max: usize,
@@ -188,12 +189,12 @@ impl Matches {
     }
 }
 
-/// An attribute that a formula asks for, while none was seen.
+/// Attribute that a formula reads and that was not seen so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AbsentAttribute {
-    /// As it is written.
+    /// Name in the user's notation.
     name: String,
-    /// The names that it may be stored under.
+    /// Names under which it may be stored.
     keys: Vec<String>,
     is_of_events: bool,
 }
@@ -203,7 +204,7 @@ impl AbsentAttribute {
         let fields = formula.fields().into_iter();
         let absent = fields.map(|field| Self {
             name: match &field {
-                // As users know it, whose span has it.
+                // Users know the name of their span's attribute.
                 Field::AnyScope(key) => key.to_string(),
                 field => field.to_string(),
             },
@@ -220,7 +221,7 @@ impl AbsentAttribute {
     }
 }
 
-/// Takes those out that a trace has.
+/// Removes the attributes that a trace has.
 pub(super) fn note_present(absent: &mut Vec<AbsentAttribute>, records: &TraceRecords) {
     if !absent.is_empty() {
         absent.retain(|one| !records.attributes.iter().any(|said| one.is(said)));
@@ -231,7 +232,7 @@ fn keys_of(formula: &Formula) -> AttributeKeys {
     AttributeKeys::of(formula.keys())
 }
 
-/// Cut requests are searched, too: what of them is not known is said.
+/// Includes cut requests, because a search reports the uncertainty about them.
 pub(super) fn with_cut(selection: Selection) -> Selection {
     Selection {
         include_incomplete: true,
@@ -271,11 +272,13 @@ pub(super) fn witness(unit: &Unit<'_>, formula: &Formula) -> Vec<WitnessSpan> {
     places.into_iter().map(span).collect()
 }
 
-/// The requests of which a formula holds. Reads the store for the clocks, unless that was done before; and then, of requests
-/// of which all was seen, only those that have what the formula needs.
+/// Returns the requests that satisfy a formula. Reads the store for the clocks, unless their
+/// comparison is cached. Then, of completely recorded requests, reads only those that have the
+/// spans that the formula needs.
 ///
 /// # Errors
-/// When the store cannot be read, or the formula is about the kernel and that was not recorded.
+/// Fails if the store cannot be read, or if the formula is about the kernel and the kernel was not
+/// recorded.
 pub fn search_requests(
     source: &Source,
     selection: Selection,
@@ -326,7 +329,7 @@ pub fn search_requests(
     let (found, of_reading) = source.fold("searching", selection, &parts, workers, visit)?;
     let mut matches = Matches::new(settings);
     found.into_iter().for_each(|part| matches.merge(part));
-    // Those that were not read are known not to be it.
+    // Requests that were not read are known not to match.
     let mut notes = look.notes;
     let unread = notes.add_unread(of_reading);
     matches.searched = notes.traces.saturating_sub(unread);

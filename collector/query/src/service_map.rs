@@ -1,7 +1,8 @@
-//! The service map: which services call which, how often, how long their calls take, and how many fail.
+//! Service map: the calls between services, with their numbers, durations and failures.
 //!
-//! A call is a span whose parent is of another service. Its caller waits for it in the parent where that is a client's span, as long as
-//! that takes, however many spans the called service has below it. Without a client's span, the called span is all that is known.
+//! A call is a span whose parent belongs to another service. If the parent is a client's span, the
+//! caller waits in it for as long as it takes, however many spans the called service has below it.
+//! Without a client's span, only the called span is known.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,20 +19,21 @@ use super::operations::OperationTimes;
 use super::query_error::QueryError;
 use super::study::{Question, Studied};
 
-/// Services that are told apart; spans of others are counted.
+/// Maximum number of services that are distinguished. Spans of others are counted.
 const SERVICES_MAX: usize = 4_096;
-/// Pairs of a caller and a called service that are told apart; calls of others are counted.
+/// Maximum number of pairs of a caller and a called service that are distinguished. Calls of others
+/// are counted.
 const PAIRS_MAX: usize = 4_096;
 
-/// A service, over all selected requests.
+/// Counts of a service, over all selected requests.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceCounts {
-    /// Requests with a span of it.
+    /// Number of requests with a span of the service.
     pub requests: WeightedCount,
     pub spans: WeightedCount,
-    /// Spans that failed.
+    /// Number of spans that failed.
     pub failed: WeightedCount,
-    /// The request counted last. Spans of one request come one after the other.
+    /// Request counted last. The spans of a request follow each other.
     counted: Option<TraceId>,
 }
 
@@ -60,13 +62,13 @@ pub struct ServiceMap {
     pub services: BTreeMap<Arc<str>, ServiceCounts>,
     /// Calls by caller and called service, as the caller sees them.
     pub calls: BTreeMap<(Arc<str>, Arc<str>), OperationTimes>,
-    /// Spans of services that found no room.
+    /// Number of spans of services for which there was no room.
     pub other_spans: u64,
-    /// Calls between services that found no room.
+    /// Number of calls between services for which there was no room.
     pub other_calls: u64,
 }
 
-/// The question for the services that call each other, how often, and how fast.
+/// Asks for the services that call each other, with the frequency and duration of the calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServiceMapQuestion;
 
@@ -105,7 +107,7 @@ impl Question for ServiceMapQuestion {
     }
 }
 
-/// A call in a request.
+/// Call in a request.
 #[derive(Debug)]
 struct Call {
     caller: Arc<str>,
@@ -113,7 +115,8 @@ struct Call {
     has_failed: bool,
 }
 
-/// The calls of a request, by the place of the span that takes as long as the call does, and by called service.
+/// Returns the calls of a request, by the index of the span that takes as long as the call does,
+/// and by called service.
 fn calls<'a>(
     spans: &'a [SpanRecord],
     failed: &FxHashSet<u64>,
@@ -206,10 +209,11 @@ mod tests {
 
     const SERVICES: [&str; 4] = ["bank", "db", "shop", "web"];
 
-    /// Service, parent, whether it is a client's, how long it took, and whether it failed.
+    /// Service, parent, client flag, duration, and failure of a span.
     type Span = (usize, u64, bool, u8, bool);
 
-    /// A request of these spans, whose ids count from 1. Parents may be missing, or go round in a circle.
+    /// Builds a request from these spans, whose ids count from 1. Parents may be missing, or form a
+    /// cycle.
     fn request(id: u128, spans: &[Span]) -> TraceRecords {
         let span = |(span_id, span): (u64, &Span)| {
             let (service, parent_id, is_client, took_ns, has_failed) = *span;
@@ -243,7 +247,7 @@ mod tests {
         map
     }
 
-    /// Requests, calls, failed calls, and how long calls took.
+    /// Requests, calls, failed calls, and durations of the calls.
     type Counts = (u64, u64, u64, Vec<(u64, u64)>);
 
     fn counts(times: Option<&OperationTimes>) -> Counts {
@@ -259,7 +263,8 @@ mod tests {
         spans.filter(|span| *span.service == *service).collect()
     }
 
-    /// The calls of one service by another one: all spans of the one are looked at with all spans of the other.
+    /// Finds the calls between two services by comparing all spans of the one with all spans of the
+    /// other.
     fn obvious(requests: &[TraceRecords], caller: &str, callee: &str) -> Counts {
         let has_failed = |span: &SpanRecord| span.flags.contains(SpanFlags::PANICKED);
         let (mut of, mut took) = (Counts::default(), Distribution::default());

@@ -1,4 +1,4 @@
-//! A model that foretells each component's slack by a request's key.
+//! Model that predicts each component's slack by a request's key.
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::pass::{Pass, TraceView};
@@ -13,33 +13,34 @@ use super::query_error::QueryError;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 
-/// What slack is to be foretold by, and whose.
+/// Key and components of a slack model.
 #[derive(Clone, Debug, Default)]
 pub struct SlackModelSettings {
-    /// The attribute whose values are the keys.
+    /// Attribute whose values are the keys.
     pub key: String,
-    /// Services and operations; none: all services.
+    /// Services and operations; empty for all services.
     pub components: Vec<String>,
-    /// Slack means more than this, where it is judged how well it is foretold; none: more than the component's median.
+    /// Slack in ns above which a prediction is judged as "has slack"; `None` for the component's
+    /// median.
     pub threshold_ns: Option<u64>,
 }
 
-/// A model of slack.
+/// Model of slack, with its quality.
 #[derive(Debug)]
 pub struct SlackModelReport {
-    /// What services foretell by.
+    /// Model by which services predict slack.
     pub model: SlackModel,
-    /// How well it would have foretold what was recorded.
+    /// Quality of the predictions for the recorded requests.
     pub components: Vec<ComponentSlack>,
-    /// Services that found no room in a model.
+    /// Services for which there was no room in a model.
     pub left_out: Vec<String>,
-    /// Keys that found no room; those seen last are in the model.
+    /// Number of keys for which there was no room. The model has those seen last.
     pub forgotten: u64,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// What slack did each component have in the last request of each key?
+/// Asks for the slack of each component in the last request of each key.
 impl Question for SlackModelSettings {
     type Records = IsKeySaid;
     type Prepared = (Attribute, Components);
@@ -110,7 +111,7 @@ impl Question for SlackModelSettings {
     }
 }
 
-/// Whether any request has the key.
+/// Pass that checks whether any request has the key.
 #[derive(Debug)]
 pub struct IsKeySaid {
     key: Attribute,
@@ -127,7 +128,7 @@ impl Pass<TraceRecords> for IsKeySaid {
     }
 }
 
-/// The last request of each key, as a pass.
+/// Pass that keeps the last request of each key.
 #[derive(Debug)]
 pub struct ByKey<'a> {
     key: &'a Attribute,

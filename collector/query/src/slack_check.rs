@@ -1,5 +1,5 @@
-//! Does slack mean what it says? Correlation of server time and latency by slack (The Mystery Machine, §5.2, figures 8
-//! to 10).
+//! Validation of slack: correlation of server time and latency by slack (The Mystery Machine, §5.2,
+//! figures 8 to 10).
 
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::pass::{Pass, TraceView};
@@ -14,21 +14,22 @@ use stroboscope_store::tables::AttributeKeys;
 /// Requests by slack.
 #[derive(Debug)]
 pub struct SlackCheck {
-    /// Slack of the last server segment of each request: how much later its last answer could have come.
+    /// Slack of the last server segment of each request: the delay that its last answer could have
+    /// had.
     pub slack: Distribution,
-    /// By buckets of about equal size.
+    /// Validation by buckets of about equal size.
     pub validation: SlackValidation,
-    /// Requests without a server segment, which are left out.
+    /// Number of requests without a server segment, which are left out.
     pub without_server: u64,
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// Puts all selected requests into so many buckets of about equal size by slack. Reads their paths twice: for the edges of
-/// the buckets, and to fill them.
+/// Distributes all selected requests over buckets of about equal size by slack. Reads their paths
+/// twice: for the edges of the buckets, and to fill them.
 ///
 /// # Errors
-/// When the store cannot be read, or no segment is of the server's category.
+/// Fails if the store cannot be read, or if no segment is of the server's category.
 pub fn check_slack(
     study: &Study,
     server: &CategoryChoice,
@@ -53,7 +54,7 @@ pub fn check_slack(
     })
 }
 
-/// Which segments are the server's.
+/// Definition of the server's segments.
 #[derive(Clone, Debug)]
 struct Server {
     categories: Categories,
@@ -68,7 +69,7 @@ impl Server {
     }
 }
 
-/// What slack has the server in each request?
+/// Asks for the server's slack in each request.
 struct ServerSlackQuestion<'q>(&'q CategoryChoice);
 
 struct ServerSlack {
@@ -158,7 +159,7 @@ impl Pass<TraceView<'_>> for Slacks<'_> {
     }
 }
 
-/// How do latency and the server's time go together, by slack?
+/// Asks for the correlation of latency and the server's time, by slack.
 struct ValidationQuestion<'q> {
     slack: &'q Distribution,
     buckets: usize,

@@ -1,4 +1,5 @@
-//! A list of requests, the slowest first or the latest: the same list each time, page by page.
+//! List of requests, the slowest or the latest first. The list is reproducible, so it can be shown
+//! page by page.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,79 +19,79 @@ use super::paths::has_failed;
 use super::query_error::QueryError;
 use super::source::{Selection, Source};
 
-/// So many names of services and of root operations are listed to choose from.
+/// Maximum number of names of services, and of root operations, that are listed to choose from.
 const NAMES_MAX: usize = 200;
 
-/// In which order requests are listed. Of equals, the one with the smaller id is first.
+/// Order of the listed requests. Of equals, the one with the smaller id is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestOrder {
-    /// The longest first.
+    /// Longest first.
     #[default]
     Slowest,
-    /// The latest first.
+    /// Latest first.
     Latest,
 }
 
-/// Which requests are listed. When they began is said by the selection's range.
+/// Filter of the listed requests. The selection's range limits their starts.
 #[derive(Clone, Debug, Default)]
 pub struct RequestsWanted {
-    /// Those of which this holds, or may.
+    /// Formula that certainly or possibly holds.
     pub formula: Option<Formula>,
-    /// Those that a span of this service is in.
+    /// Service that has a span in the request.
     pub service: Option<String>,
-    /// Those that a span of this name, or this `service:name`, is in.
+    /// Name of a span in the request, or its `service:name`.
     pub operation: Option<String>,
-    /// Leaves out requests whose root did not fail.
+    /// True to leave out requests whose root did not fail.
     pub failed: bool,
-    /// Not shorter than this.
+    /// Minimum latency in ns, inclusive.
     pub min_ns: Option<u64>,
-    /// Shorter than this.
+    /// Maximum latency in ns, exclusive.
     pub max_ns: Option<u64>,
     pub order: RequestOrder,
-    /// So many of them, the first ones.
+    /// Maximum number of requests to list, the first ones.
     pub kept_max: usize,
 }
 
-/// A request in a list.
+/// Request in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRequest {
     pub id: u128,
-    /// As its source wrote it, if that was not hex.
+    /// Name of the request in its source, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
-    /// Its root's `service:name`.
+    /// `service:name` of the root.
     pub root: String,
-    /// Ns since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
     pub latency_ns: u64,
     pub spans: u64,
     pub services: u64,
-    /// Why it is not complete: causes, as [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause) names
-    /// them.
+    /// Reasons why the request is incomplete: causes, named as by
+    /// [`Incomplete::cause`](stroboscope_analysis::completeness::Incomplete::cause).
     pub causes: Vec<&'static str>,
     /// True if its root failed.
     pub has_failed: bool,
-    /// Whether the formula holds; otherwise it may.
+    /// True if the formula certainly holds, false if it may hold.
     pub is_sure: bool,
 }
 
-/// What was found.
+/// Result of a listing.
 #[derive(Debug, Default)]
 pub struct RequestList {
-    /// Requests that were looked at.
+    /// Number of requests that were examined.
     pub searched: u64,
-    /// Those that are wanted, of which the list holds the first.
+    /// Number of requests that match. The list has the first of them.
     pub matched: u64,
-    /// Those of them of which it is not known whether the formula holds.
+    /// Number of matching requests for which it is unknown whether the formula holds.
     pub unknown: u64,
     pub requests: Vec<ListedRequest>,
-    /// Services seen, by name; the first so many.
+    /// Services seen, by name; at most a fixed number of them.
     pub services: BTreeSet<Arc<str>>,
-    /// Root operations seen, by name, the first so many, and how many requests each has.
+    /// Number of requests of each root operation seen, by name; at most a fixed number of them.
     pub roots: BTreeMap<String, u64>,
     pub notes: Notes,
 }
 
-/// Where a request stands: in the order, and by its id.
+/// Position in the order, and id of a request.
 type Place = (Reverse<i128>, u128);
 
 #[derive(Clone, Debug, Default)]
@@ -152,10 +153,11 @@ impl Worker {
     }
 }
 
-/// The requests that are wanted. Reads the selected time once. `alignment` is how clocks are corrected, if they are.
+/// Lists the matching requests. Reads the selected time once. `alignment` corrects the clocks, if
+/// given.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn list_requests(
     source: &Source,
     selection: Selection,
@@ -191,7 +193,7 @@ pub fn list_requests(
     })
 }
 
-/// Keeps a request if it is wanted.
+/// Keeps a request if it matches.
 fn look(
     source: &Source,
     wanted: &RequestsWanted,
@@ -243,7 +245,8 @@ fn look(
     });
 }
 
-/// Whether the wanted service and operation are in it, and if both are wanted, in one span.
+/// Reports whether a request has the wanted service and operation. If both are wanted, one span
+/// must have both.
 fn has_names(wanted: &RequestsWanted, records: &TraceRecords) -> bool {
     if wanted.service.is_none() && wanted.operation.is_none() {
         return true;

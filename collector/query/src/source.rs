@@ -1,4 +1,4 @@
-//! What a query reads, and what it has to say about that.
+//! Data that a query reads, and notes about them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,29 +30,29 @@ use stroboscope_store::tables::{
     read_batches,
 };
 
-/// Which traces to use.
+/// Selection of traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Also those of which a part is known to be missing.
+    /// True to include traces of which a part is known to be missing.
     pub include_incomplete: bool,
-    /// Take all timestamps as recorded, also where round trips prove that clocks differ.
+    /// True to use all timestamps as recorded, even if round trips prove that clocks differ.
     pub trust_clocks: bool,
-    /// Only those that began in this range.
+    /// Range in which the traces began.
     pub range: TimeRange,
 }
 
-/// A data folder to read from.
+/// Data directory to read from.
 #[derive(Debug)]
 pub struct Source {
     data: DataDir,
     store: Store,
     losses: Vec<ProcessLoss>,
     kernel_clocks: KernelClocks,
-    /// As learned; `connections` go by the requests as well.
+    /// Operations as learned; `connections` also depend on `requests`.
     operations: KnownOperations,
-    /// Operations of requests, as they were set or are asked for.
+    /// Operations declared to be requests, in the data directory or by the query.
     requests: Vec<String>,
-    /// Operations of connections, with these requests.
+    /// Operations of connections, given the declared requests.
     connections: Connections,
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
@@ -66,19 +66,20 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a data folder. When no collector is using it, what a killed one left in the log is put into the store
-    /// first.
+    /// Opens a data directory. If no collector is using it, the records that a killed one left in
+    /// the log are put into the store first.
     ///
     /// # Errors
-    /// When the folder is missing, unreadable, or holds nothing.
+    /// Fails if the directory is missing, unreadable, or holds nothing.
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         Self::open_with(root, runtime, false)?.or_empty(root)
     }
 
-    /// As [`open`](Self::open); what is found out of the traces is kept in the folder, and found there again.
+    /// Opens a data directory like [`open`](Self::open), with a cache in the directory for results
+    /// about the traces.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Fails under the same conditions as [`open`](Self::open).
     pub fn open_cached(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         Self::open_with(root, runtime, true)?.or_empty(root)
     }
@@ -97,10 +98,10 @@ impl Source {
         Ok(source)
     }
 
-    /// As [`open`](Self::open), also where there are no traces.
+    /// Opens a data directory like [`open`](Self::open), even if it has no traces.
     ///
     /// # Errors
-    /// When the folder is missing or unreadable.
+    /// Fails if the directory is missing or unreadable.
     pub fn open_any(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         Self::open_with(root, runtime, false)
     }
@@ -141,26 +142,27 @@ impl Source {
         })
     }
 
-    /// The same, read in other parts. Results do not depend on it.
+    /// Sets the number of parts to read. Results do not depend on it.
     #[must_use]
     pub fn with_parts(self, parts: PartsWanted) -> Self {
         Self { parts, ..self }
     }
 
-    /// The same; somebody watches how far its readings have come.
+    /// Sets an observer of the progress of readings.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         Self { observer, ..self }
     }
 
-    /// Returns this source with a bound: its readings and the model take their memory from `memory`.
+    /// Returns this source with a bound: its readings and the model take their memory from
+    /// `memory`.
     #[must_use]
     pub fn with_memory(self, memory: &QueryMemory) -> Self {
         let memory = SourceMemory::of(memory);
         Self { memory, ..self }
     }
 
-    /// The memory of a query beside its readings.
+    /// Returns the memory that a query may use in addition to its readings.
     #[must_use]
     pub fn share(&self) -> QueryShare {
         self.memory.all().share()
@@ -170,19 +172,20 @@ impl Source {
         &self.memory
     }
 
-    /// Who watches how far readings have come.
+    /// Returns the observer of the progress of readings.
     pub(super) fn observer(&self) -> &dyn Observer {
         &*self.observer
     }
 
-    /// The same, of requests of this root operation only, see [`root`](stroboscope_analysis::root).
+    /// Restricts the source to requests of this root operation, see
+    /// [`root`](stroboscope_analysis::root).
     #[must_use]
     pub fn with_root(self, root: Option<String>) -> Self {
         Self { root, ..self }
     }
 
-    /// Returns this source with [these operations of requests](Connections::with_requests); without any, it keeps those that are set in the
-    /// data folder.
+    /// Returns this source with [these operations of requests](Connections::with_requests). Without
+    /// any, it keeps those that are set in the data directory.
     #[must_use]
     pub fn with_requests(self, operations: &[String]) -> Self {
         if operations.is_empty() {
@@ -195,23 +198,25 @@ impl Source {
         }
     }
 
-    /// The same, of requests of which a formula holds only.
+    /// Restricts the source to requests that satisfy a formula.
     #[must_use]
     pub fn with_filter(self, filter: Option<Filter>) -> Self {
         Self { filter, ..self }
     }
 
-    /// Returns the selection of requests and their declared operations as text: the same text means the same requests.
+    /// Returns the selection of requests and their declared operations as text: the same text means
+    /// the same requests.
     pub(super) fn chosen(&self) -> String {
         format!("{:?} {:?} {:?}", self.root, self.filter(), self.requests)
     }
 
-    /// The text of that formula; what was found out is of it only.
+    /// Returns the text of the filter's formula. Cached results apply only to the same formula.
     pub(super) fn filter(&self) -> &str {
         self.filter.as_ref().map_or("", Filter::text)
     }
 
-    /// These attributes, those that requests are selected by, and the weights of traces.
+    /// Returns the attributes to read: the requested ones, those that the filter reads, and the
+    /// weights of traces.
     pub(super) fn keys(&self, asked: &AttributeKeys) -> AttributeKeys {
         let keys = match &self.filter {
             Some(filter) => asked.and(filter.keys()),
@@ -220,12 +225,12 @@ impl Source {
         keys.with_weights()
     }
 
-    /// The root operation that requests are selected by.
+    /// Returns the root operation that selects requests.
     pub(super) fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
 
-    /// Operations of connections.
+    /// Returns the operations of connections.
     pub(super) fn connections(&self) -> &Connections {
         &self.connections
     }
@@ -234,18 +239,18 @@ impl Source {
         self.parts
     }
 
-    /// What is read from.
+    /// Returns the store that is read.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What was found out before, if that is to be kept.
+    /// Returns the cache, if results are to be kept.
     pub(super) fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
     }
 
-    /// What there is to say of the folder, before any trace is read.
+    /// Returns the notes about the directory, before any trace is read.
     pub(super) fn first_notes(&self) -> Notes {
         let unsynchronised = self.kernel_clocks.unsynchronised_among_several();
         let mut notes = Notes {
@@ -257,21 +262,21 @@ impl Source {
         notes
     }
 
-    /// How often all selected traces were read.
+    /// Returns the number of times that all selected traces were read.
     #[must_use]
     pub fn readings(&self) -> u64 {
         self.readings.load(Ordering::Relaxed)
     }
 
-    /// Counts one more.
+    /// Counts one more reading.
     pub(super) fn note_reading(&self) {
         self.readings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The files of a table: path in the store and size in bytes.
+    /// Returns the files of a table: path in the store and size in bytes.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub fn files(
         &self,
         table: StoreTable,
@@ -279,53 +284,54 @@ impl Source {
         Ok(self.store.list(table)?)
     }
 
-    /// The folder, for messages.
+    /// Returns the directory's name for messages.
     #[must_use]
     pub fn name(&self) -> String {
         self.data.root().display().to_string()
     }
 
-    /// What was recorded; nothing of imports.
+    /// Returns a summary of the recording, without imports.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub fn recorded(&self) -> Result<Recorded, QueryError> {
         Ok(Recorded::of(read_batches(&self.store)?))
     }
 
-    /// Processor time that processes used, by host and second; nothing of imports.
+    /// Returns the processor time that processes used, by host and second, without imports.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub(super) fn processor_use(&self) -> Result<ProcessorUse, QueryError> {
         Ok(ProcessorUse::of(read_batches(&self.store)?))
     }
 
-    /// When anything was recorded, ns since the Unix epoch, in order; nothing of imports.
+    /// Returns the times in which anything was recorded, in ns since the Unix epoch, in order,
+    /// without imports.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub fn bursts(&self) -> Result<Vec<(i64, i64)>, QueryError> {
         Ok(super::recorded::bursts(read_batches(&self.store)?))
     }
 
-    /// What the hosts' kernels said of their clocks.
+    /// Returns the statements of the hosts' kernels about their clocks.
     #[must_use]
     pub fn kernel_clocks(&self) -> &KernelClocks {
         &self.kernel_clocks
     }
 
-    /// When processes lost records.
+    /// Returns the times in which processes lost records.
     #[must_use]
     pub fn losses(&self) -> &[ProcessLoss] {
         &self.losses
     }
 
-    /// Hands each selected trace, in order of their ids, to `visit`, which may stop by `false`. Of attributes, those of `keys` are read, as
-    /// [`TraceReader::open_with`] says.
+    /// Passes each selected trace to `visit`, in order of their ids. `visit` may stop by returning
+    /// `false`. Reads the attributes of `keys`, as described at [`TraceReader::open_with`].
     ///
     /// # Errors
-    /// When the store cannot be listed. Damaged files are in the notes.
+    /// Fails if the store cannot be listed. Damaged files are in the notes.
     pub fn for_each_trace(
         &self,
         what: &'static str,
@@ -360,8 +366,9 @@ impl Source {
         Ok(notes)
     }
 
-    /// Hands each request of a trace to `visit`, which may stop by `false`: the trace itself, unless it is that of a
-    /// [connection](stroboscope_analysis::connection). Returns false if it was stopped.
+    /// Passes each request of a trace to `visit`, which may stop by returning `false`. This is the
+    /// trace itself, unless it is that of a [connection](stroboscope_analysis::connection). Returns
+    /// false if it was stopped.
     pub fn for_each_request(
         &self,
         records: &mut TraceRecords,
@@ -378,10 +385,10 @@ impl Source {
         requests.all(|mut request| visit(&mut request, notes))
     }
 
-    /// How many traces are selected. Reads them all.
+    /// Counts the selected traces. Reads them all.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
         let parts = self.parts(selection, &AttributeKeys::none())?;
         let counts = vec![0; parts.count()];
@@ -395,8 +402,8 @@ impl Source {
         Ok(counts.iter().sum())
     }
 
-    /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted, and
-    /// one of another root only as such.
+    /// Counts a trace by its flaws, and reports whether it is selected. A trace outside the range
+    /// is not counted, and a trace of another root is counted only under its root.
     pub fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
         if !selection.range.holds(records) {
             return false;
@@ -450,5 +457,5 @@ impl Source {
     }
 }
 
-/// The cause of a trace without its root.
+/// Cause of a trace without its root.
 const NO_ROOT: &str = "no_root";

@@ -1,10 +1,12 @@
-//! A step in time: since when requests take longer than before, or less long.
+//! Step in time: the instant since which requests take longer than before, or less long.
 //!
-//! Latencies of the root operations with the most time are kept by narrow columns of time. Only columns with requests
-//! count, so that an idle hour does not blur the minutes around it. The columns of a root are cut into blocks at its longest
-//! pauses; among the blocks, [a change](stroboscope_analysis::statistics::last_change) of the latencies' ranks is searched, and,
-//! where there is none, one of the share of requests that take longer than nineteen in twenty of all do: what slows a tenth of
-//! the requests leaves the median where it was.
+//! Latencies of the root operations with the most time are kept in narrow columns of time. Only
+//! columns with requests count, so that an idle hour does not blur the minutes around it. The
+//! columns of a root are cut into blocks at its longest pauses. [A
+//! change](stroboscope_analysis::statistics::last_change) of the latencies' ranks is searched among
+//! the blocks. If there is none, a change is searched in the share of requests that take longer
+//! than 95 % of all requests, because a slowdown of a tenth of the requests leaves the median
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,54 +22,57 @@ use super::study::{Question, Studied};
 use super::time_blocks::blocks;
 use super::time_columns::{Limit, TimeColumns};
 
-/// Root operations that are searched.
+/// Maximum number of root operations that are searched.
 const ROOTS_SEARCHED: usize = 3;
-/// Probability of a false alarm, of all of them together.
+/// Probability of a false alarm in the search over all root operations together.
 const FALSE_ALARMS_MAX: f64 = 0.03;
-/// Columns with requests in them, at most.
+/// Maximum number of columns with requests in them.
 const COLUMNS_MAX: usize = 512;
-/// Factor by which the median changes at least: machines drift by a tenth either way without a cause.
+/// Minimum factor by which the median changes. Machines drift by a tenth in either direction
+/// without a cause.
 const RATIO_MIN: f64 = 1.2;
-/// The quantile that may change where the median does not, and the factor by which it does at least.
+/// Quantile that may change if the median does not, and the minimum factor of its change.
 const TAIL: f64 = 0.95;
 const TAIL_RATIO_MIN: f64 = 1.5;
-/// Probability that a later request takes longer than an earlier one, or less long, at least: where two kinds of requests
-/// share a root, a median may jump from one to the other for very little.
+/// Minimum probability that a later request takes longer than an earlier one, or less long. If two
+/// kinds of requests share a root, a median may jump from one to the other for very little.
 const APART_MIN: f64 = 0.6;
-/// The same two, for a step that is reported though too few requests show it,
+/// Minimum factor and minimum probability of a step that is reported although too few requests show
+/// it.
 const DOUBTFUL: [f64; 2] = [1.5, 0.75];
-/// and the probability of chance up to which it is.
+/// Maximum probability of chance of such a doubtful step.
 const DOUBTFUL_P_MAX: f64 = 0.1;
-/// Standard errors that a step anywhere has to be large, about, to be no false alarm.
+/// Approximate size in standard errors at which a step anywhere is no false alarm.
 const CLEAR_ERRORS: f64 = 4.0;
-/// Latencies are told apart to one in 2 to this power, under a percent.
+/// Bits of resolution of a latency: one in 2 to this power, under a percent.
 const BAND_BITS: u32 = 7;
 
-/// Since when, of what, and how much.
+/// Instant, root operation and size of a latency change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LatencyStep {
-    /// The root operation whose requests changed.
+    /// Root operation whose requests changed.
     pub root: String,
-    /// Begin of what it is compared with: the first request, or the change before this one; ns since the Unix epoch.
+    /// Start of the time before the change: the first request, or the preceding change; in ns since
+    /// the Unix epoch.
     pub before_from_ns: i64,
-    /// When it changed, to a block of requests.
+    /// Time of the change, to a block of requests, in ns since the Unix epoch.
     pub at_ns: i64,
-    /// After the last request.
+    /// Time after the last request, in ns since the Unix epoch.
     pub until_ns: i64,
-    /// The medians before and after, ns.
+    /// Medians before and after, in ns.
     pub medians_ns: [u64; 2],
-    /// The 95th percentiles before and after, ns.
+    /// 95th percentiles before and after, in ns.
     pub p95_ns: [u64; 2],
-    /// Requests before and after.
+    /// Numbers of requests before and after.
     pub requests: [u64; 2],
-    /// Probability of so clear a change anywhere where there is none.
+    /// Probability of so clear a change anywhere if there is none.
     pub p_value: f64,
-    /// Requests on both sides together, about, that would show it: set where it may as well be chance, as these are too
-    /// few.
+    /// Approximate number of requests on both sides together that would prove the step; set if
+    /// there are too few requests to exclude chance.
     pub requests_needed: Option<u64>,
 }
 
-/// Since when do requests take as long as they do?
+/// Asks for the instant since which requests take as long as they do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepQuestion;
 
@@ -103,14 +108,14 @@ impl Question for StepQuestion {
     }
 }
 
-/// Requests by how long they took.
+/// Number of requests by band of latency.
 type Bands = BTreeMap<u32, u64>;
 
-/// What requests have shown.
+/// Pass that collects latencies over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepPass {
     roots: Vec<String>,
-    /// By the root's place.
+    /// Latencies by the index of the root.
     seen: TimeColumns<BTreeMap<usize, Bands>>,
 }
 
@@ -129,7 +134,8 @@ impl StepPass {
         }
     }
 
-    /// The step that is the largest for its operation, sure ones first; `None` where nothing seems to have changed.
+    /// Returns the largest step relative to its operation, sure ones first; `None` if nothing seems
+    /// to have changed.
     fn step(self) -> Option<LatencyStep> {
         let shift = self.seen.shift;
         let mut of_roots = vec![Vec::new(); self.roots.len()];
@@ -139,7 +145,7 @@ impl StepPass {
             }
         }
         let seen = of_roots.iter().filter(|columns| !columns.is_empty());
-        // Two searches of each.
+        // Each root operation is searched twice.
         let p_max = FALSE_ALARMS_MAX / 2.0 / seen.count().max(1) as f64;
         let roots = self.roots.into_iter().zip(of_roots);
         let steps =
@@ -153,12 +159,12 @@ impl StepPass {
 }
 
 impl LatencyStep {
-    /// How many times as long, or as short.
+    /// Returns the factor by which latency changed, in either direction.
     fn size(&self) -> f64 {
         ratio(self.medians_ns).max(ratio(self.p95_ns))
     }
 
-    /// True if the few longest requests changed far more than the median did.
+    /// Reports whether the few longest requests changed far more than the median did.
     #[must_use]
     pub fn is_of_tail(&self) -> bool {
         self.size() > 2.0 * ratio(self.medians_ns)
@@ -181,13 +187,13 @@ impl Pass<TraceView<'_>> for StepPass {
     }
 }
 
-/// The highest bits of a number, and where they stand.
+/// Returns the highest bits of a number with their position.
 pub(super) fn band_of(ns: u64) -> u32 {
     let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BAND_BITS + 1);
     (shift << (BAND_BITS + 1)) | (ns >> shift) as u32
 }
 
-/// The middle of what is in a band.
+/// Returns the middle of a band.
 pub(super) fn ns_of(band: u32) -> u64 {
     let shift = band >> (BAND_BITS + 1);
     let lowest = u64::from(band & ((1 << (BAND_BITS + 1)) - 1)) << shift;
@@ -198,7 +204,7 @@ fn count(bands: &Bands) -> u64 {
     bands.values().sum()
 }
 
-/// The band in which a quantile, 0 to 1, is; 0 of nothing.
+/// Returns the band of a quantile, 0 to 1. Returns 0 if there are no requests.
 fn quantile_band(bands: &Bands, quantile: f64) -> u32 {
     let reached = (count(bands) as f64 * quantile).ceil() as u64;
     let mut passed = 0;
@@ -213,13 +219,14 @@ fn quantile_ns(bands: &Bands, quantile: f64) -> u64 {
     ns_of(quantile_band(bands, quantile))
 }
 
-/// The factor between two numbers, whichever is larger.
+/// Returns the factor between two numbers, at least 1.
 fn ratio([before, after]: [u64; 2]) -> f64 {
     let [before, after] = [before, after].map(|ns| ns.max(1) as f64);
     (after / before).max(before / after)
 }
 
-/// The probability that a request of the one takes longer than one of the other, or less long: the larger of both.
+/// Returns the probability that a request of one side takes longer than one of the other, or less
+/// long, whichever is larger.
 fn apart(before: &Bands, after: &Bands) -> f64 {
     let mut below = before.iter().peekable();
     let (mut passed, mut longer) = (0.0, 0.0);
@@ -234,23 +241,23 @@ fn apart(before: &Bands, after: &Bands) -> f64 {
     longer.max(1.0 - longer)
 }
 
-/// The requests of one root in order of time.
+/// Requests of one root in order of time.
 struct Series {
-    /// Where columns begin, and what is in them.
+    /// Start and latencies of each column.
     columns: Vec<(i64, Bands)>,
-    /// Columns that belong together.
+    /// Ranges of columns that belong together.
     blocks: Vec<Range<usize>>,
 }
 
 impl Series {
-    /// `None` of nothing.
+    /// Returns `None` if there are no columns.
     fn of(columns: Vec<(i64, Bands)>) -> Option<Self> {
         let counts: Vec<(i64, u64)> = columns.iter().map(|of| (of.0, count(&of.1))).collect();
         let blocks = blocks(&counts);
         (!columns.is_empty()).then_some(Self { columns, blocks })
     }
 
-    /// The requests of some blocks.
+    /// Returns the requests of some blocks.
     fn bands(&self, blocks: Range<usize>) -> Bands {
         let mut all = Bands::new();
         for block in &self.blocks[blocks] {
@@ -263,7 +270,7 @@ impl Series {
         all
     }
 
-    /// Blocks with twice the ranks that their requests have among all.
+    /// Returns the blocks, with twice the ranks that their requests have among all.
     fn ranked(&self) -> Vec<Block> {
         let mut passed = 0;
         let of_band = self
@@ -313,7 +320,8 @@ impl Series {
             return None;
         }
         let mut step = self.step_at(root, shift, change);
-        // Errors shrink with the root of the requests: their square grows as these do.
+        // Errors shrink with the square root of the number of requests, so the square of the step
+        // in standard errors grows in proportion to that number.
         let requests = step.requests.iter().sum::<u64>() as f64;
         let errors_square = 3.0 * change.square * requests / (requests * requests - 1.0);
         let times = CLEAR_ERRORS * CLEAR_ERRORS / errors_square;
@@ -321,7 +329,7 @@ impl Series {
         Some(step)
     }
 
-    /// A change of the share of requests that take longer than nineteen in twenty of all.
+    /// Finds a change of the share of requests that take longer than 95 % of all requests.
     fn change_of_tail(&self, p_max: f64) -> Option<ChangePoint> {
         let limit = quantile_band(&self.bands(0..self.blocks.len()), TAIL);
         let outcomes = |at: usize| {

@@ -1,4 +1,4 @@
-//! Requests found by their ids.
+//! Finds requests by their ids.
 
 use std::ops::RangeInclusive;
 
@@ -12,26 +12,26 @@ use super::query_error::QueryError;
 use super::reading_memory::Room;
 use super::source::{Selection, Source};
 
-/// The request to find, and the part of it to read.
+/// Request to find, and the part of it to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestWanted<'a> {
     pub(super) id: u128,
     pub(super) keys: &'a AttributeKeys,
-    /// No more spans than these, of a trace that is no connection's.
+    /// Maximum number of spans to read of a trace that is no connection's.
     pub(super) spans_max: usize,
-    /// Memory that is reserved for each byte of records.
+    /// Bytes of memory to reserve for each byte of analysed records.
     pub(super) reserved: usize,
 }
 
-/// A request as it was recorded, whole or not.
+/// Request as it was recorded, complete or not.
 #[derive(Debug)]
 pub(super) struct StoredRequest {
     pub(super) records: TraceRecords,
-    /// The trace that it is a part of, by which the kernel knows it.
+    /// Trace that it is a part of, by which the kernel knows it.
     pub(super) trace: u128,
-    /// Spans of its trace in the store.
+    /// Number of spans of its trace in the store.
     pub(super) spans: u64,
-    /// The memory that the records hold.
+    /// Memory that the records hold.
     pub(super) share: QueryShare,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct RequestFound {
 }
 
 impl Source {
-    /// One request, if it is there and selected: a whole trace, also that of a connection, or a request of a connection. Only
-    /// what may hold its id is read.
+    /// Returns one request, if it exists and is selected: a whole trace, which may be that of a
+    /// connection, or a request of a connection. Reads only files that may hold its id.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Fails if the store cannot be listed.
     pub fn trace(
         &self,
         id: u128,
@@ -71,11 +71,11 @@ impl Source {
         Ok((found, notes))
     }
 
-    /// Finds a trace, also a whole connection, or a request of a connection by its own id. Reads only what may hold it, of files
-    /// with rows that begin at these times.
+    /// Finds a trace, which may be a whole connection, or a request of a connection by its own id.
+    /// Reads only files that may hold it and have rows that begin at these times.
     ///
     /// # Errors
-    /// When the store cannot be listed, or the memory does not suffice.
+    /// Fails if the store cannot be listed, or if the memory does not suffice.
     pub(super) fn find_request(
         &self,
         wanted: RequestWanted<'_>,
@@ -84,7 +84,7 @@ impl Source {
         let id = TraceId(wanted.id);
         let mut found = RequestFound::default();
         self.find_in((id, id), wanted, times_ns.clone(), &mut found)?;
-        // Ids of 64 bits are those of traces.
+        // Ids of 64 bits belong to traces.
         if found.request.is_none() && id.0 >> 64 != 0 {
             let (short, long) = connection_ids(id);
             self.find_in((short, short), wanted, times_ns.clone(), &mut found)?;

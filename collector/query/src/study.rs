@@ -1,9 +1,10 @@
-//! A study of a store: what is read of it, the model of that, and the answers to questions.
+//! Study of a store: the selected data, their model, and the answers to questions.
 //!
-//! A [`Question`] says which [passes](Pass) it needs: one over records, where it needs to know something before the paths
-//! are found, and one over paths. A study runs them: what is to be known of records is found by the pass that infers,
-//! unless the model is known already; questions that are asked together share their passes. So a question costs two
-//! readings of the store, and none of them more because another one is asked with it.
+//! A [`Question`] declares the [passes](Pass) that it needs: one over records, if it needs
+//! information before the paths are found, and one over paths. A study runs them. The pass over
+//! records runs together with the inference, unless the model is already known. Questions that are
+//! asked together share their passes. A question therefore costs two readings of the store, and
+//! further questions asked with it cost none.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,61 +23,62 @@ use super::query_error::QueryError;
 use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-/// What is known when a question is asked.
+/// Context of a question.
 #[derive(Clone, Copy, Debug)]
 pub struct Studied<'a> {
-    /// What is read.
+    /// Source of the data.
     pub source: &'a Source,
     pub selection: Selection,
-    /// The model of that.
+    /// Model of the selected data.
     pub inference: &'a Inference,
 }
 
-/// Something to be found out about the traces of a store.
+/// Question about the traces of a store.
 pub trait Question: Sync {
-    /// What it counts over records, before there is a model; `()`: nothing.
+    /// Pass over records, before there is a model; `()` for none.
     type Records: Pass<TraceRecords>;
-    /// What it makes of that, for its pass over paths.
+    /// Information derived from the records, for the pass over paths.
     type Prepared: Sync;
-    /// What it counts over paths; `()`: nothing.
+    /// Pass over paths; `()` for none.
     type Paths<'a>: for<'view> Pass<TraceView<'view>>
     where
         Self: 'a;
     type Answer;
 
-    /// What it does, for the progress shown.
+    /// Returns a description of the activity, for the progress display.
     fn what(&self) -> &'static str;
 
-    /// The attributes that its pass over records sees.
+    /// Returns the attributes that the pass over records reads.
     fn record_keys(&self) -> AttributeKeys {
         AttributeKeys::none()
     }
 
-    /// Its pass over records, empty.
+    /// Creates the empty pass over records.
     fn records(&self) -> Self::Records;
 
-    /// What all records have shown.
+    /// Derives the information for the pass over paths from all records.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Fails if there is no answer.
     fn prepare(
         &self,
         studied: Studied<'_>,
         records: Self::Records,
     ) -> Result<Self::Prepared, QueryError>;
 
-    /// The attributes that its pass over paths sees. What records say of elements is read in any case.
+    /// Returns the attributes that the pass over paths reads. The attributes of data elements are
+    /// read in any case.
     fn path_keys(&self, _: &Self::Prepared) -> AttributeKeys {
         AttributeKeys::none()
     }
 
-    /// Its pass over paths, empty.
+    /// Creates the empty pass over paths.
     fn paths<'a>(&'a self, studied: Studied<'a>, prepared: &'a Self::Prepared) -> Self::Paths<'a>;
 
-    /// What all paths have shown, and what was noticed on the way.
+    /// Derives the answer from all paths and the notes taken while reading.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Fails if there is no answer.
     fn answer(
         &self,
         studied: Studied<'_>,
@@ -86,7 +88,7 @@ pub trait Question: Sync {
     ) -> Result<Self::Answer, QueryError>;
 }
 
-/// Nothing is asked.
+/// Question without an answer.
 impl Question for () {
     type Records = ();
     type Prepared = ();
@@ -232,7 +234,7 @@ impl<Q: Question> Question for Vec<Q> {
     }
 }
 
-/// What is read of a store, and the model of that once it is known.
+/// Selected data of a store, with their model once it is known.
 #[derive(Debug)]
 pub struct Study {
     source: Arc<Source>,
@@ -242,7 +244,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Of what is selected of a store. Nothing is read yet.
+    /// Creates a study of the selected data of a store. Reads nothing yet.
     #[must_use]
     pub fn new(
         source: impl Into<Arc<Source>>,
@@ -257,7 +259,7 @@ impl Study {
         }
     }
 
-    /// The same, whose model is known.
+    /// Creates a study whose model is already known.
     #[must_use]
     pub(super) fn knowing(
         source: Arc<Source>,
@@ -271,19 +273,19 @@ impl Study {
         }
     }
 
-    /// What it reads, to read it in another way as well.
+    /// Returns the source, to read it in another way as well.
     #[must_use]
     pub fn shared_source(&self) -> Arc<Source> {
         self.source.clone()
     }
 
-    /// How it infers.
+    /// Returns the settings of the inference.
     #[must_use]
     pub fn settings(&self) -> &InferSettings {
         &self.settings
     }
 
-    /// What it reads.
+    /// Returns the source.
     #[must_use]
     pub fn source(&self) -> &Source {
         &self.source
@@ -294,18 +296,18 @@ impl Study {
         self.selection
     }
 
-    /// The model. Reads all selected traces when it is first asked for.
+    /// Returns the model. Reads all selected traces on first use.
     ///
     /// # Errors
-    /// When the store cannot be read, or no trace is selected and complete.
+    /// Fails if the store cannot be read, or if no trace is selected and complete.
     pub fn inference(&self) -> Result<&Inference, QueryError> {
         self.inferred_with(&()).map(|(inference, _)| inference)
     }
 
-    /// The model, for who wants nothing else.
+    /// Returns the model, for callers that need nothing else.
     ///
     /// # Errors
-    /// As [`inference`](Self::inference).
+    /// Fails under the same conditions as [`inference`](Self::inference).
     pub fn into_inference(self) -> Result<Inference, QueryError> {
         self.inference()?;
         self.inference
@@ -313,10 +315,11 @@ impl Study {
             .ok_or_else(|| QueryError::NoneInRange(self.source.name()))
     }
 
-    /// The answer to a question. The model is there from then on.
+    /// Answers a question. The model is known from then on.
     ///
     /// # Errors
-    /// When the store cannot be read, no trace is selected and complete, or there is no answer.
+    /// Fails if the store cannot be read, if no trace is selected and complete, or if there is no
+    /// answer.
     pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, QueryError> {
         let (inference, records) = self.inferred_with(question)?;
         let records = match records {
@@ -333,7 +336,8 @@ impl Study {
         question.answer(studied, &prepared, paths, notes)
     }
 
-    /// The model, and what a pass over records has found on the way, where this is when the model was made.
+    /// Returns the model. Also returns the result of the pass over records, if the model was
+    /// inferred by this call.
     fn inferred_with<Q: Question>(
         &self,
         question: &Q,
@@ -357,7 +361,7 @@ impl Study {
         Ok((self.inference.get_or_init(|| inference), Some(records)))
     }
 
-    /// Where the model is kept, if it is. How a model converged is not kept with it.
+    /// Returns the cache of the model, if there is one. The convergence of a model is not cached.
     fn kept(&self) -> Option<KeptInference<'_>> {
         let is_plain = self.settings.convergence.is_none();
         is_plain
@@ -387,7 +391,7 @@ impl Study {
 }
 
 impl<'a> Studied<'a> {
-    /// What a question's pass over paths has found.
+    /// Runs a question's pass over paths.
     fn over_paths<Q: Question>(
         self,
         question: &'a Q,
@@ -426,7 +430,7 @@ impl<'a> Studied<'a> {
     }
 }
 
-/// What cuts traces into segments and finds their critical paths.
+/// Cuts traces into segments and finds their critical paths.
 pub(super) struct Cutter {
     labels: Labels,
     segmenter: Segmenter,
@@ -436,7 +440,7 @@ pub(super) struct Cutter {
 impl Cutter {
     pub(super) fn of(inference: &Inference) -> Self {
         Self {
-            // The model knows all labels by now; interning finds them again under the same numbers.
+            // The model knows all labels by now. Interning finds them again under the same numbers.
             labels: inference.model.labels().clone(),
             segmenter: segmenter(inference.trailing_elements),
             excluded: exclusion(inference.exclude.as_ref()),
@@ -454,7 +458,8 @@ impl Cutter {
         }
         let (mut trace, _) = self.segmenter.segment(records, &mut self.labels);
         self.excluded.remove_from(&mut trace, &self.labels);
-        // Of a large trace, what the model had no memory for: it relates to nothing.
+        // Removes the segments of a large trace for which the model had no memory. They have no
+        // relations.
         let model = &inference.model;
         let is_known = |id| model.segment_counts(id).traces > 0;
         trace
@@ -466,12 +471,12 @@ impl Cutter {
         (trace, path)
     }
 
-    /// What labels are called: those of the model, and what was cut since.
+    /// Returns the labels: those of the model, and those of segments cut since.
     pub(super) fn into_labels(self) -> Labels {
         self.labels
     }
 
-    /// How many segments were left out.
+    /// Returns the number of segments that were left out.
     pub(super) fn removed(&self) -> u64 {
         self.excluded.removed()
     }

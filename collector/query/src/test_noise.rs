@@ -1,6 +1,7 @@
 //! Random numbers of tests.
 
-/// A generator (Marsaglia, 2003: xorshift64), the same in each run. The seed must not be 0.
+/// Generator (Marsaglia, 2003: xorshift64) with the same numbers in each run. The seed must not be
+/// 0.
 pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {

@@ -1,16 +1,18 @@
-//! Blocks of columns of time, among which a change is searched: requests of one burst are alike, and belong together.
+//! Blocks of columns of time, among which a change is searched. Requests of one burst are alike,
+//! and belong together.
 
 use std::ops::Range;
 
-/// Blocks, at most.
+/// Maximum number of blocks.
 const BLOCKS_MAX: usize = 96;
-/// Pauses this many times as long as the usual one lie between bursts,
+/// Minimum length of a pause between bursts, in multiples of the usual pause.
 const PAUSE_MIN: i64 = 8;
-/// and of so many bursts, none is cut.
+/// Minimum number of bursts for which none is cut.
 const BURSTS_MIN: usize = 16;
 
-/// Cuts columns, each with its number of requests, into blocks: of the one with the most requests, at its longest pause, again
-/// and again. So bursts are blocks, where there are enough of them, and what comes evenly is cut evenly.
+/// Cuts columns, each with its number of requests, into blocks. Cuts the block with the most
+/// requests at its longest pause, repeatedly. Bursts thereby become blocks if there are enough of
+/// them, and an even rate is cut evenly.
 pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
     let mut until = vec![0];
     for (_, requests) in columns {
@@ -47,7 +49,8 @@ pub(super) fn blocks(columns: &[(i64, u64)]) -> Vec<Range<usize>> {
     whole
 }
 
-/// The shortest pause to cut at: one between bursts, if there are enough of these.
+/// Returns the shortest pause to cut at. This is a pause between bursts, if there are enough of
+/// these.
 fn pause_min(mut pauses: Vec<i64>) -> i64 {
     pauses.sort_unstable();
     let usual = pauses.get(pauses.len() / 2).copied().unwrap_or_default();

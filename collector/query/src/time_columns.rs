@@ -1,13 +1,14 @@
-//! Columns of time, all as wide, and so wide that there are few of them, whatever the order in which they are seen.
+//! Columns of time, all with the same width, which grows to bound their number. The order of
+//! observations does not matter.
 
 use std::collections::BTreeMap;
 
-/// Columns at most: of twice as many, two are one.
+/// Maximum number of columns. When there are more, pairs are merged.
 pub(super) const COLUMNS_MAX: i64 = 128;
-/// The narrowest takes 2 to this power ns, about a millisecond.
+/// Width of the narrowest column: 2 to this power ns, about a millisecond.
 pub(super) const SHIFT_MIN: u32 = 20;
 
-/// What a column holds; two of them can be one.
+/// Content of a column, which can be merged with that of another one.
 pub(super) trait OfColumn: Default {
     fn take_in(&mut self, other: Self);
 }
@@ -26,19 +27,19 @@ impl<K: Ord, V: OfColumn> OfColumn for BTreeMap<K, V> {
     }
 }
 
-/// How many columns there may be.
+/// Bound on the number of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// From the first to the last, empty ones included: a picture's.
+    /// Number of columns from the first to the last, including empty ones, as in a picture.
     Span(i64),
-    /// Columns with something in them: long pauses make none of them wider.
+    /// Number of columns with something in them. Long pauses do not widen columns.
     Occupied(usize),
 }
 
-/// What was seen, by columns counted from the Unix epoch.
+/// Observations by columns counted from the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TimeColumns<T> {
-    /// Each takes 2 to this power ns.
+    /// Binary logarithm of the width in ns.
     pub(super) shift: u32,
     pub(super) columns: BTreeMap<i64, T>,
     limit: Limit,
@@ -51,7 +52,7 @@ impl<T> Default for TimeColumns<T> {
 }
 
 impl<T> TimeColumns<T> {
-    /// None yet.
+    /// Returns no columns yet.
     pub(super) fn within(limit: Limit) -> Self {
         Self {
             shift: SHIFT_MIN,
@@ -62,20 +63,20 @@ impl<T> TimeColumns<T> {
 }
 
 impl<T: OfColumn> TimeColumns<T> {
-    /// The column of an instant.
+    /// Returns the column of an instant.
     pub(super) fn at(&mut self, at_ns: i64) -> &mut T {
         self.fit(Some(at_ns));
         self.columns.entry(at_ns >> self.shift).or_default()
     }
 
-    /// The first and the last.
+    /// Returns the numbers of the first and the last column.
     pub(super) fn ends(&self) -> Option<(i64, i64)> {
         let (first, _) = self.columns.first_key_value()?;
         let (last, _) = self.columns.last_key_value()?;
         Some((*first, *last))
     }
 
-    /// As if all of the other's had been seen here.
+    /// Adds the observations of another set of columns.
     pub(super) fn merge(&mut self, mut other: Self) {
         let shift = self.shift.max(other.shift);
         self.widen_to(shift);
@@ -84,7 +85,8 @@ impl<T: OfColumn> TimeColumns<T> {
         self.fit(None);
     }
 
-    /// Makes columns wider until they are few enough, with that of one more instant: no wider than all that was seen needs.
+    /// Widens columns until they are few enough together with that of one more instant, but no
+    /// further than the observations require.
     fn fit(&mut self, at_ns: Option<i64>) {
         while let Some((first, last)) = self.ends() {
             let column = at_ns.map_or(first, |at_ns| at_ns >> self.shift);

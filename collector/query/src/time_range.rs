@@ -1,33 +1,34 @@
-//! Which stretch of time a query looks at.
+//! Time range that a query looks at.
 
 use std::ops::RangeInclusive;
 
 use stroboscope_analysis::record::TraceRecords;
 
-/// Records of a trace are looked for so long before and after the range that it begins in, as files that lie elsewhere in
-/// time are not read: an hour. What a trace recorded later than that may be missing. One that began earlier than that
-/// lacks its root, if it consists of spans, and is told to be a fragment.
+/// Time in ns before and after the range in which records of its traces are searched: an hour.
+/// Files elsewhere in time are not read. A trace may lack records that are later. A trace of spans
+/// that began earlier lacks its root, and is reported as a fragment.
 const TRACE_NS_MAX: i64 = 3_600_000_000_000;
 
-/// From an instant, inclusively, to another one, exclusively; by default everything. A trace belongs to the range in
-/// which its first record lies, by the clock that recorded it, so that ranges that meet share no trace.
+/// Range from an instant, inclusive, to another one, exclusive; everything by default. A trace
+/// belongs to the range of its first record, by the clock that recorded it, so adjacent ranges
+/// share no trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
-    /// Nanoseconds since the Unix epoch.
+    /// Start, in ns since the Unix epoch.
     pub since_ns: Option<i64>,
-    /// Nanoseconds since the Unix epoch.
+    /// End, in ns since the Unix epoch.
     pub until_ns: Option<i64>,
 }
 
 impl TimeRange {
-    /// Whether an instant lies in it.
+    /// Reports whether an instant lies in the range.
     #[must_use]
     pub fn contains(&self, at_ns: i64) -> bool {
         self.since_ns.is_none_or(|since_ns| since_ns <= at_ns)
             && self.until_ns.is_none_or(|until_ns| at_ns < until_ns)
     }
 
-    /// The instants at which records of its traces may begin.
+    /// Returns the instants at which records of the range's traces may begin.
     #[must_use]
     pub fn records_ns(&self) -> RangeInclusive<i64> {
         let from_ns = self
@@ -39,7 +40,8 @@ impl TimeRange {
                 .map_or(i64::MAX, |until_ns| until_ns.saturating_add(TRACE_NS_MAX))
     }
 
-    /// Whether a trace belongs to it. One without records, of which nobody knows when it was, is in no range but the whole.
+    /// Reports whether a trace belongs to the range. A trace without records has no known time, and
+    /// belongs only to the unlimited range.
     #[must_use]
     pub fn holds(&self, records: &TraceRecords) -> bool {
         if *self == Self::default() {

@@ -1,4 +1,5 @@
-//! Holistic timelines: segments from the store, and under them what the kernel recorded (paper 004 §3.3.2).
+//! Holistic timelines: segments from the store, and below them the kernel's recording (paper 004
+//! §3.3.2).
 
 mod spans;
 
@@ -25,17 +26,17 @@ use stroboscope_store::tables::{
     list_kernel, read_batches,
 };
 
-/// A burst that never closes is shown for so long from the moment asked for.
+/// Time in ns that is shown of a burst that never closes, from the requested instant.
 const ALWAYS_ON_SHOWN_NS: i64 = 1_000_000_000;
 
 /// Requests with their segments, and the kernel's windows that touch them.
 #[derive(Debug, Default)]
 pub struct TimelineView {
-    /// The requests, in order of their begin.
+    /// Requests, in order of their starts.
     pub requests: Vec<TraceRecords>,
-    /// One part for each recording.
+    /// Kernel recordings, one part for each.
     pub kernel: Vec<KernelPart>,
-    /// Which part of a burst it is, if it is one.
+    /// Part of a burst that is shown, if the view is of a burst.
     pub burst: Option<BurstPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
@@ -43,51 +44,53 @@ pub struct TimelineView {
     pub large_traces: u64,
 }
 
-/// What is shown of a burst: all of it, unless it is long, as that of a recording that is always on. Wall time, ns since
-/// the Unix epoch.
+/// Shown part of a burst: all of it, unless it is long, as in a recording that is always on. Wall
+/// time, in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstPart {
-    /// When it opened, and when it closed.
+    /// Opening and closing of the burst.
     pub burst_ns: (i64, i64),
-    /// From when, and until when, it is shown.
+    /// Start and end of the shown part.
     pub shown_ns: (i64, i64),
 }
 
 impl BurstPart {
-    /// Is more of the burst recorded than is shown?
+    /// Reports whether the burst is longer than the shown part.
     #[must_use]
     pub fn is_a_part(&self) -> bool {
         self.burst_ns != self.shown_ns
     }
 }
 
-/// Sums over everything the kernel recorded. Times in ns.
+/// Sums over everything that the kernel recorded. Times in ns.
 #[derive(Debug, Default)]
 pub struct KernelOverview {
-    /// Recordings read.
+    /// Number of recordings read.
     pub recordings: usize,
-    /// Windows that opened.
+    /// Number of windows that opened.
     pub windows: u64,
-    /// Events read.
+    /// Number of events read.
     pub events: u64,
-    /// Events lost, of all recordings.
+    /// Number of events lost, of all recordings.
     pub lost: u64,
-    /// Each request by its trace's low half: its parts in several windows and on several hosts are added up.
+    /// Requests by the low half of their trace ids. The parts of a request in several windows and
+    /// on several hosts are added up.
     pub requests: Vec<RequestSummary>,
-    /// Requests that lie in one window from begin to end: those that the sums below are of, unless there is none.
+    /// Number of requests that lie in one window from start to end. The sums below are over these,
+    /// unless there are none.
     pub whole: u64,
-    /// Which calls requests make, how many and for how long.
+    /// System calls of requests, with their numbers and durations.
     pub calls: Vec<CallPerRequest>,
-    /// The same by operation.
+    /// System calls by operation.
     pub operations: Vec<OperationSum>,
-    /// Locks and futexes that any request waited at, that with the longest waits together first; of all requests, whole
-    /// or not.
+    /// Locks and futexes at which any request waited, the one with the longest total wait first,
+    /// over all requests, whole or not.
     pub locks: Vec<LockSum>,
-    /// Waits of threads that worked for no request that is known.
+    /// Waits of threads that worked for no known request.
     pub other_waits: WaitSum,
     /// Ids of the store's requests, by their low half.
     pub ids: HashMap<u64, u128>,
-    /// Whose system calls these are.
+    /// Architecture that defines the numbers of system calls.
     pub architecture: Architecture,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
@@ -109,11 +112,12 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
         .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// One request. `trace` is its id, or the id's low half, which is all that the kernel knows of it: what the kernel did
-/// for a request that the store does not have is shown without its segments.
+/// Returns the timeline of one request. `trace` is its id, or the low half of the id, which is the
+/// only part that the kernel knows. The kernel's events for a request that is not in the store are
+/// shown without segments.
 ///
 /// # Errors
-/// When there is no such trace, or the store cannot be read.
+/// Fails if there is no such trace, or if the store cannot be read.
 pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView, QueryError> {
     let keys = AttributeKeys::none();
     let wanted = RequestWanted {
@@ -124,7 +128,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     };
     let by_id = source.find_request(wanted, i64::MIN..=i64::MAX)?;
     let (mut found, mut damage) = (by_id.request.map(|found| found.records), by_id.damage);
-    // Who knows the lower half of an id only has to look at all.
+    // Only the lower half of the id is known, so every trace has to be checked.
     if found.is_none() && trace >> 64 == 0 {
         let files = TraceFiles::open(source.store(), &keys)?;
         let mut reader = files.read(&IdRange::ALL, 1);
@@ -168,11 +172,11 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     })
 }
 
-/// What the kernel did for a trace, of which it knows the low half, from a moment to another (wall time, ns): one part for
-/// each recording; and what is damaged.
+/// Returns the kernel's events for a trace, identified by the low half of its id, in an interval of
+/// wall time (ns): one part for each recording, and the damage found.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Fails if the store cannot be listed.
 pub fn kernel_of(
     source: &Source,
     low: u64,
@@ -190,8 +194,8 @@ pub fn kernel_of(
     Ok((kernel, damage))
 }
 
-/// Finds the burst-configs by which services recorded in the batches of an interval of wall time, where a recorder of their
-/// host had another: it keeps the one that it began with.
+/// Finds the burst-configs with which services recorded in an interval of wall time, if they differ
+/// from that of their host's recorder. A recorder keeps the burst-config that it started with.
 fn compare_configs(
     source: &Source,
     kernel: &mut [KernelPart],
@@ -218,7 +222,7 @@ fn compare_configs(
     Ok(())
 }
 
-/// From when to when the kernel worked for a trace that it knows by its low half.
+/// Returns the time in which the kernel worked for a trace, identified by its low half.
 fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, QueryError> {
     let mut seen_ns: Option<(i64, i64)> = None;
     let mut progress =
@@ -242,16 +246,18 @@ fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, Query
     Ok(seen_ns)
 }
 
-/// The burst that holds a moment (ns since the Unix epoch), or begins next after it, with all requests in it.
+/// Returns the timeline of the burst that contains an instant (ns since the Unix epoch), or of the
+/// next one, with all requests in it.
 ///
 /// # Errors
-/// When nothing of the kernel was recorded from that moment on, or the store cannot be read.
+/// Fails if nothing of the kernel was recorded from that instant on, or if the store cannot be
+/// read.
 pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let files = list_kernel(source.store())?;
     if files.is_empty() {
         return Err(QueryError::NoKernel(source.name()));
     }
-    // The next window is in the chunk that covers the moment, or in one after it.
+    // The next window is in the chunk that covers the instant, or in a later one.
     let mut later: Vec<i64> = files
         .iter()
         .map(|file| file.covers_ns.1)
@@ -259,7 +265,7 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         .collect();
     later.sort_unstable();
     for to_ns in later {
-        // A burst without an end goes on in the next chunk.
+        // A burst without an end continues in the next chunk.
         let read_to_ns = to_ns.max(at_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
         let (mut kernel, damage) = between(source.store(), at_ns, read_to_ns)?;
         let open = |part: &KernelPart| {
@@ -302,11 +308,12 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
     })
 }
 
-/// The burst in which services recorded at a moment (ns since the Unix epoch), or next after it, with all requests in it and
-/// what their kernels did, if those were recorded.
+/// Returns the timeline of the burst in which services recorded at an instant (ns since the Unix
+/// epoch), or of the next one, with all requests in it and the kernel's events, if those were
+/// recorded.
 ///
 /// # Errors
-/// When nothing was recorded in bursts from that moment on, or the store cannot be read.
+/// Fails if nothing was recorded in bursts from that instant on, or if the store cannot be read.
 pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError> {
     let bursts = source.bursts()?;
     let holds_or_follows = bursts.iter().find(|(_, close_ns)| *close_ns > at_ns);
@@ -335,7 +342,8 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
     })
 }
 
-/// The burst of which a window was read: where it reaches a chunk's edge it goes on in the chunk beside it.
+/// Returns the whole burst of a window. If the window reaches the edge of a chunk, it continues in
+/// the adjacent one.
 fn whole_burst(files: &[KernelFile], (mut open_ns, mut close_ns): (i64, i64)) -> (i64, i64) {
     let touches =
         |edge_ns: i64, other_ns: i64| edge_ns.abs_diff(other_ns) <= CLOCKS_DIFFER_NS.unsigned_abs();
@@ -363,7 +371,8 @@ fn requests_between(
     let touches = |records: &TraceRecords| {
         bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
-    // A request that touches the interval began, or has spans, not long before it: files far from it are not read.
+    // A request that touches the interval began, or has spans, not long before it, so files far
+    // from it are not read.
     let range = TimeRange {
         since_ns: Some(from_ns),
         until_ns: Some(to_ns),
@@ -386,10 +395,10 @@ fn requests_between(
     Ok((requests, traces.damage(), traces.left_out().large_traces))
 }
 
-/// Sums over everything.
+/// Sums over everything that the kernel recorded.
 ///
 /// # Errors
-/// When nothing of the kernel was recorded, or the store cannot be read.
+/// Fails if nothing of the kernel was recorded, or if the store cannot be read.
 pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut overview = KernelOverview::default();
     let mut lost: BTreeMap<u128, LossCounts> = BTreeMap::new();
@@ -447,7 +456,7 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     overview.other_waits = locks.of_no_request();
     let whole = spans.whole(&joined(windows));
     overview.whole = whole.len() as u64;
-    // "How many per request" means something for whole requests only.
+    // A number per request is meaningful only for whole requests.
     let is_counted = |trace: u64| whole.is_empty() || whole.contains(&trace);
     let counted: Vec<RequestSummary> = overview
         .requests
@@ -462,13 +471,14 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     Ok(overview)
 }
 
-/// Windows in order of time, those that touch made one: several hosts', and parts of one that chunks divide.
+/// Returns windows in order of time, with those that touch joined: windows of several hosts, and
+/// parts of one that chunks split.
 pub(super) fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     windows.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::new();
     for (open_ns, close_ns) in windows {
         match joined.last_mut() {
-            // A clock that was corrected meanwhile leaves a little gap where a chunk ends.
+            // A clock that was corrected meanwhile leaves a small gap at the end of a chunk.
             Some(last) if open_ns <= last.1.saturating_add(CLOCKS_DIFFER_NS) => {
                 last.1 = last.1.max(close_ns);
             }

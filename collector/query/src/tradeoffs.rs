@@ -1,4 +1,4 @@
-//! What was recorded of data-quality tradeoffs.
+//! Recorded data-quality tradeoffs.
 
 use stroboscope_analysis::pass::Pass as _;
 use stroboscope_analysis::tradeoff::{ATTRIBUTES, Observed};
@@ -11,7 +11,7 @@ use stroboscope_store::tables::AttributeKeys;
 /// Reads all tradeoffs and explorations of a store, in one reading.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn tradeoffs(source: &Source, selection: Selection) -> Result<(Observed, Notes), QueryError> {
     let parts = source.parts(selection, &AttributeKeys::of(ATTRIBUTES))?;
     let workers = vec![Observed::default(); parts.count()];

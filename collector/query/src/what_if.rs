@@ -1,4 +1,4 @@
-//! What if a segment took less time, or more? Each request is replayed by the model.
+//! Predicts latency if a segment took less time, or more. The model replays each request.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +16,31 @@ use super::study::{Question, Studied, Study};
 /// Latency before and after a change.
 #[derive(Debug)]
 pub struct WhatIfReport {
-    /// The segments that were changed, in order of their numbers.
+    /// Segments that were changed, in order of their numbers.
     pub segments: Vec<SegmentId>,
-    /// Over all requests, also those that have none of the segments. What was seen to wait does nothing else.
+    /// Change over all requests, including those without any of the segments. It assumes that a
+    /// segment that was seen to wait does nothing else.
     pub latency: LatencyChange,
-    /// The same, if what was seen to wait worked before it for as long as it can have.
+    /// Change if a segment that was seen to wait worked before the wait for as long as it can have.
     pub longest: LatencyChange,
-    /// The first of these by root operation: those with callers first, the ones with the most time first.
+    /// Change of `latency` by root operation: those with callers first, the ones with the most time
+    /// first.
     pub by_root: Vec<(String, LatencyChange)>,
-    /// How many segments were found to wait for others, inside and before their start.
+    /// Numbers of segments that wait for others inside, and before their start.
     pub waiting: (usize, usize),
-    /// How many queues were found that requests share.
+    /// Number of queues that requests share.
     pub shared_queues: usize,
-    /// How far the latency's [statistics](stroboscope_analysis::what_if::STATISTICS) may be off.
+    /// Expected ranges of the latency's [statistics](stroboscope_analysis::what_if::STATISTICS).
     pub expected: [Expected; 4],
-    /// What was noticed on the way.
+    /// Notes taken while reading.
     pub notes: Notes,
 }
 
-/// Replays all selected traces with these segments changed, which are in order of their numbers. Reads their paths twice:
-/// to learn what waits for what, then to replay them.
+/// Replays all selected traces with these segments changed, which are in order of their numbers.
+/// Reads their paths twice: to learn the dependencies of waits, and to replay the traces.
 ///
 /// # Errors
-/// When there are no segments, or the store cannot be read.
+/// Fails if there are no segments, or if the store cannot be read.
 pub fn what_if(
     study: &Study,
     segments: Vec<SegmentId>,
@@ -60,7 +62,7 @@ pub fn what_if(
     })
 }
 
-/// What waits for what in the selected traces?
+/// Asks for the dependencies of waits in the selected traces.
 struct WaitingQuestion;
 
 impl Question for WaitingQuestion {
@@ -99,11 +101,11 @@ impl Question for WaitingQuestion {
     }
 }
 
-/// What if these segments were changed? All selected traces are replayed.
+/// Asks for the latency with these segments changed. All selected traces are replayed.
 struct ReplayQuestion {
     waiting: Waiting,
     queues: ChangedWaits,
-    /// In order of their numbers.
+    /// Segments in order of their numbers.
     segments: Vec<SegmentId>,
     change: Change,
 }
@@ -168,10 +170,10 @@ impl Question for ReplayQuestion {
     }
 }
 
-/// How a segment is changed, if it is.
+/// Function that returns the change of a segment, if it is changed.
 type Chosen<'a> = Box<dyn Fn(SegmentId, &SegmentLabel) -> Option<Change> + Send + 'a>;
 
-/// Requests before and after the change, as a pass.
+/// Pass over requests before and after the change.
 struct Replays<'a> {
     inference: &'a Inference,
     what_if: WhatIf<'a, Chosen<'a>>,

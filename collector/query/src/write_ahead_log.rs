@@ -1,4 +1,4 @@
-//! The write-ahead log of a collector, as far as it is not in the store yet.
+//! Write-ahead log of a collector, as far as it is not in the store yet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use stroboscope_store::wal::{
     HEADER_BYTES, Payload, PayloadKind, list_segments, read_segment, segment_path,
 };
 
-/// A larger segment is taken for one with records, without a look.
+/// Size in bytes above which a segment is assumed to have records, without reading it.
 const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Returns true if a segment of the log holds a record, or cannot be read.
+/// Reports whether a segment of the log holds a record, or cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
         payload.kind != PayloadKind::Batch
@@ -25,19 +25,20 @@ fn has_records(segment: &Path) -> bool {
     read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
 }
 
-/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
-/// collector has them in hand.
+/// Puts the log into the store on a best-effort basis, because a query without the log is better
+/// than none. Returns the number of bytes that remain in the log because a running collector uses
+/// it.
 pub(super) fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     let segments = list_segments(&data.wal()).unwrap_or_default();
     if segments.is_empty() {
         return 0;
     }
-    // Held by a collector: it will do so itself within seconds.
+    // A collector holds the lock. It will put the log into the store within seconds.
     let Ok(_lock) = data.lock() else {
         let bytes_of = |number: u64| {
             let path = segment_path(&data.wal(), number);
             let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-            // That services were idle stays in the log for long, and nobody waits for it.
+            // Batches of idle services stay in the log for long, and no query waits for them.
             if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) {
                 0
             } else {

@@ -1,4 +1,5 @@
-//! How many spans start in a stretch of time: by binary search in sorted starts, clock by clock.
+//! Counts the spans that start in a stretch of time, by binary search in sorted starts, clock by
+//! clock.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +8,7 @@ use super::formula::{Relation, Shared};
 use super::truth::Truth;
 use super::unit::{Instant, Unit};
 
-/// Surely, and possibly.
+/// Number of spans that surely match, and number that possibly match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) sure: u64,
@@ -32,7 +33,7 @@ impl Counts {
     }
 }
 
-/// Starts later than a given instant by `least_ns` to `most_ns`.
+/// Stretch of time from `least_ns` to `most_ns` after a base instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) clock: u32,
@@ -41,31 +42,31 @@ pub(super) struct Stretch {
     pub(super) most_ns: i64,
 }
 
-/// Of one clock, in order of time.
+/// Starts of one clock, in order of time.
 #[derive(Debug, Default)]
 struct Starts {
     clock: u32,
-    /// Starts that are known, and how many up to each (one more) hold surely and possibly.
+    /// Known starts, and for each of them the cumulative counts up to and including it.
     known_ns: Vec<i64>,
     counts: Vec<Counts>,
-    /// The latest possible starts of spans that were under way when recording began.
+    /// Latest possible starts of spans that were under way when recording began.
     open_ns: Vec<i64>,
     open_counts: Vec<Counts>,
 }
 
-/// What spans share, where that matters: (the shared name's number, the request).
+/// Key of a group of spans: (number of the shared value, request).
 type Group = (u32, u32);
 const ALL: u32 = u32::MAX;
 
-/// Which spans are looked at together: those that share what is to be shared.
+/// Partition of the spans into groups that share what the formula requires.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// By span: what it shares, as a number; `None`: it has not what is to be shared.
+    /// Number of the shared value of each span; `None` for a span without the shared value.
     shared: Option<Vec<Option<u32>>>,
     by_request: bool,
 }
 
-/// What a span has to share with others, as far as it is known.
+/// Known value that a span may share with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Own<'a> {
     Text(&'a str),
@@ -84,19 +85,19 @@ fn own<'a>(unit: &Unit<'a>, place: usize, shared: &Shared) -> Option<Own<'a>> {
     }
 }
 
-/// Whether two spans share something.
+/// Reports whether two spans share something.
 pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &Shared, b: usize) -> Truth {
     match (own(unit, a, shared), own(unit, b, shared)) {
         (Some(a), Some(b)) => (a == b).into(),
         (own_a, own_b) => {
-            // One that began before the recording may have said it then.
+            // A span that began before the recording may have had the value then.
             let may = |is_said: bool, place: usize| is_said || unit.may_have_more(place);
             Truth::from_bounds(false, may(own_a.is_some(), a) && may(own_b.is_some(), b))
         }
     }
 }
 
-/// Whether it may have said, before the recording began, what is to be shared and is not there.
+/// Reports whether a span lacks a value to share that it may have had before the recording began.
 pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[Shared]) -> bool {
     unit.may_have_more(place)
         && shared
@@ -130,7 +131,7 @@ impl Groups {
         }
     }
 
-    /// `None`: it shares nothing with anybody.
+    /// Returns `None` if the span shares nothing with any other span.
     pub(super) fn group(&self, unit: &Unit<'_>, place: usize) -> Option<Group> {
         let shared = match &self.shared {
             Some(shared) => shared[place]?,
@@ -145,7 +146,7 @@ impl Groups {
     }
 }
 
-/// Spans of which something holds, by group, clock and start.
+/// Spans that match, by group, clock and start.
 #[derive(Debug)]
 pub(super) struct Among {
     groups: Groups,
@@ -153,7 +154,7 @@ pub(super) struct Among {
 }
 
 impl Among {
-    /// Spans in the unit's order, with what holds of them.
+    /// `holds` has one truth per span, in the unit's order.
     pub(super) fn new(unit: &Unit<'_>, holds: &[Truth], groups: Groups) -> Self {
         let mut starts: FxHashMap<Group, Vec<Starts>> = FxHashMap::default();
         for (place, (span, holds)) in unit.spans.iter().zip(holds).enumerate() {
@@ -194,7 +195,8 @@ impl Among {
         Self { groups, starts }
     }
 
-    /// How many of a span's group start in a stretch of time, itself among them if it does.
+    /// Counts the spans of a span's group that start in a stretch of time. Includes the span itself
+    /// if it starts then.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let group = self.groups.group(unit, place);
         let Some(of_group) = group.and_then(|group| self.starts.get(&group)) else {
@@ -216,7 +218,7 @@ fn up_to(counts: &[Counts], end: usize) -> Counts {
         .unwrap_or_default()
 }
 
-/// Of those at `from_ns` to `to_ns`.
+/// Counts the starts from `from_ns` to `to_ns`, both included.
 fn between(times: &[i64], counts: &[Counts], from_ns: i64, to_ns: i64) -> Counts {
     let from = times.partition_point(|at| *at < from_ns);
     let to = times.partition_point(|at| *at <= to_ns);
@@ -251,7 +253,7 @@ impl Starts {
             possible: between(&self.known_ns, &self.counts, possible.0, possible.1).possible,
         };
         if !self.open_ns.is_empty() {
-            // They may have begun at any time before.
+            // These spans may have begun at any time before.
             if least_ns == i64::MIN {
                 counts.sure += between(&self.open_ns, &self.open_counts, i64::MIN, sure.1).sure;
             }
@@ -262,7 +264,8 @@ impl Starts {
     }
 }
 
-/// The spans that a relation is about, for counting those in time: whole groups, and what is to be taken off again.
+/// Spans that a relation may pair, counted by time: whole groups, and the part to subtract from
+/// them.
 #[derive(Debug)]
 pub(super) struct Related {
     all: Among,
@@ -280,7 +283,8 @@ impl Related {
         }
     }
 
-    /// Those of other requests, where the relation says so; itself among the others.
+    /// Counts the related spans, only those of other requests if the relation requires that. The
+    /// span itself is included otherwise.
     pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
         let all = self.all.count(unit, place, stretch);
         match &self.of_request {
@@ -289,7 +293,7 @@ impl Related {
         }
     }
 
-    /// Whether a count has the span itself in it, if that is in time.
+    /// Reports whether a count includes the span itself if it starts in the stretch.
     pub(super) fn has_itself(&self, unit: &Unit<'_>, place: usize) -> bool {
         self.of_request.is_none() && self.all.groups.group(unit, place).is_some()
     }

@@ -1,16 +1,17 @@
-//! Clocks of hosts, as far as they tell spans apart: those with the same errors are one.
+//! Identity of host clocks when spans are ordered: all exact clocks count as one.
 
 use std::sync::Arc;
 
 use stroboscope_analysis::record::HostClock;
 
-/// Long before all, and long after: apart from any instant by more than any bound, and far from overflow.
+/// Offset in ns that is longer than any error bound and far from overflow. `-NEVER_NS` lies before
+/// every instant, `NEVER_NS` after it.
 pub(super) const NEVER_NS: i64 = i64::MAX / 4;
 
-/// What is known of the clock that times were taken by.
+/// Properties of the clock that recorded a span's times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Clock {
-    /// None: one of those that are exact, of whichever host.
+    /// `None` for an exact clock, whatever its host.
     pub(super) host: Option<Arc<str>>,
     pub(super) error_ns: i64,
     pub(super) resolution_ns: i64,

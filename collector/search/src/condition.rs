@@ -1,30 +1,30 @@
-//! What is asked of one span, as TraceQL writes it.
+//! Conditions about one span, in TraceQL's notation.
 
 use regex::Regex;
 
 use super::field::Field;
 use super::truth::Truth;
 
-/// What holds of a span.
+/// Condition that a span meets or not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// `{}`: every span.
+    /// `{}`: every span meets it.
     Any,
     /// A field compared with a value.
     Compare(Field, Comparison, Value),
-    /// A field matches a pattern, or does not.
+    /// A field matches a pattern (true), or does not (false).
     Matches(Field, Pattern, bool),
-    /// A field is there, or is not.
+    /// A field is present (true), or absent (false).
     IsThere(Field, bool),
-    /// It does not hold.
+    /// The inner condition does not hold.
     Not(Box<Condition>),
-    /// Both hold.
+    /// Both conditions hold.
     And(Box<Condition>, Box<Condition>),
-    /// One of them holds.
+    /// At least one of the conditions holds.
     Or(Box<Condition>, Box<Condition>),
 }
 
-/// How two values are compared.
+/// Operator that compares two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `=`
@@ -41,16 +41,16 @@ pub enum Comparison {
     AtLeast,
 }
 
-/// What is compared with.
+/// Value that a field is compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `"text"`, or `true` and `false`, which are recorded as texts.
     Text(String),
-    /// A number; a duration is one of ns.
+    /// Number. A duration is a number of ns.
     Number(f64),
 }
 
-/// A regular expression over the whole text.
+/// Regular expression that has to match the whole text.
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
 
@@ -61,7 +61,7 @@ impl PartialEq for Pattern {
 }
 
 impl Pattern {
-    /// As it was written.
+    /// Returns the pattern as the user wrote it.
     pub(super) fn text(&self) -> &str {
         let text = self.0.as_str();
         let inner = text
@@ -70,7 +70,7 @@ impl Pattern {
         inner.unwrap_or(text)
     }
 
-    /// Anchored at both ends, as TraceQL's are.
+    /// Anchors the pattern at both ends, as TraceQL does.
     pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
         regex::RegexBuilder::new(&format!("^(?:{text})$"))
             .size_limit(1 << 20)
@@ -79,15 +79,15 @@ impl Pattern {
     }
 }
 
-/// What a field of a span says.
+/// Value of a span's field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Said<'a> {
     Text(&'a str),
-    /// Between these; where nothing is uncertain, both are the same.
+    /// Range of possible values. Both ends are equal if nothing is uncertain.
     Between(f64, f64),
-    /// It has none.
+    /// The span has no such field.
     Nothing,
-    /// It may have had one before the recording began.
+    /// The span may have had the field before the recording began.
     Unseen,
 }
 
@@ -112,7 +112,7 @@ impl Comparison {
         if low == high {
             return at(low).into();
         }
-        // Somewhere between the two it may be equal, too.
+        // The value may also equal `with` somewhere inside the range.
         let is_between = low <= with && with <= high;
         let (all, any) = match self {
             Self::Equal => (false, is_between),
@@ -129,7 +129,7 @@ impl Comparison {
             (Said::Text(text), Value::Text(with)) => self.holds(text.cmp(with.as_str())).into(),
             (Said::Text(text), Value::Number(with)) => match text.parse::<f64>() {
                 Ok(number) => self.of_numbers(number, number, *with),
-                // Of another type: they are not equal, and in no order.
+                // Values of different types are not equal and have no order.
                 Err(_) => (self == Self::NotEqual).into(),
             },
             (Said::Between(low, high), Value::Number(with)) => self.of_numbers(low, high, *with),
@@ -139,7 +139,7 @@ impl Comparison {
 }
 
 impl Condition {
-    /// Whether it holds of a span that says this.
+    /// Evaluates the condition on a span whose fields `said` returns.
     pub(super) fn of<'a>(&self, said: &impl Fn(&Field) -> Said<'a>) -> Truth {
         match self {
             Self::Any => Truth::True,
@@ -161,13 +161,13 @@ impl Condition {
         }
     }
 
-    /// Whether it is about what the kernel did, and not about spans.
+    /// Reports whether the condition is about kernel events instead of spans.
     #[must_use]
     pub fn names_kernel(&self) -> bool {
         self.names(&|field| *field == Field::Kernel)
     }
 
-    /// Whether it names events inside spans, and links.
+    /// Reports whether the condition names events inside spans, and whether it names links.
     pub(super) fn names_parts(&self) -> (bool, bool) {
         (
             self.names(&|field| matches!(field, Field::Event(_))),

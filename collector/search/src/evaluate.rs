@@ -1,4 +1,5 @@
-//! Of which spans a formula holds, from the inside out: one pass over the spans for each word of the formula.
+//! Evaluates a formula on every span, from the inside out: one pass over the spans for each
+//! operator.
 
 use super::among::{Among, Counts, Groups, Related, Stretch, is_unsure};
 use super::formula::{Formula, Order, Relation, Side, When};
@@ -6,20 +7,21 @@ use super::spanning::Spanning;
 use super::truth::Truth;
 use super::unit::{NEVER_NS, Unit};
 
-/// What a search says of a request or a burst.
+/// Result of a search in one request or burst.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Whether the formula holds.
+    /// Truth of the formula.
     pub truth: Truth,
-    /// The spans by which it does, or by which it may: places in the unit, in order of time, each once.
+    /// Spans that make the formula true or possible: places in the unit, in order of time, each
+    /// once.
     pub witness: Vec<usize>,
 }
 
 impl Unit<'_> {
-    /// Whether a formula holds, as [`parse`](crate::parse) makes it.
+    /// Evaluates a formula that [`parse`](crate::parse) returned, and collects its witness.
     #[must_use]
     pub fn search(&self, formula: &Formula) -> Found {
-        // Without a span there is nothing that could be so, nor anything that would have to be.
+        // Without a span, no formula holds, not even one about all spans.
         let truth = self.of_whole(formula);
         let mut witness = Vec::new();
         if truth.is_possible()
@@ -32,14 +34,15 @@ impl Unit<'_> {
         Found { truth, witness }
     }
 
-    /// Whether a formula holds; without saying by which spans.
+    /// Evaluates a formula without collecting its witness.
     #[must_use]
     pub fn of_whole(&self, formula: &Formula) -> Truth {
         let first = self.first(formula);
         first.map_or(Truth::False, |first| self.evaluate(formula)[first])
     }
 
-    /// The same of each span that a formula looks at; `otherwise` of others.
+    /// Evaluates a formula on each span that it looks at, and gives `otherwise` to the others:
+    /// kernel events, unless the formula names `kernel`.
     pub(super) fn evaluate_where(&self, formula: &Formula, otherwise: Truth) -> Vec<Truth> {
         let mut truths = self.evaluate(formula);
         if self.has_kernel_events() && !formula.names_kernel() {
@@ -52,7 +55,7 @@ impl Unit<'_> {
         truths
     }
 
-    /// What a formula is of each span.
+    /// Evaluates a formula on each span.
     pub(super) fn evaluate(&self, formula: &Formula) -> Vec<Truth> {
         let both = |a: &Formula, b: &Formula, of: fn(Truth, Truth) -> Truth| -> Vec<Truth> {
             let (a, b) = (self.evaluate(a), self.evaluate(b));
@@ -105,7 +108,8 @@ impl Unit<'_> {
         }
     }
 
-    /// By how many spans something holds of. `is_met`: what nobody saw changes nothing. `names_kernel`: it is about that, too.
+    /// Applies `is` to the number of spans in `when` that match. `is_met`: unseen spans cannot
+    /// change the result. `names_kernel`: unseen kernel events can.
     fn counted(
         &self,
         holds: &[Truth],
@@ -132,7 +136,7 @@ impl Unit<'_> {
         let of_span = |place: usize| {
             let stretch = self.stretch(place, when);
             let mut counts = among.count(self, place, stretch);
-            // It starts when it starts, whatever is known of clocks.
+            // A span's own start is exact relative to itself, whatever the errors of its clock.
             let own = self.counts_itself(place, stretch, holds[place]);
             counts = counts.minus(own);
             counts.add(one(place));
@@ -142,7 +146,7 @@ impl Unit<'_> {
         (0..self.len()).map(of_span).collect()
     }
 
-    /// Where to look from a span's start.
+    /// Returns the stretch of time that `when` selects, seen from a span's start.
     pub(super) fn stretch(&self, place: usize, when: When) -> Stretch {
         let within_ns = when
             .within_ns
@@ -163,14 +167,14 @@ impl Unit<'_> {
         }
     }
 
-    /// The instants that are in it by the recorded times.
+    /// Returns the range of instants in the stretch by recorded times, in ns since the Unix epoch.
     pub(super) fn times(&self, stretch: Stretch) -> (i64, i64) {
         let from_ns = stretch.base.from_ns.saturating_add(stretch.least_ns);
         let to_ns = stretch.base.to_ns.saturating_add(stretch.most_ns);
         (from_ns.max(-NEVER_NS), to_ns.min(NEVER_NS))
     }
 
-    /// As what a span is counted that is in its own group.
+    /// Returns the counts that a span itself adds to its own group in a stretch.
     fn counts_itself(&self, place: usize, stretch: Stretch, holds: Truth) -> Counts {
         let span = &self.spans[place];
         let gap = self.gap_ns((stretch.clock, stretch.base), (span.clock, span.start));
@@ -181,7 +185,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Where partners start, of a relation by starts.
+    /// Returns the stretch in which partners start, for a relation that compares starts.
     pub(super) fn partners(&self, place: usize, relation: &Relation) -> Stretch {
         let span = &self.spans[place];
         let most_ns = relation
@@ -199,7 +203,8 @@ impl Unit<'_> {
         }
     }
 
-    /// When a partner that nobody saw would have started.
+    /// Returns `Unknown` if a partner could have started while not everything was recorded, and
+    /// `False` otherwise.
     pub(super) fn unseen_partner(
         &self,
         place: usize,
@@ -240,7 +245,7 @@ impl Unit<'_> {
                 Box::new(move |place| spanning.is_related(self, place))
             }
         };
-        // Of those that may share it, and did so before the recording began, each is looked at by itself.
+        // A span that may have shared the value before the recording began is checked one by one.
         let is_unsure = |place: usize| is_unsure(self, place, &relation.same);
         let unsure: Vec<usize> = (0..self.len())
             .filter(|place| other[*place].is_possible() && is_unsure(*place))
@@ -253,7 +258,7 @@ impl Unit<'_> {
         places
             .map(|(place, own)| {
                 let related = match own {
-                    // Most are none, and nobody has to look further.
+                    // Most spans do not match, so the search ends here.
                     Truth::False => return Truth::False,
                     _ if is_unsure(place) => one_by_one(place, &mut (0..self.len())),
                     _ => is_related(place).or(one_by_one(place, &mut unsure.iter().copied())),

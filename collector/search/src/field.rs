@@ -3,53 +3,55 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A property of a span, of its resource, or of one of its events or links.
+/// Property of a span, of its resource, or of one of its events or links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The operation's name.
+    /// Name of the operation.
     Name,
-    /// The service that recorded it.
+    /// Service that recorded the span.
     Service,
-    /// The host that recorded it.
+    /// Host that recorded the span.
     Host,
-    /// `resource.host.name`: the resource's own, or the host where the resource says nothing of it.
+    /// `resource.host.name`: the resource's own host name, or the recording host if the resource
+    /// names none.
     ResourceHost,
-    /// How long it took, ns.
+    /// Duration of the span, in ns.
     Duration,
     /// `server`, `client`, `producer`, `consumer`, `internal` or `unspecified`.
     Kind,
     /// `error`, `ok` or `unset`.
     Status,
-    /// The name of the event in the kernel's recording: `syscall`, `off_cpu` or `lock_wait`. Spans have none.
+    /// Name of the event in the kernel's recording: `syscall`, `off_cpu` or `lock_wait`. Spans have
+    /// none.
     Kernel,
-    /// The name of its request's root.
+    /// Name of the root span of the request.
     RootName,
-    /// The service of its request's root.
+    /// Service of the root span of the request.
     RootService,
-    /// How long its request took, ns.
+    /// Duration of the request, in ns.
     RootDuration,
     /// `.KEY`: the span's attribute, or else its resource's.
     AnyScope(Arc<str>),
-    /// The attribute that is stored under this name: `KEY` of the span, `resource.KEY`, `scope.KEY`.
+    /// Attribute by its stored name: `KEY` of the span, `resource.KEY`, `scope.KEY`.
     Attribute(Arc<str>),
-    /// Of an event inside the span.
+    /// Property of an event inside the span.
     Event(EventField),
-    /// Of a link of the span.
+    /// Property of a link of the span.
     Link(LinkField),
 }
 
-/// A property of an event inside a span.
+/// Property of an event inside a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventField {
     /// `event:name`
     Name,
-    /// `event:timeSinceStart`: since the span's start, ns.
+    /// `event:timeSinceStart`: time since the span's start, in ns.
     SinceStart,
     /// `event.KEY`
     Attribute(Arc<str>),
 }
 
-/// A property of a link.
+/// Property of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkField {
     /// `link:traceID`: 32 hexadecimal digits.
@@ -60,34 +62,34 @@ pub enum LinkField {
     Attribute(Arc<str>),
 }
 
-/// All fields, for messages.
+/// List of the fields, for error messages.
 pub(super) const FIELDS: &str = "a field: `name`, `status`, `statusMessage`, `kind`, `duration`, `rootName`, `rootServiceName`, \
      `traceDuration`, `event:name`, `event:timeSinceStart`, `link:traceID`, `link:spanID`, `instrumentation:name`, \
      `instrumentation:version`, or an attribute: `.bytes`, `span.bytes`, `resource.zone`, `event.KEY`, `link.KEY`, \
      `instrumentation.KEY`";
-/// What of these is of this language and not of TraceQL.
+/// Fields of this language that TraceQL does not have.
 pub(super) const OWN_FIELDS: [&str; 5] = ["service", "host", "kernel", "service.name", "host.name"];
 
-/// Names under which importers of OTLP keep what has no column.
+/// Attribute names under which OTLP importers store values that have no column.
 pub(super) const KIND: &str = "span.kind";
 pub(super) const ERROR: &str = "error";
 pub(super) const STATUS_CODE: &str = "otel.status_code";
 pub(super) const OWN_NAMES: &str = "otel.own_names";
 pub(super) const LINKS: &str = "links";
-/// The parts of a resource that a host's name is taken from.
+/// Resource attributes that may supply a host's name.
 pub(super) const HOST_NAMES: [&str; 3] = [
     "resource.host.name",
     "resource.host.id",
     "resource.k8s.pod.name",
 ];
 
-/// Where the attribute of a resource is kept.
+/// Returns the stored name of a resource attribute.
 pub(super) fn of_resource(key: &str) -> String {
     format!("resource.{key}")
 }
 
 impl Field {
-    /// The field that is written so; none: there is no such field.
+    /// Parses the name of a field. Returns `None` if there is no such field.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Some(match word {
@@ -131,7 +133,7 @@ impl Field {
         })
     }
 
-    /// Whether its values are times, ns.
+    /// Reports whether the values are times in ns.
     pub(super) fn is_time(&self) -> bool {
         matches!(
             self,
@@ -139,7 +141,7 @@ impl Field {
         )
     }
 
-    /// The names of the attributes that it is read from.
+    /// Returns the names of the stored attributes that the field is read from.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -154,7 +156,8 @@ impl Field {
         }
     }
 
-    /// The names of the attribute that a user asks for by it; none: it is something else.
+    /// Returns the names of the attribute that a user asks for by this field. Empty if the field is
+    /// not an attribute.
     #[must_use]
     pub fn asked_keys(&self) -> Vec<String> {
         match self {

@@ -1,108 +1,112 @@
-//! What can be asked, as a tree.
+//! Syntax tree of a search formula.
 
 use super::condition::Condition;
 use super::field::Field;
 
-/// A formula about a span; and, of its first span, about a request or burst as a whole: see [`of_whole`](Formula::of_whole).
+/// Formula about a span. A request or burst as a whole meets it if its first span does: see
+/// [`of_whole`](Formula::of_whole).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Formula {
-    /// The span is one of these.
+    /// The selector matches the span.
     Is(Selector),
-    /// It does not hold.
+    /// The inner formula does not hold.
     Not(Box<Formula>),
-    /// Both hold.
+    /// Both formulas hold.
     And(Box<Formula>, Box<Formula>),
-    /// One of them holds.
+    /// At least one of the formulas holds.
     Or(Box<Formula>, Box<Formula>),
-    /// The second holds wherever the first does.
+    /// The second formula holds wherever the first does.
     Implies(Box<Formula>, Box<Formula>),
-    /// The first holds, and there is another span, related so, of which the second holds.
+    /// The first formula holds of the span, and the second of another span that is related to it.
     Pair(Box<Formula>, Relation, Box<Formula>),
-    /// It holds of a span that starts then.
+    /// The formula holds of at least one span that starts in this time.
     Some(When, Box<Formula>),
-    /// It holds of all spans that start then.
+    /// The formula holds of every span that starts in this time.
     All(When, Box<Formula>),
-    /// It holds of at least so many spans that start then.
+    /// The formula holds of at least this many spans that start in this time.
     AtLeast(u64, When, Box<Formula>),
-    /// The second holds of a span that starts then, and the first of all that start between.
+    /// The second formula holds of a span that starts in this time, and the first of every span
+    /// that starts in between.
     Until(Box<Formula>, When, Box<Formula>),
 }
 
-/// When spans start, as seen from the start of one, which is among them.
+/// Range of time around the start of a span, which selects spans by their starts. The span itself
+/// is among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
-    /// On which side.
+    /// Direction from the span's start.
     pub side: Side,
-    /// Not further away; none: however far.
+    /// Maximum distance in ns; `None` for no limit.
     pub within_ns: Option<u64>,
 }
 
-/// Where to look, from the start of a span.
+/// Direction in which to look, from the start of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// From there on.
+    /// At the start and later.
     Future,
-    /// Up to there.
+    /// At the start and earlier.
     Past,
     /// Everywhere in the request or burst.
     Anywhere,
 }
 
-/// How two spans are related.
+/// Relation between two spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// In time.
+    /// Order in time.
     pub order: Order,
-    /// Not further apart; none: however far.
+    /// Maximum distance in ns; `None` for no limit.
     pub within_ns: Option<u64>,
-    /// What they share: all of it.
+    /// Values that both spans have to share, all of them.
     pub same: Vec<Shared>,
-    /// Whether they are of the same request; none: it does not matter.
+    /// True if both spans have to belong to the same request, false if to different ones; `None`
+    /// for no restriction.
     pub same_request: Option<bool>,
 }
 
-/// The order of two spans, `a` and `b`.
+/// Order of two spans, `a` and `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// `b` starts when `a` has ended, or later.
+    /// `b` starts when `a` ends, or later.
     Then,
-    /// `b` starts after `a` has started.
+    /// `b` starts after `a` starts.
     Before,
     /// `a` lies within `b`.
     During,
-    /// Both are under way at some time.
+    /// Both are under way at some instant.
     Overlaps,
 }
 
-/// What two spans may share.
+/// Property that two spans may share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// The service's name.
+    /// Name of the service.
     Service,
-    /// The host's name.
+    /// Name of the host.
     Host,
-    /// The process.
+    /// Process.
     Process,
-    /// The value of this attribute, which both have.
+    /// Value of this attribute, which both spans have.
     Attribute(Field),
 }
 
-/// Which spans.
+/// Selector of spans.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selector {
-    /// Those of which this holds.
+    /// Spans that meet this condition.
     Where(Condition),
-    /// Those of the second that a span of the first is the parent of.
+    /// Spans of the second selector whose parent is a span of the first.
     Child(Box<Selector>, Box<Selector>),
-    /// Those of the second that are below one of the first.
+    /// Spans of the second selector that are below a span of the first.
     Descendant(Box<Selector>, Box<Selector>),
-    /// Those of the second that have the same parent as another one of the first.
+    /// Spans of the second selector that have the same parent as another span of the first.
     Sibling(Box<Selector>, Box<Selector>),
 }
 
 impl Formula {
-    /// The same of a whole request or burst: what is about one span has to hold of any span; `always`, `until` and their like
-    /// begin at its first one.
+    /// Turns the formula into one about a whole request or burst. A part about one span has to hold
+    /// of any span. `always`, `until` and similar operators begin at the first span.
     #[must_use]
     pub fn of_whole(self) -> Self {
         let lift = |inner: Box<Self>| Box::new(inner.of_whole());
@@ -112,7 +116,7 @@ impl Formula {
             Self::Or(a, b) => Self::Or(lift(a), lift(b)),
             Self::Implies(a, b) => Self::Implies(lift(a), lift(b)),
             Self::Is(_) | Self::Pair(..) => Self::Some(When::ANYWHERE, Box::new(self)),
-            // From the first span on is everywhere, whatever clocks say.
+            // "From the first span on" covers every span, whatever the clocks report.
             Self::Some(when, inner) => Self::Some(when.of_whole(), inner),
             Self::All(when, inner) => Self::All(when.of_whole(), inner),
             Self::AtLeast(count, when, inner) => Self::AtLeast(count, when.of_whole(), inner),
@@ -120,7 +124,7 @@ impl Formula {
         }
     }
 
-    /// The names of the stored attributes that it is read from.
+    /// Returns the names of the stored attributes that the formula reads.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.fields().iter().flat_map(Field::keys).collect();
@@ -129,7 +133,7 @@ impl Formula {
         keys
     }
 
-    /// The fields of spans that it asks for, each once.
+    /// Returns the fields of spans that the formula reads, each once.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
@@ -140,7 +144,7 @@ impl Formula {
         };
         self.visit(&mut |part| match part {
             Part::Selector(selector) => selector.visit(&mut |condition| {
-                // What is known of the kernel's events is recorded elsewhere.
+                // The kernel's events are stored in another table.
                 if !condition.names_kernel() {
                     condition.visit_fields(&mut add);
                 }
@@ -156,7 +160,7 @@ impl Formula {
         fields
     }
 
-    /// Whether any part of it is about what the kernel did.
+    /// Reports whether any part of the formula is about kernel events.
     #[must_use]
     pub fn names_kernel(&self) -> bool {
         let mut is_named = false;
@@ -190,14 +194,14 @@ impl Formula {
     }
 }
 
-/// What says something of attributes.
+/// Part of a formula that may name attributes.
 enum Part<'a> {
     Selector(&'a Selector),
     Relation(&'a Relation),
 }
 
 impl When {
-    /// Everywhere.
+    /// Every span of the request or burst.
     pub const ANYWHERE: Self = Self {
         side: Side::Anywhere,
         within_ns: None,

@@ -1,23 +1,23 @@
-//! What the kernel did for a request, as formulas see it.
+//! Kernel activity of a request, as formulas see it.
 
 use std::sync::Arc;
 
-/// Which kind of event it is.
+/// Kind of a kernel event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KernelKind {
-    /// A system call.
+    /// System call.
     SystemCall,
-    /// A thread off the processor.
+    /// Thread off the processor.
     OffCpu,
-    /// A wait for a lock.
+    /// Wait for a lock.
     LockWait,
 }
 
 impl KernelKind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Self; 3] = [Self::SystemCall, Self::OffCpu, Self::LockWait];
 
-    /// As it is written in formulas.
+    /// Returns the name of the kind in formulas.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,31 +28,31 @@ impl KernelKind {
     }
 }
 
-/// One event of the kernel that belongs to a request. Times are ns since the Unix epoch.
+/// One kernel event that belongs to a request. Times are in ns since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelEvent {
-    /// Which kind.
+    /// Kind of the event.
     pub kind: KernelKind,
-    /// The system call; why a thread was off the processor; what was waited for.
+    /// Name of the system call, reason why the thread was off the processor, or object of the wait.
     pub name: Arc<str>,
-    /// Whose kernel it is.
+    /// Host of the kernel.
     pub host: Arc<str>,
-    /// The span that it was done for; 0: not said.
+    /// Span that caused the event; 0 if unknown.
     pub span_id: u64,
-    /// When it began.
+    /// Start, in ns since the Unix epoch.
     pub start_ns: i64,
-    /// When it ended.
+    /// End, in ns since the Unix epoch.
     pub end_ns: i64,
-    /// It began before the kernel was recorded.
+    /// True if the event began before the kernel was recorded.
     pub is_cut_open: bool,
-    /// Its end was not recorded.
+    /// True if the end of the event was not recorded.
     pub is_cut_close: bool,
-    /// What else is known of it.
+    /// Further properties of the event.
     pub attributes: Vec<(&'static str, Arc<str>)>,
 }
 
 impl KernelEvent {
-    /// Bytes that it takes, at most.
+    /// Returns the maximum number of bytes that the event occupies.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let texts = self.attributes.iter().map(|(_, value)| value.len() + 16);

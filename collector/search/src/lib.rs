@@ -1,8 +1,8 @@
-//! Temporal search: which requests and bursts are such that a formula holds of them.
+//! Temporal search: finds the requests and bursts that satisfy a formula of temporal logic.
 //!
-//! Sources: Ardelean, Diwan and Erdman, "Performance Analysis of Cloud Applications" (NSDI 2018), §3.3.1, where bursts are searched by
-//! temporal logic; Ryckbosch and Diwan, "Analyzing performance traces using temporal formulas" (2014); TraceQL of Grafana
-//! Tempo, whose selectors these are.
+//! Sources: Ardelean, Diwan and Erdman, "Performance Analysis of Cloud Applications" (NSDI 2018),
+//! §3.3.1, which searches bursts by temporal logic; Ryckbosch and Diwan, "Analyzing performance
+//! traces using temporal formulas" (2014); TraceQL of Grafana Tempo, the source of the selectors.
 //!
 //! # Grammar
 //!
@@ -22,21 +22,24 @@
 //! within    = "within" DURATION
 //! ```
 //!
-//! In braces stand fields (`name`, `service`, `host`, `duration`, `kind`, `kernel`, `rootName`, `rootServiceName`, `traceDuration`,
-//! attributes such as `.bytes`), compared (`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `!~`) with `"texts"`, numbers, durations or `nil`,
-//! and put together by `&&`, `||`, `!` and parentheses.
+//! Braces contain fields (`name`, `service`, `host`, `duration`, `kind`, `kernel`, `rootName`,
+//! `rootServiceName`, `traceDuration`, attributes such as `.bytes`). Operators (`=`, `!=`, `<`,
+//! `<=`, `>`, `>=`, `=~`, `!~`) compare them with `"texts"`, numbers, durations or `nil`. `&&`,
+//! `||`, `!` and parentheses combine the comparisons.
 //!
 //! # Meaning
 //!
-//! A formula is about one span, and then holds of a request if it holds of some span of it; or it begins with a word about time
-//! (`always`, `at least`, `until` …), and then begins at the request's first span. A span stands where it starts:
-//! `a before b` is from start to start, `a then b` from `a`'s end to `b`'s start.
+//! A formula is about one span. A request satisfies it if some span of the request does. A formula
+//! that begins with a word about time (`always`, `at least`, `until` …) begins at the request's
+//! first span instead. The position of a span is its start: `a before b` compares start with start,
+//! `a then b` the end of `a` with the start of `b`.
 //!
-//! Braces that name `kernel` are about what the kernel did for the request, all others about spans. Words about time look at
-//! spans only, unless what they are about names `kernel`.
+//! Braces that name `kernel` are about the kernel's events for the request, all others about spans.
+//! Words about time look at spans only, unless their operand names `kernel`.
 //!
-//! There are three values. A trace that is cut by a burst's edge may have had a span that nobody saw, and of two spans on hosts whose
-//! clocks may err by more than lies between them nobody knows which came first: then a formula may be [`Truth::Unknown`].
+//! Truth has three values. A trace that a burst's edge cuts may have had a span that was not
+//! recorded. The order of two spans is unknown if their hosts' clocks may err by more than the time
+//! between them. In both cases a formula may be [`Truth::Unknown`].
 //!
 //! ```
 //! use stroboscope_search::{Truth, Unit, parse};

@@ -1,46 +1,48 @@
-//! What there must be in a request for a formula to hold of it, so that those that lack it need not be read.
+//! Necessary conditions of a formula: spans that a request must have, so that requests without them
+//! need not be read.
 //!
-//! It is a necessary condition, and of requests only of which all is seen: of others nothing is false for want of a span.
-//! What is to be absent, `never` and its like, makes no need.
+//! The conditions apply only to requests that were recorded completely: in other requests, a
+//! missing span makes nothing false. Operators that require absence, such as `never`, add no
+//! condition.
 
 use super::condition::{Comparison, Condition, Said, Value};
 use super::field::Field;
 use super::formula::{Formula, Selector};
 
-/// Spans that there must be, as a tree.
+/// Tree of the spans that a request must have.
 #[derive(Clone, Debug, PartialEq)]
 enum Tree {
-    /// There need be nothing.
+    /// No span is necessary.
     Anything,
-    /// A span of which this one of the conditions holds.
+    /// A span that meets the condition with this number.
     Span(usize),
     All(Vec<Tree>),
     Any(Vec<Tree>),
 }
 
-/// What there must be.
+/// Spans that a request must have for a formula to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
-    /// A bit of a number each.
+    /// Conditions on spans; the index of each is its bit in [`is_met`](Need::is_met).
     spans: Vec<Condition>,
     tree: Tree,
 }
 
-/// What is known of the values of a field of a span, or of several.
+/// Known facts about the values of a field of one or several spans.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct FieldFacts {
-    /// Nothing is known of it, not even whether they have it.
+    /// True if nothing is known, not even whether the spans have the field.
     pub is_unknown: bool,
-    /// Some may have none.
+    /// True if some spans may lack the field.
     pub may_be_absent: bool,
-    /// Each text that there is.
+    /// Every text value that occurs.
     pub texts: Vec<String>,
-    /// The numbers lie between these.
+    /// Range of the numeric values.
     pub between: Option<(f64, f64)>,
 }
 
 impl FieldFacts {
-    /// Whatever there may be.
+    /// Returns facts that allow any value.
     #[must_use]
     pub fn unknown() -> Self {
         Self {
@@ -49,7 +51,7 @@ impl FieldFacts {
         }
     }
 
-    /// One text.
+    /// Returns the facts of a field with one text.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self {
@@ -58,7 +60,7 @@ impl FieldFacts {
         }
     }
 
-    /// These of those that have one, and the others' of the rest.
+    /// Adds `others` for the spans that may lack this field.
     #[must_use]
     pub fn or_else(mut self, others: impl FnOnce() -> Self) -> Self {
         if self.is_unknown || !self.may_be_absent {
@@ -75,7 +77,7 @@ impl FieldFacts {
         self
     }
 
-    /// None.
+    /// Returns the facts of a field that no span has.
     #[must_use]
     pub fn absent() -> Self {
         Self {
@@ -84,7 +86,7 @@ impl FieldFacts {
         }
     }
 
-    /// Numbers between these.
+    /// Returns the facts of a field whose values are numbers in this range.
     #[must_use]
     pub fn between(low: f64, high: f64) -> Self {
         Self {
@@ -94,7 +96,7 @@ impl FieldFacts {
     }
 }
 
-/// Whether it may hold of a span, and whether it may fail.
+/// Possible outcomes of a condition: it may hold, and it may fail.
 #[derive(Clone, Copy)]
 struct May {
     hold: bool,
@@ -116,7 +118,7 @@ impl May {
 }
 
 impl Condition {
-    /// Whether it may hold of a span of which no more is known.
+    /// Reports whether the condition may hold of a span about which only these facts are known.
     pub fn may_hold(&self, facts: &impl Fn(&Field) -> FieldFacts) -> bool {
         self.may(facts).hold
     }
@@ -153,7 +155,8 @@ impl Condition {
         }
     }
 
-    /// Of one field, of which a number is a number whatever it is.
+    /// Evaluates a condition on the facts of one field. Numbers stay numbers, whichever field they
+    /// are from.
     fn of_values(&self, facts: &FieldFacts) -> May {
         if facts.is_unknown {
             return EITHER;
@@ -170,7 +173,7 @@ impl Condition {
         }
         match (self, facts.between) {
             (_, None) => may,
-            // Attributes are texts, also where they are numbers.
+            // Attributes are texts, even if they contain numbers.
             (Self::Matches(..), Some(_)) => EITHER,
             (_, Some((low, high))) => may.or(self.of(&|_| Said::Between(low, high))),
         }
@@ -179,14 +182,14 @@ impl Condition {
 
 fn compared(facts: &FieldFacts, comparison: Comparison, value: &Value) -> May {
     if facts.between.is_some() && matches!(value, Value::Text(_)) {
-        // Numbers of attributes are compared as they are written.
+        // Numeric attributes are compared with texts as they are written.
         return EITHER;
     }
     Condition::Compare(Field::Name, comparison, value.clone()).of_values(facts)
 }
 
 impl Need {
-    /// What a formula needs.
+    /// Returns the necessary conditions of a formula.
     #[must_use]
     pub fn of(formula: &Formula) -> Self {
         let mut need = Self {
@@ -195,25 +198,25 @@ impl Need {
         };
         need.tree = need.for_holding(formula);
         if need.spans.len() > u64::BITS as usize {
-            // Nobody writes that.
+            // Formulas with that many conditions are not worth a second word of bits.
             (need.spans, need.tree) = (Vec::new(), Tree::Anything);
         }
         need
     }
 
-    /// The spans, by number.
+    /// Returns the conditions on spans, by number.
     #[must_use]
     pub fn spans(&self) -> &[Condition] {
         &self.spans
     }
 
-    /// Whether there need be nothing, so that all has to be read.
+    /// Reports whether no span is necessary, so that every request has to be read.
     #[must_use]
     pub fn is_anything(&self) -> bool {
         self.is_met(0)
     }
 
-    /// Whether it is met where there are those spans of which the bits are set.
+    /// Reports whether the spans whose bits are set meet the necessary conditions.
     #[must_use]
     pub fn is_met(&self, there: u64) -> bool {
         self.tree.is_met(there)
@@ -228,7 +231,7 @@ impl Need {
             }
             Formula::Or(a, b) => Tree::Any(vec![self.for_holding(a), self.for_holding(b)]),
             Formula::Implies(a, b) => Tree::Any(vec![self.for_failing(a), self.for_holding(b)]),
-            // Of the span that it is said of, too.
+            // Each of these includes the span itself.
             Formula::Some(_, inner) | Formula::All(_, inner) => self.for_holding(inner),
             Formula::AtLeast(0, ..) => Tree::Anything,
             Formula::AtLeast(_, _, inner) => self.for_holding(inner),

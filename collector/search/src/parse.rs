@@ -1,4 +1,4 @@
-//! From text to formula: recursive descent, one function for each rule of the grammar.
+//! Recursive-descent parser from text to formula, with one function for each rule of the grammar.
 
 mod condition;
 mod traceql;
@@ -10,19 +10,20 @@ use super::formula::{Formula, Order, Relation, Selector, Shared, Side, When};
 use super::syntax_error::SyntaxError;
 use super::token::{Kind, Token, tokens};
 
-/// A formula has no more characters than this.
+/// Maximum number of characters of a formula.
 pub const CHARACTERS_MAX: usize = 16_384;
-/// Formulas are nested no deeper than this.
+/// Maximum nesting depth of a formula.
 const DEPTH_MAX: u32 = 128;
 
 const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`";
 const OPERATORS: &str =
     "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
 
-/// Reads a formula about a request or burst as a whole. TraceQL is among the formulas, and means what it means to Tempo.
+/// Parses a formula about a request or burst as a whole. TraceQL is a subset of the language, and
+/// has the meaning that it has in Tempo.
 ///
 /// # Errors
-/// The first thing that is not as the grammar has it.
+/// Returns the first place that does not match the grammar.
 pub fn parse(text: &str) -> Result<Formula, SyntaxError> {
     if text.chars().count() > CHARACTERS_MAX {
         return Err(SyntaxError::new(
@@ -54,11 +55,11 @@ const fn side(is_past: bool) -> Side {
 }
 
 struct Parser {
-    /// The last one is the end.
+    /// Tokens; the last one is the end.
     tokens: Vec<Token>,
     at: usize,
     depth: u32,
-    /// Refuses what formulas have and TraceQL has not.
+    /// True to reject syntax that TraceQL does not have.
     is_traceql: bool,
 }
 
@@ -124,7 +125,7 @@ impl Parser {
         parsed
     }
 
-    /// `a implies b`, which binds least.
+    /// Parses `a implies b`, which binds least.
     fn formula(&mut self) -> Parsed<Formula> {
         self.deeper(|parser| {
             let left = parser.or()?;
@@ -164,7 +165,7 @@ impl Parser {
         Ok(Formula::Until(Box::new(left), when, Box::new(right)))
     }
 
-    /// `a then b within 5ms then c`: each is related to the next.
+    /// Parses `a then b within 5ms then c`. Each formula is related to the next.
     fn pair(&mut self) -> Parsed<Formula> {
         let mut done = Vec::new();
         let mut last = self.prefix()?;
@@ -189,7 +190,8 @@ impl Parser {
         .find_map(|(word, order)| self.take_word(word).then_some(order))
     }
 
-    /// `within 5ms`, `at the same host`, `with the same .block`, `in another request`, in any order.
+    /// Parses `within 5ms`, `at the same host`, `with the same .block`, `in another request`, in
+    /// any order.
     fn qualifiers(&mut self, order: Order) -> Parsed<Relation> {
         let mut relation = Relation {
             order,
@@ -237,7 +239,7 @@ impl Parser {
         }
     }
 
-    /// `within 5ms`, if it is there.
+    /// Parses an optional `within 5ms`.
     fn within(&mut self) -> Parsed<Option<u64>> {
         if !self.take_word("within") {
             return Ok(None);
@@ -289,7 +291,7 @@ impl Parser {
         self.primary()
     }
 
-    /// `at least 3 of {…} within 5ms`, `at most 3 of {…}`.
+    /// Parses `at least 3 of {…} within 5ms`, `at most 3 of {…}`.
     fn at_least(&mut self) -> Parsed<Formula> {
         self.need_word("at")?;
         let is_most = self.is_word("most");
@@ -308,7 +310,8 @@ impl Parser {
             },
         };
         Ok(if is_most {
-            // In every stretch of time, and not only from the first span on.
+            // The limit applies to every stretch of time, not only to the one from the first span
+            // on.
             let more = Formula::AtLeast(count.saturating_add(1), when, of);
             Formula::Not(Box::new(Formula::Some(When::ANYWHERE, Box::new(more))))
         } else {
@@ -336,7 +339,7 @@ impl Parser {
         } else {
             return Err(self.expected(FORMULA));
         };
-        // Selectors go on: `{…} >> {…}`.
+        // Further selectors may follow: `{…} >> {…}`.
         while let Formula::Is(left) = &formula {
             let left = Box::new(left.clone());
             let related = |right: Box<Selector>, sign: &str| match sign {
@@ -375,7 +378,7 @@ impl Parser {
         Ok(formula)
     }
 
-    /// `| count() > 3`, as TraceQL has it.
+    /// Parses `| count() > 3`, as in TraceQL.
     fn counted(&mut self, of: &Formula) -> Parsed<Formula> {
         self.need_sign("|")?;
         if !self.take_word("count") {

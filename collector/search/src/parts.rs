@@ -1,8 +1,9 @@
-//! Events and links of a span, one of each of which a condition is about.
+//! Evaluates conditions about the events and links of a span.
 //!
-//! A condition in braces that names events holds of a span if it holds for one of its events, so `&&` is of one and the same
-//! event; what stands behind `!` is asked of all events anew. A span without events has one of which nothing is known to be
-//! there. Links are treated alike.
+//! A condition in braces that names events holds of a span if it holds for one of the span's
+//! events. Both sides of `&&` are about the same event. The operand of `!` is evaluated on all
+//! events anew. A span without events is evaluated as having one event without any field. Links are
+//! treated in the same way.
 
 use serde_json::Value;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
@@ -13,10 +14,10 @@ use super::span_facts::is_cut_close;
 use super::truth::Truth;
 use super::unit::{AttributeRef, Recorded, Unit};
 
-/// Numbers of events from here on are of lines of logs.
+/// First event number of log lines.
 const LOG_LINES_FROM: u32 = u32::MAX / 2;
 
-/// An event as seen from its span.
+/// Event, seen from its span.
 struct EventSeen<'a> {
     name: Option<&'a str>,
     since_ns: Option<i64>,
@@ -32,9 +33,9 @@ struct LinkSeen {
 /// One event or link among those of a span.
 enum Part<T> {
     One(T),
-    /// There is none.
+    /// The span has none.
     None,
-    /// There may have been one that was not recorded.
+    /// The span may have had one that was not recorded.
     Unseen,
 }
 
@@ -75,7 +76,7 @@ impl EventSeen<'_> {
 }
 
 impl LinkSeen {
-    /// The links of an attribute, which is a list in JSON.
+    /// Parses the links from an attribute that contains a list in JSON.
     fn all(json: &str) -> Vec<Self> {
         let Ok(Value::Array(links)) = serde_json::from_str(json) else {
             return Vec::new();
@@ -112,7 +113,7 @@ impl LinkSeen {
 }
 
 impl Unit<'_> {
-    /// Whether a condition holds of the span, event of a log, or event of the kernel at a place.
+    /// Evaluates a condition on the span, log event or kernel event at a place.
     pub(super) fn is(&self, place: usize, condition: &Condition) -> Truth {
         let (names_events, names_links) = condition.names_parts();
         if !names_events && !names_links {
@@ -175,7 +176,7 @@ fn is_cut(span: &SpanRecord) -> bool {
     span.flags.contains(SpanFlags::CUT_OPEN) || is_cut_close(span)
 }
 
-/// A condition in which what stands behind `!`, and is asked of all events and links, is known.
+/// Condition with the operands of `!` already evaluated on all events and links.
 enum Asked<'c> {
     Leaf(&'c Condition),
     Known(Truth),
@@ -198,7 +199,8 @@ impl<'c> Asked<'c> {
         }
     }
 
-    /// Whether it holds for any of so many events and any of so many links.
+    /// Evaluates the condition on every pair of an event and a link, and combines the results with
+    /// "or".
     fn any<'s>(
         &self,
         (events, links): (usize, usize),

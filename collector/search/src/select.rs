@@ -1,4 +1,4 @@
-//! Which spans a selector is about.
+//! Finds the spans that a selector matches.
 
 use rustc_hash::FxHashMap;
 use stroboscope_analysis::record::SpanRecord;
@@ -8,12 +8,12 @@ use super::formula::Selector;
 use super::truth::Truth;
 use super::unit::{NEVER_NS, Recorded, Unit};
 
-/// Where the parents of spans are.
+/// Place of a span's parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
-    /// It has none.
+    /// The span has no parent.
     None,
-    /// It has one that was not recorded, or not seen.
+    /// The span has a parent that was not recorded, or not seen.
     Unseen,
     At(usize),
 }
@@ -114,14 +114,14 @@ impl Unit<'_> {
         siblings
     }
 
-    /// Whether all spans are seen that start then.
+    /// Reports whether every span that starts in this range was recorded.
     pub(super) fn is_all_seen(&self, from_ns: i64, to_ns: i64) -> bool {
         self.seen
             .is_some_and(|(seen_from, seen_to)| seen_from <= from_ns && to_ns <= seen_to)
     }
 }
 
-/// Whether something holds of a span above.
+/// Returns, for each span, whether something holds of a span above it.
 fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
     let mut found: Vec<Option<Truth>> = vec![None; parents.len()];
     for start in 0..parents.len() {
@@ -134,7 +134,7 @@ fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
             match parents[at] {
                 Parent::None => break Truth::False,
                 Parent::Unseen => break Truth::Unknown,
-                // Who says to be its own ancestor says nothing.
+                // A span that claims to be its own ancestor gives no information.
                 Parent::At(_) if way.len() > parents.len() => break Truth::Unknown,
                 Parent::At(parent) => at = parent,
             }

@@ -1,5 +1,5 @@
-//! Whether a span lies within another, or is under way beside it: by the latest end among those that started before, clock by
-//! clock.
+//! Reports whether a span lies within another one, or overlaps it, from the latest end among the
+//! spans that started before, clock by clock.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,8 @@ use super::formula::{Order, Relation};
 use super::truth::Truth;
 use super::unit::Unit;
 
-/// The latest end, and the latest among those of another owner: what is not to be found with itself is found with the other.
+/// Latest end, and latest end among other owners. A span that must not pair with its own owner uses
+/// the second one.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     end_ns: i64,
@@ -52,7 +53,7 @@ impl Latest {
     }
 }
 
-/// By start, the latest end of all up to there.
+/// Latest end of all spans up to each start, in order of start.
 #[derive(Debug, Default)]
 struct Ends {
     starts_ns: Vec<i64>,
@@ -66,7 +67,8 @@ impl Ends {
         self.latest.push(before.with(end_ns, owner));
     }
 
-    /// Whether one of another owner starts then or before, and ends then or later.
+    /// Reports whether a span of another owner starts at `start_ns` or before, and ends at `end_ns`
+    /// or later.
     fn has(&self, start_ns: i64, end_ns: i64, owner: u32) -> bool {
         let until = self.starts_ns.partition_point(|at| *at <= start_ns);
         let latest = until.checked_sub(1).and_then(|last| self.latest.get(last));
@@ -81,12 +83,12 @@ struct OfClock {
     possible: Ends,
 }
 
-/// Spans of which something holds, by group and clock.
+/// Spans that match, by group and clock.
 #[derive(Debug)]
 pub(super) struct Spanning {
     groups: Groups,
     ends: FxHashMap<(u32, u32), Vec<OfClock>>,
-    /// Whole requests are apart, and not only spans.
+    /// True if owners are whole requests instead of single spans.
     by_request: bool,
     order: Order,
 }
@@ -147,7 +149,7 @@ impl Spanning {
         of_group.get_mut(at)
     }
 
-    /// Whether a span is related to one of them.
+    /// Reports whether a span is related to one of the matching spans.
     pub(super) fn is_related(&self, unit: &Unit<'_>, place: usize) -> Truth {
         let span = &unit.spans[place];
         let owner = self.owner(unit, place);
@@ -158,7 +160,8 @@ impl Spanning {
         let mut is_possible = false;
         for ends in of_group {
             let slack_ns = unit.slack_ns(span.clock, ends.clock);
-            // Whoever overlaps starts before the end and ends after the start; whoever is around starts before the start.
+            // An overlapping span starts before the end and ends after the start. A surrounding
+            // span starts before the start and ends after the end.
             let (sure, possible) = match self.order {
                 Order::During => (
                     (

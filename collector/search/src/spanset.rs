@@ -1,10 +1,12 @@
-//! All spans that a formula's selectors are about, as TraceQL tells them; a witness is one of them.
+//! Spans that the selectors of a formula match, as TraceQL reports them. A witness is only one of
+//! them.
 
 use super::formula::{Formula, Selector};
 use super::unit::Unit;
 
 impl Unit<'_> {
-    /// The places of the spans that certainly are among those of a selector in the formula, in order of time, each once.
+    /// Returns the places of the spans that certainly match a selector of the formula, in order of
+    /// time, each once.
     #[must_use]
     pub fn spanset(&self, formula: &Formula) -> Vec<usize> {
         let mut selectors = Vec::new();

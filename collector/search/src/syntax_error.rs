@@ -1,15 +1,15 @@
-//! What is wrong with a formula's text, and where.
+//! Syntax error of a formula, with its position.
 
 use std::fmt;
 
-/// Says where, what was expected there, and what is there instead.
+/// Syntax error: a position, the expected text and the text found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// From 1, in characters.
+    /// Column from 1, in characters.
     pub column: usize,
-    /// What was expected there.
+    /// Description of the text expected there.
     pub expected: String,
-    /// What is there.
+    /// Description of the text found there.
     pub found: String,
 }
 
@@ -22,10 +22,10 @@ impl SyntaxError {
         }
     }
 
-    /// The formula with a mark below the place.
+    /// Returns the formula with a mark below the position.
     #[must_use]
     pub fn marked(&self, formula: &str) -> String {
-        // Long formulas are shown around the place only.
+        // Long formulas are cut to the part around the position.
         let from = self.column.saturating_sub(60);
         let shown: String = formula
             .chars()

@@ -1,27 +1,27 @@
-//! The words of a formula.
+//! Tokenizer of formulas.
 
 use stroboscope_analysis::duration::unit_ns;
 
 use super::syntax_error::SyntaxError;
 
-/// One word, and where it begins.
+/// Token with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    /// From 1, in characters.
+    /// Column from 1, in characters.
     pub(super) column: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// A bracket or an operator.
+    /// Bracket or operator.
     Sign(&'static str),
-    /// A keyword, or a field.
+    /// Keyword or field.
     Word(String),
-    /// In quotes.
+    /// Quoted text.
     Text(String),
     Number(f64),
-    /// With a unit, ns.
+    /// Number with a unit of time, in ns.
     Duration(f64),
     End,
 }
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// Longer ones first.
+/// Signs, longer ones first.
 const SIGNS: [&str; 19] = [
     ">>", ">=", "<=", "!=", "=~", "!~", "&&", "||", "{", "}", "(", ")", ">", "<", "=", "!", "~",
     "|", ",",
@@ -49,7 +49,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/')
 }
 
-/// All words, the end as the last.
+/// Splits a text into tokens. The last one is the end.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let chars: Vec<char> = text.chars().collect();
     let mut found = Vec::new();
@@ -106,7 +106,7 @@ fn quoted(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
                     'n' => text.push('\n'),
                     't' => text.push('\t'),
                     '"' | '\'' | '\\' => text.push(escaped),
-                    // Of a pattern, such as `\d`.
+                    // Keeps the escapes of regular expressions, such as `\d`.
                     other => text.extend(['\\', other]),
                 }
             }
@@ -128,7 +128,7 @@ fn number(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
         .take_while(|(at, c)| is_of_number(c) || (*at == 0 && **c == '-'))
         .map(|(_, c)| *c)
         .collect();
-    // `1e5`, `2.5e-3`; not the beginning of a unit.
+    // Exponent, as in `1e5` and `2.5e-3`, but not the beginning of a unit.
     let power: String = rest
         .iter()
         .skip(digits.len())
@@ -164,7 +164,7 @@ fn number(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
     Ok((Kind::Duration(value * unit_ns as f64), length))
 }
 
-/// `name`, `.http.status`, `span."a b"`.
+/// Parses a word such as `name`, `.http.status` or `span."a b"`.
 fn word(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
     let mut word: String = rest
         .iter()

@@ -1,31 +1,32 @@
-//! Three values: what a trace that may be cut, of hosts whose clocks may err, can say.
+//! Three-valued logic, for traces that may be cut and hosts whose clocks may err.
 
-/// Kleene's strong logic of three values. `Unknown`: cut off, or too close in time, before it could be known.
+/// Truth value of Kleene's strong three-valued logic. `Unknown`: the trace is cut there, or
+/// instants are too close to order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Truth {
-    /// Certainly not.
+    /// Certainly false.
     False,
-    /// Perhaps.
+    /// Neither certainly true nor certainly false.
     #[default]
     Unknown,
-    /// Certainly.
+    /// Certainly true.
     True,
 }
 
 impl Truth {
-    /// True where both are.
+    /// Returns the conjunction.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.min(other)
     }
 
-    /// True where either is.
+    /// Returns the disjunction.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.max(other)
     }
 
-    /// True where it may be, and false where it may not.
+    /// Returns true if it surely holds, false if it cannot hold, and unknown otherwise.
     #[must_use]
     pub fn from_bounds(surely: bool, possibly: bool) -> Self {
         match (surely, possibly) {
@@ -35,13 +36,13 @@ impl Truth {
         }
     }
 
-    /// Whether it is not false.
+    /// Reports whether the value is not false.
     #[must_use]
     pub fn is_possible(self) -> bool {
         self != Self::False
     }
 
-    /// Whether it is true.
+    /// Reports whether the value is true.
     #[must_use]
     pub fn is_sure(self) -> bool {
         self == Self::True

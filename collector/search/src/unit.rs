@@ -1,4 +1,4 @@
-//! The spans of a request or of a burst, and what is certain of their order.
+//! Spans of a request or of a burst, with the certain part of their order.
 
 use std::sync::Arc;
 
@@ -13,28 +13,29 @@ use super::kernel_event::KernelEvent;
 use super::span_facts::is_cut_close;
 use super::truth::Truth;
 
-/// All that is searched at once: a request, or the requests of a burst.
+/// Records that are searched together: a request, or the requests of a burst.
 #[derive(Debug)]
 pub struct Unit<'a> {
     pub(super) spans: Vec<UnitSpan<'a>>,
     clocks: Vec<Clock>,
     pub(super) requests: Vec<RequestSeen<'a>>,
-    /// Spans that start in this time are all seen, ns since the Unix epoch; none: never.
+    /// Time range in which every span that starts was recorded, in ns since the Unix epoch; `None`
+    /// if there is no such range.
     pub(super) seen: Option<(i64, i64)>,
-    /// So is what the kernel did then.
+    /// True if the kernel's events of that range were recorded as well.
     is_kernel_seen: bool,
     has_kernel: bool,
-    /// It is what was seen in a burst, and not what became of a request.
+    /// True for the recording of a burst, false for a whole request.
     is_burst: bool,
 }
 
-/// A span with the instants that are possible.
+/// Span with its possible instants.
 #[derive(Debug)]
 pub(super) struct UnitSpan<'a> {
     pub(super) record: Recorded<'a>,
-    /// Its place in the unit's requests.
+    /// Index in the unit's requests.
     pub(super) request: u32,
-    /// Its place in the unit's clocks.
+    /// Index in the unit's clocks.
     pub(super) clock: u32,
     pub(super) start: Instant,
     pub(super) end: Instant,
@@ -42,13 +43,13 @@ pub(super) struct UnitSpan<'a> {
     pub(super) attributes: (u32, u32),
 }
 
-/// A span, or an event of a log, which takes no time.
+/// Span, kernel event, or log event. A log event takes no time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Recorded<'a> {
     Span(&'a SpanRecord),
     Kernel {
         event: &'a KernelEvent,
-        /// The span that it was done for, if that was recorded.
+        /// Span that caused the kernel event, if it was recorded.
         of: Option<&'a SpanRecord>,
     },
     Event {
@@ -59,7 +60,7 @@ pub(super) enum Recorded<'a> {
     },
 }
 
-/// Between these two, ns since the Unix epoch, by the clock that said it.
+/// Range of possible instants, in ns since the Unix epoch by the clock that recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instant {
     pub(super) from_ns: i64,
@@ -70,16 +71,17 @@ pub(super) struct Instant {
 pub(super) struct RequestSeen<'a> {
     pub(super) records: &'a TraceRecords,
     pub(super) root: Option<&'a SpanRecord>,
-    /// Of all its spans, in order of owner: (owner, key, value).
+    /// Attributes of every span and event, in order of owner: (owner, key, value).
     pub(super) attributes: Vec<AttributeRef<'a>>,
     pub(super) kinds: bool,
 }
 
-/// An attribute: owner, key, value.
+/// Attribute: owner, key, value.
 pub(super) type AttributeRef<'a> = (RecordOwner, &'a Arc<str>, &'a Arc<str>);
 
 impl<'a> Unit<'a> {
-    /// One request. Of a trace with a root and nothing cut, all spans are seen, unless records were lost.
+    /// Returns a unit of one request. A trace with a root and no cut span was recorded completely,
+    /// unless records were lost.
     #[must_use]
     pub fn of_request(records: &'a TraceRecords, has_losses: bool) -> Self {
         let seen = (!has_losses).then(|| Self::seen_of(records));
@@ -89,13 +91,15 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Whether all of a request is seen, so that what is not there never was.
+    /// Reports whether a request was recorded completely, so that a span that is missing never
+    /// existed.
     #[must_use]
     pub fn is_whole(records: &TraceRecords) -> bool {
         Self::seen_of(records) == (-NEVER_NS, NEVER_NS)
     }
 
-    /// When spans of a request start that are all seen, if none was lost.
+    /// Returns the time range in which every span that starts was recorded, provided that none was
+    /// lost.
     fn seen_of(records: &TraceRecords) -> (i64, i64) {
         let is_cut = |flag| records.spans.iter().any(|span| span.flags.contains(flag));
         let has_root = records.spans.iter().any(|span| span.parent_id == 0);
@@ -104,7 +108,7 @@ impl<'a> Unit<'a> {
         let from_ns = if is_log || (has_root && !is_cut(SpanFlags::CUT_OPEN)) {
             -NEVER_NS
         } else {
-            // Whatever began before the first of them was not recorded.
+            // Spans that began before the first one were not recorded.
             starts().min().unwrap_or(0)
         };
         let close = |span: &SpanRecord| is_cut_close(span).then_some(span.end_ns);
@@ -112,7 +116,7 @@ impl<'a> Unit<'a> {
         (from_ns, to_ns.unwrap_or(NEVER_NS))
     }
 
-    /// With what the kernel did for its requests, each event with the place of its request; `is_seen`: with all of it.
+    /// Adds kernel events, each with the index of its request. `is_seen`: the events are complete.
     #[must_use]
     pub fn with_kernel(
         mut self,
@@ -164,7 +168,8 @@ impl<'a> Unit<'a> {
             .sort_by_key(|span| (span.start.to_ns, span.end.from_ns, span.request));
     }
 
-    /// Whether a formula looks at a place: at what the kernel did only if that is what it is about.
+    /// Reports whether a formula looks at a place. It looks at kernel events only if it names
+    /// `kernel`.
     #[cfg(test)]
     pub(super) fn is_looked_at(&self, place: usize, names_kernel: bool) -> bool {
         names_kernel || !self.is_kernel(place)
@@ -178,7 +183,7 @@ impl<'a> Unit<'a> {
         self.has_kernel && matches!(self.spans[place].record, Recorded::Kernel { .. })
     }
 
-    /// Where what is said of the whole is asked: at its first span.
+    /// Returns the place at which a formula about the whole unit is evaluated: the first span.
     pub(super) fn first(&self, formula: &Formula) -> Option<usize> {
         if !self.has_kernel {
             return (!self.is_empty()).then_some(0);
@@ -188,12 +193,14 @@ impl<'a> Unit<'a> {
         span.or((names_kernel && !self.is_empty()).then_some(0))
     }
 
-    /// Whether all spans are seen that start then, and what the kernel did, if a formula is about that.
+    /// Reports whether every span that starts in this range was recorded, and every kernel event if
+    /// the formula names `kernel`.
     pub(super) fn is_all_seen_of(&self, names_kernel: bool, from_ns: i64, to_ns: i64) -> bool {
         (!names_kernel || self.is_kernel_seen) && self.is_all_seen(from_ns, to_ns)
     }
 
-    /// Whether all is seen of what it is: of a burst, what was recorded in it.
+    /// Reports whether the unit was recorded completely. A burst is complete if everything inside
+    /// it was recorded.
     pub(super) fn is_seen_anywhere(&self, names_kernel: bool) -> bool {
         match self.is_burst {
             true => self.seen.is_some() && (!names_kernel || self.is_kernel_seen),
@@ -201,7 +208,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Several requests, of which all spans are seen that start in this time; none: never.
+    /// Returns a unit of several requests. `seen` is the time range in which every span that starts
+    /// was recorded; `None` if there is no such range.
     #[must_use]
     pub fn of(
         requests: impl IntoIterator<Item = &'a TraceRecords>,
@@ -255,7 +263,7 @@ impl<'a> Unit<'a> {
                 },
                 to_ns: span.start_ns,
             };
-            // Some clocks let spans end before they start.
+            // Some clocks make spans end before they start.
             let end_ns = span.end_ns.max(span.start_ns);
             let end = Instant {
                 from_ns: end_ns,
@@ -299,23 +307,24 @@ impl<'a> Unit<'a> {
         });
     }
 
-    /// How many spans there are.
+    /// Returns the number of spans.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no spans.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// By how much the order of instants of two clocks is uncertain, ns.
+    /// Returns the uncertainty in ns of the order of instants of two clocks.
     pub(super) fn slack_ns(&self, a: u32, b: u32) -> i64 {
         let (a, b) = (&self.clocks[a as usize], &self.clocks[b as usize]);
         if a.host == b.host && a.island == b.island {
-            // Whole multiples of the resolution: instants lie up to that later.
+            // Times are whole multiples of the resolution, so an instant may lie up to one
+            // resolution later.
             return a.resolution_ns.max(b.resolution_ns) - 1;
         }
         if a.island == b.island {
@@ -329,7 +338,7 @@ impl<'a> Unit<'a> {
         self.clocks.len() as u32
     }
 
-    /// By how much `b` is later than `a`: between these.
+    /// Returns the bounds of the time from `a` to `b`, in ns.
     pub(super) fn gap_ns(&self, a: (u32, Instant), b: (u32, Instant)) -> (i64, i64) {
         let slack_ns = self.slack_ns(a.0, b.0);
         (
@@ -342,7 +351,7 @@ impl<'a> Unit<'a> {
         )
     }
 
-    /// The trace and the span's id; of an event of a log its number.
+    /// Returns the trace and the span's id, or the number of a log event.
     #[must_use]
     pub fn names(&self, place: usize) -> (&'a TraceRecords, u64) {
         let span = &self.spans[place];
@@ -354,7 +363,8 @@ impl<'a> Unit<'a> {
         (self.requests[span.request as usize].records, id)
     }
 
-    /// The service, the operation, and when it was, as recorded: ns since the Unix epoch.
+    /// Returns the service, the operation, and the recorded start and end in ns since the Unix
+    /// epoch.
     #[must_use]
     pub fn describe(&self, place: usize) -> (&'a str, &'a str, i64, i64) {
         let span = &self.spans[place];
@@ -373,7 +383,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// None: of a span that was not recorded.
+    /// Returns `None` for a kernel event whose span was not recorded.
     pub(super) fn service(&self, place: usize) -> Option<&'a str> {
         match self.spans[place].record {
             Recorded::Span(span) => Some(&span.service),
@@ -382,7 +392,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Whether something that it is not known to have may be so all the same.
+    /// Reports whether a span may have values that were not recorded.
     pub(super) fn may_have_more(&self, place: usize) -> bool {
         let span = &self.spans[place];
         span.is_cut_open || matches!(span.record, Recorded::Kernel { of: None, .. })
@@ -404,7 +414,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Whether a gap lies in a range; the range's ends count.
+    /// Reports whether a gap lies in a range, ends included.
     pub(super) fn is_in((low, high): (i64, i64), (least, most): (i64, i64)) -> Truth {
         Truth::from_bounds(low >= least && high <= most, high >= least && low <= most)
     }

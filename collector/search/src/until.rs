@@ -1,10 +1,10 @@
-//! `a until b`, and its mirror `a since b`.
+//! Evaluates `a until b` and its mirror image `a since b`.
 
 use super::formula::{Side, When};
 use super::truth::Truth;
 use super::unit::{Instant, NEVER_NS, Unit};
 
-/// Starts, as they are or mirrored in time: what is past becomes future.
+/// Starts of spans, as recorded or mirrored in time. Mirroring turns the past into the future.
 struct Starts<'u, 'a> {
     unit: &'u Unit<'a>,
     is_mirrored: bool,
@@ -25,7 +25,7 @@ impl Starts<'_, '_> {
         (span.clock, start)
     }
 
-    /// By how much `b` is later.
+    /// Returns the bounds of the time from `a` to `b`, in ns.
     fn gap_ns(&self, a: usize, b: usize) -> (i64, i64) {
         if a == b {
             return (0, 0);
@@ -42,7 +42,7 @@ impl Starts<'_, '_> {
         }
     }
 
-    /// Whether one clock says all, and exactly.
+    /// Reports whether one exact clock recorded every start.
     fn are_exact(&self) -> bool {
         let unit = self.unit;
         let is_known = |place: usize| {
@@ -81,7 +81,8 @@ impl Unit<'_> {
     }
 }
 
-/// What spans that nobody saw may change: they may come before the first that breaks it, and in time.
+/// Returns `Unknown` if a span could have started unseen, in time and before the first span that
+/// breaks the formula.
 fn unseen(starts: &Starts<'_, '_>, place: usize, broken_ns: i64, within_ns: i64) -> Truth {
     let (_, start) = starts.at(place);
     let to_ns = start.to_ns.saturating_add(within_ns).min(broken_ns);
@@ -89,7 +90,7 @@ fn unseen(starts: &Starts<'_, '_>, place: usize, broken_ns: i64, within_ns: i64)
     Truth::from_bounds(false, !is_seen)
 }
 
-/// All starts are exact: in order of time, by the first that breaks it.
+/// Evaluates exact starts in order of time, by the first span that breaks the formula.
 fn exactly(
     starts: &Starts<'_, '_>,
     holds: &[Truth],
@@ -102,7 +103,8 @@ fn exactly(
         .iter()
         .map(|place| starts.at(*place).1.to_ns)
         .collect();
-    // The first at or after each that certainly, or perhaps, breaks it; and how many hold up to each.
+    // For each span: the first start at or after it that certainly breaks the formula, and the
+    // first that may. The sums count the matches of `until`.
     let (mut false_ns, mut unsure_ns) = (i64::MAX, i64::MAX);
     let mut first_broken = vec![(i64::MAX, i64::MAX); order.len()];
     for (at, place) in order.iter().enumerate().rev() {
@@ -129,7 +131,7 @@ fn exactly(
     let mut found = vec![Truth::False; order.len()];
     for place in &order {
         let start_ns = starts.at(*place).1.to_ns;
-        // Those that start at the same time come after it, too.
+        // Spans that start at the same instant also count as later.
         let from = times.partition_point(|at| *at < start_ns);
         let (false_ns, unsure_ns) = first_broken[from];
         let end_ns = start_ns.saturating_add(within_ns);
@@ -142,7 +144,8 @@ fn exactly(
     found
 }
 
-/// The two least, with whose they are: of all but any one, the least is known.
+/// Two least values, with the owner of the first. Together they give the least value of all spans
+/// but any one.
 #[derive(Clone, Copy)]
 struct Least {
     first: (i64, usize),
@@ -173,7 +176,7 @@ impl Least {
     }
 }
 
-/// One span, with all that is uncertain.
+/// Evaluates one span with every uncertainty.
 fn one(
     starts: &Starts<'_, '_>,
     holds: &[Truth],
@@ -182,7 +185,8 @@ fn one(
     place: usize,
 ) -> Truth {
     let unit = starts.unit;
-    // Clock by clock: the earliest instant by which it is certainly broken, and the earliest by which it may be.
+    // Per clock: the earliest instants at which the formula is certainly broken, and at which it
+    // may be.
     let mut sure = vec![Least::NONE; unit.clocks() as usize];
     let mut possible = sure.clone();
     let mut broken_ns = i64::MAX;

@@ -1,4 +1,4 @@
-//! Values of fields: what is known of the span at a place.
+//! Values of the fields of a span.
 
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
 
@@ -33,7 +33,7 @@ impl<'a> Unit<'a> {
         self.own(&self.spans[place])
     }
 
-    /// The attributes of these owners, in the request of the span at a place.
+    /// Returns the attributes of these owners, in the request of the span at a place.
     pub(super) fn attributes_between(
         &self,
         place: usize,
@@ -46,7 +46,7 @@ impl<'a> Unit<'a> {
         attributes.get(from..to).unwrap_or_default()
     }
 
-    /// The value of a field of a span.
+    /// Returns the value of a field of a span.
     pub(super) fn said(&self, place: usize, field: &Field) -> Said<'a> {
         let span = &self.spans[place];
         let request = &self.requests[span.request as usize];
@@ -82,7 +82,7 @@ impl<'a> Unit<'a> {
                 match said {
                     [Some(name), ..] => Said::Text(name),
                     [None, None, None] => Said::Text(self.host(place)),
-                    // The host is named by another part of the resource.
+                    // Another part of the resource supplies the host's name.
                     _ => Said::Nothing,
                 }
             }
@@ -92,7 +92,7 @@ impl<'a> Unit<'a> {
                 said_or_unseen(said, span)
             }
             Field::Attribute(key) => said_or_unseen(self.attribute_of(span, key), span),
-            // Of a span as a whole; see `Unit::is`.
+            // A span as a whole has no single event or link; see `Unit::is`.
             Field::Event(_) | Field::Link(_) => Said::Unseen,
         }
     }
@@ -116,7 +116,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The attribute of a name that is made of another field of a span, unless the span itself says it.
+    /// Returns an attribute that an importer derived from another field of the span. Returns `None`
+    /// if the span itself recorded an attribute of that name.
     fn made(&self, span: &UnitSpan<'a>, name: &str) -> Option<&'a str> {
         let said = self.attribute_of(span, name)?;
         (!is_own_name(name, self.attribute_of(span, OWN_NAMES))).then_some(said)
@@ -135,7 +136,7 @@ fn duration(low: i64, high: i64) -> Said<'static> {
 fn said_or_unseen<'a>(said: Option<&'a str>, span: &UnitSpan<'_>) -> Said<'a> {
     match said {
         Some(text) => Said::Text(text),
-        // A span that began before the recording may have said it then.
+        // A span that began before the recording may have had the value then.
         None if span.is_cut_open => Said::Unseen,
         None => Said::Nothing,
     }

@@ -1,4 +1,4 @@
-//! The spans by which a formula holds.
+//! Collects the spans that make a formula hold.
 
 use super::among::is_shared;
 use super::formula::{Formula, Order, Relation, When};
@@ -6,7 +6,7 @@ use super::truth::Truth;
 use super::unit::Unit;
 
 impl Unit<'_> {
-    /// Whether two spans are related, without regard to what holds of them.
+    /// Reports whether two spans are related, regardless of the formulas that they satisfy.
     pub(super) fn is_related(&self, a: usize, relation: &Relation, b: usize) -> Truth {
         if a == b {
             return Truth::False;
@@ -40,7 +40,7 @@ impl Unit<'_> {
         is_shared.and(in_order)
     }
 
-    /// Whether a span starts when another one looks for it.
+    /// Reports whether a span starts in the range that another span looks at.
     pub(super) fn is_when(&self, place: usize, when: When, other: usize) -> Truth {
         if place == other {
             return Truth::True;
@@ -51,7 +51,8 @@ impl Unit<'_> {
         Self::is_in(gap, (stretch.least_ns, stretch.most_ns))
     }
 
-    /// Adds the spans by which a formula is as true as this of a span. What does not happen has no witness.
+    /// Adds the spans that make a formula at least as true as `truth` at a span. Absence has no
+    /// witness.
     pub(super) fn witness(
         &self,
         formula: &Formula,

@@ -1,4 +1,4 @@
-//! Conditions as they are written.
+//! Text form of conditions.
 
 use std::fmt;
 

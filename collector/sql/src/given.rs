@@ -1,4 +1,4 @@
-//! Tables that somebody else works out, when a query first reads them.
+//! Tables that another crate computes when a query first reads them.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-/// A table whose rows take a while.
+/// Table whose rows take a while to compute.
 pub trait GivenTable: Debug + Send + Sync {
-    /// What queries call it.
+    /// Returns the name of the table in queries.
     fn name(&self) -> &str;
 
-    /// Its columns, known before its rows.
+    /// Returns the columns, which are known before the rows.
     fn schema(&self) -> SchemaRef;
 
-    /// Its rows. Blocks.
+    /// Computes the rows. Blocks.
     ///
     /// # Errors
-    /// When there is no result; why, in words.
+    /// Returns the reason as a text if there is no result.
     fn rows(&self) -> std::result::Result<RecordBatch, String>;
 }
 
-/// One of them in a session.
+/// Adapts a given table to a session of DataFusion.
 #[derive(Debug)]
 pub(super) struct GivenProvider(pub(super) Arc<dyn GivenTable>);
 

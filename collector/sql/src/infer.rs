@@ -1,11 +1,13 @@
-//! `infer` as an aggregate function: what the streaming driver does, once more, over rows that any engine has grouped.
+//! `infer` as an aggregate function: the streaming driver, applied to rows that any engine has
+//! grouped.
 //!
-//! `infer(trace_id, spans, events)` takes one row per trace, as the view `traces` gives them, and results in a model as
-//! `infer --save` writes it. Its partial state is such a model too, and states are merged, so that a plan may have as many
-//! partitions as it likes, and the function can run wherever DataFusion's plans do.
+//! `infer(trace_id, spans, events)` takes one row per trace, as the view `traces` returns them, and
+//! results in a model in the format of `infer --save`. Its partial state is such a model as well,
+//! and states are merged. A plan may therefore have any number of partitions, and the function runs
+//! wherever DataFusion's plans do.
 //!
-//! Clocks that provably differ are corrected as `infer` does, by the round trips of all complete traces of the store,
-//! whichever of them the query is about.
+//! Clocks that provably differ are corrected as in the subcommand `infer`, by the round trips of
+//! all complete traces of the store, whichever traces the query selects.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -34,8 +36,8 @@ use stroboscope_store::tables::{
 
 use crate::StoredTable;
 
-/// The view `traces`: one row per trace, with all its records, as `infer` wants them. `tables` are those that the store
-/// has files of.
+/// Returns the query of the view `traces`: one row per trace, with all its records, in the form
+/// that `infer` takes. `tables` lists the tables that have files in the store.
 pub(super) fn traces_view(tables: &[StoredTable]) -> String {
     let stored = |table: StoreTable| tables.iter().find(|of| of.table == table);
     let grouped = |of: &StoredTable, others: &str| {
@@ -66,7 +68,7 @@ pub(super) fn traces_view(tables: &[StoredTable]) -> String {
             "SELECT trace_id, NULL AS spans, events FROM ({})",
             grouped(events, "")
         ),
-        // Such a store is refused before.
+        // Such a store was rejected before.
         (None, None) => "SELECT NULL AS trace_id, NULL AS spans, NULL AS events".to_owned(),
     }
 }
@@ -75,7 +77,8 @@ fn is_element(column: &str) -> bool {
     attribute_field(column).is_some_and(|(key, _)| key == ELEMENT)
 }
 
-/// See the [module](self). Which traces are complete is judged by what the source knows of losses.
+/// Aggregate function `infer`; see the [module](self). The source's losses decide which traces are
+/// complete.
 #[derive(Debug)]
 pub(super) struct InferFunction {
     source: Arc<Source>,
@@ -140,14 +143,15 @@ impl AggregateUDFImpl for InferFunction {
     }
 }
 
-/// How clocks are corrected: found out by whoever needs it first.
+/// Correction of the clocks, computed on first use.
 #[derive(Debug, Default)]
 struct Clocks(OnceLock<std::result::Result<Option<Alignment>, String>>);
 
 impl Clocks {
     fn alignment(&self, source: &Source) -> Result<Option<&Alignment>> {
         let found = self.0.get_or_init(|| {
-            // On a thread of its own, as the store must not be read by threads that run futures.
+            // This runs on a thread of its own, because threads that run futures must not read the
+            // store.
             std::thread::scope(|scope| {
                 let reading = scope.spawn(|| alignment(source, Selection::default()));
                 let found = reading
@@ -190,7 +194,7 @@ impl Accumulator for Inferring {
         let mut notes = Notes::default();
         for row in 0..ids.len() {
             let id = <[u8; 16]>::try_from(ids.value(row)).map_or(0, u128::from_be_bytes);
-            // Records outside any request.
+            // Trace id 0 marks records outside any request.
             if id == 0 {
                 continue;
             }
@@ -204,7 +208,7 @@ impl Accumulator for Inferring {
                 self.decoder
                     .add_spans(&rows, &mut records)
                     .map_err(|reason| unreadable(&reason))?;
-                // As the store keeps them; what the engine makes of their order is its own business.
+                // Restores the order of the store; the engine may return rows in any order.
                 records
                     .spans
                     .sort_by_key(|span| (span.start_ns, span.span_id));
@@ -258,13 +262,14 @@ impl Accumulator for Inferring {
     }
 
     fn size(&self) -> usize {
-        // About: a block of counters for each 64 neighbours of a segment.
+        // Estimate: a block of counters for each 64 neighbours of a segment.
         size_of_val(self)
             + self.model.labels().len() * self.model.labels().len().div_ceil(64) * 2_200
     }
 }
 
-/// A column of lists; none where it is null in every row, and has no type.
+/// Returns a column of lists. Returns `None` for a column without a type, which is null in every
+/// row.
 fn lists(column: &ArrayRef) -> Option<ListArray> {
     column.as_any().downcast_ref::<ListArray>().cloned()
 }
@@ -278,7 +283,8 @@ fn rows_of(lists: Option<&ListArray>, row: usize) -> Option<StructArray> {
         .cloned()
 }
 
-/// Structs as rows of the table that they are from: an engine may have made its columns into others of the same meaning.
+/// Converts structs to rows of their table. An engine may have replaced columns by others of the
+/// same meaning.
 fn as_stored(table: StoreTable, rows: &StructArray) -> Result<RecordBatch> {
     let column = |info: &ColumnInfo| {
         let column = rows.column_by_name(info.name).ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! SQL over the store, by Apache DataFusion. Empty without the feature `datafusion`.
 //!
-//! The tables of the store (`spans`, `events`, `batches`, `kernel`), with a column for each attribute that has one in any
-//! file; the view `traces`, one row per trace; results as tables
+//! It provides the tables of the store (`spans`, `events`, `batches`, `kernel`), with a column for
+//! each attribute that has one in any file; the view `traces`, one row per trace; results as tables
 //! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
 #![cfg(feature = "datafusion")]
 #![allow(
@@ -44,15 +44,15 @@ use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::tables::{ColumnInfo, StoreTable, attribute_fields};
 
-/// Why a query has no rows.
+/// Reason why a query returns no rows.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The engine, or the query.
+    /// Error of the engine or of the query.
     #[error("{}", engine_text(.0))]
     Engine(#[from] DataFusionError),
-    /// It took longer than it may.
+    /// The query exceeded its time limit.
     #[error("the query took longer than {0:?}, and was ended")]
     Timeout(Duration),
     /// The rows cannot be printed.
@@ -60,7 +60,7 @@ pub enum SqlError {
     Print(#[from] datafusion::arrow::error::ArrowError),
 }
 
-/// Returns an error of the engine without the names of its types.
+/// Returns the text of an engine error without the names of the engine's types.
 fn engine_text(error: &DataFusionError) -> String {
     match error.find_root() {
         DataFusionError::SQL(parser, _) => {
@@ -79,13 +79,13 @@ fn engine_text(error: &DataFusionError) -> String {
     }
 }
 
-/// What a query may take.
+/// Limits of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlLimits {
-    /// Memory for what it sorts, joins and groups; more goes to temporary files, where the operator can. The results of
-    /// verbs are not counted.
+    /// Maximum memory in bytes for sorting, joining and grouping. Operators that can do so spill
+    /// the excess to temporary files. The results of subcommands are not counted.
     pub memory_bytes: usize,
-    /// How long it may take.
+    /// Maximum duration.
     pub time: Duration,
 }
 
@@ -98,15 +98,15 @@ impl Default for SqlLimits {
     }
 }
 
-/// The rows of a query.
+/// Rows of a query.
 #[derive(Debug)]
 pub struct SqlRows(Vec<RecordBatch>);
 
 impl SqlRows {
-    /// As a table, or as one JSON object a line.
+    /// Renders the rows as a table, or as one JSON object per line.
     ///
     /// # Errors
-    /// When a column's type cannot be printed.
+    /// Fails if a column's type cannot be printed.
     pub fn render(&self, json: bool) -> Result<String, SqlError> {
         if !json {
             return Ok(pretty_format_batches(&self.0)?.to_string());
@@ -118,21 +118,23 @@ impl SqlRows {
     }
 }
 
-/// Rows of a query that are shown as a table. The widths of its columns are known when all of them are.
+/// Maximum number of rows that are shown as a table. The widths of its columns are known only once
+/// all rows are.
 const TABLE_ROWS_MAX: usize = 10_000;
 
-/// Runs one query over the tables of the data folder.
+/// Runs one query over the tables of the data directory.
 ///
 /// # Errors
-/// When the folder is missing or empty, or the query is wrong.
+/// Fails if the directory is missing or empty, or if the query is invalid.
 pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
     sql_with(data, query, SqlLimits::default(), Vec::new(), runtime)
 }
 
-/// As [`sql`], with more tables, each worked out when the query reads it, and within these limits.
+/// Runs one query like [`sql`], within these limits and with additional tables. Each table is
+/// computed when the query reads it.
 ///
 /// # Errors
-/// When the folder is missing or empty, or the query is wrong, or takes too much.
+/// Fails if the directory is missing or empty, or if the query is invalid or exceeds a limit.
 pub fn sql_with(
     data: &Path,
     query: &str,
@@ -144,10 +146,10 @@ pub fn sql_with(
     collected(|each| run(data, query, config, limits, tables, runtime, each))
 }
 
-/// As [`sql`], by a plan of so many partitions.
+/// Runs one query like [`sql`], with a plan of this many partitions.
 ///
 /// # Errors
-/// When the folder is missing or empty, or the query is wrong.
+/// Fails if the directory is missing or empty, or if the query is invalid.
 pub fn sql_in_partitions(
     data: &Path,
     query: &str,
@@ -159,11 +161,12 @@ pub fn sql_in_partitions(
     collected(|each| run(data, query, config, limits, Vec::new(), runtime, each))
 }
 
-/// Gives the rows of a query to `print` as they come, one JSON object a line, until it breaks. As a table, the first 10,000 rows
-/// are printed at the end. Returns whether there are more.
+/// Passes the rows of a query to `print` as they arrive, one JSON object per line, until `print`
+/// breaks. A table is printed at the end, with the first 10,000 rows. Returns whether there are
+/// more.
 ///
 /// # Errors
-/// When the folder is missing or empty, or the query is wrong, or takes too much.
+/// Fails if the directory is missing or empty, or if the query is invalid or exceeds a limit.
 pub fn sql_printed(
     data: &Path,
     query: &str,
@@ -195,7 +198,7 @@ pub fn sql_printed(
     Ok(!json && end.is_break())
 }
 
-/// A consumer of the batches of a query's rows.
+/// Consumer of the batches of a query's rows.
 type Each<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<ControlFlow<()>, SqlError>;
 
 fn collected(
@@ -221,7 +224,7 @@ fn run(
     let memory = QueryMemory::of_one_query(limits.memory_bytes);
     let source = Source::open(data, runtime.clone())?.with_memory(&memory);
     let source = Arc::new(source);
-    // A table without a file has no folder.
+    // A table without a file has no directory.
     let mut tables = Vec::new();
     for table in StoreTable::ALL {
         if !source.files(table)?.is_empty() {
@@ -260,7 +263,7 @@ fn run(
             context.register_table(table.name(), Arc::new(GivenProvider(table.clone())))?;
         }
         context.register_udaf(AggregateUDF::from(InferFunction::new(source)));
-        // It asks: it makes no tables of other files, writes none, and changes no setting.
+        // Queries only read: they create no external tables, write none, and change no setting.
         let asking = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
@@ -269,7 +272,7 @@ fn run(
             let rows = context.sql_with_options(query, asking).await?;
             let schema = Arc::new(rows.schema().as_arrow().clone());
             let mut rows = rows.execute_stream().await?;
-            // A table without rows has its columns all the same.
+            // An empty batch carries the columns of a result without rows.
             let mut next = Some(RecordBatch::new_empty(schema));
             while let Some(batch) = next {
                 if each(batch)?.is_break() {
@@ -284,11 +287,11 @@ fn run(
     })
 }
 
-/// A table that the store has files of.
+/// Table that has files in the store.
 #[derive(Debug)]
 struct StoredTable {
     table: StoreTable,
-    /// Its columns of attributes.
+    /// Columns of its attributes.
     attributes: Vec<Field>,
 }
 
@@ -301,7 +304,8 @@ fn listing(of: &StoredTable) -> Result<Arc<ListingTable>, SqlError> {
             ("date".to_owned(), DataType::Utf8),
             ("hour".to_owned(), DataType::Utf8),
         ]);
-    // Not as the files have it: all of them may be older than a column, and each has other attributes.
+    // The schema of the files is not used: every file may be older than a column, and each file has
+    // other attributes.
     let field = |column: ColumnInfo| Field::new(column.name, column.data_type, column.is_nullable);
     let mut fields: Vec<Field> = table.columns().into_iter().map(field).collect();
     fields.extend(of.attributes.iter().cloned());

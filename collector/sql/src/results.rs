@@ -1,4 +1,5 @@
-//! Results as tables: `segments`, `relations`, `pipelines` and `paths`, computed when a query first reads one.
+//! Results as tables: `segments`, `relations`, `pipelines` and `paths`, computed when a query first
+//! reads one.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use stroboscope_analysis::model::Relation;
 use super::given::GivenTable;
 use stroboscope_query::{Inference, Paths, PathsQuestion, QueryError, Study};
 
-/// Which table.
+/// Kind of a result table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResultKind {
     Segments,
@@ -177,7 +178,7 @@ fn pipelines(inference: &Inference) -> Vec<ArrayRef> {
     ]
 }
 
-/// A table of results.
+/// Table of results.
 #[derive(Debug)]
 pub(super) struct ResultTable {
     pub(super) kind: ResultKind,

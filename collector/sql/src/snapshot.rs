@@ -1,5 +1,6 @@
-//! The store's files as they were when the session began, for the engine, which lists and opens files itself: without
-//! those that others stand for, and with those that were replaced since.
+//! Snapshot of the store's files at the start of the session, for the engine, which lists and opens
+//! files itself. It omits files that merged files replace, and keeps files that were replaced
+//! since.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use stroboscope_store::tables::{Store, StoreError, StoreTable, replaced};
 
-/// What the engine calls the store by.
+/// Base URL of the store for the engine.
 pub(super) const URL: &str = "stroboscope://store/";
 
-/// Read-only.
+/// Read-only object store over the files of a snapshot.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     objects: Arc<dyn ObjectStore>,
@@ -25,7 +26,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of all tables.
+    /// Takes a snapshot of every table.
     pub(super) fn of(store: &Store) -> std::result::Result<Self, StoreError> {
         let mut files = Vec::new();
         for table in StoreTable::ALL {

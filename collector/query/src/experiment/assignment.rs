@@ -1,36 +1,36 @@
-//! What says which side a request is of: an attribute, or the process or host that served it.
+//! Assignment of requests to sides, by an attribute, or by the process or host that served them.
 
 use std::sync::Arc;
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::record::{SpanRecord, TraceRecords};
 
-/// The name of what is no attribute.
+/// Name that selects the process instead of an attribute.
 const PROCESS: &str = "process";
 
-/// What says it.
+/// Property of a request that determines its side.
 #[derive(Clone, Debug)]
 pub(super) enum Assignment {
-    /// What the request as a whole says.
+    /// Attribute of the request as a whole.
     Attribute(Attribute),
-    /// The process, or the host, that served it: of this service, or of the root span.
+    /// Process or host that served the request: of this service, or of the root span.
     Instance {
         is_process: bool,
         of: Option<String>,
     },
 }
 
-/// What a request says.
+/// Value of the property in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Value(Arc<str>),
-    /// Several instances served it, as happens while one fails.
+    /// Several instances served the request, for example because one failed.
     Several,
     Nothing,
 }
 
 impl Assignment {
-    /// By this attribute, or by the instance of a service.
+    /// Assigns by this attribute, or by the instance of a service.
     pub(super) fn of(by: &str, service: Option<&str>) -> Assignment {
         let attribute = Attribute::named(by);
         let is_process = by == PROCESS;
@@ -87,7 +87,7 @@ impl Assignment {
     }
 }
 
-/// As much of an incarnation as tells it from others.
+/// Returns the part of an incarnation that distinguishes it from others.
 fn process_name(process: u128) -> String {
     format!("{:08x}", process >> 96)
 }

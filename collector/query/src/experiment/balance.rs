@@ -1,4 +1,5 @@
-//! Whether the sides are alike in all but the change: their users, how often those ask, and for what.
+//! Checks that the sides are alike in everything but the change: their users, their request rates,
+//! and their operations.
 
 use std::collections::HashMap;
 
@@ -7,42 +8,43 @@ use stroboscope_analysis::statistics::{benjamini_hochberg, student_two_sided};
 
 use super::gathered::SeenRequest;
 
-/// One root operation's part of the requests of either side.
+/// Part of one root operation in the requests of either side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixOf {
     /// `service:name`.
     pub root: String,
     /// Part of the control's requests.
     pub control: f64,
-    /// Part of the test's.
+    /// Part of the test's requests.
     pub test: f64,
-    /// Corrected for their number: the probability of such a difference where users of both sides ask alike.
+    /// Probability of such a difference if users of both sides make the same requests, corrected
+    /// for the number of operations.
     pub q_value: f64,
 }
 
-/// Whether as many units came as were assigned.
+/// Comparison of the units found with the units assigned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UserBalance {
-    /// The part that was assigned to the test.
+    /// Part that was assigned to the test.
     pub assigned: f64,
-    /// The part that came.
+    /// Part that was found in the test.
     pub found: f64,
-    /// The probability of such a difference by chance.
+    /// Probability of such a difference by chance.
     pub p_value: f64,
 }
 
-/// How often units ask.
+/// Request rates of units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadBalance {
-    /// Requests of a unit of the control, on geometric average.
+    /// Geometric mean of the requests per unit of the control.
     pub control: f64,
-    /// And of the test.
+    /// Geometric mean of the requests per unit of the test.
     pub test: f64,
-    /// The probability of such a difference where they ask alike.
+    /// Probability of such a difference if both make requests equally often.
     pub p_value: f64,
 }
 
-/// Student's t of so many degrees of freedom is normal.
+/// Degrees of freedom at which Student's t distribution is normal.
 const AS_NORMAL: f64 = 1e7;
 
 impl UserBalance {
@@ -65,7 +67,8 @@ impl LoadBalance {
             let unit = (one.observed.unit, one.observed.is_test);
             *counts.entry(unit).or_default() += 1;
         }
-        // Some ask a thousand times as often as others; logarithms, in millionths.
+        // Some units make a thousand times as many requests as others, so this compares logarithms,
+        // in millionths.
         let scaled = |count: u64| (1e6 * (count as f64).ln()) as u64;
         let units = || {
             counts.iter().map(|((unit, is_test), count)| Observed {
@@ -90,7 +93,8 @@ impl LoadBalance {
     }
 }
 
-/// Whether users of both sides ask for the same: each operation's part, as if it were a latency of 0 or 1.
+/// Compares the operations that users of both sides request: each operation's part, treated as a
+/// latency of 0 or 1.
 pub(super) fn mix(
     seen: &[SeenRequest],
     names: &[String],

@@ -1,4 +1,4 @@
-//! Requests of both sides, as they are read.
+//! Requests of both sides, gathered while reading.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,10 +13,10 @@ use crate::attribute_names::no_such_attribute;
 use crate::query_error::QueryError;
 use crate::source::{Selection, Source};
 
-/// Values that are listed where none is the one asked for.
+/// Maximum number of values that an error lists.
 const VALUES_MAX: usize = 12;
 
-/// A request, and which operation it is by its number.
+/// Request with the number of its root operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenRequest {
     pub(super) at_ns: i64,
@@ -24,7 +24,7 @@ pub(super) struct SeenRequest {
     pub(super) observed: Observed,
 }
 
-/// Those of a part of the store.
+/// Requests of a part of the store.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) seen: Vec<SeenRequest>,
@@ -70,7 +70,7 @@ impl Gathered {
             return;
         }
         let unit = match unit.map(|unit| unit.of_request(records)) {
-            // The request itself.
+            // The request itself is the unit.
             None => hasher.hash_one(records.id.0),
             Some(Said::Value(unit)) => {
                 self.is_unit_said = true;
@@ -132,7 +132,7 @@ impl Gathered {
         self.is_unit_said |= other.is_unit_said;
     }
 
-    /// Whether what was asked for is there.
+    /// Reports an error if the requested attributes or values do not occur.
     pub(super) fn check(
         &self,
         source: &Source,
@@ -160,7 +160,8 @@ impl Gathered {
     }
 }
 
-/// From the root's begin to its end; of an event log from its first event to its last.
+/// Returns the time from the root's start to its end, or from the first to the last event of an
+/// event log.
 fn request_time_ns(records: &TraceRecords) -> Option<(i64, i64)> {
     if let Some(root) = records.root() {
         return Some((root.start_ns, root.end_ns));

@@ -1,4 +1,4 @@
-//! What the gathered requests say.
+//! Statistical judgement of the gathered requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,22 +12,22 @@ use super::gathered::{Gathered, SeenRequest};
 use super::{ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings};
 use crate::notes::Notes;
 
-/// Root operations that are compared by themselves: those with most requests.
+/// Maximum number of root operations that are compared separately; those with the most requests.
 const OPERATIONS_MAX: usize = 8;
-/// Where nothing was recorded in bursts, requests of one of so many equal times count as of one.
+/// Number of equal blocks of time that replace bursts if nothing was recorded in bursts.
 const BLOCKS: i64 = 200;
 const HOUR_NS: i64 = 3_600_000_000_000;
-/// The Unix epoch was on a Thursday; any day may begin the week.
+/// Hours of a week. The Unix epoch was on a Thursday, but any day may begin the week.
 const HOURS_OF_WEEK: i64 = 168;
 
-/// What is compared.
+/// Metrics that are compared.
 const METRICS: [Metric; 4] = [
     Metric::Mean,
     Metric::Quantile(0.5),
     Metric::Quantile(0.95),
     Metric::Quantile(0.99),
 ];
-/// Of each hour.
+/// Metrics that are compared for each hour.
 const METRICS_OF_HOUR: [Metric; 2] = [Metric::Mean, Metric::Quantile(0.5)];
 
 impl Gathered {
@@ -37,7 +37,7 @@ impl Gathered {
         bursts: &[(i64, i64)],
         notes: Notes,
     ) -> ExperimentReport {
-        // In any order of reading the same.
+        // Makes the result independent of the order of reading.
         self.seen
             .sort_unstable_by_key(|seen| (seen.at_ns, seen.observed.unit));
         let is_of_bursts = bursts.len() > 1;
@@ -93,7 +93,7 @@ impl Gathered {
         }
     }
 
-    /// By the recorded bursts, or by equal times.
+    /// Assigns requests to the recorded bursts, or to equal blocks of time.
     fn number_bursts(&mut self, bursts: &[(i64, i64)]) {
         let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
         let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);
@@ -106,7 +106,7 @@ impl Gathered {
         }
     }
 
-    /// Takes out what was recorded while both sides were treated alike.
+    /// Removes and returns the requests that were recorded while both sides were treated alike.
     fn take_equal(&mut self, settings: &ExperimentSettings) -> Vec<SeenRequest> {
         let Some(range) = settings.equal else {
             return Vec::new();
@@ -118,7 +118,8 @@ impl Gathered {
         equal
     }
 
-    /// From the first to the last, and how many hours of the week both sides have requests of.
+    /// Returns the time from the first request to the last in ns, and the number of hours of the
+    /// week in which both sides have requests.
     fn covered(&self) -> (u64, usize) {
         let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
         let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);
@@ -162,7 +163,8 @@ impl Gathered {
         roots.into_iter().map(|(_, root)| root).collect()
     }
 
-    /// By hour of the day, if there are several: a change may cost only where load is high.
+    /// Returns the metrics by hour of the day, if there are several hours. A change may cost only
+    /// where load is high.
     fn hours(&self, alpha: f64) -> Vec<ComparedMetric> {
         let mut by_hour: BTreeMap<u8, Vec<Observed>> = BTreeMap::new();
         for seen in &self.seen {
@@ -182,7 +184,8 @@ impl Gathered {
         hours
     }
 
-    /// Of the time in which both sides were treated alike; otherwise the control was, by itself.
+    /// Returns the noise while both sides were treated alike, or else that of the control by
+    /// itself.
     fn noise(&self, equal: &[SeenRequest]) -> Vec<Noise> {
         let found = match equal.is_empty() {
             false => noise(equal.iter().map(|seen| seen.observed), &METRICS),
@@ -209,7 +212,7 @@ fn compared(
     })
 }
 
-/// Several metrics are several chances to be wrong.
+/// Corrects the p-values, because several metrics are several chances to be wrong.
 fn correct(metrics: &mut [ComparedMetric]) {
     let p_values: Vec<f64> = metrics
         .iter()

@@ -1,4 +1,4 @@
-//! All requests of both sides of a change, as far as trees ask about them.
+//! Attributes of all requests of both sides of a change, as far as trees ask about them.
 
 use std::sync::Arc;
 use stroboscope_analysis::attribute::Attribute;
@@ -13,18 +13,18 @@ use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 use super::super::study::{Question, Studied};
 
-/// What do requests of a period say of what trees ask about?
+/// Asks for the attributes of a period's requests that trees ask about.
 pub(super) struct RowsQuestion<'a> {
     pub(super) contrast: &'a Contrast,
     pub(super) is_later: bool,
-    /// The tree that tells both sides apart, and that of later requests only.
+    /// Tree that separates both sides, and tree for later requests only.
     pub(super) trees: [Option<&'a LearnedTree>; 2],
     pub(super) orders: &'a KnownOrders,
     pub(super) settings: FlowSettings,
     pub(super) only: Option<&'a (Attribute, String)>,
 }
 
-/// The rows of each tree.
+/// Rows of each tree.
 pub(super) struct RowsPass<'a> {
     question: &'a RowsQuestion<'a>,
     finder: FlowFinder<'a>,

@@ -1,4 +1,4 @@
-//! What requests of both sides of a change say, as a table that is kept beside the store.
+//! Table of the attributes of requests on both sides of a change, kept in the data directory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,26 +13,27 @@ use super::super::compare::PeriodOf;
 use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 
-/// The kind of entry that tables are kept as.
+/// Kind of the cache entries that hold tables.
 pub(super) const SAID: &str = "said-4";
 
-/// A table, as it is kept.
+/// Table in its stored form.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StatedAttributes {
     pub(super) what: String,
     pub(super) subject: Subject,
     pub(super) partial: Option<PartialChange>,
-    /// Whether these are all requests of both sides.
+    /// True if the table has all requests of both sides.
     pub(super) is_whole: bool,
     parameters: Vec<(String, String)>,
-    /// Those of the parameters that are identities of processes, by their places.
+    /// Indexes of the parameters that are identities of processes.
     identities: Vec<u32>,
     texts: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// A request: its id, when it began, whether it is of the changed side, whether it is beyond a partial change, how many it
-/// stands for, its latency, and what it says, by places in the lists.
+/// Request: its id, its start, whether it is on the changed side, whether it is beyond a partial
+/// change, the number of requests that it stands for, its latency, and its attributes by their
+/// indexes in the lists.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     id: u128,
@@ -45,7 +46,7 @@ struct Row {
 }
 
 impl StatedAttributes {
-    /// Reads what the requests say, of either period from its source.
+    /// Reads the attributes of the requests, of each period from its source.
     pub(super) fn read(
         periods: [&PeriodOf; 2],
         contrast: &Contrast,
@@ -113,14 +114,14 @@ impl StatedAttributes {
         self.parameters.iter().map(of).collect()
     }
 
-    /// The parameters that are identities of processes.
+    /// Returns the parameters that are identities of processes.
     pub(super) fn identities(&self) -> impl Iterator<Item = Parameter> {
         let parameters = self.parameters();
         let of = self.identities.iter();
         of.filter_map(move |number| parameters.get(*number as usize).cloned())
     }
 
-    /// The requests, each with whether it is beyond a partial change.
+    /// Returns the requests, each with its position relative to a partial change.
     pub(super) fn requests(&self) -> Vec<(ExplainedRequest, Option<bool>)> {
         let texts: Vec<Arc<str>> = self.texts.iter().map(|text| text.as_str().into()).collect();
         let parameters = self.parameters();
@@ -146,7 +147,7 @@ impl StatedAttributes {
     }
 }
 
-/// The places of what is said already.
+/// Indexes of the parameters and texts already in the table.
 #[derive(Default)]
 struct Numbers {
     parameters: BTreeMap<(String, String), u32>,
@@ -172,14 +173,14 @@ impl Numbers {
     }
 }
 
-/// What was read of a part of the store.
+/// Requests found in a part of the store.
 #[derive(Clone, Default)]
 struct FoundRequests {
     requests: Vec<(ExplainedRequest, Option<bool>)>,
     incarnations: Incarnations,
 }
 
-/// Those of a period that are wanted, in order of their ids, with what they say.
+/// Reads the wanted requests of a period with their attributes, in order of their ids.
 fn requests(
     period: &PeriodOf,
     wanted: &BTreeMap<TraceId, &Contrasted>,
@@ -215,7 +216,7 @@ fn requests(
         };
         found.requests.push((request, contrasted.is_beyond));
     };
-    // What there is to note was noted when the periods were compared.
+    // The comparison of the periods has already noted everything.
     let (found, _) = period.source.fold(
         "reading what is said",
         period.selection,

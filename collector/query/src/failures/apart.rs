@@ -1,7 +1,9 @@
-//! Attributes that tell failed requests from others of the same root operation, by a tree as for `explain`.
+//! Attributes that distinguish failed requests from others of the same root operation, by a
+//! decision tree as in `explain`.
 //!
-//! The reading that counts failures keeps a sample of the ids of both; what these requests say is read afterwards. What is part of
-//! a failure, or of a response, explains nothing and is left out, and so are attributes of events, which may tell of it.
+//! The reading that counts failures keeps a sample of the ids of both. The attributes of these
+//! requests are read afterwards. Attributes that are part of a failure or of a response explain
+//! nothing and are left out, and so are attributes of events, which may describe the failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,17 +23,18 @@ use super::super::notes::Notes;
 use super::super::query_error::QueryError;
 use super::super::source::{Selection, Source};
 
-/// Requests of one outcome and root operation that are kept, at most.
+/// Maximum number of requests of one outcome and root operation that are kept.
 const KEPT_MAX: usize = 2_048;
-/// Those among them that are read, at most.
+/// Maximum number of kept requests that are read.
 const READ_MAX: usize = 512;
-/// Root operations whose failed requests are told from others, those with the most of them.
+/// Maximum number of root operations whose failed requests are compared with others; those with the
+/// most failed requests.
 const ROOTS_MAX: usize = 3;
 
-/// A random sample of requests: those whose ids have the least hashes.
+/// Random sample of requests: those whose ids have the smallest hashes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RequestSample {
-    /// With the begin of each.
+    /// Weight and start of each kept request.
     kept: BTreeMap<(u64, TraceId), (Weight, i64)>,
     requests: u64,
 }
@@ -55,7 +58,8 @@ impl RequestSample {
         }
     }
 
-    /// The kept requests that began since then, at most [`READ_MAX`], and how many each of them stands for.
+    /// Returns the kept requests that began at this time or later, at most [`READ_MAX`], and the
+    /// number of requests that each of them stands for.
     fn since(&self, from_ns: i64) -> (Vec<(TraceId, Weight)>, f64) {
         let later = self
             .kept
@@ -70,26 +74,27 @@ impl RequestSample {
     }
 }
 
-/// What tells failed requests of a root operation from others.
+/// Differences between failed requests of a root operation and others.
 #[derive(Clone, Debug)]
 pub struct FailedApart {
     pub root: String,
-    /// Its mutation is that requests failed.
+    /// Explanation, whose mutation is the failure of requests.
     pub explanation: Explanation,
 }
 
-/// A request that is read.
+/// Request to read.
 struct Wanted {
-    /// The place of its root among those explained.
+    /// Index of its root among those explained.
     root: usize,
     has_failed: bool,
     weight: f64,
 }
 
-/// A root operation, samples of its other and of its failed requests, and since when it is asked about.
+/// Root operation, samples of its other requests and of its failed ones, and the start of the time
+/// in question.
 type RootSamples<'a> = (&'a str, &'a [RequestSample; 2], i64);
 
-/// Tells failed requests from others. Reads only the sampled requests.
+/// Finds the differences between failed requests and others. Reads only the sampled requests.
 pub(super) fn tell_apart<'a>(
     source: &Source,
     selection: Selection,
@@ -144,7 +149,7 @@ pub(super) fn tell_apart<'a>(
     Ok(apart)
 }
 
-/// Returns the attributes of a request but those of its failure.
+/// Returns the attributes of a request except those of its failure.
 fn explained(records: &mut TraceRecords, wanted: &Wanted) -> ExplainedRequest {
     records
         .attributes
@@ -192,10 +197,11 @@ mod tests {
         merged.merge(sample(0..2_000));
         assert_eq!(merged, sample(0..6_000));
         assert_eq!((merged.kept.len(), merged.requests), (KEPT_MAX, 6_000));
-        // It is not of the first.
+        // The sample is not biased towards the first ids.
         let early = merged.kept.keys().filter(|(_, id)| id.0 < 3_000).count();
         assert!((900..1_150).contains(&early), "{early}");
-        // Of the last twentieth there are enough, and they stand for about as many as there were.
+        // Enough requests are in the last twentieth, and they stand for about as many as there
+        // were.
         let (late, each) = merged.since(5_700);
         assert!((70..140).contains(&late.len()), "{}", late.len());
         assert!((each - 6_000.0 / KEPT_MAX as f64).abs() < 1e-9, "{each}");

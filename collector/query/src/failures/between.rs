@@ -1,4 +1,5 @@
-//! Failures of two periods compared: which root operations' requests fail more or less often, and where the failures start.
+//! Comparison of the failures of two periods: root operations whose requests fail more or less
+//! often, and the origins of the failures.
 
 use std::collections::BTreeSet;
 
@@ -15,33 +16,33 @@ use super::origins::{FailureGroup, GroupedFailures};
 use super::rate::{Outcomes, differ};
 use super::{FALSE_ALARMS_MAX, ROOTS_SEARCHED, RootFailures, Worker, failure_keys};
 
-/// Failed requests of one root operation, in two periods. Of pairs, the first is the earlier one.
+/// Failed requests of one root operation in two periods. The first of each pair is the earlier one.
 #[derive(Clone, Debug)]
 pub struct FailureShift {
     pub root: String,
     pub outcomes: [Outcomes; 2],
-    /// Probability of so large a difference where nothing has changed.
+    /// Probability of so large a difference if nothing changed.
     pub p_value: f64,
     /// True if the difference is more than chance, and large enough to matter.
     pub is_change: bool,
-    /// Origins of failures, the largest increase first; without requests that recovered.
+    /// Origins of failures, the largest increase first, without requests that recovered.
     pub origins: Vec<OriginShift>,
 }
 
-/// Failures of one origin, in two periods.
+/// Failures of one origin in two periods.
 #[derive(Clone, Debug)]
 pub struct OriginShift {
     pub group: FailureGroup,
     pub failures: [GroupedFailures; 2],
-    /// By how much its part of the requests grew.
+    /// Increase of its part of the requests.
     pub gain: f64,
 }
 
-/// Compares the failures of two periods. Reads both once, incomplete requests included. Without failures there are no rows; those
-/// that changed come first.
+/// Compares the failures of two periods. Reads both once, including incomplete requests. Returns no
+/// rows if there are no failures; changed rows come first.
 ///
 /// # Errors
-/// When a store cannot be read.
+/// Fails if a store cannot be read.
 pub fn failure_shifts(periods: [&PeriodOf; 2]) -> Result<Vec<FailureShift>, QueryError> {
     let [before, after] = [read(periods[0])?, read(periods[1])?];
     let names: BTreeSet<&String> = before.roots.keys().chain(after.roots.keys()).collect();

@@ -1,4 +1,5 @@
-//! Failures by where they start: failed requests grouped by root operation, origin, and what the origin states.
+//! Failures by origin: failed requests grouped by root operation, origin, and the failure that the
+//! origin states.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +7,9 @@ use stroboscope_analysis::failure::{FailureTrail, StatedFailure};
 use stroboscope_analysis::record::{SpanRecord, TraceId, TraceRecords};
 use stroboscope_analysis::sampling::WeightedCount;
 
-/// Groups at most; requests of others are counted.
+/// Maximum number of groups. Requests of other groups are only counted.
 const GROUPS_MAX: usize = 1_024;
-/// Operations of a trail at most, the origin and the root among them.
+/// Maximum number of operations of a trail, including the origin and the root.
 const TRAIL_MAX: usize = 24;
 
 /// Key of a group of failed requests.
@@ -17,26 +18,27 @@ pub struct FailureGroup {
     pub root: String,
     /// False if these requests recovered.
     pub has_reached_root: bool,
-    /// The operation that failed first, `service:name`.
+    /// Operation that failed first, `service:name`.
     pub origin: String,
     pub stated: StatedFailure,
 }
 
-/// The requests of a group.
+/// Requests of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupedFailures {
     pub requests: WeightedCount,
-    /// When the first and the last failure of them ended, ns since the Unix epoch.
+    /// Ends of the first and the last failure, in ns since the Unix epoch.
     pub times_ns: Option<(i64, i64)>,
-    /// The request with the first of them, and the operations through which its failure travelled, the origin first.
+    /// Request with the first failure, and the operations through which the failure travelled, the
+    /// origin first.
     pub example: Option<(TraceId, Vec<String>)>,
 }
 
-/// All groups.
+/// Every group of failed requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FailuresByOrigin {
     pub(super) groups: BTreeMap<FailureGroup, GroupedFailures>,
-    /// Requests of groups that found no room.
+    /// Requests of groups for which there was no room.
     pub(super) others: WeightedCount,
 }
 
@@ -62,7 +64,7 @@ impl FailuresByOrigin {
         grouped.widen((origin.end_ns, origin.end_ns));
     }
 
-    /// `None`: there is no room.
+    /// Returns `None` if there is no room.
     fn group(&mut self, group: FailureGroup) -> Option<&mut GroupedFailures> {
         let has_room = self.groups.len() < GROUPS_MAX || self.groups.contains_key(&group);
         has_room.then(|| self.groups.entry(group).or_default())
@@ -80,7 +82,8 @@ impl FailuresByOrigin {
 }
 
 impl GroupedFailures {
-    /// Returns true for a failure before all that are known; of equal times the request of the least id is the example.
+    /// Returns true for a failure before all known ones. Of failures at the same time, the request
+    /// with the least id is the example.
     fn is_earlier(&self, end_ns: i64, id: TraceId) -> bool {
         match (&self.times_ns, &self.example) {
             (Some((first_ns, _)), Some((known, _))) => (end_ns, id) < (*first_ns, *known),
@@ -104,7 +107,8 @@ impl GroupedFailures {
     }
 }
 
-/// The operations of spans, each once where several follow each other; of many, the first and the last.
+/// Returns the operations of spans, with repetitions in a row merged. A long list keeps its first
+/// and last operations.
 fn operations(spans: &[&SpanRecord]) -> Vec<String> {
     let mut operations: Vec<String> = spans.iter().map(|span| span.operation()).collect();
     operations.dedup();
@@ -138,7 +142,8 @@ mod tests {
         }
     }
 
-    /// Requests of which the operation of a number failed at a time.
+    /// Observes failures, each from the id of its request, the number of the failed operation, and the
+    /// time.
     fn seen(failures: &[(u128, u8, i64)]) -> FailuresByOrigin {
         let mut seen = FailuresByOrigin::default();
         for (id, name, end_ns) in failures {

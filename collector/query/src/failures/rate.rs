@@ -1,7 +1,9 @@
 //! Error rates: the share of failed requests, and its last change.
 //!
-//! Requests are counted by columns of time, which are cut into [blocks](super::super::time_blocks::blocks) as latencies are.
-//! Among the blocks, [a change](stroboscope_analysis::statistics::last_change) of the failed share is searched.
+//! Requests are counted by columns of time, which are cut into
+//! [blocks](super::super::time_blocks::blocks) like latencies. [A
+//! change](stroboscope_analysis::statistics::last_change) of the failed share is searched among the
+//! blocks.
 
 use std::ops::Range;
 
@@ -13,14 +15,14 @@ use stroboscope_analysis::statistics::{Block, Scores, Share, last_change};
 use super::super::time_blocks::blocks;
 use super::super::time_columns::{Limit, OfColumn, TimeColumns};
 
-/// Columns with requests in them, at most.
+/// Maximum number of columns with requests in them.
 const COLUMNS_MAX: usize = 512;
-/// The share of failed or of other requests changes by this factor at least.
+/// Minimum factor by which the share of failed or of other requests changes.
 const RATIO_MIN: f64 = 1.5;
-/// Failed requests on the side with more of them, at least: fewer are an accident.
+/// Minimum number of failed requests on the side with more of them. Fewer may be an accident.
 const FAILED_MIN: u64 = 5;
 
-/// A number of requests, and of those among them that failed.
+/// Number of requests, and number of those that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     pub requests: WeightedCount,
@@ -35,7 +37,7 @@ impl Outcomes {
         }
     }
 
-    /// The part of the requests that failed, 0 to 1.
+    /// Returns the part of the requests that failed, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.failed.share_of(self.requests)
@@ -49,7 +51,7 @@ impl OfColumn for Outcomes {
     }
 }
 
-/// The outcomes of requests of one root operation over time.
+/// Outcomes over time of requests of one root operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OutcomesOverTime(TimeColumns<Outcomes>);
 
@@ -59,22 +61,23 @@ impl Default for OutcomesOverTime {
     }
 }
 
-/// A change of the share of failed requests. Of pairs, the first is before it.
+/// Change of the share of failed requests. The first of each pair is before the change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RateChange {
-    /// The root operation whose requests fail more or less often.
+    /// Root operation whose requests fail more or less often.
     pub root: String,
-    /// Begin of what it is compared with: the first request, or the change before this one; ns since the Unix epoch.
+    /// Start of the time before the change: the first request, or the preceding change; in ns since
+    /// the Unix epoch.
     pub before_from_ns: i64,
-    /// When it changed, to a block of requests.
+    /// Time of the change, to a block of requests, in ns since the Unix epoch.
     pub at_ns: i64,
-    /// After the last request.
+    /// Time after the last request, in ns since the Unix epoch.
     pub until_ns: i64,
-    /// The shares of failed requests, 0 to 1.
+    /// Shares of failed requests, 0 to 1.
     pub rates: [f64; 2],
     pub requests: [u64; 2],
     pub failed: [u64; 2],
-    /// Probability of so clear a change anywhere where there is none.
+    /// Probability of so clear a change anywhere if there is none.
     pub p_value: f64,
 }
 
@@ -87,7 +90,7 @@ impl OutcomesOverTime {
         self.0.merge(other.0);
     }
 
-    /// Failed requests of all requests, by pieces of time.
+    /// Returns the failed part of the requests in each column of time.
     pub(super) fn shares(&self) -> Vec<Share> {
         let shares = self.0.columns.values().map(|of| Share {
             part: of.failed.recorded(),
@@ -96,7 +99,8 @@ impl OutcomesOverTime {
         shares.collect()
     }
 
-    /// Finds the last change of the failed share; `None` where none is as unlikely to be chance as `p_max` says.
+    /// Finds the last change of the failed share. Returns `None` if no change is less probable than
+    /// `p_max` by chance.
     pub(super) fn last_change(&self, root: &str, p_max: f64) -> Option<RateChange> {
         let (starts, outcomes): (Vec<i64>, Vec<Outcomes>) = self.0.columns.iter().unzip();
         let recorded = outcomes.iter().map(|of| of.requests.recorded());
@@ -135,7 +139,7 @@ impl OutcomesOverTime {
     }
 }
 
-/// Returns true if the shares of two sides differ by enough to matter.
+/// Reports whether the shares of two sides differ by enough to matter.
 pub(super) fn differ(sides: [Outcomes; 2]) -> bool {
     let [before, after] = sides.map(|side| side.share());
     let (less, more) = (before.min(after), before.max(after));
@@ -153,7 +157,8 @@ mod tests {
     use crate::test_noise::Noise;
 
     impl Noise {
-        /// So many requests, about one each second, that fail as often as `rate` says at each; in bursts of 20, if asked for.
+        /// Returns this many requests, about one per second, that fail as often as `rate` returns
+        /// for each; in bursts of 20 if requested.
         fn requests(
             &mut self,
             requests: usize,
@@ -233,7 +238,7 @@ mod tests {
         assert!(change.requests[0].abs_diff(300) < 30, "{change:?}");
         assert!(change.requests[1].abs_diff(400) < 30, "{change:?}");
         assert!(change.before_from_ns < change.at_ns && change.at_ns < change.until_ns);
-        // A tenth more often is no change, and neither are a few failures.
+        // A tenth more failures is no change, and neither are a few failures.
         let more = noise.requests(
             20_000,
             false,

@@ -1,4 +1,4 @@
-//! What the store knows of the spans and requests that the kernel worked for.
+//! Data of the store about the spans and requests that the kernel worked for.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use stroboscope_store::tables::TraceReader;
 use crate::query_error::QueryError;
 use crate::source::Source;
 
-/// What the store knows of the spans and requests that the kernel worked for.
+/// Data of the store about the spans and requests that the kernel worked for.
 #[derive(Default)]
 pub(super) struct Spans {
     operations: HashMap<RequestId, Known>,
-    /// First begin and last end of each request, and is it cut?
+    /// First start and last end of each request, and whether it is cut.
     bounds: HashMap<u64, (i64, i64, bool)>,
-    /// Of each request, its whole id.
+    /// Whole id of each request.
     pub(super) ids: HashMap<u64, u128>,
     /// Number of requests that are too large for the memory.
     pub(super) large_traces: u64,
@@ -49,7 +49,7 @@ impl Spans {
         }
     }
 
-    /// Requests that lie in one window.
+    /// Returns the requests that lie in one window.
     pub(super) fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
         let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
             let after = windows.partition_point(|window| window.0 <= start_ns);
@@ -66,7 +66,7 @@ impl Spans {
     }
 }
 
-/// Reads the requests with such a lower half of their id, and of them these spans.
+/// Reads the requests whose ids have these lower halves, and the wanted spans of them.
 pub(super) fn spans(
     source: &Source,
     requests: &HashSet<u64>,

@@ -1,4 +1,4 @@
-//! What stands in braces.
+//! Parser of the conditions in braces.
 
 use crate::KernelKind;
 use crate::condition::{Comparison, Condition, Pattern, Value};
@@ -19,12 +19,12 @@ const KINDS: [&str; 6] = [
     "unspecified",
 ];
 const STATUSES: [&str; 3] = ["error", "ok", "unset"];
-/// Fields of formulas that TraceQL has not.
+/// Fields of formulas that TraceQL does not have.
 const MORE_FIELDS: &str = "; `service`, `host` or `kernel`";
 const TRACEQL: &str = "what TraceQL has: `&&`, `||`, `!`, `resource.service.name` and attributes with a dot, such as `.host`";
 
 impl Parser {
-    /// `.block`
+    /// Parses an attribute such as `.block`.
     pub(super) fn attribute(&mut self) -> Parsed<Field> {
         let field = match &self.peek().kind {
             Kind::Word(word) => Field::of_word(word),
@@ -38,7 +38,7 @@ impl Parser {
         Ok(field)
     }
 
-    /// A field, of those that the language has.
+    /// Parses a field that the language has.
     pub(super) fn field(&mut self) -> Parsed<Field> {
         let more = if self.is_traceql { "" } else { MORE_FIELDS };
         let Kind::Word(word) = &self.peek().kind else {
@@ -59,7 +59,7 @@ impl Parser {
         Ok(field)
     }
 
-    /// Takes a word that formulas have for a sign of TraceQL's.
+    /// Accepts a word that formulas use in place of one of TraceQL's signs. Rejects it in TraceQL.
     fn take_own_word(&mut self, word: &str) -> Parsed<bool> {
         if self.is_traceql && self.is_word(word) {
             return Err(self.expected(TRACEQL));

@@ -1,5 +1,5 @@
-//! TraceQL, as far as Grafana's Explore writes it: selectors of spans, what is counted of them, `select` and hints. Nothing else of
-//! this language's own (`then`, `always` …) is part of it.
+//! Parser of the part of TraceQL that Grafana's Explore writes: selectors of spans, counts of them,
+//! `select` and hints. It accepts none of this language's own operators (`then`, `always` …).
 
 use super::{CHARACTERS_MAX, Parsed, Parser};
 use crate::field::Field;
@@ -13,19 +13,19 @@ pub(super) const STAGES: &str =
 
 type Relate = fn(Box<Selector>, Box<Selector>) -> Selector;
 
-/// A query of TraceQL.
+/// Query in TraceQL.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceQl {
-    /// What holds of a trace.
+    /// Formula that a trace has to satisfy.
     pub formula: Formula,
-    /// The fields to list for each span.
+    /// Fields to list for each span.
     pub select: Vec<Field>,
 }
 
-/// Reads TraceQL; nothing is every trace.
+/// Parses TraceQL. An empty text selects every trace.
 ///
 /// # Errors
-/// The first thing that is not as TraceQL has it, or is not supported.
+/// Returns the first place that does not match TraceQL's grammar, or that is not supported.
 pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
     let text = if text.trim().is_empty() { "{}" } else { text };
     if text.chars().count() > CHARACTERS_MAX {
@@ -70,7 +70,8 @@ pub fn parse_traceql(text: &str) -> Result<TraceQl, SyntaxError> {
     }
 }
 
-/// The spans that are counted: those of both sides of `&&`, if there are any on each, and of either side of `||`.
+/// Returns the formula of the spans to count: those of both sides of `&&` if each side has any, and
+/// those of either side of `||`.
 fn spanset_of(formula: Formula) -> Formula {
     match formula {
         Formula::And(a, b) => {
@@ -104,7 +105,7 @@ impl Parser {
         Ok(left)
     }
 
-    /// `{…} >> {…} > {…}`, from the left.
+    /// Parses `{…} >> {…} > {…}`, from the left.
     fn related(&mut self) -> Parsed<Formula> {
         let mut left = self.spanset()?;
         let signs: [(&str, Relate); 3] = [
@@ -139,7 +140,7 @@ impl Parser {
         Err(self.expected(SPANSETS))
     }
 
-    /// `(.bytes, name)`
+    /// Parses a list of fields such as `(.bytes, name)`.
     fn selected(&mut self) -> Parsed<Vec<Field>> {
         self.need_sign("(")?;
         let mut fields = Vec::new();
@@ -153,7 +154,8 @@ impl Parser {
         Ok(fields)
     }
 
-    /// `with (most_recent=true)`: it is so anyway.
+    /// Parses `with (most_recent=true)`, and ignores it because every search returns the most
+    /// recent traces.
     fn hints(&mut self) -> Parsed<()> {
         if !self.take_word("with") {
             return Ok(());
