@@ -119,16 +119,25 @@ impl Worker {
         }
     }
 
+    /// Keeps the first [`NAMES_MAX`] services and roots by name, so that they do not depend on the
+    /// parts of the store that workers read. A name that is dropped never comes back, so that counts
+    /// are those of all requests.
     fn note_names(&mut self, records: &TraceRecords, root: &str) {
         for span in &records.spans {
-            if self.services.len() < NAMES_MAX && !self.services.contains(&span.service) {
+            if !self.services.contains(&span.service) {
                 self.services.insert(span.service.clone());
             }
         }
+        while self.services.len() > NAMES_MAX {
+            self.services.pop_last();
+        }
         if let Some(requests) = self.roots.get_mut(root) {
             *requests += 1;
-        } else if self.roots.len() < NAMES_MAX {
+        } else {
             self.roots.insert(root.to_owned(), 1);
+            if self.roots.len() > NAMES_MAX {
+                self.roots.pop_last();
+            }
         }
     }
 
