@@ -58,7 +58,7 @@ pub struct Cause {
     pub is_undecided: bool,
     /// Edge that changed most.
     pub edge: Option<EdgeId>,
-    /// All edges of the affected places; empty if the structure changed.
+    /// Edges of the affected places; empty if the structure changed.
     pub edges: Vec<EdgeId>,
     /// Contribution to the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,

@@ -59,7 +59,7 @@ pub struct Mutation {
     pub contribution_ns: f64,
     /// Probability of such a change if nothing has changed.
     pub p_value: f64,
-    /// The same probability, corrected for the number of categories tested.
+    /// Probability of such a change, corrected for the number of categories tested.
     pub q_value: f64,
     /// Number of requests in each period.
     pub requests: [u64; 2],

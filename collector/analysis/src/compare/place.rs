@@ -93,7 +93,7 @@ impl Places {
             .collect()
     }
 
-    /// All places, by number.
+    /// Every place, by number.
     pub(super) fn all(&self) -> &[Place] {
         &self.places
     }

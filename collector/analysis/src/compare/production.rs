@@ -60,7 +60,7 @@ impl Production {
         }
     }
 
-    /// All calls, in order.
+    /// Every call, in order.
     pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &Call> {
         self.stages.iter().flatten()
     }

@@ -36,7 +36,7 @@ pub(super) struct PathChange {
     pub(super) lost: BTreeSet<CategoryId>,
 }
 
-/// All structural changes that are more than chance.
+/// Structural changes that are more than chance.
 pub(super) fn structural_changes(
     roots: &[OfRoot<'_>],
     edges: &EdgeTable,
