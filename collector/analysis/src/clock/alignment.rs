@@ -243,7 +243,7 @@ impl Alignment {
                 *time_ns = corrected_ns;
                 error_ns = error_ns.max(its_error_ns);
             }
-            // In order of name, as `hosts` gives them.
+            // `hosts` returns the clocks in order of name.
             if let Ok(at) = clocks.binary_search_by(|clock| clock.host.cmp(host)) {
                 clocks[at].error_ns = clocks[at].error_ns.max(error_ns);
             }

@@ -36,7 +36,7 @@ const PART_MIN: f64 = 1e-4;
 const USUAL_MAX: f64 = 2.5;
 /// Minimum spread: two runs differ even if nothing changed.
 const SPREAD_MIN: f64 = 0.01;
-/// Logarithm of a factor (e) from which a change is the place's own, whatever the others did.
+/// Logarithm of the factor, e, from which a change is the place's own, whatever the others did.
 const LARGE: f64 = 1.0;
 /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD: f64 = 1.4826;

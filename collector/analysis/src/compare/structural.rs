@@ -87,7 +87,8 @@ fn change(
     settings: &CompareSettings,
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
-    // Users choose what they ask the root operation for, unless nobody asked for it before.
+    // Users choose what they ask the root operation for; such a change counts only if no request
+    // asked for it before.
     let size = |change: &FeatureChange| change.gain().abs();
     // If an operation does something slightly more often, in few requests, their data are the
     // reason.

@@ -9,7 +9,7 @@ use std::fmt;
 pub enum ParameterTest {
     /// Condition on its value.
     Value(Test),
-    /// Whether it is recorded at all.
+    /// Condition on whether it is recorded at all.
     Recorded(bool),
 }
 

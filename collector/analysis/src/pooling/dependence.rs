@@ -97,7 +97,7 @@ pub(super) fn strongest(
     }
 }
 
-/// Degrees of freedom of a correlation of `count` pairs, of which `alike` neighbours count as one.
+/// Degrees of freedom of a correlation of `count` pairs, where `alike` neighbours count as one.
 fn freedom(count: usize, alike: f64) -> f64 {
     (count as f64 / alike - 3.0).max(0.01)
 }
