@@ -57,8 +57,8 @@ impl Condition {
 }
 
 impl Test {
-    /// Formats the test as people write it, for a column of this name: `count <= 4096`, `shard =
-    /// "b"`, `partition = 1`.
+    /// Formats the test as people write it, for a column of this name: `count <= 4096`,
+    /// `shard = "b"`, `partition = 1`.
     pub fn of(&self, name: &str) -> String {
         match self {
             Test::Between(above, most) if above.is_infinite() => format!("{name} <= {most}"),

@@ -117,8 +117,8 @@ pub(super) fn of_column(
     let all: f64 = rows.iter().map(|(_, part)| part).sum();
     let most = best_of(&groups, all, rows_min);
     let (last, gain, of_answer) = most?;
-    // n groups in order have n - 1 thresholds. Their sets, up to exchange of the sides, number 2^(n
-    // - 1) - 1.
+    // n groups in order have n - 1 thresholds. Their sets, up to exchange of the sides, number
+    // 2^(n - 1) - 1.
     let choices = groups.len() as f64 - 1.0;
     let (cost, split) = match &table.columns[column].values {
         Values::Numbers(_) => (

@@ -251,9 +251,9 @@ impl Relations {
         self.predecessors.get(b.index(), a.index())
     }
 
-    /// True if `a` and `b` are believed never to overlap, though neither always comes first. For `a
-    /// == b`: true if some trace had several instances of this segment, and instances are believed
-    /// never to overlap.
+    /// True if `a` and `b` are believed never to overlap, though neither always comes first. For
+    /// `a == b`: true if some trace had several instances of this segment, and instances are
+    /// believed never to overlap.
     pub fn mutual_exclusion(&self, a: SegmentId, b: SegmentId) -> bool {
         !self.happens_before(a, b)
             && !self.happens_before(b, a)

@@ -6,9 +6,9 @@
 //! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although
 //!   more requests came while `k` ran than chance explains, and visits began the moment another one
 //!   ended.
-//! * **A visit begins when it is asked for**, and waits inside. It can continue once all but `k -
-//!   1` of the earlier visits have ended. It never ends before that, and ends later the later that
-//!   is; its work afterwards is as long as that of visits that did not wait.
+//! * **A visit begins when it is asked for**, and waits inside. It can continue once all but
+//!   `k - 1` of the earlier visits have ended. It never ends before that, and ends later the later
+//!   that is; its work afterwards is as long as that of visits that did not wait.
 //!
 //! Both assume first-come, first-served order. Requests that were not recorded hold places as well:
 //! if some of them are missing, neither kind is found.
