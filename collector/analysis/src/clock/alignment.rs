@@ -1,4 +1,4 @@
-//! Every host's clock, related to one of them.
+//! Alignment of every host's clock to the clock of one reference host.
 
 use super::anchors::{Anchor, Anchors};
 use super::estimates::ClockEstimates;
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How to correct timestamps to the reference host's clock. See [`ClockEstimates::align`].
+/// Corrections of timestamps to the reference host's clock. See [`ClockEstimates::align`].
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Alignment {
@@ -29,8 +29,8 @@ pub struct Alignment {
 }
 
 impl ClockEstimates {
-    /// Relates every host's clock to the clock of `reference`; without one, to that of the host with the most round
-    /// trips (of several, the first by name).
+    /// Relates every host's clock to the clock of `reference`. Without a reference, chooses the
+    /// host with the most round trips (on a tie, the first by name).
     pub fn align(&self, reference: Option<&str>) -> Alignment {
         Alignment::of(self, reference)
     }
@@ -102,28 +102,28 @@ impl Alignment {
         }
     }
 
-    /// The host whose clock the others are corrected to; none, if there is no host at all.
+    /// Host whose clock the others are corrected to; `None` if there is no host at all.
     pub fn reference(&self) -> Option<&str> {
         self.reference.as_deref()
     }
 
-    /// Hosts that nothing ties to the reference host, by name. Orders between them and others are unknown, but for those
-    /// that are of one [island](Self::islands).
+    /// Hosts without a tie to the reference host, by name. The order between their events and those
+    /// of other hosts is unknown, except between hosts of one [island](Self::islands).
     pub fn unaligned(&self) -> &[Arc<str>] {
         &self.unaligned
     }
 
-    /// The sets of hosts that have a common time, that of the reference host first.
+    /// Sets of hosts that share a common time; the set of the reference host comes first.
     pub fn islands(&self) -> &[Vec<Arc<str>>] {
         &self.islands
     }
 
-    /// What is known about each ordered pair of hosts, by name.
+    /// Estimates and verdict for each ordered pair of hosts, by name.
     pub fn pairs(&self) -> &[PairReport] {
         &self.pairs
     }
 
-    /// What a host's timestamps are whole multiples of.
+    /// Resolution of a host's timestamps.
     pub fn resolution(&self, host: &str) -> Resolution {
         self.resolutions
             .get(host)
@@ -131,12 +131,12 @@ impl Alignment {
             .unwrap_or(Resolution::EXACT)
     }
 
-    /// What a host's kernel said of its clock, if it was noted.
+    /// Status of a host's clock as reported by its kernel, if it was noted.
     pub fn kernel_clock(&self, host: &str) -> Option<KernelClock> {
         self.kernel_clocks.get(host).copied()
     }
 
-    /// The hosts whose kernels say that nothing keeps their clocks right, by name.
+    /// Hosts whose kernels report that nothing keeps their clocks synchronised, by name.
     pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
         self.kernel_clocks
             .iter()
@@ -144,7 +144,7 @@ impl Alignment {
             .map(|(host, _)| host)
     }
 
-    /// Pairs of hosts whose round trips agree with no offset, in order of name: nothing follows from them.
+    /// Pairs of hosts whose round trips agree with no offset, by name. Nothing follows from them.
     pub fn contradictory(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
         self.verdicts
             .iter()
@@ -152,19 +152,20 @@ impl Alignment {
             .map(|(pair, _)| pair)
     }
 
-    /// Tasks of event logs of which the order of lines is not that of control, of pairs where that is not believed.
+    /// Number of event-log tasks whose order of lines is not the order of control, in the pairs
+    /// whose line order is disbelieved.
     pub fn disbelieved_lines(&self) -> u64 {
         self.disbelieved_lines
     }
 
-    /// Whether some pair's clocks are proven to differ.
+    /// True if the clocks of some pair are proven to differ.
     pub fn is_needed(&self) -> bool {
         self.verdicts
             .values()
             .any(|verdict| *verdict == Verdict::Differ)
     }
 
-    /// Whether all timestamps are exact as they are.
+    /// True if every recorded timestamp is exact.
     pub fn is_exact(&self) -> bool {
         self.ways.values().all(|way| *way == Way::default())
             && self
@@ -173,9 +174,10 @@ impl Alignment {
                 .all(|resolution| resolution.tick_ns == 0)
     }
 
-    /// Whether `guess`, which knows fewer traces, does the same to every host that either knows of, save those that are exact
-    /// and unknown to the other. Bounds of clocks that agree become tighter with every trace, so that those of the guess hold
-    /// as well; they may be up to twice as wide.
+    /// Reports whether `guess`, which knows fewer traces, treats every known host alike. Hosts that
+    /// are exact and unknown to the other side do not count. Bounds of agreeing clocks become
+    /// tighter with every trace, so the bounds of the guess hold as well; they may be up to twice
+    /// as wide.
     pub fn is_as(&self, guess: &Alignment) -> bool {
         let exact = Way::default();
         let way =
@@ -194,8 +196,8 @@ impl Alignment {
         self.ways.keys().chain(guess.ways.keys()).all(does_alike)
     }
 
-    /// The same without corrections, and with all clocks taken to be of one time: timestamps as recorded, with their
-    /// resolutions.
+    /// Removes all corrections and puts all clocks on one time: timestamps stay as recorded, with
+    /// their resolutions.
     #[must_use]
     pub fn trusting(mut self) -> Alignment {
         self.ways.values_mut().for_each(|way| *way = Way::default());
@@ -205,8 +207,8 @@ impl Alignment {
         self
     }
 
-    /// An instant on a host's clock, by the reference host's clock; and how far that may be off. `None` for a host
-    /// that is not aligned.
+    /// Converts an instant on a host's clock to the reference host's clock, and returns it with its
+    /// error bound in nanoseconds. Returns `None` for a host that is not aligned.
     pub fn convert(&self, host: &str, at_ns: i64) -> Option<(i64, u64)> {
         self.ways
             .get(host)
@@ -214,13 +216,13 @@ impl Alignment {
             .map(|way| way.convert(at_ns))
     }
 
-    /// Whether no timestamp is changed: durations are what was recorded.
+    /// True if the alignment changes no timestamp, so that durations stay as recorded.
     pub fn keeps_times(&self) -> bool {
         self.ways.values().all(|way| way.agreed_ns().is_some())
     }
 
-    /// Corrects all timestamps of a trace, and notes error bound, resolution and island of each host. The order of one
-    /// host's events stays as it is.
+    /// Corrects all timestamps of a trace, and notes the error bound, resolution and island of each
+    /// host. Keeps the order of one host's events.
     pub fn apply(&self, records: &mut TraceRecords) {
         let exact = Way::default();
         let way_of = |host: &Arc<str>| self.ways.get(host).unwrap_or(&exact);
@@ -241,7 +243,7 @@ impl Alignment {
                 *time_ns = corrected_ns;
                 error_ns = error_ns.max(its_error_ns);
             }
-            // In order of name, as `hosts` gives them.
+            // `hosts` returns the clocks in order of name.
             if let Ok(at) = clocks.binary_search_by(|clock| clock.host.cmp(host)) {
                 clocks[at].error_ns = clocks[at].error_ns.max(error_ns);
             }
@@ -262,8 +264,9 @@ impl Alignment {
         records.clocks = clocks;
     }
 
-    /// How many of a trace's round trips, as recorded, the alignment puts outside both their own error bounds and
-    /// its: a sign that a clock was set, or that an event log's lines are not in the order of its threads.
+    /// Number of a trace's round trips, as recorded, that the alignment puts outside both their own
+    /// error bounds and its own. A contradiction suggests that a clock was set, or that an event
+    /// log's lines are not in the order of its threads.
     pub fn contradictions(&self, records: &TraceRecords) -> u64 {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);
@@ -304,8 +307,9 @@ fn busiest<'a>(
         .map(|(host, _)| host.clone())
 }
 
-/// Agreeing clocks are taken as recorded, within the bound of their pair where lines of one task are of both hosts. If others of the same group differ, agreement is
-/// not transitive, and the line of each pair counts instead.
+/// Steps between neighbouring clocks. Agreeing clocks are taken as recorded; where lines of one
+/// task come from both hosts, the step carries the error bound of the pair. If agreement is not
+/// transitive within a group, the line of each pair counts instead.
 fn neighbours(
     estimates: &ClockEstimates,
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,

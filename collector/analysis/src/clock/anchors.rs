@@ -1,8 +1,8 @@
-//! From one clock to another: a line through the best estimates.
+//! Conversion from one clock to another, by a line through the best estimates.
 
 use super::round_trip::RoundTrip;
 
-/// How much a clock is taken to gain or lose against another one where nothing was measured, in parts per million.
+/// Largest drift assumed between two clocks where nothing was measured, in parts per million.
 /// Quartz clocks stay below 50 each.
 pub const DRIFT_MAX_PPM: u64 = 100;
 
@@ -16,7 +16,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// From the server's clock to the client's, whose timestamps that are so far apart are of unknown order.
+    /// Anchor from the server's clock to the client's. Timestamps less than `slop_ns` apart have no
+    /// known order, so the slop adds to the error.
     pub(super) fn to_client(round_trip: &RoundTrip, slop_ns: u64) -> Anchor {
         let RoundTrip {
             client_ns,
@@ -40,24 +41,25 @@ impl Anchor {
     }
 }
 
-/// What the error grows to over a time in which nothing was measured.
+/// Error bound after `over_ns` without a measurement.
 fn drifted(error_ns: u64, over_ns: u64) -> u64 {
     let gained = u128::from(over_ns) * u128::from(DRIFT_MAX_PPM) / 1_000_000;
     error_ns.saturating_add(u64::try_from(gained).unwrap_or(u64::MAX))
 }
 
-/// A continuous map that never turns time back: the order of one host's events stays.
+/// A continuous, increasing map between two clocks; it keeps the order of one host's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Anchors {
-    /// At least one; strictly increasing in both clocks.
+    /// Never empty; strictly increasing in both clocks.
     list: Vec<Anchor>,
-    /// How often the clock was seen to be set: a pair of anchors is farther apart than drift and errors explain.
+    /// Number of times the clock was seen to be set: two neighbouring anchors are farther apart
+    /// than drift and errors explain.
     pub(super) steps: usize,
 }
 
 impl Anchors {
-    /// `None` without any estimate.
+    /// Returns `None` without any estimate.
     pub(super) fn of(mut found: Vec<Anchor>) -> Option<Anchors> {
         if found.is_empty() {
             return None;
@@ -71,8 +73,8 @@ impl Anchors {
             .windows(2)
             .filter(|pair| is_step(pair[0], pair[1]))
             .count();
-        // A clock set back shows the same times twice; of two estimates that turn time back, or all but stop it, the better
-        // one is kept.
+        // A clock that is set back shows the same times twice. Of two estimates that turn time
+        // back, or almost stop it, the one with the smaller error is kept.
         let mut list: Vec<Anchor> = Vec::with_capacity(found.len());
         for anchor in found {
             let rises = |list: &[Anchor]| list.last().is_none_or(|last| rises(*last, anchor));
@@ -94,7 +96,8 @@ impl Anchors {
         &self.list
     }
 
-    /// The largest distance of two clocks that are taken as recorded: the offset that the best estimate does not exclude.
+    /// Largest distance between two clocks that are taken as recorded: the offset that the best
+    /// estimate does not exclude.
     pub(super) fn agreed_ns(&self) -> u64 {
         let most = |anchor: &Anchor| {
             let offset_ns = anchor.from_ns.abs_diff(anchor.to_ns);
@@ -103,7 +106,7 @@ impl Anchors {
         self.list.iter().map(most).min().unwrap_or(0)
     }
 
-    /// The mean error of the estimates.
+    /// Mean error of the estimates.
     pub(super) fn mean_error_ns(&self) -> u64 {
         let sum: u128 = self
             .list
@@ -113,7 +116,7 @@ impl Anchors {
         (sum / self.list.len().max(1) as u128) as u64
     }
 
-    /// The instant by the other clock, and its error bound.
+    /// Converts an instant to the other clock; returns it with its error bound.
     pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
         let after = self.list.partition_point(|anchor| anchor.from_ns <= at_ns);
         match (
@@ -127,12 +130,14 @@ impl Anchors {
         }
     }
 
-    /// The relative rate of the two clocks, in parts per million: how much `from` gains on `to`. 0 for one estimate.
+    /// Relative rate of the two clocks in parts per million: the gain of `from` on `to`. 0 if there
+    /// is one estimate only.
     pub(super) fn drift_ppm(&self) -> f64 {
         let Some(first) = self.list.first() else {
             return 0.0;
         };
-        // Least squares, each estimate weighted by its error; differences first, for precision.
+        // Least squares, each estimate weighted by its error. Differences come first, for
+        // precision.
         let (mut weight, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for anchor in &self.list {
             let elapsed = |to: i64, from: i64| (i128::from(to) - i128::from(from)) as f64;
@@ -151,7 +156,8 @@ impl Anchors {
     }
 }
 
-/// Drops what an estimate before it bounds better, drift and all; not where the clock was set in between.
+/// Drops each estimate that the best one before it bounds more tightly, drift included, unless the
+/// clock was set in between.
 fn drop_worse(found: &mut Vec<Anchor>) {
     let mut best: Option<Anchor> = None;
     found.retain(|anchor| {
@@ -178,8 +184,9 @@ fn is_step(a: Anchor, b: Anchor) -> bool {
     apart > u128::from(explained) + u128::from(a.error_ns) + u128::from(b.error_ns)
 }
 
-/// Whether a line through both keeps what one clock tells apart. Estimates that are near each other may differ by their
-/// errors alone: a line through them would press all that lies between them into one instant, and its order would be lost.
+/// Reports whether a line through both anchors keeps distinct instants distinct. Two close
+/// estimates may differ by their errors alone; a line through them would press all instants between
+/// them into one and lose their order.
 fn rises(a: Anchor, b: Anchor) -> bool {
     if a.from_ns >= b.from_ns || a.to_ns >= b.to_ns {
         return false;
@@ -194,14 +201,15 @@ fn between(a: Anchor, b: Anchor, at_ns: i64) -> (i64, u64) {
         i128::from(at_ns) - i128::from(a.from_ns),
     );
     let part = |whole: i128| -> i128 {
-        // Products of two i64 differences fit i128; differences of less than 2⁶⁴ do not quite: saturate, far from any clock.
+        // The product of two i64 differences fits i128. The product of differences up to 2⁶⁴ may
+        // overflow: it saturates, far from any clock.
         whole
             .checked_mul(at)
             .map_or(0, |product| product.div_euclid(length))
     };
     let to_ns = i128::from(a.to_ns) + part(i128::from(b.to_ns) - i128::from(a.to_ns));
     let error_ns = i128::from(a.error_ns) + part(i128::from(b.error_ns) - i128::from(a.error_ns));
-    // Both lie between two values of their type; the division lost less than a nanosecond.
+    // Both results lie between two values of their type; the division lost less than a nanosecond.
     (to_ns as i64, error_ns as u64 + 1)
 }
 
@@ -226,7 +234,7 @@ mod tests {
     #[test]
     fn estimates_that_are_near_each_other_do_not_stop_time() {
         const MS: i64 = 1_000_000;
-        // The second is 1 ms later, and by its error the other clock has all but stood still.
+        // The second is 1 ms later, and by its error the other clock has almost stood still.
         let found = vec![
             anchor(0, 0, 400_000),
             anchor(1_000 * MS, 1_000 * MS, 300_000),

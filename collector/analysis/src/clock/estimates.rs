@@ -8,13 +8,13 @@ use crate::record::{HostClock, TraceRecords};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many hosts are told apart. Records of others are left as they are, and counted.
+/// Maximum number of distinct hosts. Records of further hosts stay as they are, and are counted.
 pub const HOSTS_MAX: usize = 4096;
-/// How many windows a pair of hosts has. Where there would be more, windows become twice as long.
+/// Maximum number of windows per pair of hosts. Beyond it, windows double in length.
 pub const WINDOWS_MAX: usize = 512;
-/// How many ordered pairs of hosts are kept.
+/// Maximum number of ordered pairs of hosts.
 const PAIRS_MAX: usize = 4 * HOSTS_MAX;
-/// A window's length to start with, as a power of two: 2³³ ns, 8.6 s.
+/// Initial length of a window, as a power of two: 2³³ ns, 8.6 s.
 const WINDOW_SHIFT_MIN: u32 = 33;
 
 /// The best round trip of each window, for one ordered pair of hosts.
@@ -36,7 +36,7 @@ impl Windows {
 
     fn take(&mut self, round_trip: &RoundTrip) {
         let window = round_trip.client_ns >> self.shift;
-        // The times only make the order total, so that the order of traces does not matter.
+        // The timestamps only make the order total, so that the order of traces does not matter.
         let rank = |r: &RoundTrip| (r.rtt_ns, r.client_ns, r.server_ns);
         if self
             .best
@@ -68,13 +68,13 @@ impl Windows {
     }
 }
 
-/// What the traces say about the clocks of their hosts. Merging is commutative and associative, as long as there are
-/// no more hosts and pairs than fit.
+/// Evidence from traces about the clocks of their hosts. Merging is commutative and associative, as
+/// long as hosts and pairs fit their limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClockEstimates {
     pub(super) pairs: BTreeMap<(Arc<str>, Arc<str>), Windows>,
     pub(super) hosts: BTreeSet<Arc<str>>,
-    /// By pairs of hosts in order of name.
+    /// Keyed by pairs of hosts, in order of name.
     pub(super) evidence: BTreeMap<(Arc<str>, Arc<str>), Evidence>,
     resolutions: Resolutions,
     pub(super) kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
@@ -83,12 +83,12 @@ pub struct ClockEstimates {
 }
 
 impl ClockEstimates {
-    /// Of no trace.
+    /// Returns estimates of no trace.
     pub fn new() -> ClockEstimates {
         ClockEstimates::default()
     }
 
-    /// Takes one trace into account, as recorded: before any alignment.
+    /// Adds the evidence of one trace, as recorded: before any alignment.
     pub fn observe(&mut self, records: &TraceRecords) {
         for host in records.hosts() {
             self.take_host(host);
@@ -100,8 +100,8 @@ impl ClockEstimates {
             nested,
             tasks,
         } = Crossings::of(records);
-        // Round trips of one pair are taken together, so that it is looked for once. Which allocations its names are in
-        // decides nothing but the order, which does not matter.
+        // Sorting groups the round trips of a pair, so that each pair is looked up once. The
+        // addresses of its names decide the order only, and the order does not matter.
         let address = |host: &Arc<str>| host.as_ptr() as usize;
         let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
         round_trips.sort_unstable_by_key(pair);
@@ -145,7 +145,7 @@ impl ClockEstimates {
         }
     }
 
-    /// Takes into account what a host's kernel says of its clock; of several times, the worst holds.
+    /// Adds the kernel's report on a host's clock; of several reports, the worst holds.
     pub fn note_kernel(&mut self, host: &Arc<str>, said: KernelClock) {
         if let Some(known) = self.kernel_clocks.get_mut(host) {
             *known = known.worse(said);
@@ -156,7 +156,7 @@ impl ClockEstimates {
         }
     }
 
-    /// Adds what others have seen.
+    /// Adds the evidence of other estimates.
     pub fn merge(&mut self, other: &ClockEstimates) {
         other.hosts.iter().for_each(|host| self.take_host(host));
         other
@@ -178,7 +178,8 @@ impl ClockEstimates {
         self.refused += other.refused;
     }
 
-    /// Round trips that no offset explains, see [`round_trips`](super::round_trips), nor the resolutions of the clocks.
+    /// Number of round trips that neither an offset (see [`round_trips`](super::round_trips)) nor
+    /// the resolutions of the clocks explain.
     pub fn impossible(&self) -> u64 {
         let beyond = |((a, b), evidence): (&(Arc<str>, Arc<str>), &Evidence)| {
             let slop_ns = self.slop_ns(a, b);
@@ -192,18 +193,17 @@ impl ClockEstimates {
         self.evidence.iter().map(beyond).sum::<u64>() + self.disordered
     }
 
-    /// Tasks of event logs whose lines arrived against the clock of their own host.
+    /// Number of event-log tasks whose lines arrived against the clock of their own host.
     pub fn disordered(&self) -> u64 {
         self.disordered
     }
 
-    /// What a host's timestamps are whole multiples of.
+    /// Resolution of a host's timestamps.
     pub fn resolution(&self, host: &str) -> Resolution {
         self.resolutions.get(host)
     }
 
-    /// What is known so far about the clocks of a trace's hosts beside each other: their resolutions. Nothing, where all
-    /// are exact.
+    /// Clocks of a trace's hosts with the resolutions known so far. Empty if all are exact.
     pub fn resolved(&self, records: &TraceRecords) -> Vec<HostClock> {
         let of_host = |host: &Arc<str>| HostClock {
             resolution_ns: self.resolution(host).tick_ns.max(1),
@@ -217,14 +217,15 @@ impl ClockEstimates {
         }
     }
 
-    /// How far apart timestamps of two hosts may be, beside all errors, and yet of unknown order.
+    /// Largest distance between timestamps of two hosts whose order is unknown, without any other
+    /// error.
     pub(super) fn slop_ns(&self, a: &str, b: &str) -> u64 {
         self.resolution(a)
             .tick_ns
             .saturating_add(self.resolution(b).tick_ns)
     }
 
-    /// How many times a host or a pair of hosts found no room.
+    /// Number of times that a host or a pair of hosts found no room.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -258,7 +259,7 @@ impl ClockEstimates {
     }
 }
 
-/// The same with client and server in order of name.
+/// Puts client and server in order of name.
 fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> Seen {
     let RoundTrip {
         client,

@@ -1,8 +1,8 @@
-//! What speaks for and against the recorded clocks of a pair of hosts.
+//! Evidence for and against the recorded clocks of a pair of hosts.
 
 use std::collections::BTreeMap;
 
-/// How many round trips of a pair are kept to judge by.
+/// Number of round trips of a pair that the verdict is based on.
 const SAMPLE_MAX: usize = 128;
 /// Powers of ten that fit 64 bits, and zero.
 const DECADES: usize = 21;
@@ -10,16 +10,16 @@ const DECADES: usize = 21;
 /// A round trip, from one host of a pair to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seen {
-    /// The middle of the client's interval.
+    /// Middle of the client's interval.
     pub(super) client_ns: i64,
-    /// The middle of the server's interval.
+    /// Middle of the server's interval.
     pub(super) server_ns: i64,
-    /// The time on the way; below zero, where the server's interval is longer.
+    /// Time on the way; negative if the server's interval is longer.
     pub(super) rtt_ns: i128,
 }
 
 impl Seen {
-    /// A number that is as good as random, and the same wherever this is seen.
+    /// Pseudo-random rank that depends on the content only.
     fn rank(self) -> u64 {
         [self.client_ns, self.server_ns, self.rtt_ns as i64]
             .into_iter()
@@ -29,15 +29,16 @@ impl Seen {
             })
     }
 
-    /// Half the time on the way, and the nanosecond lost by taking middles, with timestamps this much apart in unknown
-    /// order; `None`, where even so no offset explains it.
+    /// Half of the time on the way, plus the nanosecond lost by taking middles, plus `slop_ns`,
+    /// within which the order of timestamps is unknown. `None` if no offset explains the round trip
+    /// even so.
     pub(super) fn error_ns(self, slop_ns: u64) -> Option<u64> {
         let half_ns = self.rtt_ns.div_euclid(2) + 1 + i128::from(slop_ns);
         u64::try_from(half_ns).ok()
     }
 }
 
-/// Some of a pair's round trips, whichever come: those of the lowest rank.
+/// A sample of a pair's round trips that does not depend on their order: those of the lowest rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample {
     kept: BTreeMap<(u64, Seen), ()>,
@@ -69,7 +70,7 @@ impl Sample {
     }
 }
 
-/// Numbers of things by their size, to the power of ten.
+/// Histogram of sizes by power of ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes([u64; DECADES]);
 
@@ -92,7 +93,7 @@ impl Sizes {
         self.0.iter().sum()
     }
 
-    /// How many are no larger than that, to the power of ten.
+    /// Count of sizes up to `size_ns`, rounded up to the power of ten.
     pub(super) fn upto(&self, size_ns: u64) -> u64 {
         let decades = size_ns
             .checked_ilog10()
@@ -101,24 +102,27 @@ impl Sizes {
     }
 }
 
-/// What an unordered pair of hosts has shown, beside its best round trips.
+/// Evidence about an unordered pair of hosts, in addition to its best round trips.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// Round trips; client and server are as the pair's hosts are in order of name.
+    /// Round trips; the client is the first host by name.
     pub(super) sample: Sample,
-    /// Round trips of which the server's part is longer, by how much.
+    /// Excess of the server's part, for round trips whose server took longer than the client
+    /// waited.
     pub(super) impossible: Sizes,
-    /// Spans with a parent on the other host that nobody says it waits for: by how much they stick out of it.
+    /// Spans whose parent is on the other host and is not known to wait for them: time by which
+    /// they stick out of the parent.
     pub(super) sticking_out: Sizes,
-    /// Those that start before their parent, by how much.
+    /// Time by which such spans start before their parent.
     pub(super) early: Sizes,
-    /// Tasks of event logs that go from one host to the other.
+    /// Number of event-log tasks that cross from one host to the other.
     pub(super) tasks: u64,
-    /// Tasks of event logs of which the order of lines is the more plausible order of control.
+    /// Number of event-log tasks for which the order of lines is the more plausible order of
+    /// control.
     pub(super) for_lines: u64,
-    /// Tasks of which the order of timestamps is.
+    /// Number of event-log tasks for which the order of timestamps is the more plausible one.
     pub(super) for_clocks: u64,
-    /// Tasks that come back, by their timestamps.
+    /// Number of tasks that return to their first host by their timestamps.
     pub(super) returns_by_time: u64,
 }
 
@@ -134,25 +138,27 @@ impl Evidence {
         self.returns_by_time += other.returns_by_time;
     }
 
-    /// Whether tasks of event logs cross from one host to the other, and the order of lines passes for that of control.
+    /// True if event-log tasks cross from one host to the other and the order of lines passes for
+    /// the order of control.
     pub(super) fn are_lines_compared(&self) -> bool {
         self.tasks > 0 && self.lines_are_in_order()
     }
 
-    /// Whether the order of lines passes for the order of control.
+    /// True if the order of lines passes for the order of control.
     pub(super) fn lines_are_in_order(&self) -> bool {
         self.for_clocks == 0 || self.for_lines / 9 >= self.for_clocks
     }
 }
 
-/// What the evidence of a pair comes to.
+/// Conclusion from the evidence of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
-    /// Most round trips agree with the clocks as recorded, and no other offset explains more: they are believed.
+    /// Most round trips agree with the clocks as recorded, and no other offset explains more: the
+    /// clocks are believed.
     Agree,
     /// Nearly all round trips agree with one line of offsets, and that line is not zero.
     Differ,
-    /// Round trips that agree with nothing, so that nothing follows.
+    /// The round trips agree with no offset, so nothing follows.
     Contradictory,
 }

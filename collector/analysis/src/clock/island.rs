@@ -1,4 +1,4 @@
-//! Which hosts have a common time, and each host's way to it.
+//! Islands: sets of hosts with a common time, and the conversion of each host's clock to it.
 
 use super::anchors::Anchors;
 use super::kernel_clock::KernelClock;
@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-/// From one clock to another.
+/// Conversion from one clock to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Step {
-    /// Both show the same, up to so much.
+    /// Both clocks show the same time, within this error bound in nanoseconds.
     Same(u64),
-    /// By a line through estimates.
+    /// Conversion by a line through estimates.
     Line(Arc<Anchors>),
 }
 
@@ -32,10 +32,10 @@ impl Step {
     }
 }
 
-/// For each host, what leads from it to its neighbours.
+/// Steps from each host to its neighbours.
 pub(super) type Neighbours = BTreeMap<Arc<str>, BTreeMap<Arc<str>, Step>>;
 
-/// A host's way to the common time of its island, one clock after the other.
+/// Conversion of a host's clock to the common time of its island: a chain of steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Way {
@@ -44,7 +44,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// How far the host's clock may be off, where that is the same at any time and the clock is taken as recorded.
+    /// Error bound of the host's clock, if the clock is taken as recorded and the bound is constant
+    /// over time; `None` otherwise.
     pub(super) fn agreed_ns(&self) -> Option<u64> {
         self.steps.iter().try_fold(0u64, |sum_ns, step| match step {
             Step::Same(error_ns) => Some(sum_ns.saturating_add(*error_ns)),
@@ -62,7 +63,7 @@ impl Way {
     }
 }
 
-/// The hosts that are tied together, each such set by the order of its first host.
+/// Connected sets of hosts, ordered by their first host.
 pub(super) fn components(
     hosts: &BTreeSet<Arc<str>>,
     neighbours: &Neighbours,
@@ -85,7 +86,8 @@ pub(super) fn components(
     found
 }
 
-/// Ties islands together whose hosts' kernels keep their clocks right: each by its best host, to the best of all.
+/// Ties together the islands whose kernels keep clocks synchronised: ties the best host of each
+/// island to the best host of all.
 pub(super) fn tie_by_kernels(
     components: &[BTreeSet<Arc<str>>],
     kernel_clocks: &BTreeMap<Arc<str>, KernelClock>,
@@ -116,7 +118,7 @@ pub(super) fn tie_by_kernels(
     }
 }
 
-/// The ways of least total error to the reference host, by Dijkstra's algorithm.
+/// Ways of least total error to the reference host, by Dijkstra's algorithm.
 pub(super) fn ways(
     neighbours: &Neighbours,
     reference: &Arc<str>,
@@ -133,7 +135,7 @@ pub(super) fn ways(
             .get(&next)
             .map(|way| way.steps.clone())
             .unwrap_or_default();
-        // Clocks that are the same need no step.
+        // Identical clocks need no step.
         let steps = first
             .filter(|step| **step != Step::Same(0))
             .cloned()

@@ -1,19 +1,19 @@
-//! What a host's kernel says of its own clock.
+//! Kernel reports on the host's own clock.
 
-/// What a kernel says of its host's clock (`adjtimex`), over some time.
+/// Status of a host's clock as reported by its kernel (`adjtimex`), over some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KernelClock {
-    /// Whether something keeps the clock right (NTP, PTP).
+    /// True if something keeps the clock synchronised (NTP, PTP).
     pub synchronised: bool,
-    /// How far it is off at most, by the kernel's own reckoning.
+    /// Maximum error in nanoseconds, by the kernel's own reckoning.
     pub max_error_ns: u64,
-    /// How far it is off presumably.
+    /// Estimated error in nanoseconds.
     pub estimated_error_ns: u64,
 }
 
 impl KernelClock {
-    /// The worse of both, in each respect: what holds whenever either was said.
+    /// Combines the worse value of each field: the result holds for both reports.
     #[must_use]
     pub fn worse(self, other: KernelClock) -> KernelClock {
         KernelClock {

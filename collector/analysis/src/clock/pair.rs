@@ -1,4 +1,4 @@
-//! What the round trips between two hosts say of their clocks.
+//! Verdict on the clocks of two hosts, from the round trips between them.
 
 use super::anchors::{Anchor, Anchors};
 use super::estimates::ClockEstimates;
@@ -7,40 +7,41 @@ use super::round_trip::in_order;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is known about the clocks of an ordered pair of hosts.
+/// Estimates and verdict for the clocks of an ordered pair of hosts.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PairReport {
-    /// The host that waited.
+    /// Host that waited.
     pub client: Arc<str>,
-    /// The host that it waited for.
+    /// Host that the client waited for.
     pub server: Arc<str>,
-    /// What its evidence comes to; the same for both directions.
+    /// Conclusion from the evidence; equal for both directions.
     pub verdict: Verdict,
-    /// How many round trips were seen.
+    /// Number of round trips seen.
     pub round_trips: u64,
-    /// How far the server's clock is ahead of the client's, by the round trip of lowest RTT.
+    /// Lead of the server's clock over the client's, by the round trip of lowest RTT.
     pub offset_ns: i128,
-    /// That lowest RTT.
+    /// Lowest RTT in nanoseconds.
     pub rtt_ns: u64,
-    /// How far the offset may be off.
+    /// Error bound of the offset.
     pub error_ns: u64,
-    /// How much the server's clock gains on the client's, in parts per million.
+    /// Gain of the server's clock on the client's, in parts per million.
     pub drift_ppm: f64,
-    /// How many windows of time have an estimate of their own that was better than its neighbours'.
+    /// Number of time windows with an estimate of their own, better than their neighbours'.
     pub estimates: usize,
-    /// How often one of the clocks was set: neighbouring estimates differ by more than drift and error explain.
+    /// Number of times one of the clocks was set: neighbouring estimates differ by more than drift
+    /// and error explain.
     pub steps: usize,
 }
 
-/// Of the round trips of a pair, so many must agree: 19 of 20, or of few all but one.
+/// Reports whether nearly all agree: 19 of 20 round trips, or all but one if there are few.
 fn nearly_all(count: usize, of: usize) -> bool {
     let exceptions = of.saturating_sub(count);
     exceptions <= (of / 20).max(1) && exceptions * 2 <= count
 }
 
-/// For each pair in order of name, from the second's clock to the first's. Both directions of a pair say the same thing
-/// about its clocks, so their estimates go together.
+/// Line for each pair in order of name, from the second host's clock to the first's. Both
+/// directions of a pair measure the same clocks, so their estimates go together.
 pub(super) fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>), Anchors> {
     let mut found: BTreeMap<(Arc<str>, Arc<str>), Vec<Anchor>> = BTreeMap::new();
     for ((client, server), windows) in &estimates.pairs {
@@ -59,7 +60,7 @@ pub(super) fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>)
         .collect()
 }
 
-/// `None` without any evidence.
+/// Returns `None` without any evidence.
 pub(super) fn verdict(
     (first, second): &(Arc<str>, Arc<str>),
     evidence: &Evidence,
@@ -82,12 +83,13 @@ pub(super) fn verdict(
             evidence.early.all(),
             evidence.early.all() - evidence.early.upto(slop_ns),
         );
-        // A child that outlives its parent contradicts nothing; one that starts before its parent does.
+        // A child that outlives its parent contradicts nothing; one that starts before its parent
+        // does.
         let starts_agree = nearly_all((all - early) as usize, all as usize);
         let is_tie = !starts_agree || evidence.sticking_out.upto(slop_ns) > 0;
         return (all > 0 && is_tie).then(|| judge(starts_agree));
     }
-    // An empty name stands for a host that nobody knows; it has no clock of its own to be corrected.
+    // An empty name stands for an unknown host. It has no clock of its own to correct.
     let line = line.filter(|_| !first.is_empty() && !second.is_empty());
     let within = |seen: &Seen, (at_ns, error_ns): (i64, u64)| {
         let allowed = seen
@@ -115,8 +117,9 @@ pub(super) fn verdict(
             Some(Verdict::Differ)
         }
         _ => {
-            // What no offset explains (an answer that the caller did not wait for) says nothing against this one; and to
-            // disbelieve what was recorded takes more than some.
+            // A round trip that no offset explains (an answer that the caller did not wait for)
+            // does not count against the recorded clocks. Disbelieving them takes more than a few
+            // contradictions.
             let possible = round_trips
                 .iter()
                 .filter(|seen| seen.error_ns(slop_ns).is_some())

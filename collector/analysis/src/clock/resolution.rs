@@ -1,40 +1,45 @@
-//! The resolution of timestamps, found from the timestamps themselves.
+//! Resolution of timestamps, found from the timestamps themselves.
 //!
-//! The coarsest power of ten of nanoseconds, up to a second, that divides nearly all of a program's timestamps is its
-//! resolution: recorders cut to seconds, milliseconds and microseconds, kernels tick each 10 ms, other systems count by
-//! 100 ns. By chance one timestamp in ten is a multiple of the next power, so that neither a few round timestamps nor a
-//! few odd ones decide. Below [`SURE_FROM`] timestamps all must be multiples, and only milliseconds and microseconds
-//! count, as recorders that cut are common, and of a few timestamps another power of ten divides all by chance.
+//! A program's resolution is the coarsest power of ten of nanoseconds, up to a second, that divides
+//! nearly all of its timestamps: recorders truncate to seconds, milliseconds and microseconds,
+//! kernels tick each 10 ms, other systems count by 100 ns. By chance one timestamp in ten is a
+//! multiple of the next power, so neither a few round timestamps nor a few odd ones decide. Below
+//! [`SURE_FROM`] timestamps, all must be multiples, and only milliseconds and microseconds count:
+//! recorders that truncate to these are common, and by chance another power of ten divides a few
+//! timestamps.
 //!
-//! Starts and ends of spans are looked at apart: where only starts are whole milliseconds, ends are a start and a
-//! duration of its own, finer resolution, and no better known than both together. Programs of one host are looked at
-//! apart as well. A process with few timestamps is judged together with the other processes of its service.
+//! Starts and ends of spans are judged apart. If only starts are whole milliseconds, an end is a
+//! start plus a duration of finer resolution, and is known no better than both together. Programs
+//! of one host are judged apart as well. A process with few timestamps is judged together with the
+//! other processes of its service.
 //!
-//! The clock of a host has the resolution of the coarsest program that recorded a fair part of its timestamps
-//! ([`COMMON_SHARE`]): a service that is seen once does not blur the others.
+//! The clock of a host has the resolution of the coarsest program that recorded a fair part of its
+//! timestamps ([`COMMON_SHARE`]), so a service that is seen once does not blur the others.
 
 use crate::record::{SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// From so many timestamps on, nearly all of them decide, and any power of ten is believed.
+/// Number of timestamps from which nearly all of them decide, and any power of ten is believed.
 const SURE_FROM: u64 = 32;
-/// The part of a program's timestamps that a power of ten must divide: a clock of this resolution divides all, but what is
-/// joined by hand or computed may not be its own. Of a half, times that a load generator spaces evenly look coarse.
+/// Share of a program's timestamps that a power of ten must divide. A clock of this resolution
+/// divides all of its own, but timestamps that are joined by hand or computed may be of another.
+/// With a share of one half, times that a load generator spaces evenly look coarse.
 const NEARLY_ALL: (u64, u64) = (19, 20);
-/// Powers of ten of nanoseconds that are looked for: up to a second.
+/// Number of powers of ten of nanoseconds that are tried: up to a second.
 const DECADES: usize = 10;
-/// The coarsest resolution of a host that one in so many of its timestamps have, or more.
+/// Inverse share: a host takes its coarsest resolution that at least one in this many timestamps
+/// has.
 const COMMON_SHARE: u64 = 20;
 
-/// Timestamps by the coarsest power of ten of nanoseconds that divides them.
+/// Histogram of timestamps by the coarsest power of ten of nanoseconds that divides them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Grain([u64; DECADES]);
 
 impl Grain {
     fn take(&mut self, at_ns: i64) {
-        // Of a time that was never set everything is a divisor.
+        // Everything divides a time that was never set.
         if at_ns == 0 {
             return;
         }
@@ -71,7 +76,7 @@ impl Grain {
     }
 }
 
-/// What one program's timestamps are whole multiples of.
+/// Divisors of one program's timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Grains {
     starts: Grain,
@@ -94,20 +99,21 @@ impl Grains {
     }
 }
 
-/// The resolution of a host's timestamps.
+/// Resolution of a host's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Resolution {
-    /// Timestamps are whole multiples of this; 1: nothing coarser was found.
+    /// Unit in nanoseconds that timestamps are whole multiples of; 1 if nothing coarser was found.
     pub unit_ns: u64,
-    /// How far apart two timestamps may be and yet of unknown order; 0, where they are exact.
+    /// Largest distance in nanoseconds between two timestamps of unknown order; 0 if they are
+    /// exact.
     pub tick_ns: u64,
-    /// How many timestamps are of this resolution.
+    /// Number of timestamps of this resolution.
     pub timestamps: u64,
 }
 
 impl Resolution {
-    /// Of timestamps that are exact.
+    /// Resolution of exact timestamps.
     pub const EXACT: Resolution = Resolution {
         unit_ns: 1,
         tick_ns: 0,
@@ -121,7 +127,7 @@ impl Resolution {
             events,
         } = *grains;
         let [of_starts, of_ends, of_events] = [starts, ends, events].map(Grain::resolution_ns);
-        // An end of another resolution than the starts is a start and a duration.
+        // An end of another resolution than the starts is a start plus a duration.
         let of_spans = if of_starts == of_ends {
             of_starts
         } else {
@@ -136,18 +142,19 @@ impl Resolution {
     }
 }
 
-/// What the timestamps of each process are multiples of.
+/// Divisors of the timestamps of each process.
 type ByProcess = FxHashMap<u128, Grains>;
 
-/// The resolutions of all hosts. Merging is commutative and associative, as long as there are no more programs than fit.
+/// Resolutions of all hosts. Merging is commutative and associative, as long as the programs fit
+/// their limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resolutions {
-    /// By host and service, and by incarnation of the process.
+    /// By host, service, and incarnation of the process.
     of: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ByProcess>>,
     programs: usize,
 }
 
-/// How many programs are told apart.
+/// Maximum number of distinct programs.
 const PROGRAMS_MAX: usize = 1 << 16;
 
 impl Resolutions {
@@ -192,7 +199,7 @@ impl Resolutions {
         }
     }
 
-    /// Of a host: the coarsest that a fair part of its timestamps have.
+    /// Resolution of a host: the coarsest that a fair part of its timestamps have.
     pub(super) fn get(&self, host: &str) -> Resolution {
         let mut programs = self.programs(host);
         programs.sort_unstable_by_key(|program| Reverse((program.tick_ns, program.unit_ns)));
@@ -210,7 +217,8 @@ impl Resolutions {
         Resolution::EXACT
     }
 
-    /// The resolution of each process with many timestamps, and of the others of each service together.
+    /// Resolution of each process with many timestamps, and of the remaining processes of each
+    /// service together.
     fn programs(&self, host: &str) -> Vec<Resolution> {
         let mut found = Vec::new();
         for processes in self.of.get(host).into_iter().flat_map(FxHashMap::values) {

@@ -1,31 +1,32 @@
-//! Where a thread of control went to another host and came back.
+//! Round trips: a thread of control goes to another host and comes back.
 
 use crate::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// One estimate of how two clocks relate.
+/// One estimate of the relation between two clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// The host that waited.
+    /// Host that waited.
     pub client: Arc<str>,
-    /// The host that it waited for.
+    /// Host that the client waited for.
     pub server: Arc<str>,
-    /// The middle of the client's interval, by the client's clock, in nanoseconds since the Unix epoch.
+    /// Middle of the client's interval, by the client's clock, in nanoseconds since the Unix epoch.
     pub client_ns: i64,
-    /// The middle of the server's interval, by the server's clock.
+    /// Middle of the server's interval, by the server's clock.
     pub server_ns: i64,
-    /// The client's interval minus the server's: the time spent on the way.
+    /// Time spent on the way: the client's interval minus the server's.
     pub rtt_ns: u64,
 }
 
 impl RoundTrip {
-    /// How far the server's clock is ahead of the client's.
+    /// Lead of the server's clock over the client's, in nanoseconds.
     pub fn offset_ns(&self) -> i128 {
         i128::from(self.server_ns) - i128::from(self.client_ns)
     }
 
-    /// How far the offset may be off: half the time on the way, and the nanosecond lost by taking middles.
+    /// Error bound of the offset: half of the time on the way, plus the nanosecond lost by taking
+    /// middles.
     pub fn error_ns(&self) -> u64 {
         self.rtt_ns / 2 + 1
     }
@@ -37,7 +38,7 @@ impl RoundTrip {
         let length =
             |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| i128::from(to_ns) - i128::from(from_ns);
         let middle_ns = |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| {
-            // Between two i64, so it is one.
+            // The middle lies between two i64, so it fits.
             ((i128::from(from_ns) + i128::from(to_ns)).div_euclid(2)) as i64
         };
         let rtt_ns = length(client) - length(server);
@@ -58,12 +59,12 @@ impl RoundTrip {
 /// A round trip that no offset explains: the server's interval is longer than the client's.
 #[derive(Clone, Debug)]
 pub(super) struct Impossible {
-    /// With no time on the way.
+    /// The round trip, with no time on the way.
     pub(super) round_trip: RoundTrip,
     pub(super) by_ns: u64,
 }
 
-/// A span with a parent on another host, which nobody says waits for it.
+/// A span whose parent is on another host and is not known to wait for it.
 #[derive(Clone, Debug)]
 pub(super) struct Nested {
     pub(super) parent: Arc<str>,
@@ -72,13 +73,13 @@ pub(super) struct Nested {
     pub(super) early_ns: u64,
 }
 
-/// What one trace shows of its hosts' clocks.
+/// Evidence from one trace about its hosts' clocks.
 #[derive(Default)]
 pub(super) struct Crossings {
     pub(super) round_trips: Vec<RoundTrip>,
     pub(super) impossible: Vec<Impossible>,
     pub(super) nested: Vec<Nested>,
-    /// Tasks of event logs on several hosts.
+    /// Event-log tasks on several hosts.
     pub(super) tasks: Vec<TaskOrders>,
 }
 
@@ -98,14 +99,15 @@ impl Crossings {
     }
 }
 
-/// Every round trip of a trace, and how many were impossible: the server took longer than the client waited, or events
-/// of one host and task arrived against that host's own clock.
+/// Returns every round trip of a trace, and the number of impossible ones: the server took longer
+/// than the client waited, or events of one host and task arrived against that host's own clock.
 ///
-/// *Spans*: a span on another host than its parent, where the parent is a client's span or the child a server's, both
-/// recorded whole. *Event logs*: a task's events in their order of arrival, where that agrees with each host's clock; the
-/// thread of control is on A, then on B (and wherever B sends it), then on A again. Where it goes on from B to C and from
-/// there to A, both have made a round trip, whose time on the way is what neither of them spent.
-/// The order of arrival must be the thread's, which [`ClockEstimates`](super::ClockEstimates) judges first.
+/// *Spans*: a span on another host than its parent, where the parent is a client span or the child
+/// a server span, both recorded whole. *Event logs*: a task's events in their order of arrival,
+/// where that agrees with each host's clock; the thread of control is on A, then on B (and wherever
+/// B sends it), then on A again. Where it goes on from B to C and from there to A, both B and C
+/// have made a round trip. Its time on the way is the time that neither of them spent. The order of
+/// arrival must be the thread's, which [`ClockEstimates`](super::ClockEstimates) judges first.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
     let crossings = Crossings::of(records);
     let disordered = crossings
@@ -156,7 +158,7 @@ fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
     }
 }
 
-/// From one instant to the other; 0, if that is the earlier one.
+/// Nanoseconds from the first instant to the second; 0 if the second is earlier.
 fn interval(from_ns: i64, to_ns: i64) -> u64 {
     if from_ns < to_ns {
         to_ns.abs_diff(from_ns)
@@ -172,7 +174,8 @@ fn is_whole(span: &SpanRecord) -> bool {
     span.flags.0 & cut.0 == 0 && span.start_ns <= span.end_ns
 }
 
-/// An empty name stands for a host that nobody knows; two of them may be two hosts or one.
+/// True if the names are known and differ. An empty name stands for an unknown host; two of them
+/// may be two hosts or one.
 fn are_two(a: &str, b: &str) -> bool {
     a != b && !a.is_empty() && !b.is_empty()
 }
@@ -190,23 +193,23 @@ impl Stay<'_> {
     }
 }
 
-/// In which order of its events a task is the more plausible thread of control: one that comes back to where it
-/// began.
+/// Comparison of two orders of a task's events: the more plausible thread of control returns to its
+/// first host.
 ///
-/// Lines that were merged from several hosts arrive late by what shipping them took, so that their order is not that of
-/// control; and timestamps of clocks that are off are not in that order either. Neither is known to be right, so that
-/// each task says which of the two is the better explanation.
+/// Lines that were merged from several hosts arrive late by their shipping time, so their order is
+/// not the order of control. Timestamps of clocks that are off are not in that order either.
+/// Neither is known to be right, so each task votes for the order that explains it better.
 #[derive(Clone, Debug)]
 pub(super) struct TaskOrders {
-    /// Each pair of hosts between which the task goes, in order of name.
+    /// Pairs of hosts between which the task moves, in order of name.
     pub(super) pairs: Vec<(Arc<str>, Arc<str>)>,
-    /// Whether lines arrived against the clock of their own host.
+    /// True if lines arrived against the clock of their own host.
     pub(super) is_disordered: bool,
-    /// Whether the order of the lines is the better one.
+    /// True if the order of lines is the better one.
     pub(super) for_lines: bool,
-    /// Whether the order of the timestamps is.
+    /// True if the order of timestamps is the better one.
     pub(super) for_clocks: bool,
-    /// Whether it comes back to where it began, in the order of timestamps.
+    /// True if the task returns to its first host in the order of timestamps.
     pub(super) returns_by_time: bool,
 }
 
@@ -258,7 +261,7 @@ fn of_events(events: &[EventRecord], crossings: &mut Crossings) {
 fn compare(by_line: &[Stay<'_>], by_time: &[Stay<'_>], is_disordered: bool) -> TaskOrders {
     let is_open =
         |stays: &[Stay<'_>]| stays.first().map(|s| s.host) != stays.last().map(|s| s.host);
-    // How often it changes hosts says nothing: clocks that are off make it seldom as well as often.
+    // The number of host changes decides nothing: wrong clocks lower it as well as raise it.
     let better = |stays: &[Stay<'_>], than: &[Stay<'_>]| !is_open(stays) && is_open(than);
     let mut pairs: Vec<(Arc<str>, Arc<str>)> = [by_line, by_time]
         .iter()
@@ -296,9 +299,10 @@ fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings) {
     }
 }
 
-/// From a host, by the stays between, back to it. Whatever a host sent the thread on to came back to it before it went
-/// on for good: such hosts are visited one after the other, and each of them has waited, by its own clock, for what it
-/// sent on itself.
+/// Adds the round trips from a host, via the stays in between, back to it. A host regains control
+/// from all that it sent the thread on to before it passes control on for good. Hosts are therefore
+/// visited one after the other, and each has waited, by its own clock, for the work that it sent on
+/// itself.
 fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: &mut Crossings) {
     let mut visits: Vec<Stay<'_>> = Vec::new();
     let mut at = 0;
@@ -322,7 +326,7 @@ fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: 
         let after_ns = all_ns
             .saturating_sub(before_ns)
             .saturating_sub(visit.length_ns());
-        // What the others took is no time on the way to this one or back.
+        // The time of the other visits is no time on the way to this host or back.
         let from_ns = client.to_ns.saturating_add(before_ns);
         let to_ns = back.from_ns.saturating_sub(after_ns);
         if are_two(client.host, visit.host) {

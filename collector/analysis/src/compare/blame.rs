@@ -1,48 +1,51 @@
-//! Who is responsible for time between services, of the two at its ends.
+//! Attributes time between services to one of the two at its ends.
 //!
-//! A call that is answered late may be late by its callee, its caller, or what is between them. One late link says nothing
-//! of that; all links do. A service that is slow to send, or short of processors, is late on the links to all that it calls
-//! and to all that call it; another one at the end of one of them is late on that one only. So the responsible one is
-//! whose links are late most completely; where two explain as much, the callee. And a service whose own operations take
-//! longer than they did is late for the same reason, if the one at the other end is as fast as ever.
+//! A late answer may be due to the callee, the caller, or the network between them. One late link
+//! cannot tell these apart; all links together can. A service that is slow to send, or short of
+//! processors, is late on the links to all its callees and from all its callers; a service at the
+//! other end of one such link is late on that link only. The responsible service is therefore the
+//! one whose links are late most completely; if two explain as much, the callee. A service whose
+//! own operations take longer than before is late for the same reason, if the service at the other
+//! end is as fast as before.
 
 use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A link between services, and what it adds.
+/// A link between services, and its contribution.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    /// The number of its place.
+    /// Number of the link's place.
     pub(super) place: usize,
     pub(super) caller: Arc<str>,
     pub(super) callee: Arc<str>,
-    /// What it adds to a mean latency.
+    /// Contribution to the mean latency in nanoseconds.
     pub(super) contribution_ns: f64,
-    /// Whether that is more than chance.
+    /// True if the contribution is more than chance.
     pub(super) is_changed: bool,
 }
 
-/// A link that adds less than this part of what the one does that adds most is not late because of the same.
+/// Links below this fraction of the largest contribution are not attributed to the same cause.
 const LATE_MIN: f64 = 0.1;
 
-/// How much of a service's own time is of operations that changed, by the sign of the change, from 0 to 1.
+/// Fractions of a service's own time in operations that became slower or faster, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnChange {
     pub(super) slower: f64,
     pub(super) faster: f64,
-    /// What these operations add to a mean latency by themselves.
+    /// Contribution of these operations themselves to the mean latency, in nanoseconds.
     pub(super) contribution_ns: f64,
 }
 
-/// What a service adds by itself is no trifle beside what a link of it adds, from this part of that on.
+/// Minimum ratio of a service's own contribution to a link's contribution; below it, the own
+/// contribution is negligible.
 const OWN_PART_MIN: f64 = 0.25;
 
-/// A service changed as a whole if this part of its own time did.
+/// A service changed as a whole if at least this fraction of its own time did.
 pub(super) const AS_A_WHOLE_MIN: f64 = 0.5;
 
 impl OwnChange {
-    /// Whether the service changed as a whole, in this direction.
+    /// True if the service changed as a whole, in this direction.
     pub(super) fn is_whole(self, change_ns: f64) -> bool {
         let part = if change_ns < 0.0 {
             self.faster
@@ -53,10 +56,11 @@ impl OwnChange {
     }
 }
 
-/// Of each changed link, by its place, the service that is responsible; `own` says how services themselves changed.
+/// Responsible service for each changed link, keyed by the link's place; `own` holds the changes of
+/// the services themselves.
 ///
-/// As few as possible are to explain as much as possible: again and again it is the one whose late links add most, the less the
-/// more of its links are in time.
+/// As few services as possible should explain as much as possible. Repeatedly selects the service
+/// whose late links contribute most, reduced by the share of its links that are on time.
 pub(super) fn responsible(
     links: &[Link],
     own: &BTreeMap<Arc<str>, OwnChange>,
@@ -99,7 +103,7 @@ pub(super) fn responsible(
                     complete
                 }
         };
-        // Of two that explain as much, the callee: its answer is late.
+        // If two services explain as much, the callee is responsible: its answer is late.
         let (caller, callee) = (score(&most.caller), score(&most.callee));
         let is_caller = caller > CALLER_MIN * callee;
         let service = if is_caller {
@@ -119,13 +123,15 @@ pub(super) fn responsible(
     blamed
 }
 
-/// It is the caller only if it explains so many times as much: it has more links for chance to make late.
+/// Factor by which the caller must explain more than the callee to be responsible: the caller has
+/// more links that may be late by chance.
 const CALLER_MIN: f64 = 1.5;
 
-/// A service that is slower itself is late on its links, though some of them may not show it.
+/// Completeness of a service that is slower itself: it is late on its links, though some of them
+/// may not show it.
 const OWN_COMPLETE: f64 = 0.9;
 
-/// The links among places.
+/// Links among these places.
 pub(super) fn links<'a>(places: impl Iterator<Item = (usize, &'a Place, f64, bool)>) -> Vec<Link> {
     places
         .filter_map(|(place, of, contribution_ns, is_changed)| match of {
@@ -145,7 +151,8 @@ pub(super) fn links<'a>(places: impl Iterator<Item = (usize, &'a Place, f64, boo
 mod tests {
     use super::*;
 
-    /// Links as (caller, callee, what they add); those that add something are changed.
+    /// Builds links from (caller, callee, contribution in ns); links with a contribution are
+    /// changed.
     #[track_caller]
     fn check(links: &[(&str, &str, f64)], expected: &[&str]) {
         let links: Vec<Link> = links
@@ -171,7 +178,7 @@ mod tests {
         // One late link: the callee.
         check(&[("web", "store", 5.0)], &["store"]);
         check(&[("web", "store", 5.0), ("web", "ads", 0.0)], &["store"]);
-        // Two that call it.
+        // Two callers of one callee.
         check(
             &[
                 ("web", "store", 5.0),
@@ -181,7 +188,7 @@ mod tests {
             ],
             &["store", "store"],
         );
-        // It calls several, and all of these links are late, as is the one to it.
+        // One service calls several others; all of these links are late, and so is the link to it.
         check(
             &[
                 ("web", "pay", 5.0),
@@ -192,7 +199,7 @@ mod tests {
             ],
             &["pay", "pay", "pay"],
         );
-        // It calls one other, which is called by others as well.
+        // The service calls one other, which other services call as well.
         check(
             &[
                 ("web", "tips", 5.0),
@@ -202,7 +209,7 @@ mod tests {
             ],
             &["tips", "tips"],
         );
-        // Two that have nothing to do with each other.
+        // Two unrelated services.
         check(
             &[
                 ("web", "a", 5.0),
@@ -212,7 +219,7 @@ mod tests {
             ],
             &["a", "b"],
         );
-        // A root all of whose calls are late.
+        // A root whose calls are all late.
         check(
             &[("web", "a", 5.0), ("web", "b", 3.0), ("web", "c", 4.0)],
             &["web", "web", "web"],

@@ -1,4 +1,5 @@
-//! Causes: what mutations have in common, and how much of the change they are.
+//! Causes: changes that mutations have in common, and the part of the total change that each
+//! explains.
 
 use super::blame::{OwnChange, links, responsible};
 use super::divergence::PathDifference;
@@ -16,21 +17,21 @@ use crate::statistics::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What changed.
+/// Kind of change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
-    /// An operation takes another time: its own, or on the way to it.
+    /// The time of an operation changed: its own time, or the time on the way to it.
     ResponseTime,
-    /// Requests go another way from here on.
+    /// Requests take another path from here on.
     Structure(PathDifference),
 }
 
-/// A request, by what its source calls it.
+/// A request, with the name that its source gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// Its id.
+    /// Trace id.
     pub id: TraceId,
-    /// The id as its source wrote it, if that was not hexadecimal.
+    /// Id as the source wrote it, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
 }
 
@@ -43,34 +44,34 @@ impl Example {
     }
 }
 
-/// Something that made requests change.
+/// A cause of changes in requests.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    /// What changed.
+    /// Kind of change.
     pub kind: CauseKind,
-    /// The operation that is responsible.
+    /// Responsible operation.
     pub operation: Operation,
-    /// Where its time is spent that changed most.
+    /// Place where the time of the operation changed most.
     pub place: Option<Place>,
-    /// True if the change shows on one way between two services only: its caller, its callee or the network may be
-    /// responsible.
+    /// True if the change shows on one link between two services only: its caller, its callee or
+    /// the network may be responsible.
     pub is_undecided: bool,
-    /// The edge that changed most.
+    /// Edge that changed most.
     pub edge: Option<EdgeId>,
-    /// All edges of the places that it is seen at; empty, where the structure changed.
+    /// Edges of the affected places; empty if the structure changed.
     pub edges: Vec<EdgeId>,
-    /// What it adds to the mean latency of all requests.
+    /// Contribution to the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,
-    /// The part of the later period's requests that it is seen in.
+    /// Fraction of the later period's requests that show the change.
     pub affected: f64,
-    /// How probable such a change is where nothing has changed, with regard to how many were looked for.
+    /// Probability of such a change if nothing has changed, corrected for the number of tests.
     pub q_value: f64,
-    /// How much of what requests do has changed by it, by which causes are ranked: the relative change of the mean latency, or
-    /// the part of requests that have a structure which there was not before.
+    /// Weight by which causes are ranked: the relative change of the mean latency, or the fraction
+    /// of requests with a structure that did not occur before.
     pub weight: f64,
-    /// The mutations that are due to it, by their places in the list.
+    /// Mutations that are due to this cause, as indices into the list.
     pub mutations: Vec<usize>,
-    /// The categories it is seen in, by root operation.
+    /// Categories that show the change, by root operation.
     pub sides: Vec<Sides>,
     /// A request of the earlier period, and one of the later period.
     pub examples: [Option<Example>; 2],
@@ -171,12 +172,13 @@ pub(super) fn causes(
     }
 }
 
-/// A cause that weighs less than this part of the first one explains little.
+/// Minimum weight of a principal cause, as a fraction of the first one's; lighter causes explain
+/// little.
 const PRINCIPAL_MIN: f64 = 0.2;
 
-/// All that was found.
+/// Result of the search for causes.
 pub(super) struct Found {
-    /// Number of causes that explain the change; the others are also different.
+    /// Number of causes that explain the change; the remaining ones are differences too.
     pub(super) principal: usize,
     pub(super) too_few: Vec<TooFew>,
     pub(super) causes: Vec<Cause>,
@@ -184,7 +186,8 @@ pub(super) struct Found {
     pub(super) environment: Option<Environment>,
 }
 
-/// How much of each service's own time is of places that changed by themselves, and not by a trifle.
+/// Fraction of each service's own time in places that changed by themselves, and by more than a
+/// trifle.
 fn own_changes(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,
@@ -224,10 +227,10 @@ fn own_changes(
     own
 }
 
-/// An operation that changed by less than this part of its time changed by a trifle, as its service goes.
+/// Relative change of an operation's time below which it does not count as a change of its service.
 const PLAINLY_MIN: f64 = 0.3;
 
-/// The operation of each service that adds most, by the sign of what it adds.
+/// Operation with the largest contribution of each service, by the sign of the contribution.
 fn leading<'a>(
     totals: &[Option<f64>],
     operation_of: &dyn Fn(usize) -> &'a Operation,
@@ -251,7 +254,8 @@ fn leading<'a>(
         .collect()
 }
 
-/// Of a service that changed as a whole, all its operations are one cause, called by the one that adds most.
+/// Merges all operations of a service that changed as a whole into one cause, named after the
+/// operation with the largest contribution.
 fn whole(
     operation: &Operation,
     contribution_ns: f64,
@@ -265,7 +269,7 @@ fn whole(
     most.filter(|_| is_whole).unwrap_or(operation).clone()
 }
 
-/// What each place that changed adds to the mean latency of all requests.
+/// Contribution of each changed place to the mean latency of all requests.
 fn totals(
     roots: &[OfRoot<'_>],
     changed: &BTreeMap<(usize, usize), f64>,
@@ -279,7 +283,8 @@ fn totals(
     totals
 }
 
-/// Categories that requests are of more often because of structural changes; of the same workload, all that there is more of.
+/// Categories that became more frequent because of structural changes. With the same workload,
+/// every category that became more frequent.
 fn structural_mutations(
     roots: &[OfRoot<'_>],
     structural: &[PathChange],
@@ -296,7 +301,7 @@ fn structural_mutations(
                 .filter(|change| change.root == number && change.gained.contains(&gain.id))
                 .filter_map(|change| rank.get(&(change.operation.clone(), true)).copied())
                 .collect();
-            // Of the same workload, what there is more of is a change by itself.
+            // With the same workload, a higher frequency is a change by itself.
             if causes.is_empty() && !settings.same_workload {
                 continue;
             }
@@ -304,7 +309,7 @@ fn structural_mutations(
                 let old_ns = mean_ns(precursor.category, root.before, root.after);
                 precursor.moved * (mean_ns(gain.id, root.before, root.after) - old_ns)
             });
-            // Requests that were nothing before take all their time.
+            // Requests without a precursor contribute all of their time.
             let new_ns = if settings.same_workload {
                 gain.unexplained * mean_ns(gain.id, root.before, root.after)
             } else {
@@ -335,7 +340,7 @@ fn structural_mutations(
     found
 }
 
-/// A cause in the making.
+/// A cause under construction.
 #[derive(Debug)]
 struct Draft {
     parts_ns: BTreeMap<(usize, Option<CategoryId>), f64>,
@@ -383,7 +388,8 @@ impl Draft {
                 .iter()
                 .map(|change| change.new[1])
                 .fold(0.0, f64::max);
-            // What never was done and now always is, is plain, however few requests it is of.
+            // A thing that was never done before and now always is done is a plain change, however
+            // few requests do it.
             let new = (sum(|change| change.new[0]) * always).sqrt();
             let root = &roots[largest.root];
             return Cause {
@@ -486,7 +492,7 @@ impl Draft {
     }
 }
 
-/// A request of the largest of these categories whose latency is the usual one.
+/// A request of the largest of these categories, with a typical latency.
 fn example(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> Option<Example> {
     let categories = ids.iter().filter_map(|id| flows.categories.get(id));
     let largest = categories.max_by_key(|category| category.requests)?;

@@ -1,4 +1,4 @@
-//! The requests that something changed for, and those that they are to be told from: what an explanation is made of.
+//! The affected and unaffected sets of requests that an explanation must separate.
 
 use super::cause::{Cause, CauseKind};
 use super::divergence::PathDifference;
@@ -16,48 +16,51 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A request of either side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contrasted {
-    /// Whether it is of the later period.
+    /// True for a request of the later period.
     pub is_later: bool,
-    /// Whether it is of the changed side.
+    /// True for a request of the changed side.
     pub is_mutation: bool,
-    /// Whether the change is seen in it, where only a part of the later requests has it; of later requests only.
+    /// True if the request shows the change; `None` unless only a part of the later requests
+    /// changed and this is one of the later requests.
     pub is_beyond: Option<bool>,
-    /// Its id.
+    /// Trace id.
     pub id: TraceId,
-    /// How many requests of its category it stands for.
+    /// Number of requests of its category that it stands for.
     pub weight: f64,
     /// Latency of the whole request, ns.
     pub latency_ns: u64,
 }
 
-/// Requests of both sides, as far as they are in samples, and what they have in common.
+/// Sampled requests of both sides, and the operations they have in common.
 #[derive(Clone, Debug)]
 pub struct Contrast {
-    /// In order of periods and ids.
+    /// Requests in order of period and id.
     pub requests: Vec<Contrasted>,
-    /// Where times changed, and those of a part of the later requests only: which part.
+    /// The part of the later requests that changed, if times changed in a part of them only.
     pub partial: Option<PartialChange>,
-    /// What of a request can be a reason.
+    /// Features of a request that may be a reason.
     pub template: Template,
-    /// Whether these are all requests of both sides.
+    /// True if the samples hold all requests of both sides.
     pub is_whole: bool,
-    /// The kind of change.
+    /// Kind of change.
     pub subject: Subject,
     sides: Vec<Sides>,
     edges: Option<BTreeSet<FlowEdge>>,
 }
 
-/// An operation is common to a side if it runs in this part of its requests.
+/// An operation is common to a side if it runs in at least this fraction of the side's requests.
 const COMMON_MIN: f64 = 0.95;
 
 impl Contrast {
-    /// What a cause is told by; its edges are those of this table, which is the comparison's.
+    /// Contrast that explains a cause; the cause's edges refer to `edges`, the table of the
+    /// comparison.
     pub fn of_cause(cause: &Cause, edges: &EdgeTable, periods: [&PeriodFlows; 2]) -> Contrast {
         let subject = match &cause.kind {
             CauseKind::ResponseTime => Subject::Times,
             CauseKind::Structure(difference) => subject_of(difference),
         };
-        // Where requests go another way because of a callee, they do so at the caller.
+        // Where requests take another path because of a callee, the structure differs at the
+        // caller.
         let at = match &cause.place {
             Some(super::Place::Own(at)) if subject != Subject::Times => at,
             _ => &cause.operation,
@@ -66,7 +69,7 @@ impl Contrast {
         Contrast::of(&cause.sides, Some(at), subject, Some(&edges), periods)
     }
 
-    /// What a mutation is told by.
+    /// Contrast that explains a mutation.
     pub fn of_mutation(mutation: &Mutation, periods: [&PeriodFlows; 2]) -> Contrast {
         let sides = if mutation.kind == MutationKind::Structural {
             let former = mutation
@@ -95,10 +98,15 @@ impl Contrast {
         Contrast::of(&[sides], at.as_ref(), subject, None, periods)
     }
 
-    /// Where the structure changed, requests of both periods that have it are told from those that do not: what came at the
-    /// same time as the change, and has nothing to do with it, tells them less well than its reason. Where times changed,
-    /// later requests are told from earlier ones; and, if only a part of the later ones changed, by their times on these edges
-    /// (as a whole, if none are given), that part is known.
+    /// Builds a contrast.
+    ///
+    /// If the structure changed, requests of both periods that have it are separated from those
+    /// that do not. An event that coincides with the change without causing it separates these sets
+    /// less well than the reason does.
+    ///
+    /// If times changed, later requests are separated from earlier ones. If only a part of the
+    /// later requests changed, that part is determined by their times on these edges, or by their
+    /// whole latency if no edges are given.
     fn of(
         sides: &[Sides],
         at: Option<&Operation>,
@@ -182,14 +190,14 @@ impl Contrast {
         }
     }
 
-    /// The side of a request that may be in no sample: whether it is of the changed side, and whether it is beyond a partial
-    /// change. None, if it is of neither side.
+    /// Side of a request that may be in no sample: whether it is of the changed side, and whether
+    /// it is beyond a partial change. `None` if it is of neither side.
     pub fn side_of(&self, is_later: bool, flow: &RequestFlow<'_>) -> Option<(bool, Option<bool>)> {
         let mut of_root = self.sides.iter().filter(|side| side.root == flow.root);
         let is_mutation = of_root.find_map(|side| {
             let is_changed = side.changed.contains(&flow.category);
             if self.subject != Subject::Times {
-                // As in samples: what is on both sides counts as what it was.
+                // As in samples: a category on both sides counts as former.
                 let is_former = side.former.contains(&flow.category);
                 (is_former || is_changed).then_some(!is_former)
             } else {
@@ -212,7 +220,7 @@ impl Contrast {
     }
 }
 
-/// The kind of change that a difference of structure is.
+/// Kind of change that a difference of structure stands for.
 fn subject_of(difference: &PathDifference) -> Subject {
     match difference {
         PathDifference::Fails | PathDifference::Succeeds => Subject::Failures,
@@ -220,7 +228,7 @@ fn subject_of(difference: &PathDifference) -> Subject {
     }
 }
 
-/// How long a request was on these edges; as a whole, if none are asked about.
+/// Time of a request on these edges; its latency if no edges are given.
 fn time_on_ns(request: &Request, edges: Option<&BTreeSet<EdgeId>>) -> f64 {
     let Some(edges) = edges else {
         return request.latency_ns as f64;
@@ -231,7 +239,7 @@ fn time_on_ns(request: &Request, edges: Option<&BTreeSet<EdgeId>>) -> f64 {
         .sum()
 }
 
-/// How many requests of a side each operation runs in.
+/// Number of requests of a side, in total and by operation that runs in them.
 #[derive(Default)]
 struct Common {
     requests: u64,

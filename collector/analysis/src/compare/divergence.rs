@@ -1,68 +1,69 @@
-//! Where two structures begin to differ (Spectroscope, §5.5: the common template ends at the first difference).
+//! First difference between two structures (Spectroscope, §5.5: the common template ends at the
+//! first difference).
 
 use crate::flow::{Operation, Part, Repeats, Shape};
 use std::sync::Arc;
 
-/// What differs there.
+/// Difference between two structures at one operation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathDifference {
-    /// It now does this.
+    /// The operation now also calls this one.
     Added(Operation),
-    /// It no longer does this.
+    /// The operation no longer calls this one.
     Removed(Operation),
-    /// It does this instead of that.
+    /// The operation calls another one instead.
     Replaced {
-        /// What it did.
+        /// Former callee.
         before: Operation,
-        /// What it does.
+        /// New callee.
         after: Operation,
     },
-    /// It does this another number of times.
+    /// The operation makes a call another number of times.
     Repeated {
-        /// What it does.
+        /// Callee.
         what: Operation,
-        /// How often it did.
+        /// Former number of calls.
         before: Repeats,
-        /// How often it does.
+        /// New number of calls.
         after: Repeats,
     },
-    /// It ends after this, and does nothing of what came next.
+    /// The operation ends after this call and omits all that came next.
     BreaksOff(Operation),
-    /// It fails.
+    /// The operation fails.
     Fails,
-    /// It fails no longer.
+    /// The operation no longer fails.
     Succeeds,
-    /// It does the same in another order.
+    /// The operation makes the same calls in another order.
     Reordered,
 }
 
-/// A place in a structure, and what differs there.
+/// A place in a structure, and the difference there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Divergence {
-    /// The operations from the root to the one that does something else.
+    /// Operations from the root to the one that differs.
     pub path: Vec<Operation>,
-    /// What it does else.
+    /// Difference at the last operation of the path.
     pub difference: PathDifference,
 }
 
 impl Divergence {
-    /// The operation that does something else.
+    /// The operation that differs.
     pub fn operation(&self) -> Option<&Operation> {
         self.path.last()
     }
 }
 
-/// Where `after` begins to differ from `before`; nowhere, if they are equal.
+/// First difference of `after` from `before`; `None` if they are equal.
 ///
-/// Failures come first, the innermost of them: what calls something that fails, fails, and leaves out what would have come
-/// next. Else it is what runs first.
+/// Failures come first, the innermost of them: the caller of a failing operation fails too, and
+/// omits what would have come next. Without failures, the difference that runs first.
 pub fn divergence(before: &Shape, after: &Shape) -> Option<Divergence> {
     let mut path = Vec::new();
     let difference = find(before, after, &mut path)?;
     Some(Divergence { path, difference })
 }
 
-/// The path is that to the difference when one is found.
+/// Leaves the path to the difference in `path` if there is one.
 fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<PathDifference> {
     if before.digest == after.digest {
         return None;
@@ -73,7 +74,7 @@ fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<Path
         let alike = among
             .iter()
             .filter(|(_, other)| other.shape.operation == part.shape.operation);
-        // Of several the one that is most like it: that is of nearly its size.
+        // Of several candidates, the most similar one: the one closest in size.
         let size = part.shape.len();
         alike
             .min_by_key(|(_, other)| (other.shape.len().abs_diff(size), other.shape.digest))
@@ -101,7 +102,7 @@ fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<Path
     if before.is_error && !after.is_error && !gone.iter().any(|(_, part)| part.shape.has_error()) {
         return Some(PathDifference::Succeeds);
     }
-    // What runs first, of both.
+    // The first difference in either structure, in order of execution.
     let first_new = new.first().map(|(at, part)| (*at, *part));
     let first_gone = gone.first().map(|(at, part)| (*at, *part));
     match (first_gone, first_new) {
@@ -155,7 +156,7 @@ fn find(before: &Shape, after: &Shape, path: &mut Vec<Operation>) -> Option<Path
     }
 }
 
-/// The parts of the one that the other one has not, each with its stage.
+/// Parts of one structure that the other lacks, each with its stage.
 fn unmatched<'a>(one: &'a Shape, other: &Shape) -> Vec<(usize, &'a Part)> {
     let mut left: Vec<&Part> = other.parts().collect();
     let mut found = Vec::new();

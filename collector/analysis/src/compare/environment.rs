@@ -1,46 +1,48 @@
-//! What changed for everything: the machines, or what else runs on them.
+//! Changes of the environment: of the machines, or of other work on them.
 //!
-//! One run differs from the next by more than the slices of either know of: clocks of processors, neighbours, where things lie
-//! in memory, queues that are longer everywhere. Then places of all services take longer, or less long, some more and some
-//! less. So how much places usually changed by, and how different they did so, is learned from all of them (robustly: by
-//! medians), and a place that changed no more than that is no cause by itself. As in a meta-analysis with random effects,
-//! what differs between studies anyway is not held for sampling error.
+//! Two runs differ by more than the slices within either show: clock rates of processors,
+//! neighbours, placement in memory, queues that are longer everywhere. Places of all services then
+//! become slower or faster, by different amounts. The usual change of a place, and its spread, are
+//! estimated from all places (robustly, by medians), and a place that changed no more than that is
+//! no cause by itself. As in a meta-analysis with random effects, differences between studies are
+//! not mistaken for sampling errors.
 
 use super::OfRoot;
 use super::place::Place;
 use crate::statistics::median;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How places of all services changed.
+/// Usual change of the places of all services.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Environment {
-    /// How many places this was learned from.
+    /// Number of places in the estimate.
     pub places: usize,
-    /// By which factor the time of a place usually changed.
+    /// Factor by which the time of a place usually changed.
     pub factor: f64,
-    /// The standard deviation of the factor's logarithm, as a half of the places shows it.
+    /// Standard deviation of the factor's logarithm, estimated from the median absolute deviation.
     pub spread: f64,
-    /// Places that changed by more than chance, and no more than others.
+    /// Number of places that changed by more than chance, but no more than others.
     pub within: usize,
 }
 
-/// Fewer places, or services, do not show what is usual.
+/// Minimum numbers of places and services for an estimate of the usual change.
 const PLACES_MIN: usize = 8;
 const SERVICES_MIN: usize = 3;
-/// Places of which less is known: their relative error.
+/// Maximum relative error of a place in the estimate.
 const ERROR_MAX: f64 = 0.5;
-/// Places that are so small a part of a request tell little.
+/// Minimum share of a place in the mean latency; smaller places are too imprecise.
 const PART_MIN: f64 = 1e-4;
-/// So many standard deviations are no more than usual.
+/// Distance from the usual change, in standard deviations, that still counts as usual.
 const USUAL_MAX: f64 = 2.5;
-/// Even where everything is as it was, one run is not the other.
+/// Minimum spread: two runs differ even if nothing changed.
 const SPREAD_MIN: f64 = 0.01;
-/// What changed by e times is that place's own change, whatever the others did.
+/// Logarithm of the factor, e, from which a change is the place's own, whatever the others did.
 const LARGE: f64 = 1.0;
-/// The median of absolute deviations, as a standard deviation of normal ones.
+/// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD: f64 = 1.4826;
 
-/// Of places that changed, by root operation and place, leaves those that did so by themselves.
+/// Removes the places that changed no more than usual from `changed`, keyed by root operation and
+/// place.
 pub(super) fn keep_own(
     changed: &mut BTreeMap<(usize, usize), f64>,
     roots: &[OfRoot<'_>],
@@ -58,7 +60,7 @@ pub(super) fn keep_own(
     Some(environment)
 }
 
-/// The logarithm of the factor by which each place's time changed, and its relative error.
+/// Logarithm of the factor by which each place's time changed, with its relative error.
 fn ratios(roots: &[OfRoot<'_>]) -> BTreeMap<usize, Ratio> {
     let mut sums: BTreeMap<usize, (f64, f64, Option<f64>)> = BTreeMap::new();
     for root in roots {
@@ -83,7 +85,7 @@ fn ratios(roots: &[OfRoot<'_>]) -> BTreeMap<usize, Ratio> {
     sums.into_iter().filter_map(ratio).collect()
 }
 
-/// How the time of a place changed.
+/// Change of a place's time.
 #[derive(Clone, Copy, Debug)]
 struct Ratio {
     before_ns: f64,
@@ -92,7 +94,7 @@ struct Ratio {
 }
 
 impl Environment {
-    /// What is usual; `None`, where there is too little to tell.
+    /// Usual change; `None` if there is too little data.
     fn of(
         ratios: &BTreeMap<usize, Ratio>,
         places: &[Place],
@@ -120,7 +122,7 @@ impl Environment {
         })
     }
 
-    /// Whether a place changed no more than others did, as far as that is known of it.
+    /// True if a place changed no more than others did, within its precision.
     fn is_usual(&self, ratio: Ratio) -> bool {
         let is_large = ratio.log.abs() >= LARGE;
         let deviation = self.spread.hypot(ratio.error.unwrap_or_default());
@@ -158,22 +160,22 @@ mod tests {
 
     #[test]
     fn what_changed_as_all_did_is_usual() {
-        // As two runs of one system beside each other: everything is slower, by 10 to 100 %.
+        // Two runs of one system side by side: everything is slower, by 10 to 100 %.
         let (found, usual) =
             environment(&[0.57, 0.71, 0.11, 0.14, 0.47, 0.64, 0.27, 0.19, 0.31, 0.66]);
         let found = found.expect("enough places");
         assert!((1.3..1.7).contains(&found.factor), "{found:?}");
         assert_eq!(usual, [true; 10]);
-        // One of them changed by itself.
+        // Three places changed by themselves.
         let (found, usual) =
             environment(&[0.02, -0.01, 0.03, 0.0, 0.4, 0.01, -0.02, 0.01, 3.0, -0.5]);
         assert!(found.expect("enough places").spread < 0.05);
         let own: Vec<usize> = (0..10).filter(|at| !usual[*at]).collect();
         assert_eq!(own, [4, 8, 9]);
-        // Most of them are of a service that is many times as slow.
+        // Most places are of a service that is many times slower.
         let (_, usual) = environment(&[3.0, 3.1, 2.9, 3.2, 3.0, 2.8, 0.0, 0.1, 0.05]);
         assert_eq!(usual[..6], [false; 6]);
-        // Of a few places, each is its own.
+        // With few places, each change is its own.
         assert_eq!(environment(&[0.1; 5]).1, [false; 5]);
     }
 }

@@ -1,12 +1,14 @@
-//! RankEvidence that a place takes another time than before, from the requests in which it runs.
+//! Evidence that the time of a place changed, from the requests in which it runs.
 //!
-//! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs a few times only. So three
-//! statistics of ranks are tested, each within strata of requests that do the same: the sum of ranks, and the numbers of
-//! times among the slowest tenth and the slowest fiftieth, for a change of a part of the requests. Their permutation
-//! distributions are exact for few requests ([`crate::statistics::stratified`]). Requests are no independent sample of a
-//! period, so each deviation is divided by how much more the statistic varies between slices of one period than
-//! independence predicts. A single place shows that badly; [`Variability`] shares it among all places, as empirical Bayes
-//! estimates of variances do (Smyth, Linear models and empirical Bayes methods, 2004).
+//! Latencies have heavy tails, neighbouring requests are alike, and a rare operation runs a few
+//! times only. Three rank statistics are therefore tested, each within strata of requests that do
+//! the same: the sum of ranks and, for a change in a part of the requests, the numbers of times
+//! among the slowest tenth and the slowest fiftieth. Their permutation distributions are exact for
+//! few requests ([`crate::statistics::stratified`]). Requests are not an independent sample of a
+//! period. Each deviation is therefore divided by the excess of the statistic's variation between
+//! slices of one period over independence. A single place shows that excess badly; [`Variability`]
+//! shares it among all places, as empirical Bayes estimates of variances do (Smyth, Linear models
+//! and empirical Bayes methods, 2004).
 
 mod aligned;
 mod variability;
@@ -26,7 +28,7 @@ use crate::statistics::{
 /// Time at a place in one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// Requests that do the same there; only these are compared.
+    /// Stratum of requests that do the same there; only these are compared.
     pub(super) stratum: u32,
     pub(super) period: Period,
     /// Start of the request, in nanoseconds since the Unix epoch.
@@ -34,56 +36,60 @@ pub(super) struct Observation {
     pub(super) time_ns: f32,
 }
 
-/// A period's observations are cut into at most so many slices of time.
+/// Maximum number of time slices of a period's observations.
 const SLICES_MAX: usize = 12;
-/// A slice has at least about so many observations.
+/// Approximate minimum number of observations of a slice.
 const SLICE_ROWS_MIN: usize = 6;
-/// Variability between slices is not known from fewer.
+/// Minimum number of slices for an estimate of the variability between slices.
 const SLICES_KNOWN_MIN: usize = 5;
-/// Parts of all observations that count as the slowest.
+/// Fractions of all observations that count as the slowest.
 const SLOWEST: [f64; 2] = [0.1, 0.02];
-/// Fewer slow observations are not tested.
+/// Minimum number of slow observations for a test.
 const SLOW_MIN: usize = 4;
-/// Shares of the permitted error rate, of which ranks get a half and each part of the slowest a quarter.
+/// Shares of the permitted error rate: one half for ranks, a quarter for each fraction of the
+/// slowest.
 const SHARES: [f64; 3] = [0.5, 0.25, 0.25];
-/// Without its most extreme slice, a change must still lie so many deviations from chance.
+/// Minimum distance of a change from chance, in deviations, without its most extreme slice.
 const WITHOUT_ONE_MIN: f64 = 2.0;
 
 /// Rank statistics of the observations of one place.
 #[derive(Clone, Debug)]
 pub(super) struct RankEvidence {
-    /// Observations of either period in strata that both have.
+    /// Number of observations of each period in strata that both periods have.
     pub(super) rows: [usize; 2],
     slices: [usize; 2],
     /// Statistics of ranks, of the slowest tenth and of the slowest fiftieth.
     statistics: Vec<Statistic>,
-    /// By period: the squared difference of mean ranks between its halves, in units of the variance of ranks, and what
-    /// independence predicts for it.
+    /// For each period, the squared difference of mean ranks between its halves, in units of the
+    /// variance of ranks, and its expectation under independence.
     halves: [Option<[f64; 2]>; 2],
 }
 
-/// A statistic and how it varies.
+/// A statistic and its variation.
 #[derive(Clone, Copy, Debug)]
 struct Statistic {
     share: f64,
-    /// Standard deviations from the mean of its permutation distribution; positive where the later period is slower.
+    /// Standard deviations from the mean of its permutation distribution; positive if the later
+    /// period is slower.
     deviations: f64,
-    /// Deviations without the slice that adds most.
+    /// Deviations without the slice that contributes most.
     without_one: f64,
-    /// By period: how many times as much it varies between slices as independence predicts.
+    /// For each period, the ratio of the variation between slices to the variation under
+    /// independence.
     inflation: [Option<f64>; 2],
 }
 
-/// The result of a test.
+/// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RankTest {
     pub(super) p_value: f64,
-    /// True if the later period is slower, by the statistic that shows most.
+    /// True if the later period is slower, by the most significant statistic.
     pub(super) is_slower: bool,
 }
 
 impl RankEvidence {
-    /// RankEvidence from these observations; `None` where no stratum has observations of both periods.
+    /// Computes evidence from these observations; `None` if no stratum has observations of both
+    /// periods.
     pub(super) fn of(observations: &[Observation]) -> Option<RankEvidence> {
         let mut rows = aligned(observations);
         if rows.is_empty() {
@@ -128,7 +134,8 @@ impl RankEvidence {
         })
     }
 
-    /// The least probability that so many observations of either period can show: all of one below all of the other.
+    /// Smallest p-value that this many observations of each period can reach: all of one below all
+    /// of the other.
     pub(super) fn least_p_value([before, after]: [usize; 2]) -> f64 {
         let stratum = ShareStratum {
             with: after as u64,
@@ -138,8 +145,9 @@ impl RankEvidence {
         shares_two_sided(&[stratum], after as u64).unwrap_or(0.0)
     }
 
-    /// RankEvidence that more or fewer requests have a property, from whether sampled ones have it, in order of time; `with`
-    /// and `of` are the numbers of all requests. `None` where all or none have it.
+    /// Computes evidence that more or fewer requests have a property. `has` holds the property of
+    /// sampled requests, in order of time; `with` and `of` are the numbers of all requests. `None`
+    /// if all or none have the property.
     pub(super) fn of_shares(
         has: &[(Period, bool)],
         with: [u64; 2],
@@ -187,12 +195,13 @@ impl RankEvidence {
         })
     }
 
-    /// Observations per slice.
+    /// Mean number of observations per slice.
     fn rows_per_slice(&self) -> f64 {
         (self.rows[0] + self.rows[1]) as f64 / (self.slices[0] + self.slices[1]) as f64
     }
 
-    /// Returns the probability of such a difference without a change, for places that vary like this.
+    /// Returns the probability of such a difference without a change, for places that vary like
+    /// this.
     pub(super) fn verdict(&self, variability: &Variability) -> RankTest {
         let of = |statistic: &Statistic| {
             let (inflation, freedom) = variability.inflation(self, statistic);
@@ -226,7 +235,8 @@ impl RankEvidence {
 }
 
 impl Statistic {
-    /// The sum of the later period's centred scores; `exact` is its deviation where that is known better.
+    /// Sum of the later period's centred scores; `exact` replaces its deviation if a better value
+    /// is known.
     fn of(
         rows: &[Aligned],
         scores: &[f64],
@@ -264,9 +274,11 @@ impl Statistic {
     }
 }
 
-/// Returns the sum without the slice that adds most to it; periods of few slices keep all of theirs.
+/// Returns the sum without the slice that contributes most to it. Periods with few slices keep all
+/// of them.
 fn without_one(rows: &[Aligned], scores: &[f64], slices: [usize; 2], sum: f64) -> f64 {
-    // The earlier period's scores add to the difference with the opposite sign; all of them together cancel the later's.
+    // The earlier period's scores contribute with the opposite sign; all of them together cancel
+    // the later's.
     let mut most = 0.0f64;
     for period in [Period::Before, Period::After] {
         let count = slices[period as usize];
@@ -294,8 +306,9 @@ fn without_one(rows: &[Aligned], scores: &[f64], slices: [usize; 2], sum: f64) -
     sum.abs() - most
 }
 
-/// Variance inflation: the variance of a period's scores between its slices over the one of independent scores, with
-/// neighbours that are alike taken into account (Newey and West, 1987, with one lag); `None` where slices are too few.
+/// Variance inflation: the variance of a period's scores between its slices, divided by that of
+/// independent scores. Takes correlated neighbours into account (Newey and West, 1987, with one
+/// lag). `None` if there are too few slices.
 fn inflation(rows: &[Aligned], scores: &[f64], period: Period, count: usize) -> Option<f64> {
     if count < SLICES_KNOWN_MIN {
         return None;
@@ -322,8 +335,8 @@ fn inflation(rows: &[Aligned], scores: &[f64], period: Period, count: usize) -> 
     Some(slices / (slices - 1.0) * (between + alike.max(0.0)) / squares)
 }
 
-/// The squared difference of mean ranks between the halves of each period, and its expectation under independence, both in
-/// units of the variance of ranks.
+/// Squared difference of mean ranks between the halves of each period, and its expectation under
+/// independence, both in units of the variance of ranks.
 fn halves(rows: &[Aligned], scores: &[f64], counts: [usize; 2]) -> [Option<[f64; 2]>; 2] {
     [Period::Before, Period::After].map(|period| {
         let count = counts[period as usize];

@@ -1,4 +1,5 @@
-//! Judges which places changed by more than chance, and lists those with too few requests to tell.
+//! Judges which places changed by more than chance, and lists those with too few requests for a
+//! decision.
 
 use super::evidence::{Observation, RankEvidence, Variability};
 use super::place::Place;
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Variability of places, and their evidence over all root operations together.
 struct Judged {
     variability: Variability,
-    /// RankEvidence of places that requests of more than one root operation have.
+    /// Evidence of places that occur in requests of more than one root operation.
     over_roots: BTreeMap<usize, RankEvidence>,
 }
 
@@ -53,34 +54,36 @@ impl Judged {
     }
 }
 
-/// A place whose time changed a lot, in too few requests to tell whether by chance.
+/// A place whose time changed a lot, in too few requests to exclude chance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TooFew {
     /// The place.
     pub place: Place,
-    /// Requests in which it is seen, of either period.
+    /// Number of requests that reach the place, for each period.
     pub requests: [usize; 2],
-    /// What it adds to the mean latency of its root operation's requests.
+    /// Contribution to the mean latency of its root operation's requests, in nanoseconds.
     pub contribution_ns: f64,
-    /// So many requests of each period would tell, if all of one took longer than all of the other.
+    /// Number of requests of each period that would suffice if all of one took longer than all of
+    /// the other.
     pub needed: usize,
 }
 
-/// The result of judging all places.
+/// Result of judging all places.
 #[derive(Debug, Default)]
 pub(super) struct ChangedPlaces {
-    /// Corrected probabilities of places that changed by more than chance: (root operation, place).
+    /// Corrected probabilities of places that changed by more than chance, keyed by (root
+    /// operation, place).
     pub(super) changed: BTreeMap<(usize, usize), f64>,
     pub(super) too_few: Vec<TooFew>,
 }
 
-/// A change by this factor is plain to see.
+/// Factor of change that is plain to see.
 const PLAIN_FACTOR: f64 = 2.0;
 
 /// Judges the places of all root operations.
 ///
-/// A place is tested in the requests of each root operation, and over all of them: a change that every root operation has
-/// a little of is seen together only.
+/// A place is tested in the requests of each root operation, and over all of them: a small change
+/// in every root operation only shows in all of them together.
 pub(super) fn changed_places(
     roots: &[OfRoot<'_>],
     places: &[Place],
@@ -101,7 +104,7 @@ pub(super) fn changed_places(
                 .map(|evidence| evidence.verdict(&judged.variability))
                 .filter(|verdict| verdict.is_slower == is_slower)
                 .map(|verdict| verdict.p_value);
-            // Two tests, where there is more than one root operation.
+            // Two tests if there is more than one root operation.
             let tests = if judged.over_roots.contains_key(place) {
                 2.0
             } else {
@@ -112,7 +115,7 @@ pub(super) fn changed_places(
         }
     }
     let p_values: Vec<f64> = tested.iter().map(|(_, p_value)| *p_value).collect();
-    // A single change is more than chance from here on.
+    // Level from which a single change is more than chance.
     let level = settings.false_discoveries / tested.len().max(1) as f64;
     let mut found = ChangedPlaces::default();
     for ((key, _), q_value) in tested.iter().zip(benjamini_hochberg(&p_values)) {
@@ -138,5 +141,5 @@ pub(super) fn changed_places(
     found
 }
 
-/// More requests of each period are never needed to tell two samples apart that do not overlap.
+/// Upper bound of the requests of each period that separate two samples without overlap.
 const NEEDED_MAX: usize = 64;

@@ -1,28 +1,29 @@
-//! Requests of both periods that are alike, so that their times can be compared.
+//! Matches similar requests of both periods, so that their times can be compared.
 //!
-//! Requests of one category are. Where there are many structures (loops over data, retries, caches), most have few
-//! requests; these are compared place by place ([`super::response`]).
+//! Requests of one category are similar. Where there are many structures (loops over data, retries,
+//! caches), most of them have few requests; these are compared place by place
+//! ([`super::response`]).
 
 use super::rows::{Row, Rows};
 use crate::flow::{CategoryId, EdgeId, FlowCategory, RootFlows};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A category, or the rest of all of them, in both periods.
+/// A category, or the remainder of all small ones, in both periods.
 #[derive(Clone, Debug)]
 pub(super) struct Matched<'a> {
-    /// The category; `None`: the rest.
+    /// The category; `None` for the remainder.
     pub(super) id: Option<CategoryId>,
-    /// How many requests there are.
+    /// Number of requests in each period.
     pub(super) requests: [u64; 2],
-    /// Their latencies, summed.
+    /// Sum of their latencies in nanoseconds.
     pub(super) latency_ns: [f64; 2],
-    /// Their times by edge, summed.
+    /// Sum of their times by edge.
     edges_ns: [BTreeMap<EdgeId, f64>; 2],
-    /// Samples of them.
+    /// Sampled requests.
     pub(super) rows: Vec<Row<'a>>,
 }
 
-/// A category with fewer requests in either period is not compared by itself.
+/// Minimum number of requests in each period for comparing a category by itself.
 pub(super) const REQUESTS_MIN: u64 = 3;
 
 impl Matched<'_> {
@@ -44,7 +45,7 @@ impl Matched<'_> {
         }
     }
 
-    /// The edges of either period.
+    /// Edges of either period.
     pub(super) fn edges(&self) -> BTreeSet<EdgeId> {
         self.edges_ns
             .iter()
@@ -52,7 +53,7 @@ impl Matched<'_> {
             .collect()
     }
 
-    /// The mean time on an edge.
+    /// Mean time on an edge.
     pub(super) fn edge_ns(&self, period: usize, edge: EdgeId) -> f64 {
         let sum = self.edges_ns[period]
             .get(&edge)
@@ -61,31 +62,31 @@ impl Matched<'_> {
         sum / self.requests[period].max(1) as f64
     }
 
-    /// By how much the mean time on an edge changed.
+    /// Change of the mean time on an edge.
     pub(super) fn edge_change_ns(&self, edge: EdgeId) -> f64 {
         self.edge_ns(1, edge) - self.edge_ns(0, edge)
     }
 
-    /// The part of the root operation's earlier requests that these are.
+    /// Fraction of the root operation's earlier requests in this category.
     pub(super) fn share_before(&self, requests: [u64; 2]) -> f64 {
         self.requests[0] as f64 / requests[0].max(1) as f64
     }
 
-    /// The mean latency.
+    /// Mean latency.
     pub(super) fn mean_ns(&self, period: usize) -> f64 {
         self.latency_ns[period] / self.requests[period].max(1) as f64
     }
 }
 
-/// Categories that both periods have, and the rest: last of all, of no category.
+/// Categories that both periods have, then the remainder, which has no category.
 #[derive(Debug)]
 pub(super) struct Alike<'a> {
     pub(super) matched: Vec<Matched<'a>>,
-    /// Sampled requests of the categories that make up the rest.
+    /// Sampled requests of the categories in the remainder.
     pub(super) small: Vec<(CategoryId, Vec<Row<'a>>)>,
 }
 
-/// Puts the requests of both periods side by side.
+/// Matches the requests of both periods.
 pub(super) fn alike<'a>(flows: [&RootFlows; 2], rows: &Rows<'a>) -> Alike<'a> {
     let mut rest = Matched::empty(None);
     let mut found = Alike {

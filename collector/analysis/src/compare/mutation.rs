@@ -11,10 +11,10 @@ use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a category changed.
+/// Kind of change of a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MutationKind {
-    /// Requests of the same structure take another time.
+    /// Requests of the same structure have another response time.
     ResponseTime,
     /// Requests have this structure more often.
     Structural,
@@ -23,58 +23,61 @@ pub enum MutationKind {
 /// Time on an edge, in requests of a category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeChange {
-    /// Which edge.
+    /// The edge.
     pub edge: EdgeId,
-    /// Its mean time in the earlier period, on critical paths.
+    /// Mean time on critical paths in the earlier period, in nanoseconds.
     pub before_ns: f64,
-    /// The same in the later one.
+    /// Mean time on critical paths in the later period, in nanoseconds.
     pub after_ns: f64,
-    /// The probability of distributions as different as these where nothing has changed (Kolmogorov and Smirnov).
+    /// Probability of distributions as different as these if nothing has changed (Kolmogorov and
+    /// Smirnov).
     pub p_value: f64,
-    /// Whether it is responsible: this category's requests are slower, or faster, by it.
+    /// True if the edge is responsible for making this category's requests slower or faster.
     pub is_responsible: bool,
 }
 
 impl EdgeChange {
-    /// By how much it changed.
+    /// Change of the mean time.
     pub fn change_ns(&self) -> f64 {
         self.after_ns - self.before_ns
     }
 }
 
-/// A category that changed. One that is both slower and more frequent is two of these: virtual categories (§5.3).
+/// A category that changed. A category that is both slower and more frequent yields two of these:
+/// virtual categories (§5.3).
 #[derive(Clone, Debug)]
 pub struct Mutation {
-    /// How it changed.
+    /// Kind of change.
     pub kind: MutationKind,
-    /// The root operation of its requests.
+    /// Root operation of its requests.
     pub root: String,
-    /// Which category.
+    /// The category.
     pub category: CategoryId,
     /// Its structure.
     pub shape: Option<Arc<Shape>>,
-    /// What it adds to the mean latency of all requests.
+    /// Contribution to the mean latency of all requests, in nanoseconds.
     pub contribution_ns: f64,
-    /// How probable such a change is where nothing has changed.
+    /// Probability of such a change if nothing has changed.
     pub p_value: f64,
-    /// The same with regard to how many categories were looked at.
+    /// Probability of such a change, corrected for the number of categories tested.
     pub q_value: f64,
-    /// Requests of either period; as many as there were.
+    /// Number of requests in each period.
     pub requests: [u64; 2],
-    /// Their mean latencies.
+    /// Mean latency in each period, in nanoseconds.
     pub means_ns: [f64; 2],
-    /// The edges that changed, the one that adds most first.
+    /// Edges that changed, the largest contribution first.
     pub edges: Vec<EdgeChange>,
-    /// Of a structural mutation: what its requests may have been before, the most similar first.
+    /// Possible former structures of a structural mutation's requests, the most similar first.
     pub precursors: Vec<Precursor>,
-    /// The causes it is due to, by their places in the list.
+    /// Causes of the mutation, as indices into the list.
     pub causes: Vec<usize>,
 }
 
-/// Part of a category's change that counts as due to a place.
+/// Minimum fraction of a category's change that counts as due to a place.
 const PART_MIN: f64 = 0.2;
 
-/// Categories whose requests are slower or faster by one of these places; the places of each by their causes.
+/// Categories whose requests are slower or faster by one of these places; `cause_of` maps places to
+/// causes.
 pub(super) fn response_mutations(
     roots: &[OfRoot<'_>],
     places: &Places,
@@ -149,7 +152,7 @@ fn of_category(
     })
 }
 
-/// An edge that adds less than this part of what the one does that adds most is not listed.
+/// Edges below this fraction of the top contribution are omitted.
 const EDGE_MIN: f64 = 0.02;
 
 fn edges(
@@ -187,7 +190,7 @@ fn edges(
     changes
 }
 
-/// Whether the values of the two periods are of one distribution.
+/// P-value of the hypothesis that the values of both periods have one distribution.
 fn compared(values: impl Iterator<Item = (Period, u64)>) -> f64 {
     let mut of: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
     values.for_each(|(period, value)| of[period as usize].push(value));

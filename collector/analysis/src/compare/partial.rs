@@ -1,36 +1,40 @@
-//! A change that only a part of the later requests has: what hits every second user is of both periods alike, and what tells
-//! the periods apart does not tell whom it hits.
+//! A change in a part of the later requests only. A property of every second user is present in
+//! both periods alike; a property that separates the periods does not show which requests are
+//! affected.
 //!
-//! Times of both periods are split where the parts beyond differ most: at the point of Kolmogorov and Smirnov's statistic.
+//! The times of both periods are split where the fractions beyond differ most: at the point of the
+//! Kolmogorov–Smirnov statistic.
 
-/// Where times of later requests part into those that earlier ones had as well, and those that hardly any had.
+/// Boundary between the times of later requests that earlier ones had as well, and those that
+/// hardly any earlier request had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PartialChange {
-    /// The changed requests take longer than this (or less, where they became faster), in ns.
+    /// Boundary in ns: changed requests take longer than this (or less, if they became faster).
     pub boundary_ns: f64,
-    /// Whether they take longer.
+    /// True if changed requests take longer.
     pub is_slower: bool,
-    /// The parts of the earlier and of the later requests that do.
+    /// Fractions of the earlier and of the later requests beyond the boundary.
     pub shares: [f64; 2],
 }
 
-/// So much more of the later requests than of the earlier ones lies beyond, or it is no change to speak of.
+/// Minimum excess of the later fraction over the earlier one; below it, the change is negligible.
 const EXCESS_MIN: f64 = 0.02;
-/// Of those beyond, at most this part would be there without the change.
+/// Maximum fraction of the requests beyond that would be there without the change.
 const UNCHANGED_MAX: f64 = 0.25;
-/// If nearly all later requests are beyond, it is a change of all.
+/// If a larger fraction of the later requests is beyond, the change affects all of them.
 const SHARE_MAX: f64 = 0.9;
 
 impl PartialChange {
-    /// Of the times of earlier and of later requests, in ns; none, where nothing changed, or all did.
+    /// Finds the boundary in the times of earlier and of later requests, in ns. `None` if nothing
+    /// changed, or all did.
     pub(super) fn of([mut earlier, mut later]: [Vec<f64>; 2]) -> Option<PartialChange> {
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
         if earlier.is_empty() || later.is_empty() {
             return None;
         }
         let is_slower = mean(&later) > mean(&earlier);
-        // What became faster lies beyond in the mirror.
+        // Negation turns faster requests into slower ones.
         for times in [&mut earlier, &mut later] {
             if !is_slower {
                 times.iter_mut().for_each(|time| *time = -*time);
@@ -48,7 +52,7 @@ impl PartialChange {
         })
     }
 
-    /// Whether a time is that of a changed request.
+    /// True if a time is that of a changed request.
     pub fn holds(&self, time_ns: f64) -> bool {
         if self.is_slower {
             time_ns > self.boundary_ns
@@ -58,7 +62,8 @@ impl PartialChange {
     }
 }
 
-/// Of sorted times: that beyond which the parts of both differ most, the larger of equal ones; with these parts.
+/// Time beyond which the fractions of both sorted lists differ most (the largest of equal ones),
+/// with these fractions.
 fn parting(earlier: &[f64], later: &[f64]) -> (f64, [f64; 2]) {
     let (mut at_earlier, mut at_later) = (0, 0);
     let mut best = (f64::NEG_INFINITY, i128::MIN, [1.0, 1.0]);
@@ -72,7 +77,8 @@ fn parting(earlier: &[f64], later: &[f64]) -> (f64, [f64; 2]) {
         at_earlier = passed(earlier, at_earlier);
         at_later = passed(later, at_later);
         let beyond = [earlier.len() - at_earlier, later.len() - at_later];
-        // The difference of the parts, times both numbers: equal ones are equal.
+        // Difference of the fractions times both counts, as an exact integer, so that ties are
+        // exact.
         let excess =
             beyond[1] as i128 * earlier.len() as i128 - beyond[0] as i128 * later.len() as i128;
         if excess >= best.1 {
@@ -126,7 +132,7 @@ mod tests {
         assert_eq!(slow.iter().filter(|time| found.holds(**time)).count(), 0);
     }
 
-    /// Each time, tried one by one.
+    /// Tries each time, one by one.
     fn parting_one_by_one(earlier: &[f64], later: &[f64]) -> f64 {
         let beyond = |times: &[f64], boundary: f64| {
             times.iter().filter(|time| **time > boundary).count() as f64 / times.len() as f64

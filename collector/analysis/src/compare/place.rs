@@ -1,9 +1,10 @@
-//! Whose time an edge's is: an operation's own, or of the way between two services.
+//! Places that spend time: an operation itself, or the link between two services.
 //!
-//! A client span does nothing but wait for its server: its time, without that of the server's span, is spent between the
-//! two. Which spans are clients' is recorded by some, and told by what they do otherwise: one that only ever has children
-//! of other services, and no work between two of them, hands a call over and waits. Such a client is no place of its own:
-//! what calls is the operation around it.
+//! A client span only waits for its server: its time, without that of the server's span, is spent
+//! between the two. Some sources record which spans are clients; for others, behaviour decides: a
+//! span that only ever has children of other services, and no work between two of them, hands a
+//! call over and waits. Such a client is no place of its own: the caller is the operation around
+//! it.
 
 use crate::flow::{EdgeId, EdgeTable, FlowEdge, Operation};
 use crate::task_path;
@@ -11,22 +12,23 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What spends time.
+/// A place that spends time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// An operation works, or waits for what nobody recorded.
+    /// An operation that works, or waits for something that was not recorded.
     Own(Operation),
-    /// Between the operation that calls and the one that is called: networks, and queues at either end.
+    /// The link between a calling operation and the called one: networks, and queues at either end.
     Link {
-        /// Who calls.
+        /// Calling operation.
         caller: Operation,
-        /// Who is called.
+        /// Called operation.
         callee: Operation,
     },
 }
 
 impl Place {
-    /// The operation that answers for it, unless more is known: who is called, as its answer is late.
+    /// Operation that answers for the place unless more is known; for a link the callee, as its
+    /// answer is late.
     pub fn operation(&self) -> &Operation {
         match self {
             Place::Own(operation)
@@ -37,7 +39,7 @@ impl Place {
     }
 }
 
-/// The places of all edges.
+/// Places of all edges.
 #[derive(Debug)]
 pub(super) struct Places {
     of_edges: Vec<usize>,
@@ -46,7 +48,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Of these edges; `is_client` says which operations are recorded as clients'.
+    /// Determines the places of these edges; `is_client` reports which operations are recorded as
+    /// clients.
     pub(super) fn of(edges: &EdgeTable, is_client: &dyn Fn(&Operation) -> bool) -> Places {
         let clients = clients(edges, is_client);
         let mut known: BTreeMap<Place, usize> = BTreeMap::new();
@@ -68,7 +71,7 @@ impl Places {
         }
     }
 
-    /// The operations that are clients' somewhere.
+    /// Operations that are clients anywhere.
     pub(super) fn client_operations(&self) -> BTreeSet<Operation> {
         self.clients
             .keys()
@@ -76,12 +79,12 @@ impl Places {
             .collect()
     }
 
-    /// The number of an edge's place.
+    /// Number of an edge's place.
     pub(super) fn number(&self, edge: EdgeId) -> usize {
         self.of_edges[edge.0 as usize]
     }
 
-    /// The edges of these places.
+    /// Edges of the places that `is_one` accepts.
     pub(super) fn edges_of(&self, is_one: &dyn Fn(usize) -> bool) -> Vec<EdgeId> {
         let numbered = self.of_edges.iter().zip(0..);
         numbered
@@ -90,13 +93,13 @@ impl Places {
             .collect()
     }
 
-    /// All places, by their numbers.
+    /// Every place, by number.
     pub(super) fn all(&self) -> &[Place] {
         &self.places
     }
 }
 
-/// What is known of a task's edges.
+/// Facts about a task's edges.
 #[derive(Default)]
 struct Seen {
     callees: BTreeSet<Operation>,
@@ -104,7 +107,7 @@ struct Seen {
     works_between: bool,
 }
 
-/// Tasks that are clients', each with those that it calls.
+/// Client tasks, each with the operations that it calls.
 fn clients(
     edges: &EdgeTable,
     is_client: &dyn Fn(&Operation) -> bool,
@@ -129,7 +132,8 @@ fn clients(
             let operation = FlowEdge::operation_of(task);
             let waits_only =
                 !seen.callees.is_empty() && !seen.works_between && !seen.has_own_children;
-            // A root that hands over all it gets is a proxy or a browser: its own time is somebody's.
+            // A root that hands over every request is a proxy or a browser: its own time belongs to
+            // it.
             is_inner(task) && (waits_only || (is_client(&operation) && !seen.callees.is_empty()))
         })
         .map(|(task, seen)| (task, seen.callees))
@@ -146,7 +150,7 @@ fn place(edge: &FlowEdge, clients: &FxHashMap<Arc<str>, BTreeSet<Operation>>) ->
     let Some(callee) = child.or_else(only) else {
         return Place::Own(own);
     };
-    // The operation around the client, and around clients that it is inside of.
+    // The operation around the client, and around clients that enclose it.
     let mut task = &*edge.task;
     let mut caller = own;
     while let Some(at) = task.rfind(task_path::JOINT) {

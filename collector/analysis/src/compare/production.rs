@@ -1,10 +1,11 @@
-//! What operations do: which others each of them calls, one by one.
+//! Productions: the calls that each operation makes, operation by operation.
 //!
-//! A request's structure changes because some operation does something else. Of the requests in which an operation runs at
-//! all, how many do which thing is asked apart from how many requests there are of it, and from what else they do: so a
-//! rare operation that does something else every time is as plain as a frequent one, and another mix of requests changes
-//! nothing. (In terms of grammars, these are productions, and requests derivations; Pinpoint, Spectroscope §2.2, counts
-//! them likewise.)
+//! A request's structure changes because some operation acts differently. Productions are counted
+//! among the requests in which an operation runs at all, apart from the number of these requests
+//! and from their other operations. A rare operation that acts differently every time is therefore
+//! as plain as a frequent one, and another mix of requests changes nothing. (In terms of grammars,
+//! these are productions, and requests are derivations; Pinpoint, Spectroscope §2.2, counts them
+//! likewise.)
 
 use super::divergence::PathDifference;
 use super::evidence::RankEvidence;
@@ -14,21 +15,22 @@ use rustc_hash::FxHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-/// An operation, and the one that calls it.
+/// An operation and its caller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Called {
     pub(super) caller: Option<Operation>,
     pub(super) operation: Operation,
 }
 
-/// What an operation does: whether it fails, and what it calls, in stages. Whether a callee fails is the callee's matter.
+/// Behaviour of an operation: whether it fails, and its calls, in stages. Failures of a callee
+/// count for the callee only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Production {
     pub(super) fails: bool,
     pub(super) stages: Vec<Vec<Call>>,
 }
 
-/// A call, or several alike.
+/// A call, or several equal ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Call {
     pub(super) operation: Operation,
@@ -38,7 +40,7 @@ pub(super) struct Call {
 impl Production {
     fn of(shape: &Shape) -> Production {
         let stages = shape.stages.iter().map(|stage| {
-            // What differs further inside is the callees' matter.
+            // Differences further inside belong to the callees.
             let mut calls: BTreeMap<Operation, Repeats> = BTreeMap::new();
             for part in stage {
                 let called = part.shape.operation.clone();
@@ -58,12 +60,12 @@ impl Production {
         }
     }
 
-    /// All calls, in order.
+    /// Every call, in order.
     pub(super) fn calls(&self) -> impl DoubleEndedIterator<Item = &Call> {
         self.stages.iter().flatten()
     }
 
-    /// How it differs from what was done before, first of all.
+    /// First difference from the former production.
     pub(super) fn difference(&self, before: &Production) -> PathDifference {
         match (before.fails, self.fails) {
             (false, true) => return PathDifference::Fails,
@@ -100,8 +102,9 @@ impl Production {
         }
     }
 
-    /// What came next after the last call of this one, if this is what was done before up to there: it was broken off. A loop
-    /// that ends early goes on with itself.
+    /// Returns the call that followed this production's last call in `before`, if this production
+    /// equals `before` up to there: the operation was broken off. A loop that ends early continues
+    /// with itself.
     pub(super) fn goes_on_with<'a>(&self, before: &'a Production) -> Option<&'a Operation> {
         let last = self.calls().next_back()?;
         let old: Vec<&Call> = before.calls().collect();
@@ -123,19 +126,20 @@ impl Production {
         old.get(at + 1).map(|next| &next.operation)
     }
 
-    /// The last call.
+    /// Operation of the last call.
     pub(super) fn last(&self) -> Option<&Operation> {
         self.calls().next_back().map(|call| &call.operation)
     }
 
-    /// How many calls the two differ by.
+    /// Number of calls by which the two differ.
     pub(super) fn distance(&self, other: &Production) -> usize {
         let set = |of: &Production| of.calls().cloned().collect::<BTreeSet<_>>();
         set(self).symmetric_difference(&set(other)).count() + usize::from(self.fails != other.fails)
     }
 }
 
-/// Sums of buckets are put into the buckets that their middles fall into: they add up to more than there are.
+/// Puts a sum of buckets into the bucket of its middle; such sums may add up to more than the
+/// actual number.
 fn rounded(repeats: Repeats) -> Repeats {
     if repeats.from == repeats.to || repeats.to == u32::MAX {
         return repeats;
@@ -143,7 +147,7 @@ fn rounded(repeats: Repeats) -> Repeats {
     crate::flow::Fold::Buckets.repeats((repeats.from as usize + repeats.to as usize) / 2)
 }
 
-/// The productions of all operations of a structure.
+/// Productions of all operations of a structure.
 fn productions(shape: &Shape) -> BTreeMap<Called, BTreeSet<Production>> {
     let mut found = BTreeMap::new();
     add_productions(shape, None, &mut found);
@@ -171,8 +175,8 @@ fn add_productions(
     }
 }
 
-/// Productions of a client, without which server it calls: one name of clients may stand for calls of many servers, and
-/// which of them is called is the caller's choice.
+/// Merges the productions of a client regardless of the server it calls: one name of clients may
+/// stand for calls of many servers, and the caller chooses which one.
 fn of_client(
     known: BTreeMap<Production, BTreeSet<CategoryId>>,
 ) -> BTreeMap<Production, BTreeSet<CategoryId>> {
@@ -185,7 +189,7 @@ fn of_client(
     merged.into_values().collect()
 }
 
-/// Digest of how often each operation of a structure runs and of its calls.
+/// Digest of the number of runs and the calls of each operation of a structure.
 pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
     let mut found: BTreeMap<Operation, FxHasher> = BTreeMap::new();
     for (called, productions) in productions(shape) {
@@ -200,7 +204,7 @@ pub(super) fn local_structure(shape: &Shape) -> BTreeMap<Operation, u64> {
     finished.collect()
 }
 
-/// Adds how often each operation runs at most, if the structure itself runs so often.
+/// Adds the maximum number of runs of each operation, if the structure itself runs `times` times.
 fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
     *runs.entry(shape.operation.clone()).or_default() += times;
     for part in shape.parts() {
@@ -212,13 +216,13 @@ fn count_runs(shape: &Shape, times: u64, runs: &mut BTreeMap<Operation, u64>) {
     }
 }
 
-/// A production of an operation, and how often it has it.
+/// A production of an operation, and its frequency.
 #[derive(Clone, Debug)]
 pub(super) struct ProductionChange {
     pub(super) production: Production,
-    /// Parts of the requests in which the operation runs.
+    /// Fractions of the requests in which the operation runs, for each period.
     pub(super) shares: [f64; 2],
-    /// The categories whose requests have it.
+    /// Categories whose requests have the production.
     pub(super) categories: BTreeSet<CategoryId>,
 }
 
@@ -228,19 +232,20 @@ impl ProductionChange {
     }
 }
 
-/// Something that an operation does or does not do. An operation with many productions has a little more of some and a
-/// little less of others when one thing about it changes; what they have in common shows it.
+/// A property of productions. If one thing about an operation with many productions changes, some
+/// productions become slightly more frequent and others less; their common property shows the
+/// change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Feature {
-    /// It fails.
+    /// The operation fails.
     Fails,
-    /// It calls nothing after this.
+    /// The operation calls nothing after this call.
     EndsWith(Operation),
-    /// It calls this.
+    /// The operation makes this call.
     Calls(Operation),
-    /// It calls this at least so often.
+    /// The operation makes this call at least this many times.
     CallsOften(Operation, u32),
-    /// It has exactly this production, by its place in the list.
+    /// The operation has exactly this production, given by its index in the list.
     Exactly(usize),
 }
 
@@ -258,7 +263,7 @@ impl Feature {
         }
     }
 
-    /// The features that some of these productions have.
+    /// Features that some of these productions have.
     fn all(productions: &[ProductionChange]) -> BTreeSet<Feature> {
         let mut found = BTreeSet::new();
         for (at, change) in productions.iter().enumerate() {
@@ -288,9 +293,9 @@ impl Feature {
 #[derive(Clone, Debug)]
 pub(super) struct FeatureChange {
     pub(super) feature: Feature,
-    /// Parts of the requests in which the operation runs.
+    /// Fractions of the requests in which the operation runs, for each period.
     pub(super) shares: [f64; 2],
-    /// The productions that have it, by their places in the list.
+    /// Productions with the feature, as indices into the list.
     pub(super) productions: BTreeSet<usize>,
     pub(super) evidence: RankEvidence,
 }
@@ -300,7 +305,7 @@ impl FeatureChange {
         self.shares[1] - self.shares[0]
     }
 
-    /// Returns whether hardly any request had before what requests have now.
+    /// Reports whether hardly any earlier request had the property that later requests have.
     pub(super) fn is_new(&self) -> bool {
         let [before, after] = if self.gain() > 0.0 {
             self.shares
@@ -310,7 +315,7 @@ impl FeatureChange {
         before <= NEW_BEFORE_MAX * after
     }
 
-    /// Returns whether a feature is new or gone: hardly any request of one period has it.
+    /// Reports whether a feature is new or gone: hardly any request of one period has it.
     pub(super) fn is_plain(&self) -> bool {
         let of =
             |[before, after]: [f64; 2]| before.min(after) <= NEW_BEFORE_MAX * before.max(after);
@@ -318,26 +323,27 @@ impl FeatureChange {
     }
 }
 
-/// A production is new if before so small a part of the requests had it that have it now: what is chosen more often is
-/// chosen by users.
+/// Maximum ratio of the earlier to the later frequency of a new production; a production that
+/// merely became more frequent is the users' choice.
 const NEW_BEFORE_MAX: f64 = 0.25;
-/// Productions that are rarer are looked at by what they have in common with others only.
+/// Minimum frequency of a production as a feature of its own; rarer ones only count by properties
+/// that they share with others.
 const EXACT_MIN: f64 = 0.05;
 
-/// An operation of the requests of a root operation, and what it does.
+/// An operation in the requests of a root operation, and its productions.
 #[derive(Clone, Debug)]
 pub(super) struct OperationChange {
     pub(super) called: Called,
-    /// Parts of all requests of the root operation in which it runs.
+    /// Fractions of the root operation's requests in which it runs, for each period.
     pub(super) runs: [f64; 2],
     pub(super) productions: Vec<ProductionChange>,
     pub(super) features: Vec<FeatureChange>,
 }
 
-/// Operations that run in at least so many requests of either period are looked at.
+/// Minimum number of requests of each period for comparing an operation.
 const REQUESTS_MIN: u64 = 4;
 
-/// How what each operation does has changed.
+/// Changes in the productions of each operation.
 pub(super) fn operation_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,

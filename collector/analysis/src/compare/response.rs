@@ -1,9 +1,10 @@
-//! How the time of requests changed, place by place.
+//! Changes of the response time, place by place.
 //!
-//! The mean latency of a root operation's requests is the sum, over categories and places, of shares of requests times
-//! mean time on the critical path. A place's time is compared only between requests that do the same there: those of one
-//! category, and where a category has too few requests, those in which the operation calls the same others. So a mix of
-//! many structures neither hides a change nor looks like one.
+//! The mean latency of a root operation's requests is the sum, over categories and places, of the
+//! share of requests times the mean time on the critical path. A place's time is compared only
+//! between requests that do the same there: those of one category or, if a category has too few
+//! requests, those in which the operation makes the same calls. So a mix of many structures neither
+//! hides a change nor looks like one.
 
 use super::evidence::{Observation, RankEvidence};
 use super::matched::{Alike, REQUESTS_MIN};
@@ -15,27 +16,27 @@ use crate::flow::{CategoryId, Operation, Shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The change of a place's time in the requests of one root operation.
+/// Change of a place's time in the requests of one root operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlaceChange {
-    /// What it adds to the mean latency of the root operation's requests, by category; `None`: in requests of categories
-    /// that are too small.
+    /// Contribution to the mean latency of the root operation's requests, by category; `None`
+    /// stands for the categories that are too small.
     pub(super) contributions_ns: BTreeMap<Option<CategoryId>, f64>,
-    /// The place's time in the mean latency of these requests before.
+    /// Contribution of the place to the mean latency of these requests in the earlier period.
     pub(super) before_ns: f64,
-    /// The standard error of what it adds, by slices of time; `None`, where there are too few.
+    /// Standard error of the contribution, from time slices; `None` if there are too few.
     pub(super) error_ns: Option<f64>,
-    /// The mean latency, over the same requests as `before_ns`, of those in which the place is seen.
+    /// Mean latency of the requests that reach the place, over the same requests as `before_ns`.
     pub(super) latency_ns: f64,
-    /// The part of the later requests in which the place is seen.
+    /// Fraction of the later requests that reach the place.
     pub(super) runs: f64,
-    /// The part of the mean's change that is left without each period's few slowest requests.
+    /// Fraction of the mean's change that remains without the few slowest requests of each period.
     pub(super) robust: f64,
-    /// The part of the requests in which the place is seen whose time there changed.
+    /// Fraction of the requests that reach the place whose time there changed.
     pub(super) affected: f64,
     /// Times of single requests, for the test.
     pub(super) observations: Vec<Observation>,
-    /// The same, judged; `None`, where no requests can be compared.
+    /// Evidence from the observations; `None` if no requests can be compared.
     pub(super) evidence: Option<RankEvidence>,
 }
 
@@ -44,19 +45,20 @@ impl PlaceChange {
         self.contributions_ns.values().sum()
     }
 
-    /// The change without what a few requests add.
+    /// Change without the contribution of a few requests.
     pub(super) fn robust_ns(&self) -> f64 {
         self.robust * self.contribution_ns()
     }
 
-    /// Returns whether the place's time grew or shrank by this factor or more.
+    /// Reports whether the place's time grew or shrank by this factor or more.
     pub(super) fn is_by_factor(&self, factor: f64) -> bool {
         let after_ns = self.before_ns + self.robust_ns();
         after_ns >= factor * self.before_ns || after_ns * factor <= self.before_ns
     }
 
-    /// Returns whether the change matters: it is this part of the latency of the requests in which the place is seen, or a third
-    /// of the place's own time and a tenth of that part; and a tenth of that part of `mean_ns`, the mean latency of all
+    /// Reports whether the change matters. It must be at least `effect_min` of the latency of the
+    /// requests that reach the place, or 30 % of the place's own time and a tenth of the former
+    /// amount. It must also be a tenth of `effect_min` of `mean_ns`, the mean latency of all
     /// requests of the root operation.
     pub(super) fn is_material(&self, effect_min: f64, mean_ns: f64) -> bool {
         let change_ns = self.robust_ns().abs();
@@ -69,13 +71,13 @@ impl PlaceChange {
     }
 }
 
-/// A place that takes so much longer, or less, for its own time
+/// Relative change of a place's own time that allows for a smaller contribution: [`SMALL_PART`].
 const OF_ITSELF_MIN: f64 = 0.3;
-/// is looked at even if it adds only this part of what others must add.
+/// Reduced fraction of the required contribution.
 const SMALL_PART: f64 = 0.1;
 
-/// Computes the change of each place, by its number; `shape` is the structure of a category, and `requests` are those of the root
-/// operation in both periods.
+/// Computes the change of each place, by its number; `shape` returns the structure of a category,
+/// and `requests` are those of the root operation in both periods.
 pub(super) fn place_changes(
     alike: &Alike<'_>,
     shape: &dyn Fn(CategoryId) -> Option<Arc<Shape>>,
@@ -119,7 +121,8 @@ pub(super) fn place_changes(
     found.into_iter().map(change).collect()
 }
 
-/// Digest of the calls of the operation that a place belongs to: they decide how long it takes by itself.
+/// Digest of the calls of the operation that a place belongs to: they decide how long it takes by
+/// itself.
 fn structure_at(place: &Place, structure: &BTreeMap<Operation, u64>) -> u64 {
     let operation = match place {
         Place::Own(operation) => operation,
@@ -162,7 +165,7 @@ impl Gathered {
         sums.latency_ns += row.weight * row.request.latency_ns as f64;
     }
 
-    /// The change; strata below `exact` are categories, whose sums are known exactly.
+    /// Computes the change; strata below `exact` are categories, whose sums are exact.
     fn change(mut self, exact: u32, requests: [u64; 2]) -> PlaceChange {
         let is_known =
             |[before, after]: &[Sums; 2]| before.rows >= REQUESTS_MIN && after.rows >= REQUESTS_MIN;
@@ -224,9 +227,9 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
 /// Times of both periods, each in units of its stratum's mean, sorted.
 struct Aligned([Vec<f64>; 2]);
 
-/// So small a part of the requests of a period, and one at least, does not decide how large a change is.
+/// Fraction of a period's requests (at least one) that cannot decide the size of a change alone.
 const FEW: f64 = 0.01;
-/// Places in the distribution that are compared.
+/// Number of quantiles that are compared.
 const QUANTILES: usize = 100;
 
 impl Aligned {
@@ -262,7 +265,8 @@ impl Aligned {
         })
     }
 
-    /// The part of the change of the mean that is left if the slowest requests of each period count as the next slower.
+    /// Fraction of the mean's change that remains if the slowest requests of each period are
+    /// clipped to the next slower one.
     fn robust(&self) -> f64 {
         if self.is_empty() {
             return 0.0;
@@ -278,7 +282,8 @@ impl Aligned {
         }
     }
 
-    /// The part of the requests whose time changed by at least half as many times as the mean did.
+    /// Fraction of the requests whose time changed by at least half of the mean's change, on a
+    /// logarithmic scale.
     fn affected(&self) -> f64 {
         if self.is_empty() {
             return 0.0;
@@ -300,7 +305,7 @@ impl Aligned {
     }
 }
 
-/// The time of each request in each place where any of them spends some.
+/// Time of each request in each place that any of them reaches.
 pub(super) fn times_by_place(rows: &[Row<'_>], places: &Places) -> BTreeMap<usize, Vec<f64>> {
     let mut times: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {

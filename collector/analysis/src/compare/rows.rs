@@ -1,37 +1,38 @@
-//! The sampled requests of a root operation in both periods, each in its slice of time.
+//! Sampled requests of a root operation in both periods, each in its time slice.
 
 use super::slices::slice_count;
 use crate::flow::{CategoryId, PeriodFlows, Request, RootFlows, SAMPLE_MAX};
 use std::collections::BTreeSet;
 
-/// Which period.
+/// Earlier or later period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Period {
     Before,
     After,
 }
 
-/// A request of one of the samples.
+/// A sampled request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
     pub(super) period: Period,
     pub(super) slice: usize,
-    /// How many requests it stands for.
+    /// Number of requests that it stands for.
     pub(super) weight: f64,
     pub(super) request: &'a Request,
 }
 
-/// Samples by category, both periods of it side by side.
+/// Samples by category, with both periods together.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
-    /// Of each category of either period.
+    /// Rows of each category of either period.
     pub(super) categories: Vec<(CategoryId, Vec<Row<'a>>)>,
-    /// How many slices each period has.
+    /// Number of slices of each period.
     pub(super) slices: [usize; 2],
 }
 
 impl<'a> Rows<'a> {
-    /// The rows of a root operation, with at most `most` requests of each category and period.
+    /// Collects the rows of a root operation, with at most `most` requests of each category and
+    /// period.
     pub(super) fn of(before: &'a RootFlows, after: &'a RootFlows, most: usize) -> Rows<'a> {
         let periods = [(Period::Before, before), (Period::After, after)];
         let bounds = periods.map(|(_, flows)| bounds(flows));
@@ -67,7 +68,7 @@ impl<'a> Rows<'a> {
 /// Approximate number of sampled requests of each period that are compared.
 const ROWS_MAX: usize = 1 << 14;
 
-/// The largest number of requests of each category and period by which a period has not too many.
+/// Maximum number of requests per category and period that keeps each period within its limit.
 pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
     let rows = |most: usize| {
         let of = |period: &PeriodFlows| -> usize {
@@ -88,7 +89,7 @@ pub(super) fn category_rows_max(periods: [&PeriodFlows; 2]) -> usize {
     most
 }
 
-/// Where slices of about equally many requests meet.
+/// Boundaries between slices of about equally many requests.
 fn bounds(flows: &RootFlows) -> Vec<i64> {
     let mut starts_ns: Vec<i64> = flows
         .categories

@@ -1,12 +1,15 @@
-//! Significance of the difference between two periods in the share of requests that have something, such as a failure.
+//! Significance of the difference between two periods in the share of requests that have a
+//! property, such as a failure.
 
 use super::slices::{Slice, difference, slice_count};
 use crate::statistics::{Share, fisher_two_sided};
 
-/// Returns the two-sided p-value of a difference between two periods. Each is given as consecutive pieces of time.
+/// Returns the two-sided p-value of a difference between two periods. Each is given as consecutive
+/// pieces of time.
 ///
-/// Fisher's exact test takes requests for independent; failures come in outages. So the difference is also compared with what
-/// differs between slices of one period, and the less certain of both counts.
+/// Fisher's exact test assumes independent requests, but failures come in outages. The difference
+/// is therefore also compared with the differences between slices of one period, and the larger
+/// p-value counts.
 #[must_use]
 pub fn share_change(before: &[Share], after: &[Share]) -> f64 {
     let wholes = [before, after].map(|pieces| Share {
@@ -19,12 +22,12 @@ pub fn share_change(before: &[Share], after: &[Share]) -> f64 {
     of_slices.max(fisher_two_sided(wholes[0], wholes[1]))
 }
 
-/// Joins neighbouring pieces to slices of about as many requests.
+/// Joins neighbouring pieces to slices of about equally many requests.
 fn slices(pieces: &[Share], requests: usize) -> Vec<Slice> {
     let mut slices = vec![Slice::default(); slice_count(requests)];
     let mut seen = 0u64;
     for piece in pieces.iter().filter(|piece| piece.of > 0) {
-        // By the middle of the piece.
+        // The middle of the piece decides.
         let place = (seen + piece.of / 2) as usize * slices.len() / requests.max(1);
         seen += piece.of;
         let last = slices.len() - 1;
@@ -41,7 +44,7 @@ mod tests {
     use crate::test_noise::Noise;
 
     impl Noise {
-        /// Pieces of five requests, which fail as often as the rate of each piece says.
+        /// Returns pieces of five requests, which fail at the rate of each piece.
         fn period(&mut self, pieces: usize, mut rate: impl FnMut(&mut Self) -> f64) -> Vec<Share> {
             let mut piece = || {
                 let rate = rate(self);
@@ -59,7 +62,7 @@ mod tests {
         for rate in [0.01f64, 0.05, 0.3] {
             for in_outages in [false, true] {
                 let mut alarm = || {
-                    // One minute in ten everything fails ten times as often.
+                    // In one minute of ten everything fails ten times as often.
                     let mut minute = 0usize;
                     let mut of_minute = rate;
                     let mut of_piece = |noise: &mut Noise| {

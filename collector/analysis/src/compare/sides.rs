@@ -1,4 +1,4 @@
-//! Categories that requests were of before a change, and are of after it.
+//! Categories of requests before and after a change.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,12 @@ use crate::flow::CategoryId;
 /// Categories of one root operation, on both sides of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides {
-    /// The root operation.
+    /// Root operation.
     pub root: String,
     /// Categories of requests after the change.
     pub changed: BTreeSet<CategoryId>,
-    /// Categories that they were of before; the same ones if only their times changed.
+    /// Categories of the same requests before the change; equal to `changed` if only their times
+    /// changed.
     pub former: BTreeSet<CategoryId>,
 }
 

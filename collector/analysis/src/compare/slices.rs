@@ -1,25 +1,27 @@
-//! Whether a difference between two periods is more than what one period differs from itself.
+//! Tests whether a difference between two periods exceeds the variation within each period.
 //!
-//! Requests are not independent: what runs beside them, caches and queues make neighbours alike, and machines are faster in
-//! one minute than in the next. Thousands of requests then prove any trifle. So each period is cut into slices of time, and
-//! what differs between the periods is compared with what differs between slices of one (batch means; Law, Simulation
-//! modeling and analysis, §9.5). Neighbouring slices that are alike still make it less certain.
+//! Requests are not independent: concurrent work, caches and queues make neighbours alike, and
+//! machines are faster in one minute than in the next. Thousands of requests would then prove any
+//! trifle. Each period is therefore cut into time slices, and the difference between the periods is
+//! compared with the differences between slices of one period (batch means; Law, Simulation
+//! modeling and analysis, §9.5). Correlated neighbouring slices reduce the certainty further.
 
 use crate::statistics::student_two_sided;
 
-/// At most so many slices a period: with more, they are of moments that belong together.
+/// Maximum number of slices of a period; with more, neighbouring slices would be parts of the same
+/// moments.
 pub(super) const SLICES_MAX: usize = 12;
-/// A slice has at least about so many requests, where a period has many.
+/// Approximate minimum number of requests per slice, if a period has many.
 const REQUESTS_PER_SLICE: usize = 6;
-/// How much less certain neighbours that are alike make it, at most.
+/// Maximum factor by which correlated neighbours increase the variance.
 const INFLATION_MAX: f64 = 4.0;
 
-/// How many slices so many requests are cut into.
+/// Number of slices for this many requests.
 pub(super) fn slice_count(requests: usize) -> usize {
     (requests / REQUESTS_PER_SLICE).clamp(2, SLICES_MAX)
 }
 
-/// A value of one slice: its weighted mean.
+/// Sums for the weighted mean of one slice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slice {
     pub(super) weight: f64,
@@ -34,22 +36,23 @@ impl Slice {
         self.squares += weight * value * value;
     }
 
-    /// Its mean; of nothing, that is not a number.
+    /// Weighted mean; NaN for an empty slice.
     fn mean(&self) -> f64 {
         self.sum / self.weight
     }
 }
 
-/// The mean of a period and how sure it is.
+/// Mean of a period, and its precision.
 #[derive(Clone, Copy, Debug)]
 struct Sureness {
     mean: f64,
-    /// The variance of the mean.
+    /// Variance of the mean.
     variance: f64,
     freedom: f64,
 }
 
-/// `rows`: how many requests the slices are of, as their weights need not say.
+/// Mean and variance over slices. `rows` is the number of requests in the slices, which may differ
+/// from their weights.
 fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
     let used: Vec<Slice> = slices
         .iter()
@@ -73,14 +76,15 @@ fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
         .map(|pair| pair[0] * pair[1])
         .sum::<f64>()
         / (count - 1.0);
-    // Of two or three neighbours nothing is known.
+    // Two or three neighbours show no correlation.
     let correlation = if between > 0.0 && used.len() > 3 {
         (alike / between).clamp(0.0, 0.9)
     } else {
         0.0
     };
     let inflation = ((1.0 + correlation) / (1.0 - correlation)).min(INFLATION_MAX);
-    // Never surer than if all were independent: a few slices may be alike by chance.
+    // The variance never falls below that of independent requests: a few slices may be alike by
+    // chance.
     let independent = (squares - mean * mean).max(0.0) / rows.max(1) as f64;
     Some(Sureness {
         mean,
@@ -89,8 +93,8 @@ fn sureness(slices: &[Slice], rows: usize) -> Option<Sureness> {
     })
 }
 
-/// How probable a difference of this size or more is where nothing has changed (two-sided): Welch's test over slices; 1, where
-/// there are too few. And the difference, after minus before.
+/// Two-sided probability of a difference of this size or more if nothing has changed, by Welch's
+/// test over slices; 1 if there are too few. Also returns the difference, after minus before.
 pub(super) fn difference(
     (before, rows_before): (&[Slice], usize),
     (after, rows_after): (&[Slice], usize),
@@ -113,7 +117,7 @@ pub(super) fn difference(
     )
 }
 
-/// The standard error of the difference of two periods' means; `None`, where there are too few slices.
+/// Standard error of the difference of two periods' means; `None` if there are too few slices.
 pub(super) fn error(
     (before, rows_before): (&[Slice], usize),
     (after, rows_after): (&[Slice], usize),
@@ -126,7 +130,8 @@ pub(super) fn error(
 mod tests {
     use super::*;
 
-    /// The part of 4,000 pairs of equal periods that differ at 5 %. Neighbouring slices are alike by `alike`.
+    /// Fraction of 4,000 pairs of equal periods that differ at 5 %. Neighbouring slices are
+    /// correlated by `alike`.
     fn false_alarms(alike: f64) -> f64 {
         let mut seed = 1u64;
         let mut normal = || {
@@ -160,7 +165,7 @@ mod tests {
     fn equal_periods_differ_as_often_as_the_probability_says() {
         let independent = false_alarms(0.0);
         assert!(independent <= 0.06, "{independent}");
-        // Neighbours that are alike make a difference less certain.
+        // Correlated neighbours make a difference less certain.
         let alike = false_alarms(0.3);
         assert!(alike <= 0.12, "{alike}");
     }

@@ -1,4 +1,4 @@
-//! Operations that do something else than before, and what follows from that.
+//! Operations that act differently than before, and the consequences.
 
 use super::divergence::PathDifference;
 use super::evidence::{RankEvidence, Variability};
@@ -8,33 +8,35 @@ use crate::flow::{CategoryId, EdgeTable, Operation, RootFlows, Shape};
 use crate::statistics::benjamini_hochberg;
 use std::collections::BTreeSet;
 
-/// Requests of one structure are compared with those of another in the later period if there are so many.
+/// Minimum number of requests of the former structure in the later period; with fewer, the earlier
+/// period's are compared.
 const REQUESTS_MIN: u64 = 5;
-/// Of the requests of an operation that does something else, this part does so because one that it calls does.
+/// Minimum fraction of an operation's changed requests that a callee's change must share to explain
+/// them.
 const FOLLOWS_MIN: f64 = 0.5;
 
-/// An operation of one root operation's requests that does something else.
+/// An operation of one root operation's requests that acts differently.
 #[derive(Clone, Debug)]
 pub(super) struct PathChange {
     pub(super) root: usize,
-    /// Who is responsible.
+    /// Responsible operation.
     pub(super) operation: Operation,
-    /// The operation that does something else.
+    /// Operation that acts differently.
     pub(super) at: Operation,
     pub(super) difference: PathDifference,
-    /// The part of all requests that do so.
+    /// Fraction of all requests that it affects.
     pub(super) affected: f64,
-    /// The part of all requests that do something new, and of those in which the operation runs.
+    /// Fractions that do something new: of all requests, and of those in which the operation runs.
     pub(super) new: [f64; 2],
-    /// What it adds to the mean latency of all requests.
+    /// Contribution to the mean latency of all requests, in nanoseconds.
     pub(super) contribution_ns: f64,
     pub(super) q_value: f64,
-    /// Categories of requests that do so, and those of requests that did what they did before.
+    /// Categories of affected requests, and categories of requests that act as before.
     pub(super) gained: BTreeSet<CategoryId>,
     pub(super) lost: BTreeSet<CategoryId>,
 }
 
-/// All that is more than chance.
+/// Structural changes that are more than chance.
 pub(super) fn structural_changes(
     roots: &[OfRoot<'_>],
     edges: &EdgeTable,
@@ -85,9 +87,11 @@ fn change(
     settings: &CompareSettings,
 ) -> Option<PathChange> {
     let requests = operation.runs[1] * root.after.requests() as f64;
-    // What users ask the root operation for is theirs to choose, unless it is nothing that they asked for before.
+    // Users choose what they ask the root operation for; such a change counts only if no request
+    // asked for it before.
     let size = |change: &FeatureChange| change.gain().abs();
-    // What an operation does somewhat more often, in few requests, is what their data ask for.
+    // If an operation does something slightly more often, in few requests, their data are the
+    // reason.
     let runs_in = root.share * operation.runs[1];
     let counts = |change: &FeatureChange| match change.feature {
         Feature::Fails => true,
@@ -104,7 +108,7 @@ fn change(
         .iter()
         .map(|(change, _)| size(change))
         .fold(0.0, f64::max);
-    // Of several that say the same of the same requests, the plainest.
+    // Of several features that cover the same requests, the plainest.
     let (most, q_value) = candidates
         .into_iter()
         .filter(|(change, _)| size(change) >= AS_LARGE * largest)
@@ -127,7 +131,7 @@ fn change(
         }
     };
     let (gains, losses) = (side(true, true), side(false, false));
-    // What the requests did before that now do this: the most similar of what is done less often.
+    // Former production of the changed requests: the most similar one that became rarer.
     let nearest = |gain: &ProductionChange| {
         losses
             .iter()
@@ -178,12 +182,12 @@ fn change(
     })
 }
 
-/// A change of what is done anyway matters from this part of the requests on.
+/// Minimum fraction of requests for a change in the frequency of existing behaviour to matter.
 const OF_REQUESTS_MIN: f64 = 0.1;
-/// Features that changed in nearly as many requests as another say the same.
+/// Relative size from which a feature covers about the same requests as the largest one.
 const AS_LARGE: f64 = 0.8;
 
-/// The difference that a feature makes; the two productions are typical ones with and without it.
+/// Difference that a feature stands for; the two productions are typical ones with and without it.
 fn difference(
     most: &FeatureChange,
     (gain, before): (&ProductionChange, &ProductionChange),
@@ -216,12 +220,14 @@ fn difference(
     }
 }
 
-/// A loss that is a smaller part of the gain says nothing of where requests broke off.
+/// Minimum size of a loss relative to the gain; a smaller loss does not show where requests broke
+/// off.
 const LOSS_MIN: f64 = 0.05;
 
-/// Who is responsible for what an operation does: mostly itself. Where a loop of calls is broken off, or several different
-/// things come no longer after the same call, it is who is called: it fails, or says something else. And where a client no
-/// longer gets to its server, it is the server.
+/// Returns the operation responsible for a structural change: usually the one that changed. If a
+/// loop of calls is broken off, or several different calls no longer follow the same call, the
+/// callee is responsible: it fails, or answers differently. If a client no longer reaches its
+/// server, the server is responsible.
 fn responsible(
     at: &Operation,
     (gain, before): (&ProductionChange, &ProductionChange),
@@ -248,7 +254,7 @@ fn responsible(
     }
 }
 
-/// The operation of another service that this one hands its calls to.
+/// Operation of another service that this client hands its calls to.
 fn callee(client: &Operation, root: &OfRoot<'_>) -> Option<Operation> {
     fn find(shape: &Shape, client: &Operation) -> Option<Operation> {
         if shape.operation == *client {
@@ -282,8 +288,8 @@ fn mean_ns(flows: &RootFlows, ids: &BTreeSet<CategoryId>) -> f64 {
     sum as f64 / requests_of(flows, ids).max(1) as f64
 }
 
-/// Operations that do something else in the same requests each add a part of what these requests take longer: as much as
-/// the time inside of each changed.
+/// Divides the additional time of requests among the operations that act differently in the same
+/// requests, in proportion to the change of the time inside each.
 fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable) {
     let inside_ns = |change: &PathChange| {
         let root = &roots[change.root];
@@ -322,7 +328,8 @@ fn share_out(changes: &mut [PathChange], roots: &[OfRoot<'_>], edges: &EdgeTable
     }
 }
 
-/// Callers that do something else because what they call does are left out, and what they add is the callee's.
+/// Removes callers that act differently because of their callees, and assigns their contribution to
+/// the callee.
 fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathChange> {
     let requests = |root: usize, ids: &mut dyn Iterator<Item = &CategoryId>| -> u64 {
         ids.filter_map(|id| roots[root].after.categories.get(id))
@@ -348,7 +355,7 @@ fn without_what_follows(found: &[PathChange], roots: &[OfRoot<'_>]) -> Vec<PathC
     let leader = |at: usize| -> Option<usize> {
         (0..found.len())
             .filter(|other| *other != at && follows(&found[at], &found[*other]))
-            // Of several, the one that most of its requests do.
+            // Of several callees, the one in most of its requests.
             .max_by_key(|other| {
                 requests(
                     found[at].root,
@@ -392,7 +399,7 @@ fn operations(shape: &Shape) -> BTreeSet<Operation> {
     found
 }
 
-/// Whether the one operation runs inside of the other one.
+/// True if `inner` runs inside of `outer`.
 fn is_below(shape: &Shape, outer: &Operation, inner: &Operation) -> bool {
     if shape.operation == *outer {
         return shape

@@ -1,7 +1,9 @@
-//! Which structures requests have more often, and which they had instead (Spectroscope, §5.2).
+//! Structures that became more frequent, and the structures that they replaced (Spectroscope,
+//! §5.2).
 //!
-//! Counts are scaled to the same number of requests of the root operation, so that a busier hour is no mutation; how
-//! certain a change is follows from how much the counts of one period change from slice to slice.
+//! Counts are scaled to the same number of requests of the root operation, so that a busier hour is
+//! no mutation. The certainty of a change follows from the variation of one period's counts between
+//! slices.
 
 use super::divergence::{Divergence, divergence};
 use super::rows::{Row, Rows};
@@ -11,11 +13,11 @@ use crate::flow::{CategoryId, FlowCategory, RootFlows, Shape, Symbol};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A category that requests are of more or less often.
+/// A category whose frequency changed.
 #[derive(Clone, Debug)]
 pub(super) struct CountChange {
     pub(super) id: CategoryId,
-    /// Shares of the root operation's requests.
+    /// Shares of the root operation's requests, for each period.
     pub(super) shares: [f64; 2],
     pub(super) p_value: f64,
 }
@@ -26,7 +28,7 @@ impl CountChange {
     }
 }
 
-/// How the share of each category changed.
+/// Change of each category's share.
 pub(super) fn count_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,
@@ -71,8 +73,8 @@ pub(super) fn count_changes(
     rows.categories.iter().map(change).collect()
 }
 
-/// How the number of requests of each category changed, as a part of those that there were before; certain by how counts
-/// vary between equal parts of each period's time.
+/// Change of each category's number of requests, as a fraction of all earlier requests. The
+/// certainty follows from the variation of counts between equal parts of each period's time.
 pub(super) fn raw_count_changes(
     (before, after): (&RootFlows, &RootFlows),
     rows: &Rows<'_>,
@@ -96,7 +98,7 @@ pub(super) fn raw_count_changes(
             let slice = (part * counts[period].len() as f64) as usize;
             counts[period][slice.min(rows.slices[period] - 1)] += row.weight;
         }
-        // As many as there are in all, of each part.
+        // Scales each part's count to the whole period.
         let slices = counts.map(|counts| -> Vec<Slice> {
             let parts = counts.len() as f64;
             let slice = |count: f64| Slice {
@@ -124,28 +126,28 @@ pub(super) fn raw_count_changes(
 /// A structure that requests may have had before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precursor {
-    /// Which category.
+    /// Category of the former structure.
     pub category: CategoryId,
-    /// How different its structure is, from 0 to 1.
+    /// Distance between the structures, from 0 to 1.
     pub distance: f64,
-    /// The share of the root operation's requests that became the mutation instead.
+    /// Share of the root operation's requests that changed from this category to the mutation.
     pub moved: f64,
-    /// Where the two begin to differ.
+    /// First difference between the two.
     pub divergence: Option<Divergence>,
 }
 
-/// A category that requests are of more often, with what they were of before.
+/// A category that became more frequent, with its former categories.
 #[derive(Clone, Debug)]
 pub(super) struct Gain {
     pub(super) id: CategoryId,
     pub(super) precursors: Vec<Precursor>,
-    /// Of the gain, what no precursor is known for.
+    /// Part of the gain without a known precursor.
     pub(super) unexplained: f64,
 }
 
-/// Pairs what requests are of more often with what they are of less often, the most similar first: each loss is spent
-/// once. Unless `any`, a precursor must have lost at least as many requests as the mutation gained (1:N, §5.2), where
-/// there is one.
+/// Pairs the categories that became more frequent with those that became rarer, the most similar
+/// first; each loss is spent once. Unless `any`, a precursor must have lost at least as many
+/// requests as the mutation gained (1:N, §5.2), if such a precursor exists.
 pub(super) fn gains(
     changed: &[&CountChange],
     categories: &dyn Fn(CategoryId) -> Option<Arc<Shape>>,
@@ -214,10 +216,11 @@ pub(super) fn gains(
     gains.into_values().collect()
 }
 
-/// Counts vary, so that a loss may be a little less than the gain that it became.
+/// Counts vary, so a loss may be slightly smaller than its gain.
 const ONE_TO_N_SLACK: f64 = 0.9;
 
-/// The mean latency of a category: as it is, or as it was where there are no such requests any more.
+/// Mean latency of a category in the later period; in the earlier one if the later one has no such
+/// requests.
 pub(super) fn mean_ns(id: CategoryId, before: &RootFlows, after: &RootFlows) -> f64 {
     let of = |flows: &RootFlows| {
         flows

@@ -1,10 +1,11 @@
-//! How much latencies vary among requests of one category, in both periods (Spectroscope, §5.4), and whether that changed
-//! (§6.7): a change that the mean does not show.
+//! Variation of latencies among requests of one category in both periods (Spectroscope, §5.4), and
+//! its change (§6.7), which the mean does not show.
 //!
-//! Of requests that take the same path the same time is expected. The squared coefficient of variation, C² = (σ/μ)², says
-//! how far that holds; below 1 is little. Whether a category's requests vary more than before is asked of the relative
-//! distances from the median (Brown and Forsythe, Robust tests for the equality of variances, 1974), slice by slice of
-//! time as all else.
+//! Requests on the same path are expected to take the same time. The squared coefficient of
+//! variation, C² = (σ/μ)², measures how far that holds; below 1 is little variation. Whether a
+//! category's requests vary more than before is tested on the relative distances from the median
+//! (Brown and Forsythe, Robust tests for the equality of variances, 1974), by time slices as
+//! everywhere.
 
 use super::OfRoot;
 use super::rows::Row;
@@ -12,16 +13,16 @@ use super::slices::{Slice, difference};
 use crate::flow::CategoryId;
 use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
 
-/// Categories with more requests are large (§5.4): of fewer, a variance is a guess.
+/// Categories with more requests are large (§5.4); with fewer, a variance is a guess.
 const LARGE_MIN: u64 = 10;
 
-/// How latencies vary within the large categories.
+/// Variation of latencies within the large categories.
 #[derive(Clone, Debug, Default)]
 pub struct Variation {
-    /// C² of each period's large categories, in order.
+    /// C² of each period's large categories, in ascending order.
     pub squared: [Vec<f64>; 2],
-    /// The probability of such different C² where nothing has changed (Kolmogorov and Smirnov, §6.7); `None` where a period
-    /// has no large category.
+    /// Probability of such different C² if nothing has changed (Kolmogorov and Smirnov, §6.7);
+    /// `None` if a period has no large category.
     pub p_value: Option<f64>,
     /// Categories whose requests vary more, or less, by more than chance; the largest first.
     pub changes: Vec<VariationChange>,
@@ -30,20 +31,20 @@ pub struct Variation {
 /// A category whose requests vary more or less than before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VariationChange {
-    /// The root operation of its requests.
+    /// Root operation of its requests.
     pub root: String,
-    /// Which category.
+    /// The category.
     pub category: CategoryId,
-    /// Requests of either period.
+    /// Number of requests in each period.
     pub requests: [u64; 2],
-    /// C² of either period.
+    /// C² in each period.
     pub squared: [f64; 2],
-    /// How probable such a change is by chance, with regard to how many categories were looked at.
+    /// Probability of such a change by chance, corrected for the number of categories tested.
     pub q_value: f64,
 }
 
 impl Variation {
-    /// The part of a period's large categories with little variation: C² below 1.
+    /// Fraction of a period's large categories with little variation: C² below 1.
     pub fn low(&self, period: usize) -> Option<f64> {
         let all = &self.squared[period];
         let low = all.iter().filter(|squared| **squared < 1.0).count();
@@ -93,7 +94,7 @@ impl Variation {
         });
         squared.iter_mut().for_each(|of| of.sort_by(f64::total_cmp));
         let is_known = squared.iter().all(|of| !of.is_empty());
-        // A test of whole numbers: of millionths.
+        // The test takes integers: C² in millionths.
         let whole = |of: &[f64]| -> Vec<u64> { of.iter().map(|one| (one * 1e6) as u64).collect() };
         let p_value = is_known.then(|| ks(&whole(&squared[0]), &whole(&squared[1])));
         Variation {
@@ -112,7 +113,7 @@ fn ks(before: &[u64], after: &[u64]) -> f64 {
     kolmogorov_smirnov(&counted(before), &counted(after)).p_value
 }
 
-/// How probable it is by chance that distances from the median differ so much.
+/// Probability that distances from the median differ this much by chance.
 fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
     let mut of = slices.map(|count| vec![Slice::default(); count]);
     let mut count = [0; 2];
@@ -126,7 +127,7 @@ fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
         let median_ns = (*median_ns).max(1) as f64;
         for row in own() {
             let off = (row.request.latency_ns as f64 - median_ns).abs() / median_ns;
-            // A few that are far off are not to decide alone.
+            // The logarithm keeps a few outliers from deciding alone.
             of[period][row.slice].add(off.ln_1p(), row.weight);
         }
         count[period] = latencies_ns.len();

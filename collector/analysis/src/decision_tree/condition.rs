@@ -1,13 +1,13 @@
-//! Answers on the way to a leaf.
+//! Conditions on the path to a leaf.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is true of a column's values.
+/// Constraint on a column's values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
-    /// More than the one and at most the other; either may be infinite.
+    /// Greater than the first bound and at most the second; either may be infinite.
     Between(f64, f64),
     /// One of these texts.
     OneOf(BTreeSet<Arc<str>>),
@@ -16,7 +16,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Both of them, as far as one test can say it.
+    /// Conjunction of both tests; `None` if one test cannot express it.
     fn and(&self, other: &Test) -> Option<Test> {
         Some(match (self, other) {
             (Test::Between(a, b), Test::Between(c, d)) => Test::Between(a.max(*c), b.min(*d)),
@@ -30,19 +30,20 @@ impl Test {
     }
 }
 
-/// What is true of one column.
+/// Constraint on one column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// The column's place in the table.
+    /// Index of the column in the table.
     pub column: usize,
-    /// Its name.
+    /// Name of the column.
     pub name: Arc<str>,
-    /// What is true of it.
+    /// Constraint on its values.
     pub test: Test,
 }
 
 impl Condition {
-    /// Adds a condition to others, which are of one column each.
+    /// Adds the condition to a list with one condition per column; merges it with the one of its
+    /// column if one test can express both.
     pub(super) fn add_to(self, conditions: &mut Vec<Condition>) {
         let same = conditions
             .iter_mut()
@@ -56,14 +57,15 @@ impl Condition {
 }
 
 impl Test {
-    /// What is true of a column of this name, as people write it: `count <= 4096`, `shard = "b"`, `partition = 1`.
+    /// Formats the test as people write it, for a column of this name: `count <= 4096`,
+    /// `shard = "b"`, `partition = 1`.
     pub fn of(&self, name: &str) -> String {
         match self {
             Test::Between(above, most) if above.is_infinite() => format!("{name} <= {most}"),
             Test::Between(above, most) if most.is_infinite() => format!("{name} > {above}"),
             Test::Between(above, most) => format!("{above} < {name} <= {most}"),
             Test::OneOf(texts) => match texts.first() {
-                // As formulas write it.
+                // Formulas write numbers without quotes.
                 Some(text) if texts.len() == 1 && text.parse::<f64>().is_ok() => {
                     format!("{name} = {text}")
                 }

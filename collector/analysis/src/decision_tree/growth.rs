@@ -1,4 +1,4 @@
-//! Asks questions until none helps.
+//! Grows a tree: asks questions until none helps.
 
 use super::condition::Condition;
 use super::split::{self, Split};
@@ -7,13 +7,13 @@ use super::{Leaf, Table, TreeSettings};
 /// A question, or a leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    /// Rows of each class, by parts.
+    /// Rows of each class; a row of unknown value counts in parts.
     Leaf([f64; 2]),
-    /// Yes first, then no.
+    /// A question; the branch for yes comes first.
     Question {
         split: Split,
         rows: [f64; 2],
-        /// What each answer says, for people.
+        /// Conditions that the answers stand for, in readable form.
         answers: Box<[Condition; 2]>,
         branches: Box<[Node; 2]>,
     },
@@ -81,7 +81,7 @@ impl Node {
     }
 }
 
-/// A part of a row that is smaller does not change which question is best.
+/// Smallest part of a row that is followed. A smaller one does not change which question is best.
 const PART_MIN: f64 = 1e-3;
 
 pub(super) fn grow(

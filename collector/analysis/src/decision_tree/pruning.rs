@@ -1,15 +1,16 @@
-//! Takes out questions that are not worth asking (Quinlan, 1993, chapter 4).
+//! Removes questions that are not worth asking (Quinlan, 1993, chapter 4).
 //!
-//! The errors that a leaf makes on other rows are estimated by the upper end of a confidence interval for its share of errors,
-//! as if its rows were a sample; a question whose branches are estimated to make no fewer errors than a leaf becomes one.
+//! The errors of a leaf on other rows are estimated by the upper end of a confidence interval for
+//! its share of errors, as if its rows were a sample. A question becomes a leaf if its branches are
+//! estimated to make no fewer errors than that leaf.
 
 use super::growth::Node;
 use crate::statistics::incomplete_beta;
 
-/// A question must save so many errors (as in C4.5).
+/// Number of errors that a question must save (as in C4.5).
 const ERRORS_SAVED_MIN: f64 = 0.1;
 
-/// Prunes from the leaves on, and says how many errors are expected.
+/// Prunes from the leaves up; returns the expected number of errors.
 pub(super) fn prune(node: &mut Node, confidence: f64) -> f64 {
     let rows = node.rows();
     let as_leaf = errors_expected(rows, confidence);
@@ -31,7 +32,8 @@ fn errors_expected(rows: [f64; 2], confidence: f64) -> f64 {
     total * share_at_most(rows[0].min(rows[1]), total, confidence)
 }
 
-/// The share of errors with which so few or fewer are seen with this probability only (Clopper and Pearson).
+/// Upper bound of the share of errors: at this share, so few errors have only this probability
+/// (Clopper and Pearson).
 fn share_at_most(errors: f64, total: f64, confidence: f64) -> f64 {
     if total - errors < 1e-9 {
         return 1.0;
@@ -53,7 +55,8 @@ fn share_at_most(errors: f64, total: f64, confidence: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Figures of Quinlan's book, chapter 4, at 25 %. (Its 0.157 for one error of 16 is C4.5's approximation of 0.1596.)
+    /// Figures of Quinlan's book, chapter 4, at 25 %. (Its 0.157 for one error of 16 is C4.5's
+    /// approximation of 0.1596.)
     #[test]
     fn bounds_are_those_of_the_book() {
         for (errors, total, expected) in [(0.0, 6.0, 0.206), (0.0, 9.0, 0.143), (0.0, 1.0, 0.750)] {
@@ -62,7 +65,7 @@ mod tests {
         }
     }
 
-    /// The probability of at most so many errors at that share, term by term.
+    /// Sums the probability of at most so many errors at that share, term by term.
     #[test]
     fn bounds_have_the_probability_that_they_say() {
         for total in 1..40u32 {

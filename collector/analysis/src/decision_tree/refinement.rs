@@ -1,7 +1,7 @@
-//! Moves thresholds that were found in a sample to where they are best for all rows.
+//! Moves thresholds that were found in a sample to the best place for all rows.
 //!
-//! A sample's threshold is a value that occurs in it: between that and the true one lie values that it has not. What the
-//! question is about, and how many questions there are, stays what the sample has shown.
+//! A sample's threshold is a value that occurs in it; the sample lacks the values between that and
+//! the true threshold. The columns of the questions, and their number, stay as found in the sample.
 
 use super::Table;
 use super::growth::Node;

@@ -1,4 +1,4 @@
-//! Questions, and which is best.
+//! Questions, and the choice of the best one.
 
 use super::condition::{Condition, Test};
 use super::table::{Table, Values};
@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// A question with two answers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Split {
-    /// Is it at most this?
+    /// Asks for a value of at most `most`.
     AtMost { column: usize, most: f64 },
-    /// Is it one of these texts, by their places?
+    /// Asks for one of these texts, given by their places.
     OneOf {
         column: usize,
         places: BTreeSet<u32>,
@@ -18,7 +18,7 @@ pub(super) enum Split {
 }
 
 impl Split {
-    /// The answer for a row, if its value is known.
+    /// Answer for a row; `None` if its value is unknown.
     pub(super) fn is_met(&self, table: &Table, row: usize) -> Option<bool> {
         match (self, &table.columns[self.column()].values) {
             (Split::AtMost { most, .. }, Values::Numbers(numbers)) => {
@@ -43,7 +43,7 @@ impl Split {
         }
     }
 
-    /// What yes means, and no.
+    /// Conditions for yes and for no.
     pub(super) fn answers(&self, table: &Table) -> [Condition; 2] {
         let column = &table.columns[self.column()];
         let tests = match self {
@@ -68,20 +68,20 @@ impl Split {
     }
 }
 
-/// A column's best question.
+/// The best question of one column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) split: Split,
-    /// Bits of a row's class that the answer tells, less what it costs to say the question.
+    /// Bits of a row's class that the answer yields, minus the cost of stating the question.
     pub(super) gain: f64,
-    /// That, for each bit of the answer.
+    /// Gain per bit of the answer.
     pub(super) ratio: f64,
 }
 
-/// Gains that are less are rounding.
+/// Smaller gains are rounding errors.
 const GAIN_MIN: f64 = 1e-9;
 
-/// The question with the best gain ratio among those with at least the average gain.
+/// Question with the best gain ratio among those with at least the average gain.
 pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Option<Split> {
     let candidates: Vec<Candidate> = (0..table.columns.len())
         .filter_map(|column| of_column(table, rows, column, rows_min))
@@ -103,7 +103,7 @@ pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Optio
 /// Rows of each class, `false` first.
 type Counts = [f64; 2];
 
-/// The best question of one column, if one gains anything and has enough rows on both sides.
+/// Best question of one column; `None` if none gains anything with enough rows on both sides.
 pub(super) fn of_column(
     table: &Table,
     rows: &[(usize, f64)],
@@ -117,7 +117,8 @@ pub(super) fn of_column(
     let all: f64 = rows.iter().map(|(_, part)| part).sum();
     let most = best_of(&groups, all, rows_min);
     let (last, gain, of_answer) = most?;
-    // Of n groups in order there are n - 1 thresholds; sets of them, up to which side is which, 2^(n - 1) - 1.
+    // n groups in order have n - 1 thresholds. Their sets, up to exchange of the sides, number
+    // 2^(n - 1) - 1.
     let choices = groups.len() as f64 - 1.0;
     let (cost, split) = match &table.columns[column].values {
         Values::Numbers(_) => (
@@ -136,7 +137,7 @@ pub(super) fn of_column(
             )
         }
     };
-    // And which column it is about.
+    // The cost of naming the column.
     let cost = cost + (table.columns.len() as f64).log2();
     let gain = gain - cost / all;
     (gain > GAIN_MIN).then_some(Candidate {
@@ -146,7 +147,8 @@ pub(super) fn of_column(
     })
 }
 
-/// Of groups in order: the last one of those whose separation from the rest gains most, the gain, and the bits of the answer.
+/// Best threshold among groups in order. Returns the last group below it, the gain, and the bits of
+/// the answer.
 fn best_of(groups: &[Group], all: f64, rows_min: f64) -> Option<(usize, f64, f64)> {
     let mut known: Counts = [0.0; 2];
     for group in groups {
@@ -172,7 +174,7 @@ fn best_of(groups: &[Group], all: f64, rows_min: f64) -> Option<(usize, f64, f64
     most
 }
 
-/// The threshold of a column that gains most of these rows, if any gains anything.
+/// Threshold of a column that gains most for these rows; `None` if none gains anything.
 pub(super) fn best_threshold(table: &Table, rows: &[(usize, f64)], column: usize) -> Option<f64> {
     let Values::Numbers(numbers) = &table.columns[column].values else {
         return None;
@@ -198,7 +200,7 @@ fn by_number(table: &Table, rows: &[(usize, f64)], numbers: &[Option<f64>]) -> V
         .iter()
         .filter_map(|(row, part)| Some((numbers[*row]?, table.classes[*row], *part)));
     let mut known: Vec<(f64, bool, f64)> = known.collect();
-    // Also by what the rows are, so that their order is nothing to the sums.
+    // Sorts by class and part too, so that the order of rows does not affect the sums.
     known.sort_by(|a, b| {
         a.0.total_cmp(&b.0)
             .then(a.1.cmp(&b.1))
@@ -218,7 +220,7 @@ fn by_number(table: &Table, rows: &[(usize, f64)], numbers: &[Option<f64>]) -> V
     groups.collect()
 }
 
-/// Values by which part of their rows is of the one class.
+/// Groups of texts, in descending order of the share of class `true` in their rows.
 fn by_share(table: &Table, rows: &[(usize, f64)], places: &[Option<u32>]) -> Vec<Group> {
     let mut counts: Vec<Counts> = Vec::new();
     for (row, part) in rows {
@@ -248,7 +250,8 @@ fn by_share(table: &Table, rows: &[(usize, f64)], places: &[Option<u32>]) -> Vec
     groups
 }
 
-/// The side of a question that is said: not that of other texts, `other`, and else the shorter one.
+/// Side of a question that is spelled out: never the side with the place for other texts, `other`;
+/// otherwise the shorter one.
 fn said((one, rest): (&[Group], &[Group]), other: u32) -> BTreeSet<u32> {
     let has_other = |side: &[Group]| side.iter().any(|group| group.place >= other);
     let is_one = has_other(rest) || (!has_other(one) && one.len() <= rest.len());
@@ -256,8 +259,8 @@ fn said((one, rest): (&[Group], &[Group]), other: u32) -> BTreeSet<u32> {
     side.iter().map(|group| group.place).collect()
 }
 
-/// How many bits an answer tells of the class, and how many it has itself, of so many rows in all: unknown ones tell nothing,
-/// and are an answer of their own.
+/// Returns the bits that an answer yields about the class, and the bits of the answer itself, for
+/// `all` rows. Unknown values yield nothing, and are an answer of their own.
 fn gain(yes: Counts, no: Counts, all: f64) -> (f64, f64) {
     let (of_yes, of_no) = (yes[0] + yes[1], no[0] + no[1]);
     let known = of_yes + of_no;
@@ -266,7 +269,7 @@ fn gain(yes: Counts, no: Counts, all: f64) -> (f64, f64) {
     (gain, entropy(&[of_yes, of_no, (all - known).max(0.0)]))
 }
 
-/// Bits.
+/// Entropy in bits.
 fn entropy(counts: &[f64]) -> f64 {
     let all: f64 = counts.iter().sum();
     let bits = |count: &f64| {
@@ -298,7 +301,7 @@ mod tests {
             .sum()
     }
 
-    /// The gain of a question, from the answers of all rows; nothing where a side has too few.
+    /// Gain of a question, from the answers of all rows; `None` if a side has too few.
     fn gain_of(rows: &[(bool, Option<bool>)], rows_min: f64) -> Option<(f64, f64)> {
         let known: Vec<_> = rows.iter().filter(|row| row.1.is_some()).copied().collect();
         let side = |is| -> Vec<_> {
@@ -319,7 +322,7 @@ mod tests {
         ))
     }
 
-    /// All thresholds, or all sets of values, of one column.
+    /// Searches all thresholds, or all sets of values, of one column.
     fn by_search(
         classes: &[bool],
         values: &[Option<u8>],
@@ -386,7 +389,8 @@ mod tests {
         ) {
             let (classes, values): (Vec<bool>, Vec<Option<u8>>) = rows.into_iter().unzip();
             let expected = by_search(&classes, &values, is_number, ROWS_MIN);
-            // Texts are tried in order of their shares, which has the best set, unless that has too few rows.
+            // Texts are tried in order of their shares, which has the best set, unless that has too
+            // few rows.
             let free = by_search(&classes, &values, is_number, 1.0);
             let is_bound = !is_number
                 && free.is_some_and(|free| expected.is_none_or(|gain| free.0 > gain.0 + 1e-9));
@@ -397,7 +401,7 @@ mod tests {
                 (Some(found), Some((gain, _))) => {
                     let is_best = (found.gain - gain).abs() < 1e-9;
                     prop_assert!(is_best || (is_bound && found.gain < gain), "{} {gain}", found.gain);
-                    // And the question that is said gains as much as is said of it.
+                    // The chosen question gains at least its stated gain.
                     let rows: Vec<_> = (0..values.len())
                         .map(|row| (table.classes[row], found.split.is_met(&table, row)))
                         .collect();

@@ -3,25 +3,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So many different texts of a column are told apart.
+/// Maximum number of distinct texts of a column.
 pub const VALUES_MAX: usize = 64;
 
-/// What is known of each row.
+/// Values of a column, one per row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Numbers; what is not finite is unknown.
+    /// Numbers; values that are not finite are unknown.
     Numbers(Vec<Option<f64>>),
     /// Texts, by their place among `texts`; a place beyond it stands for any other text.
     Texts {
-        /// Of each row.
+        /// Place of each row's text; `None` if it is unknown.
         places: Vec<Option<u32>>,
-        /// In order.
+        /// Distinct texts, in order.
         texts: Vec<Arc<str>>,
     },
 }
 
 impl Values {
-    /// Texts of all rows, of which the most frequent [`VALUES_MAX`] are told apart, and how many others there are.
+    /// Keeps the most frequent [`VALUES_MAX`] texts apart; returns the values and the number of
+    /// distinct texts beyond these.
     pub fn of_texts(rows: &[Option<Arc<str>>]) -> (Values, usize) {
         let mut counts: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
         for text in rows.iter().flatten() {
@@ -46,26 +47,26 @@ impl Values {
     }
 }
 
-/// What questions can be about.
+/// A column that questions can ask about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// What it is called in conditions.
+    /// Name of the column in conditions.
     pub name: Arc<str>,
-    /// Of each row.
+    /// Value of each row.
     pub values: Values,
 }
 
-/// Why something is no table.
+/// Reasons why columns and classes form no table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// A column is of another number of rows.
+    /// A column differs from the classes in its number of rows.
     #[error("column {column} has {rows} rows, but there are classes of {classes}")]
     Lengths {
-        /// Its name.
+        /// Name of the column.
         column: Arc<str>,
-        /// How many rows it has.
+        /// Number of rows of the column.
         rows: usize,
-        /// How many there are.
+        /// Number of classes.
         classes: usize,
     },
 }
@@ -78,7 +79,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of columns that are of as many rows as there are classes.
+    /// Makes a table; every column must have as many rows as there are classes.
     pub fn new(mut columns: Vec<Column>, classes: Vec<bool>) -> Result<Table, TableError> {
         for column in &mut columns {
             if column.values.len() != classes.len() {
@@ -97,12 +98,12 @@ impl Table {
         Ok(Table { columns, classes })
     }
 
-    /// Its columns.
+    /// Columns of the table.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The class of each row.
+    /// Class of each row.
     pub fn classes(&self) -> &[bool] {
         &self.classes
     }

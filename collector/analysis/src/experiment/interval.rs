@@ -1,10 +1,11 @@
-//! An interval, as all that a test does not refuse.
+//! Confidence interval: the set of values that a test does not reject.
 
-/// Beyond a factor of e to this, an end is taken not to be bounded.
+/// Logarithm of the factor beyond which an end counts as unbounded.
 const SHIFT_MAX: f64 = 12.0;
 
-/// Ends of the values around `found` of which the p-value is at least `alpha`, each within 0.0001; infinite, where it does not
-/// fall below. The p-value is taken to fall on either side of `found`.
+/// Ends of the range around `found` in which the p-value is at least `alpha`, each within 0.0001.
+/// An end is infinite if the p-value does not fall below `alpha`. Assumes that the p-value falls on
+/// either side of `found`.
 pub(super) fn interval_of(p_of: impl Fn(f64) -> f64, found: f64, alpha: f64) -> (f64, f64) {
     let end = |direction: f64| {
         let mut inside = 0.0;

@@ -1,52 +1,53 @@
-//! How far apart equal sides are by chance (004 §3.1, figure 10): of *these* requests, of *so many* users, by this metric. Users are
-//! dealt to two sides at random, again and again.
+//! Chance differences between equal sides (004 §3.1, figure 10), for *these* requests, for *this
+//! number* of users and by this metric. Users are assigned to two sides at random, again and again.
 
 use std::collections::HashMap;
 
 use super::{Metric, Observed, number};
 
-/// So often users are dealt out.
+/// Number of random assignments.
 const DEALS: usize = 200;
-/// Fewer deals, where requests are many: so many requests are counted at most.
+/// Maximum number of requests counted over all assignments; with many requests, there are fewer
+/// assignments.
 const COUNTED_MAX: usize = 40_000_000;
 const DEALS_MIN: usize = 40;
-/// Fewer units on a side say nothing of what others would do.
+/// Minimum number of units on a side; fewer are no evidence about others.
 pub const NOISE_UNITS_MIN: usize = 10;
 
-/// How far apart equal sides are.
+/// Chance difference between equal sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// What was compared.
+    /// Metric that was compared.
     pub metric: Metric,
-    /// Units on each side.
+    /// Number of units on each side.
     pub units: usize,
-    /// Requests on each side, on average.
+    /// Average number of requests on each side.
     pub requests: usize,
-    /// In half of all cases the sides differ by more than this: 0.05 is 5 %.
+    /// Difference that half of all assignments exceed: 0.05 is 5 %.
     pub half: f64,
-    /// In one of twenty.
+    /// Difference that one assignment in twenty exceeds.
     pub twentieth: f64,
-    /// The standard deviation of the logarithm of the one side's value to the other's.
+    /// Standard deviation of the logarithm of the ratio of the sides' values.
     pub standard_error: f64,
 }
 
 impl Noise {
-    /// The same standard deviation of sides of so many units.
+    /// Standard error for sides of these numbers of units.
     pub fn at(&self, control: usize, test: usize) -> f64 {
         let each = |units: usize| 1.0 / units.max(1) as f64;
         self.standard_error * ((each(control) + each(test)) / (2.0 * each(self.units))).sqrt()
     }
 }
 
-/// Requests of equal treatment, in ascending order.
+/// Requests of equal treatment, in ascending order of latency.
 struct Equal {
-    /// Latency, and its unit.
+    /// Latency in nanoseconds, and index of its unit.
     requests: Vec<(f64, u32)>,
     units: usize,
 }
 
-/// Of requests that were all treated alike: how far apart sides of half of their units each are. By metric; none, if there are
-/// too few.
+/// Measures, for requests that were all treated alike, the chance difference between sides of half
+/// of their units each. Returns one result per metric; `None` if there are too few units.
 pub fn noise(
     requests: impl IntoIterator<Item = Observed>,
     metrics: &[Metric],
@@ -82,7 +83,7 @@ pub fn noise(
 }
 
 impl Equal {
-    /// The logarithm of the one side's value to the other's.
+    /// Logarithm of the ratio of the sides' values; `None` if a side is empty.
     fn apart(&self, metric: Metric, sides: &[usize]) -> Option<f64> {
         let mut counts = [0_usize; 2];
         for (_, unit) in &self.requests {
@@ -134,7 +135,7 @@ impl Equal {
     }
 }
 
-/// Fisher and Yates's.
+/// Fisher–Yates shuffle.
 fn shuffle(sides: &mut [usize], state: &mut u64) {
     for last in (1..sides.len()).rev() {
         // SplitMix64.

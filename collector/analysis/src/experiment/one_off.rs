@@ -1,4 +1,4 @@
-//! Times at which something happened that is not the change (004 §3.2: "a one-off event … that renders the comparison
+//! One-off events that are not the change (004 §3.2: "a one-off event … that renders the comparison
 //! invalid").
 
 use std::collections::HashMap;
@@ -6,52 +6,54 @@ use std::collections::HashMap;
 use super::Observed;
 use crate::statistics::median;
 
-/// So far from the median, in robust standard deviations, is a time apart from all others.
+/// Distance from the median, in robust standard deviations, beyond which a time slot is an outlier.
 const APART: f64 = 5.0;
-/// Times that are told apart.
+/// Number of time slots.
 const SLOTS: usize = 48;
-/// In fewer, none is unlike the others.
+/// Minimum number of slots; with fewer, none counts as an outlier.
 const SLOTS_MIN: usize = 8;
-/// Fewer requests of a side in a time have no median worth looking at.
+/// Minimum number of requests of a side in a slot; with fewer, the median is not used.
 const REQUESTS_MIN: usize = 8;
 
-/// What happened.
+/// Kind of one-off event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneOff {
-    /// Both sides were as slow, or as fast, as never else: the load, and not the change.
+    /// Both sides were slower, or faster, than at any other time: the load is the cause, not the
+    /// change.
     Both,
     /// One side had far more or fewer requests than its share.
     ShareOfTest,
-    /// One side was asked for other things than else, beside what the other one was asked for.
+    /// One side was asked for another mix of operations than usual, compared with the other side.
     MixOfTest,
 }
 
-/// A time that says nothing of the change.
+/// A time span that is no evidence about the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOutTime {
-    /// As requests say when they began.
+    /// Start, by the start times of requests, in nanoseconds since the Unix epoch.
     pub from_ns: i64,
-    /// Half-open.
+    /// End, exclusive.
     pub to_ns: i64,
-    /// Why.
+    /// Reason for leaving it out.
     pub why: OneOff,
-    /// Requests in it.
+    /// Number of requests in it.
     pub requests: usize,
 }
 
-/// A request of an experiment, with when it began and what it is.
+/// A request of an experiment, with its start time and operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedRequest {
-    /// Ns since the Unix epoch.
+    /// Start time in nanoseconds since the Unix epoch.
     pub at_ns: i64,
-    /// Its operation, by any number.
+    /// Identifier of its operation; any numbering will do.
     pub operation: u32,
-    /// The request.
+    /// The observed request.
     pub observed: Observed,
 }
 
-/// Finds times in which either both sides took as long as never else, or the sides' shares moved, or what one of them is asked
-/// for. The time is cut into at most 48 equal parts.
+/// Finds the times in which both sides were slower or faster than at any other time, the sides'
+/// shares moved, or the mix of operations of one side changed. Divides the time into at most 48
+/// equal slots.
 pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
     let began = requests.iter().map(|one| one.at_ns);
     let (Some(first), Some(last)) = (began.clone().min(), began.max()) else {
@@ -109,7 +111,7 @@ pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
     left_out.collect()
 }
 
-/// Operations of which the sides' parts are looked at: the most frequent ones.
+/// Number of operations, most frequent first, whose shares are compared between the sides.
 const OPERATIONS: usize = 4;
 
 fn frequent(requests: &[TimedRequest]) -> Vec<u32> {
@@ -126,7 +128,7 @@ fn frequent(requests: &[TimedRequest]) -> Vec<u32> {
     found.map(|(_, operation)| operation).collect()
 }
 
-/// What a side had in one time.
+/// Requests of one side in one slot.
 #[derive(Clone, Debug, Default)]
 struct Side {
     latencies: Vec<u64>,
@@ -142,11 +144,12 @@ impl Side {
 struct Slot {
     place: usize,
     requests: usize,
-    /// Part of its requests that are of the test.
+    /// Share of the test in its requests.
     share: f64,
     /// Logarithms of the median latencies of control and test.
     medians: [f64; 2],
-    /// Of each operation, its part of the test's requests less that of the control's, and how much that varies by itself.
+    /// For each operation, its share of the test's requests minus its share of the control's, and
+    /// the standard error of that.
     mix: [(f64, f64); OPERATIONS],
 }
 
@@ -159,7 +162,7 @@ impl Slot {
             return None;
         }
         let share = test as f64 / (control + test) as f64;
-        // A side that is not there has the other's median: what is unlike is its share.
+        // A missing side gets the median of the other; its share reveals it.
         let median = |side: &mut Vec<u64>| {
             let middle = side.len() / 2;
             (!side.is_empty()).then(|| (*side.select_nth_unstable(middle).1).max(1) as f64)
@@ -181,7 +184,8 @@ impl Slot {
     }
 }
 
-/// How much more of the test's requests than of the control's are of an operation; where there are few, nothing.
+/// Share of an operation in the test's requests minus its share in the control's, with its standard
+/// error. Zero if there are few requests.
 fn mix(sides: &[Side; 2], place: usize) -> (f64, f64) {
     let [control, test] = [&sides[0], &sides[1]];
     let counts = [control.latencies.len() as f64, test.latencies.len() as f64];
@@ -194,7 +198,8 @@ fn mix(sides: &[Side; 2], place: usize) -> (f64, f64) {
     (test.part(place) - control.part(place), own)
 }
 
-/// Median, and the standard deviation that the median absolute deviation foretells of normal values.
+/// Median, and the standard deviation of a normal distribution with the same median absolute
+/// deviation.
 struct Robust {
     middle: f64,
     deviation: f64,
@@ -212,7 +217,7 @@ impl Robust {
         }
     }
 
-    /// In units of its deviation, which is at least this.
+    /// Distance of a value from the median, in units of the deviation, which is at least `least`.
     fn away(&self, value: f64, least: f64) -> f64 {
         (value - self.middle) / self.deviation.max(least).max(0.01)
     }

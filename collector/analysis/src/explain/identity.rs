@@ -1,16 +1,18 @@
-//! Identities of processes: what names one incarnation of a process, and so tells any two deployments apart, whatever changed
-//! between them.
+//! Identities of processes: values that name one incarnation of a process, and therefore separate
+//! any two deployments, whatever changed between them.
 //!
-//! [`is_named`] knows OpenTelemetry's names. [`Incarnations`] finds others by what they do: each process says one value
-//! all its life, and no other process says it. A value that most processes keep through both periods is no such identity; it
-//! may name a machine that is slow. A release is told from a process by count: several processes run one release.
+//! [`is_named`] knows the names of OpenTelemetry. [`Incarnations`] finds others by behaviour: each
+//! process records one value all its life, and no other process records it. A value that most
+//! processes keep through both periods is no such identity; it may name a slow machine. A release
+//! differs from a process by count: several processes run one release.
 
 use super::Parameter;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names of what is another one after a restart, and says nothing else; as a whole, behind `resource.` or not.
+/// Names of attributes that change with every restart and carry no other information. A name must
+/// match as a whole, after an optional `resource.`.
 const NAMES: [&str; 19] = [
     "client.port",
     "container.id",
@@ -33,9 +35,9 @@ const NAMES: [&str; 19] = [
     "trace.id",
 ];
 
-/// Of these, all are left out
+/// Prefixes of names of identities, except for [`SHARED`].
 const FAMILIES: [&str; 2] = ["process.", "telemetry."];
-/// but for what processes of one release share.
+/// Prefixes of names that processes of one release share.
 const SHARED: [&str; 4] = [
     "process.args_count",
     "process.command",
@@ -43,7 +45,7 @@ const SHARED: [&str; 4] = [
     "process.runtime.",
 ];
 
-/// Last words of other names: of a process, of a thread.
+/// Last words of further names of identities of processes and threads.
 const LAST_WORDS: [&[&str]; 12] = [
     &["pid"],
     &["ppid"],
@@ -59,12 +61,12 @@ const LAST_WORDS: [&[&str]; 12] = [
     &["pod", "name"],
 ];
 
-/// Words in names of releases, of which there may be as many as processes.
+/// Words in names of releases, which may number as many as the processes.
 const RELEASES: [&str; 7] = [
     "version", "release", "build", "commit", "revision", "sha", "image",
 ];
 
-/// Whether a name is that of an identity of processes, threads or connections, or of the library that records.
+/// True if a name identifies processes, threads or connections, or the recording library.
 pub(super) fn is_named(key: &str) -> bool {
     let key = key.strip_prefix("resource.").unwrap_or(key);
     let of_family = FAMILIES.iter().any(|family| key.starts_with(family));
@@ -78,7 +80,8 @@ pub(super) fn is_named(key: &str) -> bool {
         })
 }
 
-/// Whether a name is of the process that says it, and not of a thread, a connection or a library.
+/// True if a name identifies the process that records it, and not a thread, a connection or a
+/// library.
 pub(super) fn is_of_process(key: &str) -> bool {
     const OTHERS: [&str; 7] = [
         "thread",
@@ -92,7 +95,7 @@ pub(super) fn is_of_process(key: &str) -> bool {
     is_named(key) && !words(key).iter().any(|word| OTHERS.contains(&&**word))
 }
 
-/// The words of a name, in lower case: `worker.processId` is `worker`, `process` and `id`.
+/// Words of a name, in lower case: `worker.processId` yields `worker`, `process` and `id`.
 pub(super) fn words(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -110,8 +113,8 @@ pub(super) fn words(key: &str) -> Vec<String> {
     words
 }
 
-/// Whether a text looks like an identity that a machine made: a UUID, a long hexadecimal number, or the name of a pod
-/// of a replica set.
+/// Reports whether a text looks like a generated identity: a UUID, a long hexadecimal number, or
+/// the name of a pod of a replica set.
 fn is_made(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let has_both = |part: &str| {
@@ -137,39 +140,39 @@ fn is_made(text: &str) -> bool {
     is_uuid || is_long || is_of_pod
 }
 
-/// What one request says of one parameter, and the process that said it.
+/// Value of one parameter in one request, and the process that recorded it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaidText {
-    /// Which parameter.
+    /// Parameter.
     pub parameter: Parameter,
-    /// What it says.
+    /// Value.
     pub text: Arc<str>,
-    /// The incarnation of the process; 0: unknown.
+    /// Incarnation of the process; 0 if unknown.
     pub process: u128,
 }
 
-/// Which processes say which values, of as many parameters as can be identities.
+/// Processes and their values, for each parameter that may be an identity.
 #[derive(Clone, Debug, Default)]
 pub struct Incarnations {
     of: BTreeMap<Parameter, Values>,
 }
 
-/// The values of one parameter.
+/// Values of one parameter.
 #[derive(Clone, Debug, Default)]
 struct Values {
-    /// Each with the process that says it, and whether earlier and later requests do.
+    /// Process that records each value, and whether earlier and later requests contain it.
     texts: FxHashMap<Arc<str>, (u128, [bool; 2])>,
-    /// Each with its value.
+    /// Value of each process.
     processes: FxHashMap<u128, Arc<str>>,
-    /// Whether a process said two values, or two processes one.
+    /// True if a process recorded two values, or two processes recorded the same one.
     is_shared: bool,
-    /// Whether there are too many values to know.
+    /// True if there are too many values to decide.
     is_full: bool,
 }
 
-/// So many values of a parameter are looked at: of more, it is no process that they name.
+/// Maximum number of distinct values of a parameter; a parameter with more does not name processes.
 const VALUES_MAX: usize = 4_096;
-/// Of so few processes, a release or a setting is another one in each as well.
+/// Minimum number of processes; with fewer, a release or a setting may differ in each as well.
 const PROCESSES_MIN: usize = 3;
 
 impl Values {
@@ -219,7 +222,7 @@ impl Values {
 }
 
 impl Incarnations {
-    /// Takes into account what a request of the later or of the earlier period says.
+    /// Adds the values of a request of the later or of the earlier period.
     pub fn observe(&mut self, is_later: bool, said: &[SaidText]) {
         for said in said.iter().filter(|said| !said.parameter.key.is_empty()) {
             let values = match self.of.get_mut(&said.parameter) {
@@ -230,7 +233,7 @@ impl Incarnations {
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the observations of another instance.
     pub fn merge(&mut self, other: Incarnations) {
         for (parameter, values) in other.of {
             let own = self.of.entry(parameter).or_default();
@@ -242,7 +245,7 @@ impl Incarnations {
         }
     }
 
-    /// The parameters that are identities of processes.
+    /// Parameters that are identities of processes.
     #[must_use]
     pub fn identities(&self) -> Vec<Parameter> {
         let all = self.of.iter();
@@ -303,7 +306,8 @@ mod tests {
         }
     }
 
-    /// What three processes of either period say, each of one request: a value by process and period.
+    /// Counts the identities when three processes of each period record one request each; `value`
+    /// gives the value by process and period.
     fn identities(value: impl Fn(u128, bool) -> String, lasting: bool) -> usize {
         let mut halves = [Incarnations::default(), Incarnations::default()];
         for is_later in [false, true] {
@@ -332,7 +336,7 @@ mod tests {
         assert_eq!(identities(|_, is_later| is_later.to_string(), false), 0);
         assert_eq!(identities(|_, _| "eu".to_owned(), false), 0);
         assert_eq!(identities(|process, _| format!("w{process}"), true), 0);
-        // And processes that say two values.
+        // Processes that record two values.
         assert_eq!(
             identities(
                 |process, later| format!("{}", process / 2 + u128::from(later)),

@@ -1,4 +1,4 @@
-//! What requests say, as a table of what can be asked about.
+//! Attributes of requests, as a table of columns that a decision tree can use.
 
 use super::identity::is_named;
 use super::{ExplainSettings, ExplainedRequest, Parameter, Unseen};
@@ -9,24 +9,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// At most so many parameters are looked at.
+/// Maximum number of parameters.
 pub const PARAMETERS_MAX: usize = 256;
 
-/// Why a parameter is not asked about.
+/// Reason for leaving a parameter out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
-    /// It was asked for.
+    /// The user asked for it.
     Asked,
-    /// It names a process, a thread or a connection, and is another one after a restart.
+    /// The parameter names a process, a thread or a connection, and changes with every restart.
     NamesProcess,
-    /// It describes the failure that is explained.
+    /// The parameter describes the failure that is explained.
     OfFailure,
-    /// It is a measured time, and times are what is explained.
+    /// The parameter is a measured time, and times are what is explained.
     Duration,
-    /// Its texts are different in nine of ten requests, or its whole numbers are and are too large for a measure (2⁵³).
+    /// Its texts differ in nine of ten requests; or its integers do, and are too large for a
+    /// measure (2⁵³).
     DiffersAlways,
-    /// Its numbers are in the order in which requests began, in each category, or are that time: a timestamp, or a number that
-    /// counts requests.
+    /// Its numbers follow the start times of requests in each category, or equal those times: a
+    /// timestamp, or a number that counts requests.
     FollowsTime,
 }
 
@@ -43,30 +44,30 @@ impl fmt::Display for Why {
     }
 }
 
-/// A parameter that is not asked about.
+/// A parameter that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Which.
+    /// Parameter.
     pub parameter: Parameter,
-    /// Why not.
+    /// Reason.
     pub why: Why,
 }
 
-/// Of so few requests, all different values are chance.
+/// Minimum number of values for a decision; with fewer, distinct values are chance.
 const DIFFERENT_OF_MIN: usize = 10;
-/// The part of different values that is nearly all.
+/// Fraction of distinct values from which a parameter differs in nearly every request.
 const DIFFERENT_MIN: f64 = 0.9;
-/// Whole numbers from here on are not exact.
+/// Magnitude from which floating-point integers are not exact.
 const MEASURE_MAX: f64 = 9_007_199_254_740_992.0;
-/// The rank correlation with time that follows it.
+/// Rank correlation with time from which a parameter follows the time.
 const FOLLOWS_MIN: f64 = 0.9;
 
-/// What follows the time takes so many values,
+/// Minimum number of distinct values of a parameter that follows the time.
 const STEPS_MIN: usize = 5;
-/// each of them often enough that an order of them shows.
+/// Minimum rank correlation with time that the best order of the values could reach.
 const ORDERED_MIN: f64 = 0.8;
 
-/// What a column of the table is.
+/// Source of a column of the table: the value of a parameter, or whether it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Asked {
     Value(Parameter),
@@ -76,7 +77,7 @@ pub(super) enum Asked {
 pub(super) const RECORDED: &str = "recorded";
 pub(super) const NOT_RECORDED: &str = "not recorded";
 
-/// What requests say.
+/// Parameters of the requests, as a table.
 pub(super) struct Parameters {
     pub(super) table: Table,
     pub(super) left_out: Vec<LeftOut>,
@@ -95,7 +96,7 @@ impl Parameters {
                 continue;
             }
             let name: Arc<str> = parameter.to_string().into();
-            // That it is said, where some do not say it.
+            // A column for whether the parameter was recorded, if some requests lack it.
             if said.iter().any(Option::is_none) {
                 let is_recorded = |text: &Option<Arc<str>>| {
                     Some(Arc::from(match text {
@@ -124,7 +125,7 @@ impl Parameters {
         }
         let classes = requests.iter().map(|request| request.is_mutation).collect();
         Parameters {
-            // Columns are made of all requests.
+            // All columns have one row per request, so this cannot fail.
             table: Table::new(columns, classes).unwrap_or_default(),
             left_out,
             unseen,
@@ -132,7 +133,7 @@ impl Parameters {
         }
     }
 
-    /// What the columns are of.
+    /// Parameters whose values are columns.
     pub(super) fn asked_about(&self) -> Vec<Parameter> {
         let of = self.asked.iter().filter_map(|asked| match asked {
             Asked::Value(parameter) => Some(parameter.clone()),
@@ -142,8 +143,8 @@ impl Parameters {
     }
 }
 
-/// What each request says of each parameter, of as many as are looked at. Of several numbers it is the largest, and the
-/// smallest.
+/// Value of each parameter in each request, for at most [`PARAMETERS_MAX`] parameters. A parameter
+/// with several numbers in one request becomes two: the largest and the smallest.
 fn texts(
     requests: &[&ExplainedRequest],
     unseen: &mut Unseen,
@@ -203,11 +204,13 @@ fn texts(
     said
 }
 
-/// An operation says something of requests if it ran in so many of either category, as far as they are looked at.
+/// Minimum fraction of each category's requests in which an operation must have run for its
+/// attributes to count.
 const RAN_MIN: f64 = 0.95;
 
-/// Whether an operation ran in nearly all requests of both categories; without a note of that, it did. Where it did in some,
-/// what it says would tell requests apart by what they do, which is known.
+/// Tests whether an operation ran in nearly all requests of both categories; without a note of its
+/// runs, it did. Attributes of an operation that ran in some requests only would separate requests
+/// by their structure, which is known already.
 fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool {
     let mut ran: BTreeMap<Arc<str>, [usize; 2]> = BTreeMap::new();
     let mut all = [0; 2];
@@ -228,7 +231,7 @@ fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool 
     }
 }
 
-/// Before the name of a parameter of which requests say several numbers.
+/// Prefixes of the names of parameters with several numbers per request.
 pub(super) const LARGEST: &str = "largest ";
 pub(super) const SMALLEST: &str = "smallest ";
 
@@ -240,7 +243,8 @@ impl Parameter {
         }
     }
 
-    /// As it was recorded: what is the largest of several values has another name.
+    /// Parameter under its recorded name: the largest or smallest of several values has another
+    /// name.
     pub fn recorded(&self) -> Parameter {
         let key = &*self.key;
         let of_several = key.strip_prefix(LARGEST).or(key.strip_prefix(SMALLEST));
@@ -256,7 +260,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     number.is_finite().then_some(number)
 }
 
-/// The numbers that texts are, if all of them are.
+/// Numbers that the texts stand for; `None` if any text is not a number.
 fn numbers(said: &[Option<Arc<str>>]) -> Option<Vec<Option<f64>>> {
     said.iter()
         .map(|text| match text {
@@ -301,19 +305,19 @@ fn why_not(
             .filter_map(|(request, number)| Some((request.start_ns, (*number)?)))
             .collect()
     };
-    // Where one category does not say it, or always the same, the other one decides.
+    // If one category lacks the parameter, or always has the same value, the other one decides.
     let follows = [false, true].map(|class| follows_time(&pairs(Some(class))));
     let has_order = follows.contains(&Some(true)) && !follows.contains(&Some(false));
     if has_order || are_times(&pairs(None)) {
         return Some(Why::FollowsTime);
     }
-    // Nearly all of them, as random numbers are sometimes small.
+    // Nearly all of them must be large, as random numbers are sometimes small.
     let is_id = |number: &&f64| number.fract() == 0.0 && number.abs() >= MEASURE_MAX;
     let ids = numbers.iter().flatten().filter(is_id).count();
     (differs && ids as f64 >= DIFFERENT_MIN * recorded as f64).then_some(Why::DiffersAlways)
 }
 
-/// Whether numbers have the order of times; not known of few, or where all are the same.
+/// Reports whether numbers follow the times; `None` if there are few, or too few distinct ones.
 fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
     if pairs.len() < DIFFERENT_OF_MIN {
         return None;
@@ -327,21 +331,23 @@ fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
     let mut different = numbers.clone();
     different.sort_by(f64::total_cmp);
     different.dedup();
-    // A setting that was changed once, or a rare value that happens to be the last, is in order as well.
+    // A setting that changed once, or a rare value that happens to be the last, follows the order
+    // of times as well.
     if different.len() < STEPS_MIN {
         return None;
     }
-    // Where many are equal, as with whole seconds, the best order does not give 1.
+    // With many equal values, such as whole seconds, the best order does not reach 1.
     times.sort_by(f64::total_cmp);
     numbers.sort_by(f64::total_cmp);
     let best = both(&times, &numbers)?;
     (best >= ORDERED_MIN).then_some(found.abs() >= FOLLOWS_MIN * best)
 }
 
-/// Whether numbers are the time at about which the requests began, since 1970, in any unit.
+/// Reports whether the numbers are times close to the start of their requests, since 1970, in any
+/// unit.
 fn are_times(pairs: &[(i64, f64)]) -> bool {
     const HOUR_NS: f64 = 3.6e12;
-    /// 1973: what is smaller may be anything.
+    /// Year 1973; smaller numbers may be anything.
     const TIME_MIN_NS: f64 = 1e17;
     let is_time = |unit_ns: &f64| {
         pairs.iter().all(|(start_ns, number)| {
@@ -352,7 +358,7 @@ fn are_times(pairs: &[(i64, f64)]) -> bool {
     !pairs.is_empty() && [1.0, 1e3, 1e6, 1e9].iter().any(is_time)
 }
 
-/// The place of each value in their order; of equal ones the middle.
+/// Rank of each value; equal values share the middle of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));

@@ -1,20 +1,21 @@
-//! Which requests are looked at.
+//! Choice of the requests that a tree is grown from.
 
 use super::ExplainedRequest;
 use crate::record::TraceId;
 
-/// At least so many requests of a category are taken, if it has them.
+/// Minimum number of requests taken from a category, if it has them.
 pub const SAMPLE_MIN: usize = 100;
-/// Otherwise a tenth of those that the store has.
+/// Inverse of the fraction of the stored requests that is taken otherwise: a tenth.
 const SAMPLE_PART: f64 = 10.0;
-/// But no more than so many.
+/// Maximum number of requests taken from a category.
 pub const SAMPLE_MAX: usize = 4_096;
-/// And no more than so many times as many as of the other category, or [`SAMPLE_MIN`].
+/// Maximum ratio of one category's requests to the other's, unless the former are at most
+/// [`SAMPLE_MIN`].
 pub const IMBALANCE_MAX: usize = 3;
-/// One of so many is held out.
+/// Inverse of the fraction of requests that is held out.
 const HELD_OUT_EACH: usize = 3;
 
-/// Requests of both categories, by places in `requests`.
+/// Sampled requests of both categories; `learn` and `held_out` are indices into `requests`.
 pub(super) struct Drawn<'a> {
     pub(super) requests: Vec<&'a ExplainedRequest>,
     pub(super) learn: Vec<usize>,
@@ -61,7 +62,7 @@ impl<'a> Drawn<'a> {
         sample
     }
 
-    /// Of these places, how many are of the precursor, and of the mutation.
+    /// Number of requests of the precursor and of the mutation at these indices.
     pub(super) fn count(&self, places: &[usize]) -> [usize; 2] {
         let is_mutation = |place: &&usize| self.requests[**place].is_mutation;
         let mutation = places.iter().filter(is_mutation).count();
@@ -69,7 +70,7 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// How many requests of each are taken.
+/// Number of requests to take from each category.
 fn sizes(counts: [usize; 2], stored: [f64; 2]) -> [usize; 2] {
     let own = [0, 1].map(|class| {
         let part = (stored[class] / SAMPLE_PART) as usize;
@@ -79,14 +80,15 @@ fn sizes(counts: [usize; 2], stored: [f64; 2]) -> [usize; 2] {
     [own[0].min(most(own[1])), own[1].min(most(own[0]))]
 }
 
-/// When a request that stands for so many is drawn: those drawn first are a sample in which each has a chance that grows with how
-/// many it stands for (Efraimidis and Spirakis, 2006).
+/// Position of a request with this weight in the random order of drawing. The first requests form a
+/// sample in which the chance of each grows with its weight (Efraimidis and Spirakis, 2006).
 fn drawn_at(hash: u64, weight: f64) -> f64 {
     let chance = (hash as f64 + 0.5) / (u64::MAX as f64 + 1.0);
     -(-chance).ln_1p() / weight.max(f64::MIN_POSITIVE)
 }
 
-/// A request's place in a random order of all: ids of one source may be in order, their hashes are not (splitmix64's finish).
+/// Position of a request in a random order of all requests. Ids of one source may be in order;
+/// their hashes are not (finaliser of splitmix64).
 pub fn place_of(id: TraceId, seed: u64) -> u64 {
     let mixed = (id.0 ^ (id.0 >> 64)) as u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -106,7 +108,7 @@ mod tests {
         assert_eq!(whole([1_000_000, 3_000]), [900, 300]);
         assert_eq!(whole([20, 1_000_000]), [20, 100]);
         assert_eq!(whole([1_000_000, 1_000_000]), [SAMPLE_MAX; 2]);
-        // Of a store of more, all that there is of the tenth.
+        // A larger store: the requests at hand limit the tenth of what is stored.
         assert_eq!(sizes([2_048, 2_048], [30_000.0, 9_000.0]), [2_048, 900]);
     }
 }

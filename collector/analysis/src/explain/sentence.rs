@@ -1,29 +1,29 @@
-//! What was found, as data and as a sentence.
+//! Results of an explanation, as data and as a sentence.
 
 use super::Parameter;
 use crate::decision_tree::Test;
 use std::fmt;
 
-/// What is true of a parameter.
+/// Condition on a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParameterTest {
-    /// What it says.
+    /// Condition on its value.
     Value(Test),
-    /// Whether it is said at all.
+    /// Condition on whether it is recorded at all.
     Recorded(bool),
 }
 
-/// A parameter, and what is true of it.
+/// A parameter, and a condition on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParameterCondition {
-    /// Which.
+    /// Parameter.
     pub parameter: Parameter,
-    /// What is true.
+    /// Condition.
     pub test: ParameterTest,
 }
 
 impl ParameterCondition {
-    /// `count <= 4096`.
+    /// Formats the condition without its operation: `count <= 4096`.
     #[must_use]
     pub fn without_operation(&self) -> String {
         let key = &self.parameter.key;
@@ -35,7 +35,7 @@ impl ParameterCondition {
     }
 }
 
-/// `count <= 4096 (web:read)`.
+/// Formats the condition with its operation: `count <= 4096 (web:read)`.
 impl fmt::Display for ParameterCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.without_operation())?;
@@ -49,15 +49,15 @@ impl fmt::Display for ParameterCondition {
 /// Latency of requests, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typical {
-    /// The median.
+    /// Median.
     pub p50_ns: u64,
-    /// 95 % are at most this long.
+    /// 95th percentile.
     pub p95_ns: u64,
 }
 
 impl Typical {
-    /// Computes the latency of the requests whose leaf is wanted; `None` where there are none. The requests are in order of latency, each
-    /// with the number of requests that it stands for.
+    /// Computes the latency of the requests whose leaf is wanted; `None` if there are none. The
+    /// requests are in order of latency, each with the number of requests that it stands for.
     pub(super) fn of(
         sorted: &[(u64, f64, Option<usize>)],
         is_wanted: impl Fn(Option<usize>) -> bool,
@@ -79,54 +79,57 @@ impl Typical {
     }
 }
 
-/// Requests that one category is told by. Of pairs, the precursor's is first, the mutation's second.
+/// Requests that the tree assigns to one category. In pairs, the precursor's value is first, the
+/// mutation's second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedLeaf {
-    /// What is true of them.
+    /// Conditions that hold for these requests.
     pub conditions: Vec<ParameterCondition>,
-    /// Whether they are told to be of the mutation, or of its precursor.
+    /// True if the tree assigns them to the mutation, false for its precursor.
     pub is_mutation: bool,
-    /// How many the tree was grown from; where it was not known whether they are of these, by parts.
+    /// Number of requests in this leaf when the tree was grown; a request with an unknown value
+    /// counts in parts.
     pub learned_from: [f64; 2],
-    /// How many of those that were held out are of these, before thresholds were moved.
+    /// Number of held-out requests in this leaf, before thresholds were moved.
     pub held_out: [usize; 2],
-    /// How many of all requests are of these.
+    /// Number of stored requests in this leaf.
     pub stored: [u64; 2],
-    /// How many requests there are.
+    /// Number of stored requests in all.
     pub stored_all: [u64; 2],
-    /// How probable it is that so many or more are told by chance (Fisher's exact test, of those held out).
+    /// Probability that so many or more held-out requests are assigned correctly by chance
+    /// (Fisher's exact test).
     pub p_value: f64,
-    /// Latency of such requests.
+    /// Latency of requests in this leaf.
     pub matching: Option<Typical>,
-    /// Latency of all others, of both categories.
+    /// Latency of the other requests, of both categories.
     pub others: Option<Typical>,
 }
 
-/// To three digits, towards 0: what is not all is not said to be 1.
+/// Truncates to three digits, so that a share below 1 never reads as 1.
 fn cut(share: f64) -> f64 {
     (share * 1e3 + 1e-9).floor() / 1e3
 }
 
 impl ExplainedLeaf {
-    /// The parts of such requests, and of all others, that have the change.
+    /// Fractions of the requests in this leaf, and of all others, that have the change.
     pub fn changed_shares(&self) -> [f64; 2] {
         let others = [0, 1].map(|class| self.stored_all[class].saturating_sub(self.stored[class]));
         [self.stored, others].map(|[without, with]| with as f64 / (with + without).max(1) as f64)
     }
 
-    /// The part of all such requests that is of the category.
+    /// Fraction of the requests in this leaf that are of its category.
     pub fn precision(&self) -> f64 {
         let [wrong, right] = self.stored_by_side();
         right as f64 / (wrong + right).max(1) as f64
     }
 
-    /// The part of the category's requests that is such.
+    /// Fraction of the category's requests that are in this leaf.
     pub fn recall(&self) -> f64 {
         let all = self.stored_all[usize::from(self.is_mutation)];
         self.stored_by_side()[1] as f64 / all.max(1) as f64
     }
 
-    /// How many such requests are not of the category, and how many are.
+    /// Numbers of requests in this leaf that are not of its category, and that are.
     fn stored_by_side(&self) -> [u64; 2] {
         let [precursor, mutation] = self.stored;
         if self.is_mutation {
@@ -136,7 +139,7 @@ impl ExplainedLeaf {
         }
     }
 
-    /// As a sentence.
+    /// Formats the leaf as a sentence.
     pub fn sentence(&self) -> String {
         let have = if self.is_mutation {
             "have the change"
@@ -146,13 +149,15 @@ impl ExplainedLeaf {
         self.sentence_of("requests", have)
     }
 
-    /// As a sentence, where both categories are of the later period, with what requests of either do: "take longer than 5 ms".
+    /// Formats the leaf as a sentence when both categories are of the later period. `do_what` holds
+    /// the behaviour of either category's requests, such as "take longer than 5 ms".
     pub fn sentence_among_later(&self, do_what: [&str; 2]) -> String {
         let did = do_what[usize::from(self.is_mutation)];
         self.sentence_of("of the later requests, those", did)
     }
 
-    /// As a sentence about these requests, and what they are or do.
+    /// Formats the leaf as a sentence about `requests`, which have the conditions, and their state
+    /// or behaviour, `are`.
     pub fn sentence_of(&self, requests: &str, are: &str) -> String {
         let conditions: Vec<String> = self
             .conditions

@@ -1,7 +1,9 @@
-//! All requests of both sides, as far as a tree asks about them: they say where thresholds lie, and how precise a leaf is.
+//! Stored requests of both sides, reduced to the columns that a tree asks about: they determine the
+//! thresholds and the precision of a leaf.
 //!
-//! Of each request one number for each question's column is kept. Where there is no room for all requests, those with
-//! the least hashes of their ids stay, of each side by itself, so that the rarer side is kept as a whole for longest.
+//! Each request keeps one number for the column of each question. If the requests do not all fit,
+//! those with the smallest hashes of their ids stay. Each side is bounded by itself, so that the
+//! rarer side stays complete for longest.
 
 use super::parameters::{Asked, LARGEST, NOT_RECORDED, RECORDED, SMALLEST, number};
 use super::sample::place_of;
@@ -13,15 +15,15 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Numbers kept of each side: 64 MiB.
+/// Maximum number of values kept per side: 64 MiB.
 const CELLS_MAX: usize = 1 << 23;
 
-/// A column that is asked about.
+/// A column that the tree asks about.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AskedColumn {
     name: Arc<str>,
     asked: Asked,
-    /// The texts that are told apart; none, where it is numbers.
+    /// Distinct texts; `None` if the values are numbers.
     texts: Option<Vec<Arc<str>>>,
 }
 
@@ -43,16 +45,16 @@ impl AskedColumn {
         }
     }
 
-    /// The name that its values were recorded under.
+    /// Name that its values were recorded under.
     pub(super) fn recorded_key(&self) -> Arc<str> {
         self.parameter().recorded().key
     }
 
-    /// What a request says of it: a number, or a text's place; NaN where that is not known.
+    /// Value of the column in a request: a number, or the index of a text; NaN if it is unknown.
     fn cell(&self, said: &[(Parameter, Arc<str>)]) -> f64 {
         let parameter = self.parameter();
         let recorded = parameter.recorded();
-        // A name may begin as those of the largest and smallest of several do.
+        // A recorded name may begin with the prefix for the largest or smallest value.
         let is_it = |of: &Parameter| of == parameter || *of == recorded;
         let mut texts: Vec<&Arc<str>> = said
             .iter()
@@ -81,7 +83,8 @@ impl AskedColumn {
         value.unwrap_or(f64::NAN)
     }
 
-    /// What a condition on it says, given the values of all requests.
+    /// Translates a condition on the column, given the values of all requests; `None` if the test
+    /// does not fit the column.
     pub(super) fn condition(&self, test: &Test, values: &Values) -> Option<ParameterCondition> {
         let test = match &self.asked {
             Asked::Value(_) => {
@@ -101,10 +104,10 @@ impl AskedColumn {
     }
 }
 
-/// Numbers that are so few are choices, and no measure.
+/// Maximum number of distinct numbers that count as choices, not as a measure.
 const CHOICES_MAX: usize = 16;
 
-/// Of numbers that are choices: the one that a test leaves, if it is only one.
+/// The one number that a test leaves, if the numbers are choices and only one is left.
 fn only_value(values: &Values, test: &Test) -> Option<Test> {
     let (Values::Numbers(numbers), Test::Between(above, most)) = (values, test) else {
         return None;
@@ -125,7 +128,7 @@ fn only_value(values: &Values, test: &Test) -> Option<Test> {
     }
 }
 
-/// All conditions of a leaf, in the words of the parameters; none, where one cannot be said.
+/// Conditions of a leaf in terms of parameters; `None` if one of them cannot be expressed.
 pub(super) fn in_words(
     columns: &[AskedColumn],
     table: &Table,
@@ -143,7 +146,7 @@ pub(super) fn in_words(
 /// A request as rows count it.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedRequest {
-    /// Its id.
+    /// Trace id.
     pub id: TraceId,
     /// True for a request of the mutation, false for one of its precursor.
     pub is_mutation: bool,
@@ -167,17 +170,18 @@ impl From<&ExplainedRequest> for CountedRequest {
 /// Requests of one side.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    /// How many there are.
+    /// Number of requests, weighted.
     seen: f64,
-    /// Of so many powers of two of them, one is kept.
+    /// Binary logarithm of the sampling rate: one request in 2^`level` is kept.
     level: u32,
     hashes: Vec<u64>,
     latencies_ns: Vec<u64>,
-    /// Those of each request after another.
+    /// Values of the kept requests, one request after another.
     cells: Vec<f64>,
 }
 
-/// All requests of both sides, by what is asked about them. Merging is commutative and associative, up to their order.
+/// Requests of both sides, by the columns that the tree asks about. Merging is commutative and
+/// associative, up to their order.
 #[derive(Clone, Debug, Default)]
 pub struct StoredRows {
     sides: [Side; 2],
@@ -202,7 +206,7 @@ impl StoredRows {
         }
     }
 
-    /// Adds what another one has seen, of the same columns.
+    /// Adds the rows of another instance with the same columns.
     pub(super) fn merge(&mut self, other: StoredRows, columns: usize) {
         for (side, other) in self.sides.iter_mut().zip(other.sides) {
             side.seen += other.seen;
@@ -215,25 +219,25 @@ impl StoredRows {
         }
     }
 
-    /// How many requests of each side there are.
+    /// Number of requests of each side.
     pub(super) fn seen(&self) -> [u64; 2] {
         self.sides.each_ref().map(|side| side.seen.round() as u64)
     }
 
-    /// How many requests of each side a kept one stands for.
+    /// Number of requests that a kept one stands for, by side.
     pub(super) fn weights(&self) -> [f64; 2] {
         self.sides
             .each_ref()
             .map(|side| side.seen / side.hashes.len().max(1) as f64)
     }
 
-    /// The latency of each kept request, in the order of the [table](Self::table).
+    /// Latency of each kept request, in the order of the [table](Self::table).
     pub(super) fn latencies_ns(&self) -> impl Iterator<Item = u64> {
         let sides = self.sides.iter();
         sides.flat_map(|side| side.latencies_ns.iter().copied())
     }
 
-    /// What they say, as a table of these columns.
+    /// Values of the kept requests, as a table of these columns.
     pub(super) fn table(&self, columns: &[AskedColumn]) -> Table {
         let width = columns.len();
         let all = || {
@@ -255,7 +259,7 @@ impl StoredRows {
         });
         let classes = [false, true].iter().zip(&self.sides);
         let classes = classes.flat_map(|(class, side)| vec![*class; side.hashes.len()]);
-        // A number that is not known is not finite, and left out of the table.
+        // An unknown number is not finite, and the table leaves it out.
         Table::new(values.collect(), classes.collect()).unwrap_or_default()
     }
 }

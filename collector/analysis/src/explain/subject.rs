@@ -1,10 +1,11 @@
-//! The kind of change that is explained, and the attributes that are its consequences: they tell requests apart, and explain nothing.
+//! Kind of change that is explained, and the attributes that are its consequences: they separate
+//! requests, but explain nothing.
 
 use super::identity::words;
 use super::parameters::Why;
 use crate::failure::is_of_failure;
 
-/// The kind of change that is explained.
+/// Kind of change that is explained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Subject {
@@ -13,7 +14,7 @@ pub enum Subject {
     /// Requests have another structure.
     #[default]
     Structure,
-    /// Requests fail, or fail no longer.
+    /// Requests fail, or no longer fail.
     Failures,
 }
 
@@ -26,7 +27,7 @@ const DURATIONS: [&[&str]; 6] = [
     &["response", "time"],
     &["total", "time"],
 ];
-/// Times that a library adds to each span, by their whole name.
+/// Names of times that a library adds to each span.
 const SPAN_TIMES: [&str; 2] = ["busy_ns", "idle_ns"];
 const UNITS: [&str; 12] = [
     "ns",
@@ -43,7 +44,8 @@ const UNITS: [&str; 12] = [
     "microseconds",
 ];
 
-/// True for the name of a measured time, such as `http.duration_ms`: of a slow request it is long.
+/// True for the name of a measured time, such as `http.duration_ms`, which is long for a slow
+/// request.
 fn is_duration(key: &str) -> bool {
     let mut words = words(key);
     if words.len() > 1 && words.last().is_some_and(|last| UNITS.contains(&&**last)) {
@@ -57,7 +59,8 @@ fn is_duration(key: &str) -> bool {
 }
 
 impl Subject {
-    /// Returns why an attribute is a consequence of such a change; `None` if it may be a reason.
+    /// Returns the reason why an attribute is a consequence of such a change; `None` if it may be a
+    /// reason for the change.
     pub(super) fn consequence(self, key: &str) -> Option<Why> {
         match self {
             Subject::Times => is_duration(key).then_some(Why::Duration),

@@ -1,5 +1,5 @@
-//! What requests of both sides have in common, up to where they part (Spectroscope, §4.4): only what is said there can be
-//! a reason; what is said later may be a consequence.
+//! Common part of the requests of both sides, up to their divergence (Spectroscope, §4.4). Only an
+//! attribute recorded in the common part can be a reason; a later one may be a consequence.
 
 use super::Parameter;
 use super::identity::{SaidText, is_of_process};
@@ -11,13 +11,13 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The name under which it is said which host an operation ran on.
+/// Parameter name for the host that an operation ran on.
 const HOST: &str = "host";
 
-/// The name under which it is said that an operation ran.
+/// Parameter name for the fact that an operation ran.
 const RAN: &str = "";
 
-/// Operations that are common, and the one at which requests part.
+/// Common operations, and the one at which requests diverge.
 #[derive(Clone, Debug)]
 pub struct Template {
     operations: BTreeSet<(Arc<str>, Arc<str>)>,
@@ -30,7 +30,8 @@ fn names(operation: &Operation) -> (Arc<str>, Arc<str>) {
 }
 
 impl Template {
-    /// These operations are common; requests part at that one, by what it does next, or by its time.
+    /// Creates a template of these common operations. Requests diverge at `at`: by its next step if
+    /// the change is structural, and by its time otherwise.
     pub fn new(
         operations: &BTreeSet<Operation>,
         at: Option<&Operation>,
@@ -43,8 +44,8 @@ impl Template {
         }
     }
 
-    /// What a request says up to there: attributes of spans, of events inside of them, and of events of a log, and hosts. A
-    /// failure is part of the structure, and no reason for it.
+    /// Values that a request records up to its divergence: attributes of spans, of events inside of
+    /// them and of log events, and hosts. A failure is part of the structure, and no reason for it.
     pub fn said(&self, records: &TraceRecords) -> Vec<SaidText> {
         let mut said = Vec::new();
         let processes = processes(records);
@@ -93,7 +94,7 @@ impl Template {
         said
     }
 
-    /// The operation of a span, if it is common.
+    /// Name of a span's operation if it is common; `None` otherwise.
     fn common(&self, span: &SpanRecord) -> Option<Arc<str>> {
         let key = (span.service.clone(), Arc::from(normalise(&span.name)));
         self.operations
@@ -101,8 +102,8 @@ impl Template {
             .then(|| format!("{}:{}", key.0, key.1).into())
     }
 
-    /// When the request parts from the others: as the operation does what is not common, or, if there is no such thing, as
-    /// it ends.
+    /// Time at which the request diverges from the others: the start of the first child that is not
+    /// common or, if there is none, the end of the operation.
     fn parts_ns(&self, records: &TraceRecords) -> i64 {
         let is_it = |span: &&SpanRecord| {
             self.at.as_ref().is_some_and(|(service, name)| {
@@ -122,7 +123,7 @@ impl Template {
             .iter()
             .filter(|span| span.parent_id == first.span_id && self.common(span).is_none());
         let other = own.map(|span| span.start_ns).min();
-        // It says of itself what it does even if it does it at once.
+        // The operation's own attributes count even if it diverges at once.
         let least_ns = first.start_ns.saturating_add(1);
         other
             .filter(|_| self.is_structural)
@@ -143,7 +144,8 @@ fn text(operation: &Arc<str>, key: &str, text: Arc<str>, process: u128) -> SaidT
     }
 }
 
-/// The process of each record: its incarnation, or, where the source does not know that, what it says of its process.
+/// Process of each record: its incarnation or, if the source does not know that, a hash of the
+/// attributes that identify the process.
 fn processes(records: &TraceRecords) -> FxHashMap<RecordOwner, u128> {
     let mut processes: FxHashMap<RecordOwner, u128> = FxHashMap::default();
     for attribute in records
@@ -153,7 +155,7 @@ fn processes(records: &TraceRecords) -> FxHashMap<RecordOwner, u128> {
     {
         let mut hasher = DefaultHasher::new();
         (&attribute.key, &attribute.value).hash(&mut hasher);
-        // In any order.
+        // The sum does not depend on the order.
         let process = processes.entry(attribute.owner).or_default();
         *process = process.wrapping_add(u128::from(hasher.finish()));
     }
@@ -191,7 +193,8 @@ mod tests {
         }
     }
 
-    /// A page that authorises, loads what it has not got, and renders; each says its name under a key of its own.
+    /// A page that authorises, loads, and renders; each span records its name under two keys of its
+    /// own.
     fn page() -> TraceRecords {
         let spans = vec![
             span(1, 0, "page", (0, 100)),
@@ -236,14 +239,14 @@ mod tests {
             "noted (web:page)",
             "said (web:page)",
         ];
-        // Loading is new: what is rendered afterwards may follow from it.
+        // Loading is new: attributes of rendering may follow from it.
         assert_eq!(said(&["page", "authorise", "render"], "page", true), before);
         // Only the time of authorising changed.
         assert_eq!(
             said(&["page", "authorise", "load", "render"], "authorise", false),
             before
         );
-        // Nothing is new in it: all that it does may be a reason.
+        // Nothing is new in it: all of its attributes may be reasons.
         assert_eq!(
             said(&["page", "authorise", "load", "render"], "page", true).len(),
             8

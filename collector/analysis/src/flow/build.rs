@@ -1,4 +1,4 @@
-//! From what was recorded of a request to its structure.
+//! Builds the structure of a request from its records.
 
 use super::operation::{Known, OperationCache, OperationId};
 use super::order::KnownOrders;
@@ -9,10 +9,10 @@ use crate::segment::SpanTree;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// How much of a request its graph shows.
+/// Level of detail of a request-flow graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Zoom {
-    /// Where it goes from service to service.
+    /// Calls from service to service.
     Service,
     /// Every span.
     #[default]
@@ -21,18 +21,18 @@ pub enum Zoom {
     Full,
 }
 
-/// What makes two requests equal.
+/// Settings that decide which requests are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct FlowSettings {
-    /// How much of a request is looked at.
+    /// Level of detail.
     pub zoom: Zoom,
-    /// How repetitions are counted.
+    /// Counting of repetitions.
     pub fold: Fold,
-    /// Whether the same on another host is something else.
+    /// True if an operation on another host is another operation.
     pub with_hosts: bool,
 }
 
-/// The attribute that says that a span failed; every format's status is kept as this.
+/// Name of the attribute for a failed span; the status of every format is stored under it.
 pub const ERROR: &str = "error";
 
 /// Returns true if a span with this value of [`ERROR`] failed.
@@ -41,7 +41,8 @@ pub fn is_failure(value: &str) -> bool {
     !["", "false", "0"].contains(&value)
 }
 
-/// The ids of the spans that failed: by the attribute [`ERROR`], which has to be read, or by a panic. An id may come twice.
+/// Ids of the spans that failed: by the attribute [`ERROR`], which has to be read, or by a panic.
+/// An id may occur twice.
 pub fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
     let of_attributes = records
         .attributes
@@ -57,16 +58,17 @@ pub fn failed_spans(records: &TraceRecords) -> impl Iterator<Item = u64> {
     of_attributes.chain(of_panics.map(|span| span.span_id))
 }
 
-/// Spans that are nested deeper belong to the one at this depth.
+/// Maximum nesting depth; deeper spans count as part of the span at this depth.
 pub const DEPTH_MAX: usize = 96;
 
-/// How many structures are remembered, parts of others among them.
+/// Maximum number of cached structures, including parts of others.
 const SHAPES_MAX: usize = 1 << 16;
 
-/// Makes structures, and remembers those it has made.
+/// Builds structures, and caches them.
 ///
-/// Most requests are of structures that were made before. So the digest of a form is worked out first, in memory that is kept
-/// from request to request, and the form itself is made only where its digest is new.
+/// Most requests have a structure that was built before. The builder therefore computes the digest
+/// of a form first, in memory that it reuses from request to request, and builds the form itself
+/// only if the digest is new.
 #[derive(Clone, Debug, Default)]
 pub struct FlowBuilder {
     settings: FlowSettings,
@@ -74,26 +76,26 @@ pub struct FlowBuilder {
     known: KnownShapes,
     tree: SpanTree,
     failed: FxHashSet<u64>,
-    /// What operations waited for that are not closed yet, the innermost last.
+    /// Items that open operations waited for, the innermost last.
     open: Vec<Item>,
     stages: Stages,
 }
 
-/// Something that an operation waited for, or that happened in it.
+/// An operation that another one waited for, or an event in it.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     id: OperationId,
-    /// Of its shape.
+    /// Digest of its shape.
     digest: u128,
     shape: ShapeNumber,
     start_ns: i64,
     end_ns: i64,
 }
 
-/// A shape's place among those that are known.
+/// Index of a shape in the cache.
 type ShapeNumber = u32;
 
-/// Shapes by their digests; parts of structures are mostly the same.
+/// Shapes by digest; most parts of structures are equal to known ones.
 #[derive(Clone, Debug, Default)]
 struct KnownShapes {
     numbers: FxHashMap<u128, ShapeNumber>,
@@ -101,7 +103,7 @@ struct KnownShapes {
 }
 
 impl KnownShapes {
-    /// Forgets all, if that is much. Numbers are of one request.
+    /// Clears a full cache. Shape numbers are only valid within one request.
     fn bound(&mut self) {
         if self.all.len() > SHAPES_MAX {
             self.numbers.clear();
@@ -127,7 +129,7 @@ impl KnownShapes {
 }
 
 impl FlowBuilder {
-    /// One with these settings.
+    /// Creates a builder with these settings.
     pub fn new(settings: FlowSettings) -> FlowBuilder {
         FlowBuilder {
             settings,
@@ -135,10 +137,11 @@ impl FlowBuilder {
         }
     }
 
-    /// The structure of a request, of which the attribute [`ERROR`] was read.
+    /// Returns the structure of a request, whose attribute [`ERROR`] must have been read.
     ///
-    /// Of spans, it is that of the root; without one, or with several, of all of them below an operation that says so. Of an
-    /// event log, tasks are parallel, and a task's events follow each other.
+    /// For spans, it is the structure of the root. Without a root, or with several, an operation
+    /// named accordingly holds all of them. For an event log, tasks are parallel, and the events of
+    /// a task follow each other.
     pub fn shape(&mut self, records: &TraceRecords, orders: &KnownOrders) -> Arc<Shape> {
         self.operations.bound();
         self.known.bound();
@@ -175,7 +178,8 @@ impl FlowBuilder {
         self.failed.extend(failed_spans(records));
     }
 
-    /// Puts a span among the items of its parent, which are open; of one that is not shown, its children.
+    /// Adds a span to the open items of its parent; adds its children instead if the span is
+    /// hidden.
     fn put(
         &mut self,
         tree: &SpanTree,
@@ -221,7 +225,8 @@ impl FlowBuilder {
         });
     }
 
-    /// The shape of an operation that waited for the items from there on, which are taken.
+    /// Returns the shape of an operation that waited for the items from `first` on, and removes
+    /// these items.
     fn close(
         &mut self,
         first: usize,
@@ -292,7 +297,7 @@ impl FlowBuilder {
         for task in order.chunk_by(|a, b| a.task == b.task) {
             let host = self.settings.with_hosts.then_some(&task[0].host);
             let of_task = self.operations.of(&task[0].task, &Arc::from(""), host);
-            // What follows itself is one step, as often as it does.
+            // Consecutive equal events are one step, repeated.
             let steps = task
                 .chunk_by(|a, b| a.event == b.event)
                 .filter(|_| is_shown);
@@ -318,7 +323,7 @@ impl FlowBuilder {
         })
     }
 
-    /// The shape as it is remembered.
+    /// Returns the cached instance of the shape.
     fn made(&mut self, of: ShapeOf) -> Arc<Shape> {
         let shape = of.canonical(self.settings.fold);
         let number = self.known.number(shape.digest, |_| shape);
@@ -334,18 +339,19 @@ fn named(name: &str) -> Operation {
     }
 }
 
-/// What an operation waited for, in stages.
+/// Stages of the items that an operation waited for.
 #[derive(Clone, Debug, Default)]
 struct Stages {
-    /// Where each begins among the items.
+    /// Index of each stage's first item.
     begins: Vec<usize>,
-    /// What is in the last one, and when the last of each ended.
+    /// Operations in the last stage, each with its latest end.
     last: Vec<(OperationId, i64)>,
 }
 
 impl Stages {
-    /// Puts items into stages, each in the order of digests. A new one begins with what follows all of the last one, by orders
-    /// that mean something; the same again and again is one stage.
+    /// Groups items into stages, each sorted by digest. A new stage begins with an item that
+    /// follows all of the previous stage in meaningful orders; repetitions of one operation stay in
+    /// one stage.
     fn find(&mut self, items: &mut [Item], parent: OperationId, orders: &KnownOrders) {
         self.begins.clear();
         self.last.clear();
@@ -376,7 +382,7 @@ impl Stages {
         }
     }
 
-    /// The stages of the items that were put into them.
+    /// Stages of the items that [`Stages::find`] grouped.
     fn of<'a>(&'a self, items: &'a [Item]) -> impl Iterator<Item = &'a [Item]> {
         self.begins.iter().enumerate().map(move |(at, begin)| {
             let end = self.begins.get(at + 1).copied().unwrap_or(items.len());

@@ -1,19 +1,21 @@
-//! Names for structures: 128 bits of everything that makes them what they are.
+//! Digests that identify structures: 128 bits of everything that distinguishes them.
 //!
-//! Two structures of the same digest are taken for equal. Of a million different ones, two have the same by a chance of
-//! 10⁻²⁷. Digests are the same on every machine and in every run, so that a category keeps its name.
+//! Two structures with the same digest count as equal. Among a million different ones, two collide
+//! with a probability of 10⁻²⁷. Digests are equal on every machine and in every run, so a category
+//! keeps its identifier.
 
-/// A digest in the making: two lanes of folded multiplication (as in wyhash) over words of 64 bits.
+/// A digest under construction: two lanes of folded multiplication (as in wyhash) over words of 64
+/// bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digest {
     lanes: (u64, u64),
 }
 
-/// Odd, with as many ones as zeros; the fractional digits of π and e.
+/// Odd numbers with about as many ones as zeros: the fractional digits of π and e.
 const FACTORS: (u64, u64) = (0x243f_6a88_85a3_08d3, 0xb7e1_5162_8aed_2a6b);
 
 impl Digest {
-    /// Of nothing, in a space of its own.
+    /// Starts an empty digest in a space of its own.
     pub(super) const fn new(space: u64) -> Digest {
         Digest {
             lanes: (FACTORS.0 ^ space, FACTORS.1 ^ space.rotate_left(32)),
@@ -35,7 +37,7 @@ impl Digest {
         self.add((digest >> 64) as u64);
     }
 
-    /// Adds a text, and where it ends.
+    /// Adds a text and its length, which delimits it.
     pub(super) fn add_text(&mut self, text: &str) {
         for chunk in text.as_bytes().chunks(8) {
             let mut word = [0; 8];
@@ -45,16 +47,16 @@ impl Digest {
         self.add(text.len() as u64);
     }
 
-    /// What it has come to.
+    /// Returns the digest.
     pub(super) fn finish(mut self) -> u128 {
-        // A last word reaches every bit only after it was folded again.
+        // The last word reaches every bit only after another fold.
         self.add(FACTORS.0);
         self.add(FACTORS.1);
         (u128::from(self.lanes.0) << 64) | u128::from(self.lanes.1)
     }
 }
 
-/// Both halves of the product, together: every bit of either factor reaches every bit of the result.
+/// Combines both halves of the product: every bit of either factor reaches every bit of the result.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)

@@ -1,8 +1,9 @@
 //! Edges of request-flow graphs: the time from one boundary of a segment to the other.
 //!
-//! Requests of one category need not number their tasks alike, and folded loops have several of one. So an edge is what
-//! segments are that differ by numbers only, and a request's time on it is that of all of them on its critical path: its
-//! waits as well, so that the times on all edges add up to the latency.
+//! Requests of one category need not number their tasks alike, and folded loops have several tasks
+//! of one name. An edge therefore stands for all segments that differ by numbers only, and a
+//! request's time on it is the sum over these segments on its critical path. Waits are included, so
+//! that the times on all edges add up to the latency.
 
 use super::shape::Operation;
 use crate::label::{Labels, SegmentId, SegmentLabel};
@@ -10,28 +11,28 @@ use crate::task_path;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// An edge's number in an [`EdgeTable`].
+/// Number of an edge in an [`EdgeTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeId(pub u32);
 
 /// An edge, by names without numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowEdge {
-    /// The path of the task, from the root.
+    /// Path of the task, from the root.
     pub task: Arc<str>,
-    /// The boundary at which it begins.
+    /// Boundary at which the edge begins.
     pub start: Arc<str>,
-    /// The boundary at which it ends.
+    /// Boundary at which the edge ends.
     pub end: Arc<str>,
 }
 
-/// After the last segment of a request that ends later.
+/// Start boundary of the time after a request's last segment, if the request ends later.
 const LAST: &str = "last segment";
-/// What that time ends with.
+/// End boundary of that time.
 const ANSWER: &str = "answer";
 
 impl FlowEdge {
-    /// What segments of this label are.
+    /// Edge of the segments with this label.
     pub fn of(label: &SegmentLabel) -> FlowEdge {
         let components: Vec<&str> = label.task.split(task_path::JOINT).map(unnumbered).collect();
         let boundary = |text: &Arc<str>| -> Arc<str> {
@@ -47,29 +48,29 @@ impl FlowEdge {
         }
     }
 
-    /// The operations from the root to the one that the edge is of.
+    /// Operations from the root to the one that the edge belongs to.
     pub fn operations(&self) -> Vec<Operation> {
         self.task.split(task_path::JOINT).map(operation).collect()
     }
 
-    /// The operation that it is of.
+    /// Operation that the edge belongs to.
     pub fn operation(&self) -> Operation {
         operation(task_path::last_component(&self.task))
     }
 
-    /// The child that it leads to, and the one that it comes back from.
+    /// Child that the edge leads to, and the child that it returns from.
     pub fn children(&self) -> impl Iterator<Item = Operation> {
         let to = self.end.strip_prefix('→');
         let from = self.start.strip_prefix('←');
         to.into_iter().chain(from).map(operation)
     }
 
-    /// The operation that a task of this path is of.
+    /// Operation of a task with this path.
     pub fn operation_of(task: &str) -> Operation {
         operation(task_path::last_component(task))
     }
 
-    /// Whether it lies between two children.
+    /// True if the edge lies between two children.
     pub fn is_between(&self) -> bool {
         self.end.starts_with('→') && self.start.starts_with('←')
     }
@@ -81,7 +82,7 @@ impl std::fmt::Display for FlowEdge {
     }
 }
 
-/// A component of a path, or a boundary, without its number among siblings.
+/// Component of a path, or a boundary, without its number among siblings.
 fn unnumbered(text: &str) -> &str {
     match text.rsplit_once('#') {
         Some((base, number))
@@ -97,7 +98,8 @@ fn unnumbered(text: &str) -> &str {
 
 fn operation(component: &str) -> Operation {
     let text = task_path::unescape(component);
-    // Services' names hold no colon, mostly; a task of an event log need not be of a service.
+    // Names of services rarely contain a colon; a task of an event log need not belong to a
+    // service.
     let (service, name) = text.split_once(':').unwrap_or((&text, ""));
     Operation {
         service: service.into(),
@@ -106,17 +108,17 @@ fn operation(component: &str) -> Operation {
     }
 }
 
-/// Numbers for edges, up to a bound: the labels they are made of are bounded.
+/// Table of numbered edges. Its size is bounded, as the labels are.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeTable {
     edges: Vec<FlowEdge>,
     known: FxHashMap<FlowEdge, EdgeId>,
-    /// Of segments, by their numbers.
+    /// Edge of each segment, by segment number.
     of_segments: Vec<Option<EdgeId>>,
 }
 
 impl EdgeTable {
-    /// The edge that a segment lies on.
+    /// Edge that a segment lies on; `None` for an unknown segment.
     pub fn of_segment(&mut self, id: SegmentId, labels: &Labels) -> Option<EdgeId> {
         if let Some(Some(known)) = self.of_segments.get(id.index()) {
             return Some(*known);
@@ -129,7 +131,7 @@ impl EdgeTable {
         Some(edge)
     }
 
-    /// What passes between the last segment of a request and its answer.
+    /// Edge between the last segment of a request and its answer.
     pub fn tail(&mut self, root: &Operation) -> EdgeId {
         self.intern(FlowEdge {
             task: task_path::escape(&root.to_string()).into(),
@@ -138,7 +140,7 @@ impl EdgeTable {
         })
     }
 
-    /// The number of an edge.
+    /// Number of an edge, which is added if it is new.
     pub fn intern(&mut self, edge: FlowEdge) -> EdgeId {
         if let Some(known) = self.known.get(&edge) {
             return *known;
@@ -149,12 +151,12 @@ impl EdgeTable {
         id
     }
 
-    /// The edge of a number.
+    /// Edge with this number.
     pub fn get(&self, id: EdgeId) -> &FlowEdge {
         &self.edges[id.0 as usize]
     }
 
-    /// All of them, with their numbers.
+    /// Every edge with its number.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (EdgeId, &FlowEdge)> {
         self.edges
             .iter()
@@ -162,17 +164,17 @@ impl EdgeTable {
             .map(|(at, edge)| (EdgeId(at as u32), edge))
     }
 
-    /// How many there are.
+    /// Number of edges.
     pub fn len(&self) -> usize {
         self.edges.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no edges.
     pub fn is_empty(&self) -> bool {
         self.edges.is_empty()
     }
 
-    /// Takes over another table's edges; what its numbers are here.
+    /// Adds another table's edges; returns the new number of each.
     pub fn adopt(&mut self, other: &EdgeTable) -> Vec<EdgeId> {
         other
             .edges

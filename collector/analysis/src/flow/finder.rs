@@ -1,4 +1,4 @@
-//! The flow of one request: its structure, and what its time was spent on.
+//! Flow of one request: its structure, and its time by edge.
 
 use super::build::{FlowBuilder, FlowSettings};
 use super::category_id::CategoryId;
@@ -9,18 +9,18 @@ use crate::pass::TraceView;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The flow of one request.
+/// Flow of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFlow<'a> {
-    /// The root operation.
+    /// Root operation.
     pub root: &'a str,
-    /// The category of its structure.
+    /// Category of its structure.
     pub category: CategoryId,
-    /// Its latency.
+    /// Latency in nanoseconds.
     pub latency_ns: u64,
-    /// The edges, by their numbers.
+    /// Edges by number.
     pub edges: &'a EdgeTable,
-    /// Its time on each edge of its critical path, in order of their numbers.
+    /// Time on each edge of the critical path, in order of edge numbers.
     pub edges_ns: &'a [(EdgeId, u64)],
 }
 
@@ -34,7 +34,7 @@ pub struct FlowFinder<'a> {
 }
 
 impl<'a> FlowFinder<'a> {
-    /// One with these settings; orders are those of all periods that are compared.
+    /// Creates a finder with these settings; `orders` covers all periods that are compared.
     pub fn new(settings: FlowSettings, orders: &'a KnownOrders) -> FlowFinder<'a> {
         FlowFinder {
             builder: FlowBuilder::new(settings),
@@ -63,7 +63,8 @@ impl<'a> FlowFinder<'a> {
         found
     }
 
-    /// The root operation of a request, its structure, and its time on each edge, which it adds to the table.
+    /// Returns the root operation of a request, its structure, and its time on each edge. Adds the
+    /// edges to the table.
     pub(super) fn find<'r>(
         &mut self,
         seen: &TraceView<'r>,

@@ -1,4 +1,4 @@
-//! Operations as they are recognised in spans.
+//! Recognition of operations in spans.
 
 use super::shape::Operation;
 use crate::name_rule::normalise;
@@ -6,7 +6,7 @@ use crate::record::SpanRecord;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// An operation's number, which follows from its names.
+/// Number of an operation, derived from its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct OperationId(u64);
 
@@ -14,37 +14,38 @@ pub(super) struct OperationId(u64);
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) id: OperationId,
-    /// Of its names.
+    /// Digest of its names.
     pub(super) digest: u128,
     pub(super) operation: Operation,
 }
 
-/// How many names, as recorded, are remembered at a time.
+/// Maximum number of cached names.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Service, name and host as recorded, and what they are.
+/// Service, name and host as recorded, and their operation.
 type Entry = (Arc<str>, Arc<str>, Arc<str>, Arc<Known>);
 
-/// Names as recorded, by where they lie: equal texts share one allocation mostly, which the entry keeps alive.
+/// Cache of recorded names by address: equal texts usually share one allocation, which the entry
+/// keeps alive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OperationCache {
     known: FxHashMap<[usize; 3], Entry>,
 }
 
 impl OperationCache {
-    /// Forgets all, if that is much.
+    /// Clears a full cache.
     pub(super) fn bound(&mut self) {
         if self.known.len() > NAMES_MAX {
             self.known.clear();
         }
     }
 
-    /// The operation of a span.
+    /// Operation of a span.
     pub(super) fn of_span(&mut self, span: &SpanRecord, with_host: bool) -> Arc<Known> {
         self.of(&span.service, &span.name, with_host.then_some(&span.host))
     }
 
-    /// The operation of these names.
+    /// Operation of these names.
     pub(super) fn of(
         &mut self,
         service: &Arc<str>,
@@ -52,7 +53,7 @@ impl OperationCache {
         host: Option<&Arc<str>>,
     ) -> Arc<Known> {
         let at = |text: &Arc<str>| text.as_ptr().addr();
-        // A text of no length lies nowhere, and an address says nothing of the length.
+        // An empty text has no allocation, and an address does not determine the length.
         let key = [at(service), at(name), host.map_or(0, at)];
         if let Some((known_service, known_name, known_host, known)) = self.known.get(&key)
             && known_service.len() == service.len()

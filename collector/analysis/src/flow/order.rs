@@ -1,8 +1,9 @@
-//! Which operations of one parent follow each other, and which are parallel.
+//! Orders of operations with a common parent: serial or parallel.
 //!
-//! Whether two calls were made one after the other or at once is not recorded. Two that never overlapped may have been
-//! made at once and been fast; if they were put into order by what one request shows, parallel calls would make a
-//! category of each order. So an order counts where nearly all requests have shown it, as in the causal model.
+//! Records do not show whether two calls were made one after the other or at once. Two calls that
+//! never overlapped may have been parallel and fast. If one request decided their order, parallel
+//! calls would yield a category for each order. An order therefore counts only if nearly all
+//! requests show it, as in the causal model.
 
 use super::operation::{OperationCache, OperationId};
 use crate::pass::Pass;
@@ -10,14 +11,17 @@ use crate::record::TraceRecords;
 use crate::segment::SpanTree;
 use rustc_hash::FxHashMap;
 
-/// An order is one where at most this part of requests contradicts it: clocks step, and spans are moved by what records them.
+/// Maximum fraction of requests that may contradict an order: clocks step, and recorders move
+/// spans.
 const CONTRADICTED_MAX: f64 = 0.02;
-/// How many pairs are counted; others are in order where a request shows them so.
+/// Maximum number of counted pairs; further pairs are serial wherever a request shows them so.
 const PAIRS_MAX: usize = 1 << 16;
-/// Of a parent with more different operations than this, their orders are not counted: they are a fan-out.
+/// Maximum number of distinct operations of a parent whose orders are counted; a parent with more
+/// is a fan-out.
 const SIBLINGS_MAX: usize = 32;
 
-/// How often two operations of one parent came in which order. `ab` is the order of their ids.
+/// Frequencies of the orders of two operations with a common parent; `ab` is the order of their
+/// ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PairOrder {
     ab: u64,
@@ -32,7 +36,8 @@ impl PairOrder {
     }
 }
 
-/// The orders of operations that share a parent, over many requests. Merging is commutative and associative while all fit.
+/// Orders of operations with a common parent, over many requests. Merging is commutative and
+/// associative while all pairs fit.
 #[derive(Clone, Debug, Default)]
 pub struct SiblingOrders {
     pairs: FxHashMap<(OperationId, OperationId, OperationId), PairOrder>,
@@ -116,15 +121,15 @@ fn take(
     of_pair.mixed += seen.mixed;
 }
 
-/// What is in order, by all periods that are looked at: an order that one of them does not keep is none, as requests of
-/// both are to be of the same categories.
+/// Meaningful orders over all compared periods. An order that one period does not keep is none, so
+/// that requests of all periods fall into the same categories.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOrders {
     unordered: rustc_hash::FxHashSet<(OperationId, OperationId, OperationId)>,
 }
 
 impl KnownOrders {
-    /// By what each period has shown.
+    /// Combines the orders of each period.
     pub fn of<'a>(periods: impl IntoIterator<Item = &'a SiblingOrders>) -> KnownOrders {
         let unordered = periods
             .into_iter()
@@ -136,7 +141,7 @@ impl KnownOrders {
         }
     }
 
-    /// Whether the order of the two below this parent means anything.
+    /// True if the order of `a` and `b` below this parent is meaningful.
     pub(super) fn is_serial(&self, parent: OperationId, a: OperationId, b: OperationId) -> bool {
         a != b && !self.unordered.contains(&(parent, a.min(b), a.max(b)))
     }

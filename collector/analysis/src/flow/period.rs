@@ -1,9 +1,10 @@
-//! The request flows of a period: categories, and what their requests' time was spent on.
+//! Request flows of a period: categories, and the time of their requests by edge.
 //!
-//! Of each category everything that can be summed is exact: requests, latency, time by edge. What tests need is a sample:
-//! of the requests of each category those with the least digests of their ids, up to [`SAMPLE_MAX`]. That is a random
-//! sample that does not depend on the order of requests, merges, and has whole requests: their edges belong together.
-//! Memory is that of at most [`CATEGORIES_MAX`] categories; requests of others are counted together, by root operation.
+//! Sums over a category are exact: requests, latency, time by edge. Tests need a sample: the
+//! requests of each category with the smallest digests of their ids, up to [`SAMPLE_MAX`]. This
+//! sample is random, does not depend on the order of requests, can be merged, and holds whole
+//! requests, so that their edges belong together. Memory is bounded by at most [`CATEGORIES_MAX`]
+//! categories; requests of further ones are counted together, by root operation.
 
 use super::build::FlowSettings;
 use super::category_id::CategoryId;
@@ -21,50 +22,50 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many categories are told apart in a period.
+/// Maximum number of categories in a period.
 pub const CATEGORIES_MAX: usize = 4096;
-/// How many requests of a category are kept whole.
+/// Maximum number of whole requests kept per category.
 pub const SAMPLE_MAX: usize = 2048;
-/// How many root operations are told apart.
+/// Maximum number of root operations.
 pub const ROOTS_MAX: usize = 256;
-/// How many arrivals are kept; of more, what lies between them is not known.
+/// Maximum number of arrivals kept; further ones are counted only.
 pub const ARRIVALS_MAX: usize = 1 << 22;
 
 /// A request of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What it is kept by.
+    /// Sort key for the sample: a digest of the id.
     order: u64,
-    /// Which request.
+    /// Trace id.
     pub id: TraceId,
-    /// Its id as its source wrote it, if that was not hexadecimal.
+    /// Id as the source wrote it, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
-    /// When it began, in nanoseconds since the Unix epoch.
+    /// Start, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// Its latency.
+    /// Latency in nanoseconds.
     pub latency_ns: u64,
-    /// How many requests it stands for.
+    /// Number of requests that it stands for.
     pub weight: f32,
-    /// Its time on each edge of its critical path, in order of their numbers.
+    /// Time on each edge of the critical path, in order of edge numbers.
     pub edges_ns: Vec<(EdgeId, f32)>,
 }
 
 /// Requests of one structure.
 #[derive(Clone, Debug)]
 pub struct FlowCategory {
-    /// Their structure; `None` where they are of those that found no room.
+    /// Their structure; `None` for the requests that found no room.
     pub shape: Option<Arc<Shape>>,
-    /// How many were recorded.
+    /// Number of recorded requests.
     pub requests: u64,
-    /// How many times each of them counts in the sums, see [`FlowPass::weighted`].
+    /// Weighted number of requests in the sums, see [`FlowPass::weighted`].
     pub count: WeightedCount,
-    /// How long they took, summed.
+    /// Sum of their latencies.
     pub latency_ns: u128,
-    /// The squares of their latencies, summed.
+    /// Sum of the squares of their latencies.
     pub squares_ns2: u128,
-    /// Their time on critical paths, by edge.
+    /// Time on critical paths, by edge.
     pub edges_ns: FxHashMap<EdgeId, u64>,
-    /// Some of them, whole.
+    /// Sample of whole requests.
     pub sample: Vec<Request>,
 }
 
@@ -81,24 +82,24 @@ impl FlowCategory {
         }
     }
 
-    /// The mean of their latencies; 0 without any.
+    /// Mean of their latencies; 0 without any.
     pub fn mean_ns(&self) -> f64 {
         self.count.mean(self.latency_ns as f64)
     }
 
-    /// The variance of their latencies.
+    /// Variance of their latencies.
     pub fn variance_ns2(&self) -> f64 {
         let mean_ns = self.mean_ns();
         (self.count.mean(self.squares_ns2 as f64) - mean_ns * mean_ns).max(0.0)
     }
 
-    /// The squared coefficient of variation (Spectroscope, §5.4); `None` where no time passed.
+    /// Squared coefficient of variation (Spectroscope, §5.4); `None` if no time passed.
     pub fn squared_variation(&self) -> Option<f64> {
         let mean_ns = self.mean_ns();
         (mean_ns > 0.0).then(|| self.variance_ns2() / (mean_ns * mean_ns))
     }
 
-    /// The mean time on an edge.
+    /// Mean time on an edge.
     pub fn edge_ns(&self, edge: EdgeId) -> f64 {
         let sum_ns = self.edges_ns.get(&edge).copied().unwrap_or_default();
         self.count.mean(sum_ns as f64)
@@ -115,7 +116,7 @@ impl FlowCategory {
         }
     }
 
-    /// Keeps those with the least digests.
+    /// Keeps the requests with the smallest digests.
     fn trim(&mut self) {
         if self.sample.len() > SAMPLE_MAX {
             self.sample
@@ -144,66 +145,66 @@ impl FlowCategory {
     }
 }
 
-/// Requests of one root operation: what can become of what.
+/// Requests of one root operation: mutations and precursors are among these.
 #[derive(Clone, Debug, Default)]
 pub struct RootFlows {
-    /// By structure.
+    /// Categories by structure.
     pub categories: BTreeMap<CategoryId, FlowCategory>,
-    /// Requests of structures for which there was no room.
+    /// Requests of structures that found no room.
     pub overflow: Option<FlowCategory>,
 }
 
 impl RootFlows {
-    /// All categories, with the one of what found no room.
+    /// Iterates over the categories and the overflow.
     pub fn all(&self) -> impl Iterator<Item = &FlowCategory> {
         self.categories.values().chain(&self.overflow)
     }
 
-    /// How many requests were recorded.
+    /// Number of recorded requests.
     pub fn requests(&self) -> u64 {
         self.all().map(|category| category.requests).sum()
     }
 
-    /// The same, as they count in sums.
+    /// Weighted number of requests in the sums.
     pub fn count(&self) -> WeightedCount {
         self.all().map(|category| category.count).sum()
     }
 }
 
-/// What was found of a period.
+/// Flows of a period.
 #[derive(Clone, Debug, Default)]
 pub struct PeriodFlows {
-    /// The edges, by their numbers.
+    /// Edges by number.
     pub edges: EdgeTable,
-    /// By root operation.
+    /// Flows by root operation.
     pub roots: BTreeMap<String, RootFlows>,
-    /// How many categories there are.
+    /// Number of categories.
     categories: usize,
-    /// When requests began, in nanoseconds since the Unix epoch, in any order.
+    /// Starts of requests, in nanoseconds since the Unix epoch, in any order.
     pub arrivals_ns: Vec<i64>,
-    /// Arrivals that are not among these.
+    /// Number of arrivals that were left out.
     pub arrivals_left_out: u64,
     /// Latency of all requests.
     pub latency: Distribution,
 }
 
 impl PeriodFlows {
-    /// How many requests were recorded.
+    /// Number of recorded requests.
     pub fn requests(&self) -> u64 {
         self.roots.values().map(RootFlows::requests).sum()
     }
 
-    /// The same, as they count in sums.
+    /// Weighted number of requests in the sums.
     pub fn count(&self) -> WeightedCount {
         self.roots.values().map(RootFlows::count).sum()
     }
 
-    /// Requests that are of no category, as there were too many.
+    /// Number of requests without a category, as there were too many categories.
     pub fn uncategorised(&self) -> u64 {
         self.uncategorised_count().recorded()
     }
 
-    /// The same, as they count in sums.
+    /// Weighted number of requests without a category.
     pub fn uncategorised_count(&self) -> WeightedCount {
         let overflow = self
             .roots
@@ -237,7 +238,7 @@ impl PeriodFlows {
         }
     }
 
-    /// The same with edges numbered by their places in this list, which has them all.
+    /// Copy with edges numbered by their places in this list, which contains all of them.
     pub(crate) fn renumbered(&self, edges: &[FlowEdge]) -> PeriodFlows {
         let mut renumbered = PeriodFlows::default();
         for edge in edges {
@@ -267,7 +268,8 @@ impl PeriodFlows {
         }
     }
 
-    /// The same with everything in an order that does not depend on that of the requests, and samples cut to their size.
+    /// Puts everything into an order that does not depend on the order of requests, and cuts
+    /// samples to their size.
     #[must_use]
     pub fn in_order(mut self) -> PeriodFlows {
         let by_root = self.roots.values_mut();
@@ -293,7 +295,7 @@ pub struct FlowPass<'a> {
 }
 
 impl<'a> FlowPass<'a> {
-    /// One with these settings; orders are those of all periods that are compared.
+    /// Creates a pass with these settings; `orders` covers all periods that are compared.
     pub fn new(settings: FlowSettings, orders: &'a KnownOrders) -> FlowPass<'a> {
         FlowPass {
             finder: FlowFinder::new(settings, orders),
@@ -302,8 +304,8 @@ impl<'a> FlowPass<'a> {
         }
     }
 
-    /// The same; a request counts in sums, and in the latency of all, as often as its [`Weight`] says. Comparisons are of
-    /// recorded requests: their tests need the size of the sample.
+    /// Counts each request in sums, and in the distribution of latencies, by its [`Weight`].
+    /// Comparisons use recorded requests instead: their tests need the size of the sample.
     #[must_use]
     pub fn weighted(self) -> FlowPass<'a> {
         FlowPass {
@@ -312,7 +314,7 @@ impl<'a> FlowPass<'a> {
         }
     }
 
-    /// What was found.
+    /// Returns the flows found.
     pub fn into_flows(self) -> PeriodFlows {
         self.flows.in_order()
     }

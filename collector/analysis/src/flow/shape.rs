@@ -1,38 +1,41 @@
-//! The structure of a request in canonical form.
+//! Structure of a request in canonical form.
 //!
-//! A request-flow graph (Spectroscope, §2.1) is a tree of operations: what an operation waits for runs in *stages*, one
-//! after the other; what runs in one stage is parallel, or in an order that means nothing. Two requests are of one
-//! category when their graphs are equal up to the order within stages (§4.1). The paper writes down every string that a
-//! traversal can give, of which there are as many as orders of the parallel parts. Here the parts of a stage are sorted
-//! by their digests instead, so that equal graphs have equal forms: linear but for the sort.
+//! A request-flow graph (Spectroscope, §2.1) is a tree of operations. The calls that an operation
+//! waits for form *stages*, one after the other; the calls in one stage are parallel, or their
+//! order means nothing. Two requests are of one category if their graphs are equal up to the order
+//! within stages (§4.1). The paper writes down every string that a traversal can yield; their
+//! number is that of the orders of the parallel parts. Here the parts of a stage are sorted by
+//! their digests instead, so that equal graphs have equal forms, in linear time apart from the
+//! sort.
 
 use super::digest::Digest;
 use std::sync::Arc;
 
-/// How repetitions of a part in one stage are counted.
+/// Counting of a part's repetitions in one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Fold {
-    /// Exactly.
+    /// Exact counts.
     None,
-    /// By powers of two: 1, 2, 3 to 4, 5 to 8 … A loop that grows is seen, and loops whose length depends on the data do not
-    /// make a category of every length (the paper's create requests, §6.2, and its lock loops, §6.5, did).
+    /// Powers of two: 1, 2, 3 to 4, 5 to 8 … A growing loop stays visible, and loops whose length
+    /// depends on the data do not yield a category for every length (the paper's create requests,
+    /// §6.2, and its lock loops, §6.5, did).
     #[default]
     Buckets,
-    /// Not at all.
+    /// No counts.
     All,
 }
 
-/// How many of a part are in a stage.
+/// Number of times that a part occurs in a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Repeats {
-    /// At least so many.
+    /// Lower bound.
     pub from: u32,
-    /// At most so many; [`u32::MAX`]: any number.
+    /// Upper bound; [`u32::MAX`] means any number.
     pub to: u32,
 }
 
 impl Fold {
-    /// What a count becomes.
+    /// Maps a count to the range that stands for it.
     pub fn repeats(self, count: usize) -> Repeats {
         let count = u32::try_from(count).unwrap_or(u32::MAX - 1).max(1);
         match self {
@@ -55,14 +58,14 @@ impl Fold {
     }
 }
 
-/// What an operation is, of a structure or alone.
+/// Name of an operation, within a structure or alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Operation {
-    /// Who does it; of an event log's task, the task.
+    /// Service; the task for an event log.
     pub service: Arc<str>,
-    /// What it is called, by the [rule for names](crate::name_rule).
+    /// Name, by the [rule for names](crate::name_rule).
     pub name: Arc<str>,
-    /// Where, if hosts are told apart.
+    /// Host, if hosts are distinguished.
     pub host: Option<Arc<str>>,
 }
 
@@ -79,42 +82,43 @@ impl std::fmt::Display for Operation {
 /// An operation and all that it waited for, in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What it is.
+    /// Operation.
     pub operation: Operation,
-    /// Whether it failed.
+    /// True if it failed.
     pub is_error: bool,
-    /// Whether it is something that happened at an instant.
+    /// True for an event, which has no duration.
     pub is_event: bool,
-    /// What it waited for, in order; the parts of one stage in the order of their digests.
+    /// Calls that it waited for, in order; the parts of one stage are in order of digest.
     pub stages: Vec<Vec<Part>>,
-    /// The digest of all that.
+    /// Digest of all of the above.
     pub digest: u128,
 }
 
-/// Some of what runs in one stage.
+/// A part of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
+    /// Shape of the part.
     pub shape: Arc<Shape>,
-    /// How often.
+    /// Number of repetitions.
     pub repeats: Repeats,
 }
 
-/// What a shape is of, before it is put into canonical form.
+/// Contents of a shape, before it is put into canonical form.
 #[derive(Clone, Debug)]
 pub struct ShapeOf {
-    /// What it is.
+    /// Operation.
     pub operation: Operation,
-    /// Whether it failed.
+    /// True if it failed.
     pub is_error: bool,
-    /// Whether it is something that happened at an instant.
+    /// True for an event, which has no duration.
     pub is_event: bool,
-    /// What it waited for, in order; the parts of one stage in any order, repeated as often as they are there.
+    /// Calls that it waited for, in order; the parts of one stage are in any order, and repeated as
+    /// often as they occur.
     pub stages: Vec<Vec<Arc<Shape>>>,
 }
 
 impl ShapeOf {
-    /// The canonical form.
+    /// Puts the shape into canonical form.
     pub fn canonical(self, fold: Fold) -> Shape {
         let stages: Vec<Vec<Part>> = self
             .stages
@@ -139,26 +143,26 @@ impl ShapeOf {
     }
 }
 
-/// The digest of a form, from what it is made of: parts of each stage in the order of their digests.
+/// Digest of a form, from its contents: parts of each stage in order of digest.
 pub(super) struct FormDigest(Digest);
 
-/// Where a stage begins: no digest of a part and no repetition is that.
+/// Marks the beginning of a stage; no digest of a part and no number of repetitions equals it.
 const STAGE: u64 = u64::MAX;
 
 impl FormDigest {
-    /// Of an operation, by its digest.
+    /// Starts the digest of a form with the digest of its operation.
     pub(super) fn new(operation: u128, is_error: bool, is_event: bool) -> FormDigest {
         let mut digest = Digest::new(u64::from(is_error) | u64::from(is_event) << 1);
         digest.add_digest(operation);
         FormDigest(digest)
     }
 
-    /// A stage begins.
+    /// Begins a stage.
     pub(super) fn stage(&mut self) {
         self.0.add(STAGE);
     }
 
-    /// The next part of it.
+    /// Adds the next part of the stage.
     pub(super) fn part(&mut self, digest: u128, repeats: Repeats) {
         self.0.add_digest(digest);
         self.0
@@ -171,7 +175,7 @@ impl FormDigest {
 }
 
 impl Operation {
-    /// The digest of its names.
+    /// Digest of its names.
     pub(super) fn digest(&self) -> u128 {
         let mut digest = Digest::new(u64::from(self.host.is_some()));
         digest.add_text(&self.service);
@@ -195,28 +199,29 @@ fn folded(mut stage: Vec<Arc<Shape>>, fold: Fold) -> Vec<Part> {
 }
 
 impl Shape {
-    /// All parts, in order of stages.
+    /// Iterates over the parts, in order of stages.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.stages.iter().flatten()
     }
 
-    /// How many operations it is of, each part counted once.
+    /// Number of operations, each part counted once.
     pub fn len(&self) -> usize {
         1 + self.parts().map(|part| part.shape.len()).sum::<usize>()
     }
 
-    /// Never: the operation itself is one.
+    /// Always false: the operation itself counts.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Whether it or any part of it failed.
+    /// True if the operation or any part of it failed.
     pub fn has_error(&self) -> bool {
         self.is_error || self.parts().any(|part| part.shape.has_error())
     }
 
-    /// The graph's string (Spectroscope, §4.1): a traversal in depth, each operation where it begins and where it ends.
-    /// Equal graphs give equal strings. A symbol stands for an operation, its failure, and how often it is repeated.
+    /// String of the graph (Spectroscope, §4.1): a traversal in depth, with each operation at its
+    /// beginning and its end. Equal graphs have equal strings. A symbol stands for an operation,
+    /// its failure, and its number of repetitions.
     pub fn string(&self) -> Vec<Symbol> {
         let mut symbols = Vec::with_capacity(2 * self.len());
         self.write_to(&mut symbols, Repeats { from: 1, to: 1 });
@@ -237,7 +242,7 @@ impl Shape {
         for stage in &self.stages {
             parts.clear();
             parts.extend(stage);
-            // By what they are called, so that graphs that are alike have strings that are.
+            // Sorting by name gives similar graphs similar strings.
             parts.sort_by(|a, b| {
                 (&a.shape.operation, a.shape.digest).cmp(&(&b.shape.operation, b.shape.digest))
             });
@@ -261,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// A graph as it was seen: names, failures, and stages whose parts stand in some order.
+    /// A graph as recorded: names, failures, and stages whose parts stand in some order.
     #[derive(Clone, Debug)]
     struct Seen {
         name: u8,
@@ -288,7 +293,8 @@ mod tests {
             Arc::new(of.canonical(fold))
         }
 
-        /// The paper's way: every string that a traversal in depth can give, by all orders of parallel parts.
+        /// The paper's way: every string that a traversal in depth can yield, by all orders of
+        /// parallel parts.
         fn strings(&self) -> BTreeSet<String> {
             let mut strings = BTreeSet::from([String::new()]);
             for stage in self.stages.iter().filter(|stage| !stage.is_empty()) {
@@ -317,7 +323,7 @@ mod tests {
             strings.into_iter().map(frame).collect()
         }
 
-        /// The same with every stage's parts in another order.
+        /// Shuffles the parts of every stage.
         fn shuffled(&self, seed: &mut u64) -> Seen {
             let mut stages: Vec<Vec<Seen>> = self
                 .stages

@@ -1,4 +1,5 @@
-//! One pass over the events of the windows, with a small state per thread.
+//! Attribution of kernel events to requests: one pass over the events of the windows, with a small
+//! state per thread.
 
 mod calls;
 mod owners;
@@ -15,12 +16,14 @@ use super::timeline::{Gap, Owner, Timeline};
 
 /// Finds the owner of everything in `events`, which may come in any order.
 ///
-/// `windows` are the intervals that were recorded, in order of time and apart from each other; events outside them are
-/// not used, but for introductions that come shortly before an opening: the recorder saw that edge by its own reading of
-/// the clocks. Nothing is carried from one window to the next but what the recorder itself carried. Threads of which the
-/// recorder saw only some switches, because it does not follow them, have no intervals in the result.
+/// `windows` are the intervals that were recorded, in order of time and without overlap. Events
+/// outside them are ignored, except for introductions shortly before an opening: the recorder saw
+/// that edge by its own reading of the clocks. Nothing is carried from one window to the next but
+/// what the recorder itself carried. The result has no intervals for threads that the recorder does
+/// not follow, because it saw only some of their switches.
 ///
-/// Time O(n log n) for the sort, O(n) after it. Never panics, whatever the events say.
+/// Takes O(n log n) time for the sort, and O(n) after it. Never panics, whatever the events
+/// contain.
 #[must_use]
 pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {
     let is_switch = |event: &Event| matches!(event.body, Body::Switch { .. });
@@ -51,10 +54,12 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
     attribution.finish()
 }
 
-/// An edge that the recorder saw is at most so far from where all samples of the clocks, taken together, put it.
+/// Maximum distance between an edge as the recorder saw it and as all samples of the clocks
+/// together place it, in nanoseconds.
 const EDGE_NS: u64 = 1_000_000;
 
-/// Threads that were introduced shortly before an opening, and passed no marker since, as if introduced by it.
+/// Introductions of threads shortly before an opening, moved to the opening, for threads that have
+/// passed no marker since.
 fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architecture) -> Vec<Event> {
     let early = before.partition_point(|step| step.ts_ns < open_ns.saturating_sub(EDGE_NS));
     let getpid = architecture.getpid();
@@ -71,7 +76,7 @@ fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architectu
             Body::Enter { call, .. } if call == getpid => {
                 introduced.remove(&step.event.tid);
             }
-            // What was known of anybody may have changed in it.
+            // Any owner may have changed in the gap.
             Body::Lost { .. } => introduced.clear(),
             _ => {}
         }
@@ -105,7 +110,7 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
             begins_gap: false,
         });
     }
-    // Stable: events of the same instant stay as the recorder wrote them.
+    // Stable: events of the same instant keep the recorder's order.
     steps.sort_by_key(|step| step.ts_ns);
     steps
 }
@@ -113,11 +118,12 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
 struct Attribution {
     architecture: Architecture,
     has_switches: bool,
-    /// Of this window.
+    /// Threads of this window.
     threads: FxHashMap<u32, Thread>,
     /// Threads whose switches are all recorded, over all windows.
     followed: FxHashSet<u32>,
-    /// Processors that are losing events now; a gap may go on in the next window.
+    /// Number of open gaps per processor that is losing events; a gap may continue in the next
+    /// window.
     losing: FxHashMap<u16, u32>,
     releases: Releases,
     result: Timeline,
@@ -138,7 +144,7 @@ impl Attribution {
         for step in steps {
             self.step(step);
         }
-        // Who is on a processor at the end stays there as far as anything is known.
+        // A thread that is on a processor at the end stays there as far as is known.
         let end_ns = steps.last().map_or(window.open_ns, |last| last.ts_ns);
         let mut open: Vec<u32> = self.threads.keys().copied().collect();
         open.sort_unstable();
@@ -247,7 +253,7 @@ impl Attribution {
         }
     }
 
-    /// From here on nothing is known of the threads that run, or may come to run, on this processor.
+    /// Marks as unknown all threads that run, or may come to run, on this processor from here on.
     fn begin_gap(&mut self, ts_ns: u64, cpu: u16) {
         *self.losing.entry(cpu).or_default() += 1;
         let is_elsewhere =

@@ -1,7 +1,8 @@
-//! What the kernel did for requests, by the operation (service and name of the span) it was done for.
+//! Kernel work for requests, by the operation (service and name of the span) that caused it.
 //!
-//! Work that is done one by one and could be done at once stands out here: many spans of one operation in each request,
-//! each with the same few system calls (paper 004 §3.3.2 found one remote call per property that way).
+//! Work that is done one by one and could be done at once stands out here: many spans of one
+//! operation in each request, each with the same few system calls (paper 004 §3.3.2 found one
+//! remote call per property that way).
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use super::marker::RequestId;
 use super::summary::CallSum;
 use super::timeline::{Owner, Reason, Timeline};
 
-/// What the kernel did for one span. Times in ns.
+/// Kernel work for one span. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanSum {
-    /// On a processor.
+    /// Time on a processor.
     pub on_cpu_ns: u64,
-    /// Able to run, waiting for a processor.
+    /// Time able to run, but waiting for a processor.
     pub runnable_ns: u64,
-    /// Asleep.
+    /// Time asleep.
     pub blocked_ns: u64,
-    /// System calls by number, markers not counted.
+    /// System calls by number, without markers.
     pub calls: BTreeMap<u32, CallSum>,
 }
 
@@ -31,31 +32,32 @@ pub struct SpanSums {
     sums: FxHashMap<RequestId, SpanSum>,
 }
 
-/// One operation over many requests.
+/// Sums of one operation over many requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationSum {
-    /// `service:name`, or what the caller calls it.
+    /// `service:name`, or the caller's name for it.
     pub operation: String,
-    /// Requests in which the kernel did something for it.
+    /// Number of requests in which the kernel worked for it.
     pub requests: u64,
-    /// Spans of it, in all requests together, for which the kernel did something.
+    /// Number of its spans, over all requests, for which the kernel worked.
     pub spans: u64,
-    /// Spans in the request that has most of them.
+    /// Number of spans in the request that has most of them.
     pub spans_max: u64,
-    /// Requests that have several spans of it, each of which began only when the one before had ended.
+    /// Number of requests with several spans of it that ran one by one: each began only after the
+    /// previous one had ended.
     pub one_by_one: u64,
-    /// All spans together.
+    /// Sum over all spans.
     pub sum: SpanSum,
 }
 
 impl OperationSum {
-    /// Spans per request that has any.
+    /// Mean number of spans, over requests that have any.
     #[must_use]
     pub fn spans_per_request(&self) -> f64 {
         self.spans as f64 / self.requests.max(1) as f64
     }
 
-    /// How often per request that has the operation.
+    /// Mean number of these calls, over requests that have the operation.
     #[must_use]
     pub fn calls_per_request(&self, call: &CallSum) -> f64 {
         call.count as f64 / self.requests.max(1) as f64
@@ -63,7 +65,7 @@ impl OperationSum {
 }
 
 impl SpanSums {
-    /// Adds what a timeline shows.
+    /// Adds the contents of a timeline.
     pub fn observe(&mut self, timeline: &Timeline, architecture: Architecture) {
         let getpid = architecture.getpid();
         let mut of = |owner: Owner, each: &mut dyn FnMut(&mut SpanSum)| {
@@ -96,33 +98,33 @@ impl SpanSums {
         }
     }
 
-    /// Keeps the spans of which `keep` says so.
+    /// Keeps the spans that `keep` accepts.
     pub fn retain(&mut self, keep: impl Fn(RequestId) -> bool) {
         self.sums.retain(|&span, _| keep(span));
     }
 
-    /// Spans for which the kernel did something.
+    /// Number of spans for which the kernel worked.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sums.len()
     }
 
-    /// Nothing was seen.
+    /// True if there are no spans.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }
 
-    /// Was anything done for this span?
+    /// True if the kernel worked for this span.
     #[must_use]
     pub fn contains(&self, span: RequestId) -> bool {
         self.sums.contains_key(&span)
     }
 
-    /// Sums by operation; those with most spans per request first. `span_of` says what a span is.
+    /// Sums by operation, those with most spans per request first. `span_of` describes a span.
     #[must_use]
     pub fn by_operation<'a>(&self, span_of: impl Fn(RequestId) -> SpanOf<'a>) -> Vec<OperationSum> {
-        // In order, so that the result depends on nothing else.
+        // Sorting makes the result independent of the order of the map.
         let mut spans: Vec<(RequestId, &SpanSum)> =
             self.sums.iter().map(|(&span, sum)| (span, sum)).collect();
         spans.sort_unstable_by_key(|&(span, _)| span);
@@ -146,19 +148,19 @@ impl SpanSums {
     }
 }
 
-/// What a span is.
+/// Description of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanOf<'a> {
     /// `service:name`.
     pub operation: &'a str,
-    /// From when until when, ns on any clock; `None`: not known.
+    /// Start and end in nanoseconds on any clock; `None` if unknown.
     pub interval_ns: Option<(i64, i64)>,
 }
 
-/// An operation's sum in the making.
+/// An operation's sum under construction.
 struct Gathering {
     row: OperationSum,
-    /// Of the request at hand: its trace, and its spans.
+    /// Trace of the current request, and its spans.
     trace: u64,
     spans: u64,
     intervals_ns: Vec<(i64, i64)>,
@@ -182,7 +184,7 @@ impl Gathering {
         }
     }
 
-    /// Adds a span; those of one request come together.
+    /// Adds a span; the spans of one request must come together.
     fn add(&mut self, trace: u64, interval_ns: Option<(i64, i64)>, sum: &SpanSum) {
         if self.spans == 0 || self.trace != trace {
             self.end_request();
@@ -243,7 +245,8 @@ mod tests {
         };
         let mut sums = SpanSums::default();
         for trace in 1..=2 {
-            // Five reads of a property, each a span with one send; one page around them; markers do not count.
+            // Five reads of a property, each a span with one send, and one page around them;
+            // markers do not count.
             let mut calls: Vec<SystemCall> =
                 (10..15).map(|span| call(trace, span, 44, span)).collect();
             calls.extend([call(trace, 1, 0, 5), call(trace, 1, 39, 6)]);

@@ -3,7 +3,7 @@
 mod aarch64;
 mod x86_64;
 
-/// Whose numbers system calls have in a recording.
+/// Architecture whose system call numbers a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Architecture {
     /// 64-bit x86.
@@ -13,7 +13,7 @@ pub enum Architecture {
     Aarch64,
 }
 
-/// What a futex system call does, as far as waiting is concerned.
+/// Effect of a futex system call on waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexOperation {
     /// Sleeps until woken, if the word has the expected value.
@@ -22,13 +22,13 @@ pub enum FutexOperation {
     Wake,
 }
 
-/// Calls that have the same number everywhere.
+/// Calls that have the same number on every architecture.
 const FUTEX_WAITV: u32 = 449;
 const FUTEX_WAKE: u32 = 454;
 const FUTEX_WAIT: u32 = 455;
 
 impl Architecture {
-    /// The architecture this is compiled for; x86-64 where recordings cannot be made.
+    /// Architecture of this build; x86-64 where recordings cannot be made.
     #[must_use]
     pub fn native() -> Self {
         if cfg!(target_arch = "aarch64") {
@@ -45,21 +45,21 @@ impl Architecture {
         }
     }
 
-    /// The name of a system call; `None` for a number nobody uses.
+    /// Name of a system call; `None` for an unused number.
     #[must_use]
     pub fn call_name(self, number: u32) -> Option<&'static str> {
         let name = self.names().get(number as usize)?;
         (!name.is_empty()).then_some(name)
     }
 
-    /// The number of a system call.
+    /// Number of a system call.
     #[must_use]
     pub fn call_number(self, name: &str) -> Option<u32> {
         let place = self.names().iter().position(|known| *known == name)?;
         u32::try_from(place).ok()
     }
 
-    /// The call that carries markers.
+    /// Number of the call that carries markers.
     pub(super) fn getpid(self) -> u32 {
         match self {
             Self::X86_64 => 39,
@@ -74,7 +74,8 @@ impl Architecture {
         }
     }
 
-    /// What a system call does to a futex, and to which (its address in the process; 0: the arguments do not say it).
+    /// Effect of a system call on a futex, and the futex's address in the process (0 if the
+    /// arguments do not contain it).
     #[must_use]
     pub fn futex(self, number: u32, args: &[u64; 6]) -> Option<(FutexOperation, u64)> {
         let operation = match number {
@@ -85,7 +86,7 @@ impl Architecture {
             },
             FUTEX_WAKE => FutexOperation::Wake,
             FUTEX_WAIT => FutexOperation::Wait,
-            // It waits for one of many, which its arguments only point to.
+            // It waits for one of several futexes, and its arguments only point to the list.
             FUTEX_WAITV => return Some((FutexOperation::Wait, 0)),
             _ => return None,
         };

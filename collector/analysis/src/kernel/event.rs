@@ -1,13 +1,13 @@
-//! What the kernel said, whoever recorded it.
+//! Kernel events, independent of the recorder.
 
 use std::fmt;
 
-/// A thread's name as the kernel keeps it: up to 15 bytes and a zero.
+/// Name of a thread as the kernel keeps it: up to 15 bytes and a zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Name(pub [u8; 16]);
 
 impl Name {
-    /// A name from text; what does not fit is cut off.
+    /// Creates a name from text; truncates it to 15 bytes.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut bytes = [0; 16];
@@ -17,7 +17,7 @@ impl Name {
         Self(bytes)
     }
 
-    /// Nothing is known.
+    /// True if the name is unknown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
@@ -42,15 +42,15 @@ impl fmt::Debug for Name {
 pub struct Event {
     /// Monotonic time, ns.
     pub ts_ns: u64,
-    /// The processor it happened on.
+    /// Processor that it happened on.
     pub cpu: u16,
-    /// The thread it happened to, by the kernel's own number (not that of a pid namespace).
+    /// Thread that it happened to, by the kernel's own number (not that of a pid namespace).
     pub tid: u32,
-    /// What happened.
+    /// Kind and details of the event.
     pub body: Body,
 }
 
-/// What happened.
+/// Kind and details of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A system call begins.
@@ -64,41 +64,41 @@ pub enum Body {
     Exit {
         /// Its number.
         call: u32,
-        /// What it returns.
+        /// Its return value.
         result: i64,
     },
     /// The thread leaves the processor to another one.
     Switch {
-        /// Why: the kernel's task state, masked; 0 when it could go on running.
+        /// Reason: the kernel's task state, masked; 0 if the thread could have continued.
         state: u8,
         /// Its process.
         process: u32,
         /// Its name.
         name: Name,
-        /// The thread that comes.
+        /// Thread that takes the processor.
         next: u32,
-        /// The process of that thread.
+        /// Process of that thread.
         next_process: u32,
-        /// The name of that thread.
+        /// Name of that thread.
         next_name: Name,
     },
     /// The thread, or an interrupt while it ran, wakes another one.
     Waking {
-        /// The thread that can run again.
+        /// Thread that can run again.
         woken: u32,
         /// Its process.
         woken_process: u32,
     },
     /// The thread starts another one.
     NewTask {
-        /// The new thread.
+        /// New thread.
         child: u32,
         /// Its process.
         child_process: u32,
         /// Its name.
         name: Name,
     },
-    /// The thread has a name from now on.
+    /// The thread gets a name.
     Named {
         /// Its process.
         process: u32,
@@ -110,27 +110,28 @@ pub enum Body {
         /// Its process.
         process: u32,
     },
-    /// The recorder introduces a thread, at its first event of a burst or after a gap: what it works for *before* this
-    /// instant, since the window opened or the gap began to close.
+    /// The recorder introduces a thread, at its first event of a burst or after a gap, with its
+    /// owner *before* this instant: since the window opened or the gap began to close.
     Thread {
-        /// Low half of the request's trace id; 0: no request.
+        /// Low half of the request's trace id; 0 for no request.
         trace: u64,
-        /// The span's id.
+        /// Id of the span.
         span: u64,
-        /// Was any marker of this thread seen yet? Without one, the two above mean nothing.
+        /// True if a marker of this thread has been seen; otherwise `trace` and `span` mean
+        /// nothing.
         known: bool,
         /// Its process.
         process: u32,
-        /// Its number as its process sees it; 0: not known.
+        /// Its number in its process's pid namespace; 0 if unknown.
         tid_in_process: u32,
         /// Its name.
         name: Name,
     },
     /// Events of this processor are missing, from `first_ns` to this event's time.
     Lost {
-        /// When the first one was lost, monotonic ns.
+        /// Time of the first lost event, monotonic ns.
         first_ns: u64,
-        /// How many.
+        /// Numbers of lost events.
         counts: LossCounts,
     },
 }
@@ -144,12 +145,12 @@ pub struct LossCounts {
     pub exits: u64,
     /// Context switches.
     pub switches: u64,
-    /// All others.
+    /// Other events.
     pub others: u64,
 }
 
 impl LossCounts {
-    /// All of them.
+    /// Sum over all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.enters + self.exits + self.switches + self.others
@@ -166,7 +167,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// All of time.
+    /// A window without bounds.
     pub const ALWAYS: Self = Self {
         open_ns: 0,
         close_ns: u64::MAX,

@@ -1,4 +1,4 @@
-//! Lock waits, joined with whoever released the lock meanwhile.
+//! Joins lock waits with the releases of the locks meanwhile.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,26 +7,26 @@ use super::timeline::{
     LockWait, OffCpu, Owner, Reason, Release, ReleaseEvidence, SystemCall, Timeline,
 };
 
-/// All that was seen in this window of locks being given up and of waiting for them.
+/// Releases of locks, and waits for them, seen in this window.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     /// Every release, whatever the evidence; the maps below hold indices, in order of time.
     all: Vec<Release>,
-    /// By (process, lock of the markers).
+    /// Releases by (process, lock of the markers).
     by_marker: FxHashMap<(u32, u64), Vec<usize>>,
-    /// By the thread that was woken: the futex's address and the release.
+    /// Address of the futex and the release, by the thread that was woken.
     by_woken: FxHashMap<u32, Vec<(u64, usize)>>,
-    /// By (process, address).
+    /// Releases by (process, address).
     by_call: FxHashMap<(u32, u64), Vec<usize>>,
-    /// Futex waits begun, by thread: when, and at which address.
+    /// Start time and address of futex waits, by thread.
     sleeps: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Marked waits: an index into the lock waits, and the process.
     marked: Vec<(usize, u32)>,
-    /// The latest wait for a lock by an owner.
+    /// Latest wait of an owner for a lock.
     latest: FxHashMap<(u32, u64, Owner), usize>,
-    /// Intervals off the processor that were looked at in earlier windows.
+    /// Number of off-processor intervals that earlier windows have processed.
     off_cpu_done: usize,
-    /// And system calls.
+    /// Number of system calls that earlier windows have processed.
     calls_done: usize,
 }
 
@@ -41,14 +41,14 @@ impl Releases {
         self.all.len() - 1
     }
 
-    /// The owner of a release has been found later.
+    /// Sets the owner of a release that was found later.
     pub(super) fn set_owner(&mut self, release: usize, owner: Owner) {
         if let Some(release) = self.all.get_mut(release) {
             release.owner = owner;
         }
     }
 
-    /// The holder's own marker.
+    /// Adds a release from the holder's own marker.
     pub(super) fn marker(
         &mut self,
         lock: u64,
@@ -65,7 +65,7 @@ impl Releases {
         release
     }
 
-    /// The kernel woke a thread from inside the holder's futex call.
+    /// Adds a release from a wake-up inside the holder's futex call.
     pub(super) fn woke(
         &mut self,
         address: u64,
@@ -82,7 +82,7 @@ impl Releases {
         release
     }
 
-    /// A futex call begins; the release, if it is one that wakes.
+    /// Notes the beginning of a futex call; returns the release if the call wakes.
     pub(super) fn futex_call(
         &mut self,
         operation: FutexOperation,
@@ -108,27 +108,28 @@ impl Releases {
         }
     }
 
-    /// A marked wait begins.
+    /// Notes the beginning of a marked wait.
     pub(super) fn waits(&mut self, wait: usize, process: u32, lock: u64, owner: Owner) {
         self.marked.push((wait, process));
         self.latest.insert((process, lock, owner), wait);
     }
 
-    /// The latest wait for a lock by an owner.
+    /// Latest wait of an owner for a lock.
     pub(super) fn open_wait(&self, process: u32, lock: u64, owner: Owner) -> Option<usize> {
         self.latest.get(&(process, lock, owner)).copied()
     }
 
-    /// Fills in the releases of the window's waits, adds its futex waits that no marker speaks of, and forgets the window.
+    /// Fills in the releases of the window's waits, adds its futex waits without markers, and
+    /// clears the window.
     ///
-    /// Where switches are not recorded, as by strace, the calls that wait for futexes are the waits.
+    /// If switches are not recorded, as with strace, the calls that wait for futexes are the waits.
     pub(super) fn join(
         &mut self,
         result: &mut Timeline,
         architecture: Architecture,
         has_switches: bool,
     ) {
-        // By owner as well: a task that waits for a lock leaves its thread to others.
+        // The owner is part of the key: a task that waits for a lock leaves its thread to others.
         let mut marked_of: FxHashMap<(u32, Owner), Vec<(u64, u64)>> = FxHashMap::default();
         for &(index, process) in &self.marked {
             let wait = &mut result.lock_waits[index];
@@ -251,7 +252,7 @@ impl Releases {
         let woken = self.by_woken.get(&off.tid).map_or(&[][..], Vec::as_slice);
         let waker = off.waker.and_then(|waker| {
             let place = woken.partition_point(|&(_, index)| self.all[index].ts_ns < waker.ts_ns);
-            // At another address: the kernel had moved the sleeper there (FUTEX_REQUEUE).
+            // Another address means that the kernel had moved the sleeper there (FUTEX_REQUEUE).
             let &(_, index) = woken.get(place)?;
             (self.all[index].ts_ns == waker.ts_ns).then_some(self.all[index])
         });
@@ -276,8 +277,8 @@ impl Releases {
         }
     }
 
-    /// A wait of which only the call is known: who last called to wake waiters of that futex before it came back, is it
-    /// most probably.
+    /// Builds a wait of which only the call is known. Blames the last thread that woke the futex
+    /// before the wait returned.
     fn of_call(
         &self,
         call: &SystemCall,
@@ -314,7 +315,8 @@ impl Releases {
     }
 }
 
-/// A call to wake sleepers that says it found none. Others, such as FUTEX_UNLOCK_PI, do not return how many.
+/// Reports whether a wake call found no sleepers, by its result. Other calls, such as
+/// FUTEX_UNLOCK_PI, do not return the number of sleepers.
 fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
     let is_wake = call.args.is_some_and(|args| {
         let futex = architecture.futex(call.call, &args);
@@ -327,14 +329,16 @@ fn woke_nobody(call: &SystemCall, architecture: Architecture) -> bool {
 const FUTEX_WAKE: u64 = 1;
 const FUTEX_WAKE_BITSET: u64 = 10;
 
-/// What a futex's wait returns when its word had changed already (EAGAIN).
+/// Result of a futex wait whose word had changed already (EAGAIN).
 const NOTHING_TO_WAIT_FOR: i64 = -11;
 
-/// A hot lock may be woken for very often during one wait; past this many calls the evidence says nothing any more.
+/// Maximum number of calls considered for one wait. A hot lock may be woken for very often; past
+/// this number the evidence means nothing.
 const CALLS_MAX: usize = 1_000;
 
-/// A lock has one holder at a time, so between two releases it was held by who gave it up at the second; the last one's
-/// share goes on until the waiter has it.
+/// Divides a wait among the holders of the lock. A lock has one holder at a time, so between two
+/// releases the thread that released second held it. The last holder's share lasts until the waiter
+/// has the lock.
 fn each_holder_once(releases: impl Iterator<Item = Release>, wait: &LockWait) -> Vec<Release> {
     let mut sorted: Vec<Release> = releases.collect();
     sorted.sort_by_key(|release| release.ts_ns);

@@ -1,4 +1,5 @@
-//! Waits of requests for locks and futexes, summed by lock: who waits there and how long, and who was in the way.
+//! Waits of requests for locks and futexes, summed by lock, with the waiting operations, the times
+//! and the holders.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,37 +12,37 @@ use super::timeline::{LockWait, Owner, ReleaseEvidence, Timeline};
 use crate::distribution::Distribution;
 use crate::statistics::percentile;
 
-/// So many of a lock's longest waits are kept as examples.
+/// Maximum number of a lock's longest waits kept as examples.
 const EXAMPLES_MAX: usize = 10;
-/// Up to so many waits of a lock, percentiles are exact; beyond, to three digits.
+/// Maximum number of waits of a lock with exact percentiles; beyond it, they have three digits.
 const EXACT_MAX: usize = 4_096;
 
-/// A lock, or a futex, which may be something else than a lock.
+/// A lock, or a futex, which may be something other than a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockKey {
-    /// The host.
+    /// Host.
     pub host: Arc<str>,
-    /// The process; 0: not known.
+    /// Process; 0 if unknown.
     pub process: u32,
-    /// The number in the markers, or the futex's address; 0: not recorded.
+    /// Number in the markers, or address of the futex; 0 if not recorded.
     pub lock: u64,
-    /// Do markers speak of it?
+    /// True if markers identify the lock.
     pub is_marked: bool,
 }
 
-/// `PROCESS:LOCK`, as one asks for it.
+/// Formats the key as users enter it: `PROCESS:LOCK`.
 impl fmt::Display for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{:#x}", self.process, self.lock)
     }
 }
 
-/// How often something waited, and how long together.
+/// Number and total time of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitSum {
-    /// How often.
+    /// Number of waits.
     pub waits: u64,
-    /// How long, ns.
+    /// Total time, ns.
     pub total_ns: u64,
 }
 
@@ -60,32 +61,32 @@ impl WaitSum {
 /// One wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockExample {
-    /// Who waited.
+    /// Span that waited.
     pub span: RequestId,
-    /// In which operation.
+    /// Operation of that span.
     pub operation: String,
-    /// From when, wall time, ns since the Unix epoch.
+    /// Start in wall time, ns since the Unix epoch.
     pub start_ns: i64,
-    /// How long, ns.
+    /// Length, ns.
     pub took_ns: u64,
-    /// Who held it longest meanwhile (marked locks), or woke the waiter (futexes).
+    /// Longest holder meanwhile (marked locks), or waker (futexes).
     pub holder: LockHolder,
-    /// For which trace (low half of its id) that worked, if it did for any.
+    /// Trace that the holder worked for (low half of its id), if any.
     pub holder_trace: Option<u64>,
-    /// How that is known.
+    /// Evidence for the holder.
     pub evidence: Option<ReleaseEvidence>,
 }
 
-/// Who was in the way.
+/// Holder of a lock, or waker of a futex.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockHolder {
     /// A request, in this operation.
     Operation(String),
     /// A thread that worked for no request.
     Nobody,
-    /// A thread of which it is not known for whom it worked.
+    /// A thread whose owner is unknown.
     Unknown,
-    /// Nobody was seen.
+    /// No holder was seen.
     Unseen,
 }
 
@@ -100,44 +101,45 @@ impl LockHolder {
     }
 }
 
-/// What is known of a span that waits or holds.
+/// Description of a span that waits or holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockSpan<'a> {
     /// Its service, if the store has the span.
     pub service: Option<&'a str>,
-    /// `service:name`, or what the caller calls it.
+    /// `service:name`, or the caller's name for it.
     pub operation: &'a str,
 }
 
-/// A lock, over all requests that waited there. A wait that goes on when its window closes is counted in `cut` alone.
+/// A lock, over all requests that waited there. A wait that continues when its window closes counts
+/// in `cut` alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSum {
-    /// Which.
+    /// The lock.
     pub key: LockKey,
-    /// The service that waits there longest, if it is known.
+    /// Service that waits there longest, if it is known.
     pub service: Option<String>,
     /// Waits whose end was seen, and their sum.
     pub sum: WaitSum,
-    /// Waits whose end was not seen.
+    /// Number of waits whose end was not seen.
     pub cut: u64,
-    /// Their median, ns.
+    /// Median wait, ns.
     pub p50_ns: u64,
-    /// 99 % are at most this long, ns.
+    /// 99th percentile of the waits, ns.
     pub p99_ns: u64,
-    /// The longest, ns.
+    /// Longest wait, ns.
     pub max_ns: u64,
-    /// Requests that waited, those of `cut` as well.
+    /// Number of requests that waited, including those of `cut`.
     pub requests: u64,
-    /// Which operations waited, the longest together first.
+    /// Operations that waited, the longest total first.
     pub waiting: Vec<(String, WaitSum)>,
-    /// Who held it, or woke those who waited, the longest together first. All together are `sum.total_ns`; a wait with
-    /// several holders counts at each.
+    /// Holders or wakers, the longest total first. Their times add up to `sum.total_ns`; a wait
+    /// with several holders counts at each.
     pub holding: Vec<(LockHolder, WaitSum)>,
-    /// The longest waits, the longest first.
+    /// Longest waits, the longest first.
     pub longest: Vec<LockExample>,
 }
 
-/// Lengths of waits: all of them while they are few.
+/// Lengths of waits: exact while they are few.
 #[derive(Debug, Default)]
 struct Lengths {
     few: Vec<u64>,
@@ -170,7 +172,7 @@ impl Lengths {
         }
     }
 
-    /// The least length that so many percent do not exceed, for each; and the longest.
+    /// Percentiles of the lengths for each of `percents`, and the longest length.
     fn percentiles<const N: usize>(&self, percents: [usize; N]) -> ([u64; N], u64) {
         if let Some(many) = &self.many {
             let of = |percent: usize| many.quantile_ns(percent as f64 / 100.0);
@@ -183,14 +185,14 @@ impl Lengths {
     }
 }
 
-/// The waits at one lock.
+/// Waits at one lock.
 #[derive(Debug, Default)]
 struct Waits {
     sum: WaitSum,
     cut: u64,
     lengths: Lengths,
     by_span: FxHashMap<RequestId, WaitSum>,
-    /// `None`: nobody was seen.
+    /// Waits by holder; `None` if no holder was seen.
     by_holder: FxHashMap<Option<Owner>, WaitSum>,
     longest: Vec<LongWait>,
 }
@@ -203,7 +205,7 @@ pub struct LockSums {
 }
 
 impl LockSums {
-    /// Adds what a timeline of a host shows; `wall_ns` turns its times into wall time.
+    /// Adds the lock waits of a host's timeline; `wall_ns` converts its times to wall time.
     pub fn observe(&mut self, host: &Arc<str>, timeline: &Timeline, wall_ns: impl Fn(u64) -> i64) {
         for wait in &timeline.lock_waits {
             let took_ns = wait
@@ -227,13 +229,13 @@ impl LockSums {
         }
     }
 
-    /// Waits of threads that worked for no request, or for one that is not known: most of them had nothing to do.
+    /// Waits of threads that worked for no request, or for an unknown one: most of them were idle.
     #[must_use]
     pub fn of_no_request(&self) -> WaitSum {
         self.of_no_request
     }
 
-    /// The spans that wait or hold.
+    /// Spans that wait or hold.
     #[must_use]
     pub fn spans(&self) -> FxHashSet<RequestId> {
         let of = |waits: &Waits| {
@@ -247,7 +249,7 @@ impl LockSums {
         self.locks.values().flat_map(of).collect()
     }
 
-    /// A row for each lock, that with the longest waits together first. `span_of` says what a span is.
+    /// A row for each lock, the longest total wait first. `span_of` describes a span.
     #[must_use]
     pub fn rows<'a>(&self, span_of: impl Fn(RequestId) -> LockSpan<'a>) -> Vec<LockSum> {
         let row = |(key, waits): (&LockKey, &Waits)| waits.row(key, &span_of);

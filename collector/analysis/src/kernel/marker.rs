@@ -1,9 +1,11 @@
-//! Markers: what a program writes into the kernel's trace by `getpid` with arguments (paper 004 §3.3.2).
+//! Markers that a program writes into the kernel's trace by `getpid` with arguments (paper 004
+//! §3.3.2).
 
-/// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its kind.
+/// Upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its kind.
 pub const MARK: u64 = 0x5354_524f_4245_0000;
 
-/// In the kind: the id follows as the first argument of this thread's next `getpid` (the paper's pair of calls).
+/// Bit of the kind: the id follows as the first argument of this thread's next `getpid` (the
+/// paper's pair of calls).
 pub const PAIR: u16 = 0x8000;
 
 /// A request on a thread.
@@ -11,61 +13,63 @@ pub const PAIR: u16 = 0x8000;
 pub struct RequestId {
     /// Low 64 bits of the trace id; never 0.
     pub trace: u64,
-    /// The span's id; 0 when it was not said.
+    /// Id of the span; 0 if it was not given.
     pub span: u64,
 }
 
 impl RequestId {
-    /// `None` for trace id 0, which means "no request".
+    /// Returns `None` for trace id 0, which means "no request".
     #[must_use]
     pub fn new(trace: u64, span: u64) -> Option<Self> {
         (trace != 0).then_some(Self { trace, span })
     }
 }
 
-/// What one marker says.
+/// Meaning of one marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// From now on this thread works for a request: it starts here, or a task that belongs to it is polled.
+    /// The thread works for a request from now on: the request starts here, or a task that belongs
+    /// to it is polled.
     Begin {
-        /// The request; `None`: for nobody.
+        /// Request; `None` for no request.
         request: Option<RequestId>,
-        /// A task moved onto the thread; the request did not start here.
+        /// True if a task moved onto the thread, false if the request started here.
         polled: bool,
     },
     /// The thread stops working for `request`.
     End {
-        /// The request that ends, or whose task leaves the thread.
+        /// Request that ends, or whose task leaves the thread.
         request: Option<RequestId>,
-        /// What the thread goes on with.
+        /// Request that the thread continues with.
         outer: Option<RequestId>,
-        /// The task may come back.
+        /// True if the task may come back.
         polled: bool,
     },
     /// The thread, or the task on it, begins to wait for a lock.
     LockWait {
-        /// Which lock, within the process.
+        /// Number of the lock within the process.
         lock: u64,
     },
-    /// It has the lock.
+    /// The thread has acquired the lock.
     LockAcquired {
-        /// Which lock, within the process.
+        /// Number of the lock within the process.
         lock: u64,
     },
-    /// It gives up a lock that somebody waits for.
+    /// The thread releases a lock that others wait for.
     LockReleased {
-        /// Which lock, within the process.
+        /// Number of the lock within the process.
         lock: u64,
     },
     /// The first half of a pair: start (`true`) or end.
     PairFirst {
-        /// Does the request start?
+        /// True if the request starts.
         start: bool,
     },
 }
 
 impl Marker {
-    /// Reads the arguments of a `getpid`; `None`: an ordinary call, or a kind from a later version.
+    /// Decodes the arguments of a `getpid`; `None` for an ordinary call, or a kind from a later
+    /// version.
     #[must_use]
     pub fn decode(args: &[u64; 6]) -> Option<Self> {
         if args[0] & !0xffff != MARK {

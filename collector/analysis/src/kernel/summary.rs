@@ -1,45 +1,48 @@
-//! Sums over timelines: where a request's time went, and which system calls requests make.
+//! Sums over timelines: the time of each request by state, and the system calls of requests.
 
 use std::collections::BTreeMap;
 
 use super::call::Architecture;
 use super::timeline::{Owner, Reason, SystemCall, Timeline};
 
-/// Where the time of one request went on this machine, over all threads that worked for it. Times in ns.
+/// Time of one request on this machine by state, over all threads that worked for it, in
+/// nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestSummary {
     /// Low half of its trace id.
     pub trace: u64,
-    /// The first thing seen of it, monotonic.
+    /// Time of its first event, monotonic.
     pub first_ns: u64,
-    /// The last thing seen of it, monotonic.
+    /// Time of its last event, monotonic.
     pub last_ns: u64,
-    /// Threads that worked for it.
+    /// Number of threads that worked for it.
     pub threads: usize,
-    /// On a processor.
+    /// Time on a processor.
     pub on_cpu_ns: u64,
-    /// Able to run, waiting for a processor.
+    /// Time able to run, but waiting for a processor.
     pub runnable_ns: u64,
-    /// Asleep, by why.
+    /// Time asleep, by reason.
     pub blocked_ns: BTreeMap<Reason, u64>,
-    /// Waiting for locks, by the trace that held them meanwhile; 0: held for no request; `None`: the holder is not known.
+    /// Time waiting for locks, by the trace that held them meanwhile; 0 if held for no request,
+    /// `None` if the holder is unknown.
     pub lock_ns: BTreeMap<Option<u64>, u64>,
-    /// System calls, by number, markers not counted.
+    /// System calls by number, without markers.
     pub calls: BTreeMap<u32, CallSum>,
-    /// It was there when a window opened or closed, so parts of it are missing.
+    /// True if the request was active when a window opened or closed, so that parts of it are
+    /// missing.
     pub is_cut: bool,
 }
 
 /// System calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallSum {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// How long all together, ns; what the windows show of it.
+    /// Total time of the calls inside the windows, ns.
     pub total_ns: u64,
-    /// The longest, ns.
+    /// Longest call, ns.
     pub max_ns: u64,
-    /// How many of them failed.
+    /// Number of failed calls.
     pub failed: u64,
 }
 
@@ -62,25 +65,25 @@ impl CallSum {
     }
 }
 
-/// One system call over many requests. Ordered by how often requests make it, the most often first: work done one by one
-/// that could be done at once stands at the top.
+/// One system call over many requests. Rows are ordered by the mean count per request, the highest
+/// first: work that is done one by one and could be done at once stands at the top.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallPerRequest {
-    /// Its number.
+    /// Number of the system call.
     pub call: u32,
-    /// Requests that make it.
+    /// Number of requests that make it.
     pub requests: u64,
-    /// How often, per request that makes it.
+    /// Mean number of calls, over requests that make it.
     pub mean_count: f64,
-    /// How often in the request that makes it most often.
+    /// Maximum number of calls in one request.
     pub max_count: u64,
-    /// How long, per request that makes it, ns.
+    /// Mean total time in nanoseconds, over requests that make it.
     pub mean_ns: f64,
-    /// All requests together.
+    /// Sum over all requests.
     pub sum: CallSum,
 }
 
-/// One summary for each request, in order of trace.
+/// Summarises each request, in order of trace.
 #[must_use]
 pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestSummary> {
     let mut found: BTreeMap<u64, RequestSummary> = BTreeMap::new();
@@ -99,7 +102,8 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
         summary.is_cut |= interval.is_carried || interval.end_ns.is_none();
         threads.entry(trace).or_default().push(interval.tid);
     }
-    // Also where none of its work intervals ends: of a long window, a piece may show no more of it than a call.
+    // Includes requests without a work interval: a piece of a long window may contain no more of a
+    // request than a call.
     let mut of = |owner: Owner, at_ns: u64, each: &mut dyn FnMut(&mut RequestSummary)| {
         if let Some(trace) = owner.trace() {
             each(found.entry(trace).or_insert_with(|| RequestSummary {
@@ -170,8 +174,8 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
 }
 
 impl RequestSummary {
-    /// Adds what another part of the same request shows: a later window, or another host. `threads` of several hosts are
-    /// added up; of windows of one host, the most at a time.
+    /// Adds another part of the same request: a later window, or another host. `threads` is added
+    /// up over hosts; over windows of one host it is the maximum.
     pub fn merge(&mut self, other: &Self, is_same_host: bool) {
         self.see(other.first_ns, other.last_ns);
         self.threads = if is_same_host {
@@ -199,7 +203,7 @@ impl RequestSummary {
     }
 }
 
-/// Which system calls requests make, how many and for how long.
+/// System calls of requests, with their counts and times.
 #[must_use]
 pub fn calls_per_request(requests: &[RequestSummary]) -> Vec<CallPerRequest> {
     let mut all: BTreeMap<u32, (u64, u64, CallSum)> = BTreeMap::new();
@@ -228,7 +232,7 @@ pub fn calls_per_request(requests: &[RequestSummary]) -> Vec<CallPerRequest> {
     rows
 }
 
-/// A reason in words: `read`, `lock (futex)`, `preempted` and so on.
+/// Readable name of a reason: `read`, `futex wait`, `preempted` and so on.
 #[must_use]
 pub fn reason_name(reason: Reason, architecture: Architecture) -> String {
     match reason {
@@ -240,7 +244,7 @@ pub fn reason_name(reason: Reason, architecture: Architecture) -> String {
     }
 }
 
-/// The name of a call, or its number where it has none.
+/// Name of a call, or its number if it has no name.
 #[must_use]
 pub fn call_name(call: u32, architecture: Architecture) -> String {
     architecture

@@ -1,23 +1,23 @@
-//! What is known of one thread while its events pass by.
+//! State of one thread during the pass over its events.
 
 use super::timeline::{Owner, Waker};
 
-/// The state of a thread, as the scheduler has it.
+/// Scheduling state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadState {
-    /// Nothing was seen of it in this window, or its events may be missing.
+    /// The thread was not seen in this window, or its events may be missing.
     Unknown,
     /// On a processor since `since_ns`, or since its owner changed.
     On { cpu: u16, since_ns: u64 },
-    /// Off it: an index into the intervals off the processor.
+    /// Off the processor: an index into the off-processor intervals.
     Off(usize),
 }
 
-/// The first half of a pair, until the second comes.
+/// First half of a pair, until the second one comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) start: bool,
-    /// The first half's own system call.
+    /// System call of the first half.
     pub(super) call: usize,
 }
 
@@ -25,31 +25,32 @@ pub(super) struct Pair {
 pub(super) struct Thread {
     pub(super) owner: Owner,
     pub(super) state: ThreadState,
-    /// The system call it is in: an index into the calls.
+    /// System call that the thread is in: an index into the calls.
     pub(super) call: Option<usize>,
     /// A wake-up that came before the switch it belongs to.
     pub(super) early_wake: Option<Waker>,
     pub(super) pair: Option<Pair>,
-    /// The open wait for a lock that a marker began: an index into the lock waits.
+    /// Open wait for a lock that a marker began: an index into the lock waits.
     pub(super) lock_wait: Option<usize>,
-    /// The open work interval: an index into them.
+    /// Open work interval: an index into the work intervals.
     pub(super) interval: Option<usize>,
     pub(super) unknown: Unknown,
-    /// It left the processor while events were being lost: markers may be among them.
+    /// True if the thread left the processor while events were being lost: markers may be among
+    /// them.
     pub(super) is_doubtful: bool,
-    /// When the recorder last introduced it.
+    /// Time of the recorder's last introduction of the thread.
     pub(super) introduced_ns: Option<u64>,
 }
 
-/// Results that wait for the owner of an unknown time to be found: indices into the lists of results.
+/// Results that wait for the owner of an unknown time: indices into the lists of results.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
-    /// When that time began.
+    /// Start of the unknown time.
     pub(super) since_ns: u64,
     pub(super) calls: Vec<usize>,
     pub(super) on_cpu: Vec<usize>,
     pub(super) off_cpu: Vec<usize>,
-    /// Intervals off the processor of *other* threads, which this one woke.
+    /// Off-processor intervals of *other* threads, which this one woke.
     pub(super) woken: Vec<usize>,
     pub(super) lock_waits: Vec<usize>,
     pub(super) releases: Vec<usize>,

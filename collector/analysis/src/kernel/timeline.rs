@@ -1,23 +1,23 @@
-//! The holistic timeline: what every thread did, and for whom.
+//! Holistic timeline: the activity of every thread, and the request that it was for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{LossCounts, Name, Window};
 use super::marker::RequestId;
 
-/// For whom something was done.
+/// Beneficiary of an activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// A request.
     Request(RequestId),
-    /// No request: markers say so.
+    /// No request, according to markers.
     Nobody,
-    /// Not known: no marker of the thread was seen, or it may have been lost.
+    /// Unknown: no marker of the thread was seen, or it may have been lost.
     Unknown,
 }
 
 impl Owner {
-    /// The request, `Nobody` for none.
+    /// Owner for an optional request; `Nobody` for none.
     #[must_use]
     pub fn of(request: Option<RequestId>) -> Self {
         request.map_or(Self::Nobody, Self::Request)
@@ -32,199 +32,203 @@ impl Owner {
         }
     }
 
-    /// The request's trace (low half of its id), if there is one.
+    /// Trace of the request (low half of its id), if there is one.
     #[must_use]
     pub fn trace(self) -> Option<u64> {
         self.request().map(|request| request.trace)
     }
 }
 
-/// A system call. All times are monotonic ns.
+/// A system call. All times are monotonic nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemCall {
-    /// The thread.
+    /// Thread.
     pub tid: u32,
-    /// The call's number.
+    /// Number of the call.
     pub call: u32,
-    /// Its arguments; `None` when it began before the window.
+    /// Arguments; `None` if the call began before the window.
     pub args: Option<[u64; 6]>,
-    /// When it began; the window's opening when it began earlier.
+    /// Start; the window's opening if the call began earlier.
     pub start_ns: u64,
-    /// When it ended; `None`: not within the window.
+    /// End; `None` if it is not within the window.
     pub end_ns: Option<u64>,
-    /// What it returned, if it ended.
+    /// Return value, if the call ended.
     pub result: Option<i64>,
-    /// For whom.
+    /// Owner of the call.
     pub owner: Owner,
 }
 
-/// A thread on a processor, for one owner.
+/// An interval of a thread on a processor, for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnCpu {
-    /// The thread.
+    /// Thread.
     pub tid: u32,
-    /// The processor.
+    /// Processor.
     pub cpu: u16,
-    /// From when.
+    /// Start, monotonic ns.
     pub start_ns: u64,
-    /// Until when.
+    /// End, monotonic ns.
     pub end_ns: u64,
-    /// For whom.
+    /// Owner of the interval.
     pub owner: Owner,
 }
 
-/// Why a thread was off the processor.
+/// Reason for a thread being off the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// It could have gone on; another thread took the processor.
+    /// The thread could have continued; another thread took the processor.
     Preempted,
-    /// It waited for a futex.
+    /// The thread waited for a futex.
     Futex {
-        /// The futex's address in the process; 0: not recorded.
+        /// Address of the futex in the process; 0 if not recorded.
         address: u64,
     },
-    /// It waited in a system call.
+    /// The thread waited in a system call.
     Call {
-        /// The call's number.
+        /// Number of the call.
         call: u32,
     },
-    /// It waited outside any system call: for a page, mostly.
+    /// The thread waited outside any system call, usually for a page.
     Fault,
-    /// It left before the window, or what it was doing is not known.
+    /// The thread left before the window, or its activity is unknown.
     Unknown,
 }
 
-/// Who made a thread able to run again.
+/// Cause of a thread's being able to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waker {
-    /// The thread that ran when it happened.
+    /// Thread that ran at that time.
     pub tid: u32,
-    /// For whom that thread worked.
+    /// Owner of that thread.
     pub owner: Owner,
-    /// The system call it was in. `None`: in none, so it was an interrupt (a timer, a device) that only happened to run
-    /// there.
+    /// System call that it was in. `None` if in none: then it was an interrupt (a timer, a device)
+    /// that only happened to run there.
     pub call: Option<u32>,
-    /// When.
+    /// Time, monotonic ns.
     pub ts_ns: u64,
 }
 
-/// A thread off the processor.
+/// An interval of a thread off the processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffCpu {
-    /// The thread.
+    /// Thread.
     pub tid: u32,
-    /// From when; the window's opening when it left earlier.
+    /// Start; the window's opening if the thread left earlier.
     pub start_ns: u64,
-    /// When it could run again and waited for a processor; `None`: always could, or not within the window.
+    /// Time from which it could run and waited for a processor; `None` if it always could, or if
+    /// that is not within the window.
     pub wake_ns: Option<u64>,
-    /// When it was back; `None`: not within the window.
+    /// End; `None` if it is not within the window.
     pub end_ns: Option<u64>,
-    /// For whom.
+    /// Owner of the interval.
     pub owner: Owner,
-    /// Why.
+    /// Reason for being off.
     pub reason: Reason,
-    /// Who woke it.
+    /// Cause of the wake-up.
     pub waker: Option<Waker>,
-    /// It was seen at work while believed away: its switch back was not recorded.
+    /// True if the thread was seen working while believed off: its switch back was not recorded.
     pub is_end_implied: bool,
 }
 
-/// How a lock wait's end is known to be somebody's doing.
+/// Evidence for the release that ended a lock wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReleaseEvidence {
     /// The holder's own marker.
     Marker,
-    /// The kernel saw the holder's futex call wake the waiter. Of a futex that no marker speaks of, who woke the waiter is
-    /// all that is known: most probably it held a lock, or brought what was waited for.
+    /// The kernel saw the holder's futex call wake the waiter. For a futex without markers, the
+    /// waker is all that is known: most probably it held a lock, or supplied what the waiter waited
+    /// for.
     Wake,
-    /// The holder called the kernel to wake waiters of that futex; whom it woke was not seen.
+    /// The holder called the kernel to wake waiters of that futex; the thread that it woke was not
+    /// seen.
     Call,
 }
 
-/// Somebody gave up the lock that another waited for.
+/// Release of a lock that another thread waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// The thread that held it.
+    /// Thread that held it.
     pub tid: u32,
-    /// The request that held it.
+    /// Request that held it.
     pub owner: Owner,
-    /// When it gave it up.
+    /// Time of the release.
     pub ts_ns: u64,
-    /// How long of the wait it had it, as far as the releases seen say.
+    /// Part of the wait during which it held the lock, as far as the seen releases show.
     pub held_ns: u64,
 }
 
 /// A wait for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// The thread that waited, or on which the task began to wait.
+    /// Thread that waited, or on which the task began to wait.
     pub tid: u32,
-    /// For whom.
+    /// Owner of the wait.
     pub owner: Owner,
-    /// The lock: the number in the markers, or the futex's address; 0: not recorded.
+    /// Lock: the number in the markers, or the address of the futex; 0 if not recorded.
     pub lock: u64,
-    /// Did markers say so? Otherwise it is a futex wait, which may be something else than a lock.
+    /// True if markers report the wait. Otherwise it is a futex wait, which may be something other
+    /// than a lock.
     pub is_marked: bool,
-    /// From when.
+    /// Start, monotonic ns.
     pub start_ns: u64,
-    /// Until when; `None`: not within the window.
+    /// End; `None` if it is not within the window.
     pub end_ns: Option<u64>,
-    /// Who released it meanwhile, in order of time, each holder once. Several: others came before; which of them one
-    /// waited for longest is not guessed.
+    /// Releases during the wait, in order of time, each holder once. With several holders, others
+    /// came first; which of them caused most of the wait is not guessed.
     pub releases: Vec<Release>,
-    /// How the releases are known; `None` when there are none.
+    /// Evidence for the releases; `None` if there are none.
     pub evidence: Option<ReleaseEvidence>,
 }
 
 /// An interval of work for a request on a thread, between markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkInterval {
-    /// The thread.
+    /// Thread.
     pub tid: u32,
-    /// For whom.
+    /// Request that the thread worked for.
     pub request: RequestId,
-    /// From when; the window's opening when it began earlier.
+    /// Start; the window's opening if the work began earlier.
     pub start_ns: u64,
-    /// Until when; `None`: not within the window.
+    /// End; `None` if it is not within the window.
     pub end_ns: Option<u64>,
-    /// It began before the window.
+    /// True if the work began before the window.
     pub is_carried: bool,
 }
 
 /// A thread that was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ThreadInfo {
-    /// Its process; 0: not known.
+    /// Process; 0 if unknown.
     pub process: u32,
-    /// Its number as its process sees it; 0: not known.
+    /// Number in its process's pid namespace; 0 if unknown.
     pub tid_in_process: u32,
-    /// Its name.
+    /// Name.
     pub name: Name,
 }
 
-/// Events that are missing.
+/// A gap: events of a processor are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// On which processor.
+    /// Processor.
     pub cpu: u16,
-    /// From when.
+    /// Start, monotonic ns.
     pub start_ns: u64,
-    /// Until when.
+    /// End, monotonic ns.
     pub end_ns: u64,
-    /// What.
+    /// Numbers of missing events.
     pub counts: LossCounts,
 }
 
-/// What was found in the events of one or more windows. Lists are in order of their start.
+/// Activity found in the events of one or more windows. Lists are in order of their start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// The windows.
+    /// Windows.
     pub windows: Vec<Window>,
     /// System calls.
     pub calls: Vec<SystemCall>,
     /// Intervals on a processor.
     pub on_cpu: Vec<OnCpu>,
-    /// Intervals off it.
+    /// Intervals off the processor.
     pub off_cpu: Vec<OffCpu>,
     /// Waits for locks.
     pub lock_waits: Vec<LockWait>,
@@ -232,14 +236,15 @@ pub struct Timeline {
     pub work_intervals: Vec<WorkInterval>,
     /// Threads by the kernel's number.
     pub threads: BTreeMap<u32, ThreadInfo>,
-    /// Where events are missing.
+    /// Gaps in the events.
     pub gaps: Vec<Gap>,
-    /// Switches that must have happened and were not recorded.
+    /// Number of switches that must have happened but were not recorded.
     pub implied_switches: u64,
 }
 
 impl Timeline {
-    /// Keeps what `touches` says of its begin and its end (`None`: not within its window).
+    /// Keeps the items whose start and end `touches` accepts (the end is `None` if it is not within
+    /// the window).
     pub fn retain(&mut self, touches: impl Fn(u64, Option<u64>) -> bool) {
         self.windows
             .retain(|window| touches(window.open_ns, Some(window.close_ns)));
@@ -256,10 +261,11 @@ impl Timeline {
             .retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
     }
 
-    /// Keeps what ended at `from_ns` or later, and before `to_ns` if there is one; then what has not ended is left out.
+    /// Keeps the items that ended at `from_ns` or later, and before `to_ns` if it is given; with
+    /// `to_ns`, items without an end are dropped.
     ///
-    /// Of a long window that is looked at in pieces, each piece with the one before it, so that each thing is counted in
-    /// the piece in which it ends, and in full.
+    /// For a long window that is processed in pieces: each piece is combined with the previous one,
+    /// so that an item counts in full, in the piece in which it ends.
     pub fn retain_ended(&mut self, from_ns: u64, to_ns: Option<u64>) {
         let keep = |end_ns: Option<u64>| match end_ns {
             Some(end_ns) => end_ns >= from_ns && to_ns.is_none_or(|to_ns| end_ns < to_ns),
@@ -273,7 +279,7 @@ impl Timeline {
         self.gaps.retain(|gap| keep(Some(gap.end_ns)));
     }
 
-    /// Is there nothing that any thread did?
+    /// True if no thread did anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
@@ -282,7 +288,7 @@ impl Timeline {
             && self.work_intervals.is_empty()
     }
 
-    /// The threads that did something for a request.
+    /// Threads that worked for a request.
     #[must_use]
     pub fn threads_of(&self, trace: u64) -> BTreeSet<u32> {
         let is = |owner: Owner| owner.trace() == Some(trace);
@@ -304,7 +310,8 @@ impl Timeline {
         calls.chain(on).chain(off).collect()
     }
 
-    /// Intervals and calls of one request only, wherever it ran, and the lock waits in which it waited.
+    /// Intervals and calls of one request only, wherever it ran, and the lock waits in which it
+    /// waited.
     #[must_use]
     pub fn of_trace(&self, trace: u64) -> Self {
         let is = |owner: Owner| owner.trace() == Some(trace);

@@ -1,20 +1,24 @@
-//! How often each pair of segments was seen together, in the wrong order, and overlapping.
+//! Counts for each pair of segments: traces that contain both, contradict their order, and show
+//! them overlapping.
 //!
-//! The matrix is kept in blocks of one row and 64 columns, made when a pair of theirs is first seen together, so that
-//! its size follows what occurs in the same requests and not the square of all labels.
+//! The matrix consists of blocks of one row and 64 columns. A block is created when one of its
+//! pairs first occurs together, so that the size follows the pairs that share requests, not the
+//! square of all labels.
 //!
-//! Counting is *vertical*. A trace brings 64 yes-or-no answers of each kind per block; adding each of them to a counter
-//! of its own would cost 64 additions. Instead, bit `i` of 64 counters lies in one word ("level `i`"), and one
-//! carry-save adder, five operations, adds a word to all 64 counters at once. Each level takes its inputs in
-//! twos: the first waits in `carry`, and with the second a carry goes to the next level. So a trace costs one adder
-//! per block and kind on average, however high the counts. After [`STAGED_MAX`] traces the levels are added to plain
-//! 64-bit totals.
+//! Counting is *vertical*. A trace brings 64 yes-or-no answers of each kind per block; adding each
+//! of them to a counter of its own would cost 64 additions. Instead, bit `i` of 64 counters lies in
+//! one word ("level `i`"), and one carry-save adder, five operations, adds a word to all 64
+//! counters at once. Each level takes its inputs in twos: the first waits in `carry`, and with the
+//! second a carry goes to the next level. So a trace costs one adder per block and kind on average,
+//! however high the counts. After [`STAGED_MAX`] traces the levels are added to plain 64-bit
+//! totals.
 
 /// Kinds of answers, as indices.
 pub(super) const TOGETHER: usize = 0;
 /// start(column) < end(row) for some instances.
 pub(super) const CONTRADICTED: usize = 1;
-/// The two overlap for some instances; each unordered pair is counted on one side of the diagonal only.
+/// The two overlap for some instances; each unordered pair is counted on one side of the diagonal
+/// only.
 pub(super) const OVERLAPPED: usize = 2;
 const KINDS: usize = 3;
 
@@ -22,7 +26,7 @@ const KINDS: usize = 3;
 pub(super) type PerKind = [u64; KINDS];
 
 const LEVELS: usize = 12;
-/// The most that the levels can hold.
+/// Maximum count that the levels can hold.
 const STAGED_MAX: u32 = (1 << LEVELS) - 1;
 
 #[derive(Clone, Copy, Default)]
@@ -74,7 +78,7 @@ impl Block {
         }
     }
 
-    /// The totals with all carries resolved: what is staged in carry-save form is added.
+    /// Totals including the counts that the levels hold in carry-save form.
     fn resolved(&self) -> [[u64; 64]; KINDS] {
         let mut totals = self.totals;
         let in_use = (u32::BITS - self.staged.leading_zeros()) as usize;
@@ -107,7 +111,7 @@ pub(super) struct Counts {
     blocks: usize,
 }
 
-/// Memory of a block and of its place in a row.
+/// Memory of a block and of its pointer in a row, in bytes.
 pub(super) const BLOCK_BYTES: usize = size_of::<Block>() + size_of::<usize>();
 
 impl Counts {
@@ -125,13 +129,14 @@ impl Counts {
         }
     }
 
-    /// The numbers of one pair; zeros, if it was never seen.
+    /// Numbers of one pair; zeros if it was never seen.
     pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
         self.block(row, column / 64)
             .map_or([0; KINDS], |block| block.cell(column % 64))
     }
 
-    /// Every pair seen together, here or in `other`, with the sum of both, in order of row and column.
+    /// Visits every pair seen together, here or in `other`, with the sum of both, in order of row
+    /// and column.
     pub(super) fn for_each_together_with(
         &self,
         other: &Counts,
@@ -198,7 +203,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// Vertical counters equal one addition per bit, below, at and past the point where they are emptied.
+        /// Vertical counters equal one addition per bit, below, at and past the point where they
+        /// are emptied.
         #[test]
         fn vertical_counts_equal_plain_ones(seed in any::<u64>(), adds in 0u32..(3 * STAGED_MAX)) {
             let mut counts = Counts::default();

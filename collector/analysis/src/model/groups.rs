@@ -1,18 +1,21 @@
-//! The fast path: the counting of requests that are like others, those of the same set of labels, each occurring once,
-//! which is what most requests of a service are. The others are counted by [`sweep`](super::sweep).
+//! Fast path of counting: requests with the same set of labels, each occurring once. Most requests
+//! of a service are such. [`sweep`](super::sweep) counts the others.
 //!
-//! *Contradictions.* Segments are in order of start, so that the labels which contradict A→B, those that start before A
-//! ends, are a prefix of the trace. Each prefix is kept as a bitset, A's is found by a branch-free binary
-//! search, and its words are A's row. There is nothing to sort.
+//! *Contradictions.* Segments are in order of start. The labels that contradict A→B are those that
+//! start before A ends, which form a prefix of the trace. Each prefix is kept as a bitset, A's is
+//! found by a branch-free binary search, and its words are A's row. Nothing has to be sorted.
 //!
-//! *The rest follows.* All labels of the set are in all of its traces. Of two segments in a known order, either both
-//! start before the other one ends, and they overlap, or exactly one does. So overlaps(A, B) = contradictions(A, B) +
-//! contradictions(B, A) − traces, and one kind of answer is counted instead of three.
+//! *The rest follows.* All of the set's traces contain all of its labels. For two segments in a
+//! known order, either both start before the other one ends, and they overlap, or exactly one does.
+//! So overlaps(A, B) = contradictions(A, B) + contradictions(B, A) − traces, and one kind of answer
+//! is counted instead of three.
 //!
-//! *Counting* is vertical, as [`counts`](super::counts) explains, but for all rows of the set at once: the bits of weight
-//! 2ⁱ of all counters lie side by side, so that an adder is one pass over an array.
+//! *Counting* is vertical, as [`counts`](super::counts) explains, but for all rows of the set at
+//! once: the bits of weight 2ⁱ of all counters are adjacent, so that an adder is one pass over an
+//! array.
 //!
-//! A set gets a group when it has been seen some times; groups are bounded together, and emptied when that is too little.
+//! A set gets a group after several sightings. The groups share one memory bound, and are emptied
+//! when they exceed it.
 
 use super::counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use crate::segment::Segment;
@@ -20,64 +23,65 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::hint::select_unpredictable;
 
-/// How often a set is seen before it gets a group. Emptying a group costs as much as counting some traces by the sweep, so
-/// a group pays only for a set that comes again.
+/// Number of sightings after which a set gets a group. Emptying a group costs as much as counting
+/// some traces by the sweep, so a group pays only for a set that recurs.
 pub(super) const SIGHTINGS: u8 = 8;
-/// How many sets are remembered that have no group yet.
+/// Maximum number of remembered sets without a group.
 const SETS_MAX: usize = 1 << 12;
-/// Words of answers that all groups together hold per trace; each takes up to 192 bytes.
+/// Maximum number of answer words per trace over all groups; each takes up to 192 bytes.
 pub(super) const WORDS_MAX: usize = 1 << 16;
 const LEVELS: usize = 12;
-/// The most that the levels can hold.
+/// Maximum count that the levels can hold.
 const STAGED_MAX: u32 = (1 << LEVELS) - 1;
 
-/// The counters of one set of labels.
+/// Counters of one set of labels.
 #[derive(Clone)]
 struct Group {
-    /// One bit per label, without trailing zeros.
+    /// The set: one bit per label, without trailing zeros.
     set: Box<[u64]>,
-    /// The words of the set that are not zero: the columns.
+    /// Non-zero words of the set: the columns.
     words: Vec<u32>,
-    /// The labels in order: the rows.
+    /// Labels in order: the rows.
     labels: Vec<u32>,
     staged: u32,
     /// Level i: the bits of weight 2ⁱ, as a sum and an input that waits for a second one.
     levels: Vec<(Vec<u64>, Vec<u64>)>,
 }
 
-/// See the [module](self).
+/// Counters of all groups; see the [module](self).
 #[derive(Clone, Default)]
 pub(super) struct Groups {
     groups: Vec<Group>,
-    /// By hash of the set. A hash collision is a miss: the set that came second is counted by the sweep.
+    /// Group by hash of the set. A hash collision is a miss: the sweep counts the second set.
     group_of: FxHashMap<u64, usize>,
     sightings: FxHashMap<u64, u8>,
     words: usize,
-    /// The trace's labels.
+    /// Labels of the trace.
     set: Vec<u64>,
     starts_ns: Vec<i64>,
-    /// Per word of the set, its column.
+    /// Column of each word of the set.
     columns: Vec<u32>,
-    /// Per label of the set, its row.
+    /// Row of each label of the set.
     row_of: Vec<u32>,
     prefixes: Vec<u64>,
     answers: Vec<u64>,
 }
 
 impl Groups {
-    /// Memory of the groups, at most, in bytes.
+    /// Maximum memory of the groups, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.words * LEVELS * 2 * size_of::<u64>()
     }
 
-    /// Gives back what a large trace took.
+    /// Releases the memory that a large trace took.
     pub(super) fn empty_scratch(&mut self) {
         (self.starts_ns, self.prefixes) = (Vec::new(), Vec::new());
         self.answers = Vec::new();
     }
 
-    /// Counts a trace, if it is one of a group: segments in order of start, each of another label, any two in a known order
-    /// or overlapping; `false`, if it is to be counted otherwise. What no longer fits goes to `counts`.
+    /// Counts a trace that belongs to a group: segments in order of start, each with another label,
+    /// any two in a known order or overlapping. Returns `false` if the trace must be counted
+    /// otherwise. Groups that no longer fit are emptied into `counts`.
     pub(super) fn count(&mut self, segments: &[Segment], counts: &mut Counts) -> bool {
         if !self.read(segments) {
             return false;
@@ -101,7 +105,8 @@ impl Groups {
         true
     }
 
-    /// Reads labels and starts; `false`, if a label repeats, or two segments are in no known order.
+    /// Reads labels and starts; returns `false` if a label repeats, or two segments are in no known
+    /// order.
     fn read(&mut self, segments: &[Segment]) -> bool {
         self.set.clear();
         self.starts_ns.clear();
@@ -142,7 +147,7 @@ impl Groups {
             .collect();
         let size = words.len() * labels.len();
         if size > WORDS_MAX {
-            // Counted otherwise now, and for a while not asked again.
+            // The sweep counts this set, and a group is not considered again for a while.
             *sightings = 0;
             return None;
         }
@@ -163,7 +168,7 @@ impl Groups {
         Some(self.groups.len() - 1)
     }
 
-    /// Fills in the answers: per row, the labels that start before its segment ends.
+    /// Computes the answers: for each row, the labels that start before its segment ends.
     fn answer(&mut self, at: usize, segments: &[Segment]) {
         let group = &self.groups[at];
         let width = group.words.len();
@@ -182,7 +187,7 @@ impl Groups {
         self.prefixes.clear();
         self.prefixes.resize((segments.len() + 1) * width, 0);
         self.answers.resize(segments.len() * width, 0);
-        // Rows of a known width are copied by words, without a call each.
+        // Rows of a known width are copied by words, without a call for each.
         match width {
             1 => self.fill::<1>(segments),
             2 => self.fill::<2>(segments),
@@ -202,7 +207,7 @@ impl Groups {
                 self.columns[segment.id.index() / 64] as usize,
                 1 << (segment.id.0 % 64),
             );
-            // All words by the same operations, so that they stay in registers.
+            // Equal operations on all words keep them in registers.
             for (column, word) in prefix.iter_mut().enumerate() {
                 *word |= if column == own { bit } else { 0 };
             }
@@ -233,7 +238,7 @@ impl Groups {
         }
     }
 
-    /// Puts everything into `counts`, and forgets the groups.
+    /// Moves all counts to `counts`, and drops the groups.
     fn empty_into(&mut self, counts: &mut Counts) {
         self.groups
             .drain(..)
@@ -242,7 +247,7 @@ impl Groups {
         self.words = 0;
     }
 
-    /// What the groups hold.
+    /// Counts that the groups hold.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         self.groups
@@ -251,7 +256,7 @@ impl Groups {
         counts
     }
 
-    /// The numbers of one pair.
+    /// Numbers of one pair.
     pub(super) fn cell(&self, a: usize, b: usize) -> PerKind {
         let mut numbers = PerKind::default();
         for group in self.groups.iter().filter(|_| a != b) {
@@ -262,7 +267,7 @@ impl Groups {
             let (before, after) = (group.cell(row_a, b), group.cell(row_b, a));
             numbers[TOGETHER] += u64::from(group.staged);
             numbers[CONTRADICTED] += before;
-            // On one side of the diagonal, as everywhere.
+            // Each pair is counted on one side of the diagonal, as everywhere.
             numbers[OVERLAPPED] += if a < b {
                 before + after - u64::from(group.staged)
             } else {
@@ -273,7 +278,7 @@ impl Groups {
     }
 }
 
-/// How many of the values, which are in order, are below `bound`.
+/// Number of values below `bound`; the values are sorted.
 #[inline]
 fn count_below(values: &[i64], bound: i64) -> usize {
     let (mut from, mut size) = (0, values.len());
@@ -286,7 +291,7 @@ fn count_below(values: &[i64], bound: i64) -> usize {
 }
 
 impl Group {
-    /// Adds one trace's answers; what is left in `answers` means nothing.
+    /// Adds one trace's answers; leaves arbitrary values in `answers`.
     #[inline]
     fn add(&mut self, answers: &mut Vec<u64>) {
         let mut waiting = self.staged;
@@ -313,7 +318,8 @@ impl Group {
         self.staged += 1;
     }
 
-    /// The levels that count, with their weights. An input waits where the count has a bit.
+    /// Levels with their weights. The input of a level is only valid if the count has the bit of
+    /// its weight.
     fn in_use(&self) -> impl Iterator<Item = (usize, &[u64], Option<&[u64]>)> {
         self.levels
             .iter()
@@ -338,7 +344,7 @@ impl Group {
             .sum()
     }
 
-    /// All contradictions: row by row, one number per label.
+    /// Contradictions of all pairs: row by row, one number per label.
     fn contradictions(&self) -> Vec<u64> {
         let (size, width) = (self.labels.len(), self.words.len());
         let mut numbers = vec![0; size * size];
@@ -394,7 +400,7 @@ impl Group {
     }
 }
 
-/// Counts as they are read: those of blocks, and those of groups beside them.
+/// Combined counts of blocks and groups, for reading.
 pub(super) struct Resolved<'a> {
     counts: &'a Counts,
     groups: Counts,
@@ -408,13 +414,13 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// The numbers of one pair; zeros, if it was never seen.
+    /// Numbers of one pair; zeros if it was never seen.
     pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
         let (a, b) = (self.counts.cell(row, column), self.groups.cell(row, column));
         std::array::from_fn(|kind| a[kind] + b[kind])
     }
 
-    /// Every pair seen together, in order of row and column.
+    /// Visits every pair seen together, in order of row and column.
     pub(super) fn for_each_together(&self, visit: impl FnMut(usize, usize, PerKind)) {
         self.counts.for_each_together_with(&self.groups, visit);
     }

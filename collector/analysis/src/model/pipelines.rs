@@ -1,12 +1,15 @@
 //! Pipelines: tasks that hand data elements to each other in order (The Mystery Machine, §4.1).
 //!
-//! A task works on an element from the first start to the last end of its segments on it. Of a segment between two
-//! events of the same name (`sent` to `sent`) only the end counts: when the work on its element began is not known. t₁≫t₂ is contradicted by a
-//! trace in which some element reaches t₂ before t₁ is done with it, or in which t₂ starts on two elements in the other
-//! order than t₁ did. It is believed once some trace had two elements that could have been in a wrong order.
+//! A task works on an element from the first start to the last end of its segments on it. For a
+//! segment between two events of the same name (`sent` to `sent`) only the end counts: the start of
+//! the work on its element is not known. A trace contradicts t₁≫t₂ if some element reaches t₂
+//! before t₁ is done with it, or if t₂ starts on two elements in another order than t₁ did. The
+//! model believes a pipeline once some trace had two elements that could have been in a wrong
+//! order.
 //!
-//! Timestamps with a resolution or error bounds contradict only where they do for sure; where the starts of one task are of
-//! several clocks, their bounds apply between timestamps of one clock as well.
+//! Timestamps with a resolution or error bounds contradict only if they do so for certain. If the
+//! starts of one task are of several clocks, their bounds apply between timestamps of one clock as
+//! well.
 
 use crate::label::{Labels, SegmentId};
 use crate::segment::{ClockId, ElementId, Segment, SegmentedTrace};
@@ -14,16 +17,16 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many tasks that work on elements are told apart.
+/// Maximum number of distinct tasks that work on elements.
 pub const PIPELINE_TASKS_MAX: usize = 256;
 const NONE: u32 = u32::MAX;
 
-/// What is known about an ordered pair of tasks that worked on the same elements.
+/// Counts for an ordered pair of tasks that worked on the same elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PipelineCounts {
     /// Traces in which both worked on some element.
     pub cooccurrences: u64,
-    /// Those with two or more such elements, so that there was an order.
+    /// Traces with two or more such elements, so that there was an order.
     pub ordered: u64,
     /// Traces that contradict the pipeline.
     pub contradictions: u64,
@@ -40,7 +43,7 @@ impl PipelineCounts {
     }
 }
 
-/// A task's time on one element.
+/// Time of a task on one element.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     task: u32,
@@ -49,12 +52,13 @@ struct Stay {
     end: (i64, ClockId),
 }
 
-/// The counts of all pairs of tasks.
+/// Counts of all pairs of tasks.
 #[derive(Clone, Default)]
 pub(super) struct Pipelines {
     tasks: Vec<Arc<str>>,
     number_of: FxHashMap<Arc<str>, u32>,
-    /// Per segment id, the number of its task, once it was needed; and whether only the segment's end counts.
+    /// For each segment id, the number of its task, once it was needed, and whether only the
+    /// segment's end counts.
     task_of: Vec<(u32, bool)>,
     counts: BTreeMap<(u32, u32), PipelineCounts>,
     refused: u64,
@@ -90,7 +94,7 @@ impl Pipelines {
         }
     }
 
-    /// Sorted by task and element.
+    /// Stays of a trace, sorted by task and element.
     fn stays(&mut self, trace: &SegmentedTrace, labels: &Labels) -> Vec<Stay> {
         let mut stays = Vec::new();
         for segment in trace
@@ -121,7 +125,7 @@ impl Pipelines {
                 });
             }
         }
-        // Of each task and element the first to start comes first.
+        // For each task and element, the earliest start comes first.
         stays.sort_by_key(|stay| (stay.task, stay.element, stay.start.0));
         stays.dedup_by(|next, kept| {
             let same = (next.task, next.element) == (kept.task, kept.element);
@@ -195,7 +199,7 @@ impl Pipelines {
     }
 }
 
-/// The elements that both worked on.
+/// Elements that both worked on.
 fn shared<'a>(first: &'a [Stay], second: &'a [Stay]) -> Vec<(&'a Stay, &'a Stay)> {
     let mut second = second.iter().peekable();
     let both = |a: &'a Stay| {
@@ -212,8 +216,8 @@ fn is_surely_before(trace: &SegmentedTrace, a: (i64, ClockId), b: (i64, ClockId)
     i128::from(a.0) + i128::from(trace.tolerance_ns(a.1, b.1)) < i128::from(b.0)
 }
 
-/// Earliest and latest instant at which a stay can have started, as it compares with the others; no errors, where all
-/// starts are of one clock.
+/// Earliest and latest instant at which each stay can have started, for comparison with the others;
+/// without errors if all starts are of one clock.
 fn start_bounds<'a>(
     trace: &SegmentedTrace,
     stays: impl Iterator<Item = &'a Stay> + Clone,
@@ -246,7 +250,7 @@ fn start_bounds<'a>(
         .collect()
 }
 
-/// Whether some two elements were started on in one order by the first task and in the other by the second.
+/// Reports whether the two tasks started on some two elements in opposite orders.
 fn is_reordered(trace: &SegmentedTrace, shared: &[(&Stay, &Stay)]) -> bool {
     let first = start_bounds(trace, shared.iter().map(|(a, _)| *a));
     let second = start_bounds(trace, shared.iter().map(|(_, b)| *b));

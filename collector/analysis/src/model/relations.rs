@@ -1,4 +1,4 @@
-//! The relations that a model does not hold for contradicted: an immutable snapshot.
+//! Immutable snapshot of the relations not yet refuted.
 
 use super::counts::{CONTRADICTED, OVERLAPPED, PerKind, TOGETHER};
 use super::groups::Resolved;
@@ -8,19 +8,21 @@ use crate::segment::{ElementId, Segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// How far a relation was put to the test.
+/// Extent to which a relation was tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Support {
     /// Traces in which both segments occur: each could have contradicted the relation.
     pub cooccurrences: u64,
-    /// Traces that did.
+    /// Traces that contradicted the relation.
     pub contradictions: u64,
 }
 
 impl Support {
-    /// Whether the relation is believed: both were seen together, and at most this part of the times in contradiction.
+    /// True if the relation is believed: both were seen together, and contradictions make up at
+    /// most the fraction `tolerance` of these traces.
     pub fn is_believed(&self, tolerance: f64) -> bool {
-        // Not `<=` alone on the product: a tolerance that is not a number must not make anything believed.
+        // Comparing with the product alone is not enough: a NaN tolerance must not make anything
+        // believed.
         let allowed = if tolerance > 0.0 {
             tolerance * self.cooccurrences as f64
         } else {
@@ -30,41 +32,44 @@ impl Support {
     }
 }
 
-/// A believed relation. For happens-before, `first` is the earlier one; for mutual exclusion, `first < second`.
+/// A believed relation. For happens-before, `first` is the earlier one; for mutual exclusion,
+/// `first < second`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// The one segment.
+    /// First segment.
     pub first: SegmentId,
-    /// The other segment.
+    /// Second segment.
     pub second: SegmentId,
-    /// How far the relation was put to the test.
+    /// Extent to which the relation was tested.
     pub support: Support,
 }
 
 /// A believed pipeline of two tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {
-    /// The task that is done with an element first.
+    /// Task that finishes an element first.
     pub first: Arc<str>,
-    /// The task that then works on it.
+    /// Task that then works on the element.
     pub second: Arc<str>,
-    /// How far the relation was put to the test, by traces in which both worked on the same elements.
+    /// Extent to which the relation was tested, by traces in which both worked on the same
+    /// elements.
     pub support: Support,
-    /// How many elements both worked on, over all traces.
+    /// Number of elements that both worked on, over all traces.
     pub elements: u64,
 }
 
-/// How many relations came and went between two snapshots. A happens-before relation that turns out to be a mutual
-/// exclusion is one removed and one added.
+/// Numbers of relations that came and went between two snapshots. A happens-before relation that
+/// turns out to be a mutual exclusion counts as one removed and one added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Happens-before relations, new: of segments not seen together before.
+    /// New happens-before relations, between segments not seen together before.
     pub happens_before_added: usize,
-    /// Happens-before relations, contradicted since.
+    /// Happens-before relations that have been contradicted since.
     pub happens_before_removed: usize,
-    /// Mutual exclusions, new: of segments not seen together before, or no longer in a fixed order.
+    /// New mutual exclusions, between segments not seen together before, or no longer in a fixed
+    /// order.
     pub mutual_exclusion_added: usize,
-    /// Mutual exclusions, contradicted since.
+    /// Mutual exclusions that have been contradicted since.
     pub mutual_exclusion_removed: usize,
 }
 
@@ -105,7 +110,8 @@ fn bit(row: &[u64], at: usize) -> bool {
         .is_some_and(|word| (word >> (at % 64)) & 1 == 1)
 }
 
-/// What a [`Model`](super::Model) believes at some tolerance. Ids are those of the model's labels.
+/// Relations that a [`Model`](super::Model) believes at some tolerance. Ids are those of the
+/// model's labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relations {
     tolerance: f64,
@@ -114,11 +120,12 @@ pub struct Relations {
     mutual_exclusion: Vec<Relation>,
     /// Row B, bit A: A→B.
     predecessors: BitMatrix,
-    /// Row B, bit A: A→B, or the two exclude each other, so that in one trace either may come first.
+    /// Row B, bit A: A→B, or the two exclude each other, so that in one trace either may come
+    /// first.
     ordered_before: BitMatrix,
-    /// Sorted by name.
+    /// Pipelines, sorted by name.
     pipelines: Vec<Pipeline>,
-    /// Per segment, its task's number; empty without pipelines.
+    /// Task number of each segment; empty without pipelines.
     task_of: Vec<u32>,
     pipelined: FxHashSet<(u32, u32)>,
 }
@@ -142,7 +149,7 @@ impl Relations {
                     contradictions: counts.cell(b, a)[CONTRADICTED],
                     ..support
                 };
-                // Neither order was ever seen to be wrong: nothing is known about the two.
+                // Neither order was ever refuted, so nothing is known about the two.
                 if reverse.is_believed(tolerance) {
                     return;
                 }
@@ -192,12 +199,13 @@ impl Relations {
         }
     }
 
-    /// Whether A is in [`Relations::ordered_before`] of `b`.
+    /// True if `a` is in [`Relations::ordered_before`] of `b`.
     pub(crate) fn is_ordered_before(&self, a: SegmentId, b: SegmentId) -> bool {
         self.ordered_before.get(b.index(), a.index())
     }
 
-    /// No longer believes that these come before `b`; whether it did of some. Lists of relations stay as they are.
+    /// Stops believing that these segments come before `b`; returns true if it believed so of any.
+    /// Leaves the lists of relations as they are.
     pub(crate) fn drop_predecessors(&mut self, b: SegmentId, these: &[u64]) -> bool {
         let words = self.predecessors.words;
         let row = b.index() * words..(b.index() + 1) * words;
@@ -208,7 +216,7 @@ impl Relations {
             .zip(&mut ordered[row])
             .zip(these)
         {
-            // What it excludes was never believed to come before it.
+            // A segment that excludes `b` was never believed to come before it.
             let gone = *before & these;
             dropped |= gone != 0;
             *before &= !gone;
@@ -217,7 +225,7 @@ impl Relations {
         dropped
     }
 
-    /// No longer orders `b` after an `a` that it excludes. Lists of relations stay as they are.
+    /// Stops ordering `b` after an `a` that it excludes. Leaves the lists of relations as they are.
     pub(crate) fn drop_exclusion(&mut self, a: SegmentId, b: SegmentId) {
         let matrix = &mut self.ordered_before;
         if let Some(word) = matrix
@@ -228,23 +236,24 @@ impl Relations {
         }
     }
 
-    /// How many labels the model had.
+    /// Number of labels that the model had.
     pub(crate) fn labels(&self) -> usize {
         self.labels
     }
 
-    /// The part of co-occurrences that may contradict a relation that is still believed.
+    /// Fraction of co-occurrences that may contradict a relation that is still believed.
     pub fn tolerance(&self) -> f64 {
         self.tolerance
     }
 
-    /// Whether `a` is believed always to end before `b` starts.
+    /// True if `a` is believed always to end before `b` starts.
     pub fn happens_before(&self, a: SegmentId, b: SegmentId) -> bool {
         self.predecessors.get(b.index(), a.index())
     }
 
-    /// Whether `a` and `b` are believed never to overlap, though neither always comes first. For `a == b`: whether
-    /// instances of this one segment, of which there were several in some trace, never overlap.
+    /// True if `a` and `b` are believed never to overlap, though neither always comes first. For
+    /// `a == b`: true if some trace had several instances of this segment, and instances are
+    /// believed never to overlap.
     pub fn mutual_exclusion(&self, a: SegmentId, b: SegmentId) -> bool {
         !self.happens_before(a, b)
             && !self.happens_before(b, a)
@@ -256,23 +265,23 @@ impl Relations {
         self.happens_before.len() + self.mutual_exclusion.len()
     }
 
-    /// All happens-before relations, sorted by (first, second).
+    /// Every happens-before relation, sorted by (first, second).
     pub fn all_happens_before(&self) -> &[Relation] {
         &self.happens_before
     }
 
-    /// All mutual exclusions of two different segments, `first < second`, sorted.
+    /// Every mutual exclusion of two different segments, `first < second`, sorted.
     pub fn all_mutual_exclusion(&self) -> &[Relation] {
         &self.mutual_exclusion
     }
 
-    /// All pipelines, sorted by the names of their tasks.
+    /// Every pipeline, sorted by the names of its tasks.
     pub fn all_pipelines(&self) -> &[Pipeline] {
         &self.pipelines
     }
 
-    /// Whether both work on one element, and their tasks are a pipeline: `a` was then waited for by `b` (a dynamic
-    /// happens-before relation, The Mystery Machine, §4.1).
+    /// True if both segments work on one element, and their tasks form a pipeline: `b` then waited
+    /// for `a` (a dynamic happens-before relation, The Mystery Machine, §4.1).
     pub fn pipelined(&self, a: &Segment, b: &Segment) -> bool {
         let same_element = a.element == b.element && a.element != ElementId::NONE;
         same_element
@@ -283,8 +292,8 @@ impl Relations {
                 .is_some_and(|(first, second)| self.pipelined.contains(&(*first, *second)))
     }
 
-    /// What became of the relations since an `older` snapshot of the same model: the convergence that figure 3 of The
-    /// Mystery Machine shows.
+    /// Changes of the relations since an `older` snapshot of the same model: the convergence that
+    /// figure 3 of The Mystery Machine shows.
     pub fn changes_since(&self, older: &Relations) -> Changes {
         let before_missing_in = |one: &[Relation], other: &Relations| {
             one.iter()
@@ -304,23 +313,25 @@ impl Relations {
         }
     }
 
-    /// The support of a believed happens-before relation.
+    /// Support of a believed happens-before relation.
     pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
         find(&self.happens_before, a, b)
     }
 
-    /// The support of a believed mutual exclusion, named in either order.
+    /// Support of a believed mutual exclusion, named in either order.
     pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
         find(&self.mutual_exclusion, a.min(b), a.max(b))
     }
 
-    /// Bit A of the result: A→`b` is believed. Empty for an unknown segment.
+    /// Believed predecessors of `b`: bit A of the result means A→`b`. Empty for an unknown segment.
     pub fn predecessors(&self, b: SegmentId) -> &[u64] {
         self.predecessors.row(b.index())
     }
 
-    /// Bit A of the result: A→`b` is believed, or A and `b` exclude each other, so that an A that came before `b` in
-    /// a trace is what `b` waited for (a dynamic happens-before relation, The Mystery Machine, §4.1). Empty for an unknown segment.
+    /// Segments that `b` may have waited for: bit A of the result means that A→`b` is believed, or
+    /// that A and `b` exclude each other. In a trace in which such an A came before `b`, `b` waited
+    /// for A (a dynamic happens-before relation, The Mystery Machine, §4.1). Empty for an unknown
+    /// segment.
     pub fn ordered_before(&self, b: SegmentId) -> &[u64] {
         self.ordered_before.row(b.index())
     }
@@ -347,7 +358,8 @@ fn believed_pipelines(pipelines: &Pipelines, tolerance: f64) -> Vec<Pipeline> {
     believed
 }
 
-/// A number for the task of each label, and which pairs of numbers are pipelines. Tasks in no pipeline share number 0.
+/// Numbers the task of each label, and returns the pairs of numbers that are pipelines. Tasks in no
+/// pipeline share number 0.
 fn number_tasks(pipelines: &[Pipeline], labels: &Labels) -> (Vec<u32>, FxHashSet<(u32, u32)>) {
     if pipelines.is_empty() {
         return (Vec::new(), FxHashSet::default());

@@ -1,9 +1,11 @@
-//! The general algorithm, a sweep line: one trace's answers for all pairs of its segments, by two sweeps over time.
+//! General algorithm, a sweep line: one trace's answers for all pairs of its segments, by two
+//! sweeps over time.
 //!
-//! For an instance of A that ends at `e`, the labels that contradict A→B are those with an instance that starts before
-//! `e`. Taken in order of `e`, that set only grows, so it is one running bitset, and row A takes it over by words. In
-//! the same way the set of labels active at `s`, taken in order of start, is a running bitset that row B takes over. So
-//! a trace of k segments costs two sorts and k rows of k/64 words, and no branch depends on a pair.
+//! For an instance of A that ends at `e`, the labels that contradict A→B are those with an instance
+//! that starts before `e`. Taken in order of `e`, that set only grows, so it is one running bitset,
+//! and row A takes it over by words. Likewise, the set of labels active at `s`, taken in order of
+//! start, is a running bitset that row B takes over. A trace of k segments therefore costs two
+//! sorts and k rows of k/64 words, and no branch depends on a pair.
 
 use super::counts::{Counts, PerKind};
 use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};
@@ -12,7 +14,7 @@ use crate::segment::{Segment, SegmentedTrace, interval_ns};
 
 const NONE: u32 = u32::MAX;
 
-/// The row, word and bit of an instance's label in this trace's bitsets.
+/// Row, word and bit of an instance's label in this trace's bitsets.
 #[derive(Clone, Copy)]
 struct BitPosition {
     row: u32,
@@ -26,16 +28,16 @@ struct Row {
     id: SegmentId,
     place: BitPosition,
     instances: u32,
-    /// Instances active at the sweep's present instant.
+    /// Number of instances active at the sweep's present instant.
     active: u32,
 }
 
 /// Scratch memory of the sweep, kept between traces.
 #[derive(Clone, Default)]
 pub(super) struct Sweep {
-    /// Per label: its row in this trace.
+    /// Row in this trace of each label.
     row_of: Vec<u32>,
-    /// Per 64 labels: their word in this trace.
+    /// Word in this trace of each 64 labels.
     word_of: Vec<u32>,
     rows: Vec<Row>,
     words: Vec<u32>,
@@ -46,13 +48,14 @@ pub(super) struct Sweep {
     present: Vec<u64>,
     contradicted: Vec<u64>,
     overlapped: Vec<u64>,
-    /// Taken out of `running` for a moment.
+    /// Labels that are taken out of `running` for a moment.
     hidden: Vec<BitPosition>,
 }
 
 impl Sweep {
-    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`, and calls `seen` with each label
-    /// and its number of instances. A segment may end before it starts: what starts before that end did so for sure.
+    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`, and calls
+    /// `seen` with each label and its number of instances. A segment may end before it starts:
+    /// segments that start before that end did so for certain.
     pub(super) fn count(
         &mut self,
         segments: &[Segment],
@@ -65,7 +68,7 @@ impl Sweep {
         self.finish(segments.len(), counts, seen);
     }
 
-    /// As [`count`](Self::count), by what is known about the clocks of the trace.
+    /// Counts like [`count`](Self::count), within the precision of the trace's clocks.
     pub(super) fn count_uncertain(
         &mut self,
         trace: &SegmentedTrace,
@@ -75,7 +78,7 @@ impl Sweep {
         seen: impl FnMut(SegmentId, u64),
     ) {
         self.place(segments, labels);
-        // Where something was moved to is less sure than when it was recorded.
+        // A moved position is less certain than the recorded one.
         let recorded: Vec<Segment>;
         let segments = if trace.moved.is_empty() {
             segments
@@ -121,7 +124,7 @@ impl Sweep {
         }
     }
 
-    /// Gives each label of the trace a row, and each word of 64 labels a place in the rows.
+    /// Assigns each label of the trace a row, and each word of 64 labels a place in the rows.
     fn place(&mut self, segments: &[Segment], labels: usize) {
         if self.row_of.len() < labels {
             self.row_of.resize(labels, NONE);
@@ -181,7 +184,7 @@ impl Sweep {
         compare_pairs(trace, segments, |i, j, overlaps| {
             let (row, place) = (self.places[i].row as usize * width, self.places[j]);
             self.contradicted[row + place.word as usize] |= place.bit;
-            // Of each pair one side is enough; `settle_repeats` sees to labels that repeat.
+            // One side of each pair suffices; `settle_repeats` handles labels that repeat.
             let counted = u64::from(overlaps && i > j).wrapping_neg();
             self.overlapped[row + place.word as usize] |= place.bit & counted;
         });
@@ -200,7 +203,7 @@ impl Sweep {
             .max()
             .unwrap_or(0);
         if span_ns.leading_zeros() >= index_bits {
-            // Time and index fit one word, which sorts several times faster than a pair.
+            // If time and index fit one word, sorting is several times faster than for a pair.
             self.ends.clear();
             let key = |(i, s): (usize, &Segment)| {
                 (interval_ns(first.start_ns, s.end_ns) << index_bits) | i as u64
@@ -261,7 +264,8 @@ impl Sweep {
             let active = segment.end_ns > segment.start_ns;
             if !active {
                 self.hidden.clear();
-                // What is active and did not surely start before this one's end: in no known order with it.
+                // Active segments that did not certainly start before this segment's end have no
+                // known order with it.
                 let before = segments[..index].iter().zip(&self.places).rev();
                 for (other, place) in
                     before.take_while(|(other, _)| other.start_ns >= segment.end_ns)
@@ -292,7 +296,7 @@ impl Sweep {
         }
     }
 
-    /// Segments of one thread whose order the times do not tell are in the order of the thread.
+    /// Applies the order of the thread to segments of one thread whose order the times do not show.
     fn order_threads(&mut self, segments: &[Segment]) {
         let width = self.words.len();
         for (index, segment) in segments
@@ -316,8 +320,9 @@ impl Sweep {
         }
     }
 
-    /// A label that occurs several times may meet another one in both orders of start: its overlap is then found
-    /// on both sides of the diagonal, and one of them is taken away.
+    /// Removes double counts of overlaps. A label that occurs several times may meet another one in
+    /// both orders of start; its overlap is then found on both sides of the diagonal, and one of
+    /// them is removed.
     fn settle_repeats(&mut self) {
         let width = self.words.len();
         for repeated in self.rows.iter().filter(|row| row.instances > 1) {
@@ -340,7 +345,8 @@ impl Sweep {
         let width = self.words.len();
         for row in &self.rows {
             let at = row.place.row as usize * width;
-            // A label is seen together with itself only when it occurs twice; and that it contradicts itself says nothing.
+            // A label is seen together with itself only if it occurs twice, and a contradiction
+            // with itself means nothing.
             let alone = if row.instances == 1 { row.place.bit } else { 0 };
             for (word, label_word) in self.words.iter().enumerate() {
                 let own = u64::from(row.place.word as usize == word).wrapping_neg();

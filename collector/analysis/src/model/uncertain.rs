@@ -1,18 +1,20 @@
-//! Answers for a trace whose timestamps have error bounds: an order within the bounds contradicts nothing.
+//! Answers for a trace whose timestamps have error bounds: an order within the bounds contradicts
+//! nothing.
 //!
-//! Two timestamps of one clock may have been taken in either order where they are of the same or neighbouring multiples
-//! of its resolution; those of two clocks may each be off by their clocks' errors as well; and between islands, which
-//! nothing ties together, no order is known. So the tolerance differs from pair to pair, which no running set can follow, and all
-//! pairs of instances are compared. What is known by construction needs no clock: a segment starts before it
-//! ends, and the segments of a thread follow each other.
+//! Two timestamps of one clock may have been taken in either order if they are of the same or
+//! neighbouring multiples of its resolution. Those of two clocks may also be off by their clocks'
+//! errors. Between islands, which nothing ties together, no order is known. The tolerance therefore
+//! differs from pair to pair, which no running set can follow, and all pairs of instances are
+//! compared. Facts by construction need no clock: a segment starts before it ends, and the segments
+//! of a thread follow each other.
 
 use crate::segment::{ClockBounds, Segment, SegmentedTrace};
 use std::collections::BTreeSet;
 
-/// Past so many segments, comparing all pairs would take too long.
+/// Maximum number of segments for comparing all pairs; beyond it, that would take too long.
 pub(super) const PAIRWISE_MAX: usize = 2048;
 
-/// Whether `x` surely starts before `y` ends.
+/// True if `x` certainly starts before `y` ends.
 pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment) -> bool {
     if x.step.is_with(y.step) {
         return x.step.is_before(y.step);
@@ -28,8 +30,8 @@ pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment
         || before(x_end, y_start)
 }
 
-/// Calls `answer` with each ordered pair of instances (a, b) of which b surely starts before a ends; and with
-/// whether, on top of that, a surely starts before b ends.
+/// Calls `answer` with each ordered pair of instances (a, b) for which b certainly starts before a
+/// ends, and with whether a certainly starts before b ends, too.
 pub(super) fn compare_pairs(
     trace: &SegmentedTrace,
     segments: &[Segment],
@@ -37,7 +39,7 @@ pub(super) fn compare_pairs(
 ) {
     for (i, a) in segments.iter().enumerate() {
         for (j, b) in segments.iter().enumerate().skip(i + 1) {
-            // Starts are in order unless some were moved, so that this is what most pairs are asked.
+            // Starts are in order unless some were moved, so this test settles most pairs.
             let may_be_first =
                 b.start_ns < a.end_ns || b.step.is_with(a.step) || !trace.moved.is_empty();
             let b_first = may_be_first && starts_before_end(trace, b, a);
@@ -52,10 +54,10 @@ pub(super) fn compare_pairs(
     }
 }
 
-/// The segments of each island, as short as they can have been, in order of start, each with its index: what is in a
-/// wrong order, or overlaps, among these did so in truth. More cautious than need be, as it takes the errors of one
-/// clock's timestamps for independent, and leaves out segments between islands. Of a segment that may have had no
-/// length, the end comes before the start.
+/// Segments of each island at their shortest possible length, in order of start, each with its
+/// index. A wrong order or an overlap among these is certain. This is more cautious than necessary,
+/// as it treats the errors of one clock's timestamps as independent, and leaves out segments
+/// between islands. If a segment may have had no length, its end comes before its start.
 pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(Segment, u32)>> {
     let bounds = |s: &Segment| {
         (
@@ -97,8 +99,9 @@ pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(S
     islands.into_iter().map(shrunk_on).collect()
 }
 
-/// Fills `shrunk` with the segments as a sweep takes them where any two timestamps are of unknown order that are at most
-/// `tolerance_ns` apart: with ends that much earlier, so that what starts before such an end did so for sure.
+/// Fills `shrunk` with the segments as a sweep takes them if any two timestamps at most
+/// `tolerance_ns` apart have no known order. Ends are earlier by the tolerance, so that segments
+/// that start before such an end did so for certain.
 pub(super) fn shrink_ends<'a>(
     segments: &'a [Segment],
     tolerance_ns: u64,

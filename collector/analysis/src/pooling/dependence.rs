@@ -1,32 +1,34 @@
-//! Whether processes depend on each other: the correlation of what two of them use, also of one now with the other later.
+//! Dependence between processes: the correlation of their use of a resource, with and without a
+//! time shift.
 
 use super::grid::{Grid, STEPS_SHIFTED_MAX};
 use super::{AS_NORMAL, DEPENDENCE_MIN, PoolRefusal, ProcessUse};
 use crate::statistics::student_two_sided;
 
-/// What a process uses is taken to be like what it used so many steps before, at most.
+/// Maximum lag, in steps, of the autocorrelation of a process's use.
 const STEPS_ALIKE_MAX: usize = 512;
-/// Independent processes are found to depend on each other with this probability, however many there are.
+/// Probability of finding a dependence among independent processes, however many there are.
 const ALPHA: f64 = 0.01;
-/// If a correlation as large as this could not be seen, nothing is said.
+/// A test that cannot detect a correlation of this size yields no conclusion.
 const SEEN_AT_LEAST: f64 = 0.5;
 
-/// How two processes depend on each other.
+/// Dependence between two processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dependence {
-    /// A process.
+    /// First process.
     pub first: String,
-    /// Another.
+    /// Second process.
     pub second: String,
-    /// So much later the second one uses what the first one did; negative, if it is the other way round.
+    /// Delay in nanoseconds after which the second process follows the first; negative if the first
+    /// follows the second.
     pub shift_ns: i64,
-    /// Of the ranks of what they use: 1 is together, −1 is in turn.
+    /// Rank correlation of their use: 1 means together, −1 means in turn.
     pub correlation: f64,
-    /// The same without a shift.
+    /// Rank correlation without a shift.
     pub at_once: f64,
 }
 
-/// What was found.
+/// Result of the search for dependence.
 #[derive(Debug)]
 pub(super) struct FoundDependence {
     pub(super) strongest: Option<Dependence>,
@@ -40,7 +42,8 @@ impl FoundDependence {
     }
 }
 
-/// The pair whose correlation is least likely by chance, if it is not to be expected of any.
+/// Pair whose correlation is least likely by chance, if it is significant over all pairs and
+/// shifts.
 pub(super) fn strongest(
     grid: &Grid,
     uses: &[ProcessUse],
@@ -94,12 +97,13 @@ pub(super) fn strongest(
     }
 }
 
-/// Of a correlation of so many pairs, of which so many neighbours are as one.
+/// Degrees of freedom of a correlation of `count` pairs, where `alike` neighbours count as one.
 fn freedom(count: usize, alike: f64) -> f64 {
     (count as f64 / alike - 3.0).max(0.01)
 }
 
-/// So many standard deviations is a normal value away, on either side, with this probability.
+/// Two-sided quantile of the normal distribution: a value is at least this number of standard
+/// deviations away with probability `alpha`.
 fn certain(alpha: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
     for _ in 0..80 {
@@ -112,11 +116,12 @@ fn certain(alpha: f64) -> f64 {
     high
 }
 
-/// What a process used, by rank, with a mean of 0 and a variance of 1; 0 where it is not known. A heavy tail does not matter so.
+/// Ranks of a process's use, with a mean of 0 and a variance of 1; 0 if the value is unknown. Ranks
+/// limit the influence of a heavy tail.
 struct Ranks {
     ranks: Vec<f64>,
     is_known: Vec<bool>,
-    /// How alike it is to itself, so many steps later, from one step on.
+    /// Autocorrelation, by lag from one step on.
     own: Vec<f64>,
 }
 
@@ -151,7 +156,7 @@ impl Ranks {
         };
         let chance = 2.0 / (order.len().max(1) as f64).sqrt();
         let steps = STEPS_ALIKE_MAX.min(order.len() / 4) as i64;
-        // What is no more than chance is noise, and so is what comes after it.
+        // A value within chance is noise, and so are the values after it.
         found.own = (1..=steps)
             .map(|shift| found.correlation(&found, shift).0)
             .take_while(|own| *own > chance)
@@ -159,7 +164,7 @@ impl Ranks {
         found
     }
 
-    /// With the other one so many steps later; and of how many pairs.
+    /// Correlation with the other process `shift` steps later, and the number of pairs it rests on.
     fn correlation(&self, other: &Ranks, shift: i64) -> (f64, usize) {
         let (own, later) = match shift < 0 {
             true => (shift.unsigned_abs() as usize, 0),
@@ -180,7 +185,8 @@ impl Ranks {
         both.filter(|(a, b)| **a && **b).count()
     }
 
-    /// So many neighbours are as one, in a correlation with the other (Bartlett, 1935).
+    /// Number of neighbours that count as one in a correlation with the other process (Bartlett,
+    /// 1935).
     fn alike(&self, other: &Ranks) -> f64 {
         let products = self.own.iter().zip(&other.own).map(|(a, b)| a * b);
         1.0 + 2.0 * products.sum::<f64>()

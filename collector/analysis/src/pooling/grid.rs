@@ -1,19 +1,20 @@
-//! Samples of several processes on one axis of time, in equal steps.
+//! Samples of several processes on one time axis, in equal steps.
 
 use super::ProcessUse;
 
-/// Most steps by which one process may follow another.
+/// Maximum number of steps by which one process may follow another.
 pub const STEPS_SHIFTED_MAX: usize = 30;
-/// Steps that are looked at. Of longer times, stretches that lie evenly in it.
+/// Maximum number of steps that are evaluated. A longer time is sampled by stretches that lie
+/// evenly in it.
 const STEPS_MAX: i64 = 16_384;
 const STRETCHES: i64 = 16;
 
-/// What processes used, step by step; not a number where that is not known.
+/// Use of each process, step by step; NaN if it is not known.
 #[derive(Debug)]
 pub(super) struct Grid {
     step_ns: i64,
     gaps: u64,
-    /// By the place of the process; empty of those in no pool.
+    /// By index of the process; empty for a process in no pool.
     values: Vec<Vec<f64>>,
 }
 
@@ -71,7 +72,7 @@ impl Grid {
         &self.values[process]
     }
 
-    /// What each pool used in each step in which all of it was measured.
+    /// Use of each pool in each step in which all of its processes were measured.
     pub(super) fn sums(&self, pools: &[Vec<usize>]) -> Vec<f64> {
         let steps = self.values.iter().map(Vec::len).max().unwrap_or(0);
         let of = |pool: &Vec<usize>| {
@@ -93,7 +94,7 @@ fn times(one: &ProcessUse) -> Vec<i64> {
     times
 }
 
-/// The median of the times between two samples of a process.
+/// Median of the times between two samples of a process.
 fn usual_step(times: &[Vec<i64>]) -> i64 {
     let apart = |times: &Vec<i64>| -> Vec<i64> {
         times
@@ -109,7 +110,7 @@ fn usual_step(times: &[Vec<i64>]) -> i64 {
     }
 }
 
-/// Which steps are looked at.
+/// Time axis, and the steps that are evaluated.
 struct Axis {
     first_ns: i64,
     step_ns: i64,
@@ -117,8 +118,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// The place of a step among those that are looked at. Between two stretches are as many steps without a value as may lie
-    /// between two that are compared.
+    /// Index of a step among those that are evaluated. Two stretches are separated by as many empty
+    /// steps as the largest shift, so that no shift compares one stretch with another.
     fn place(&self, step: i64) -> Option<usize> {
         if self.steps <= STEPS_MAX {
             return usize::try_from(step).ok();

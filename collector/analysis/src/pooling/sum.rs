@@ -1,10 +1,11 @@
-//! The distribution of a sum of independent values, from what was found of each.
+//! Distribution of a sum of independent values, from samples of each.
 
 use super::percentile_of;
 
-/// Places at which a distribution is told apart.
+/// Number of bins of the widest distribution.
 const PLACES: usize = 512;
-/// What lies farther out counts as if it lay there: of a sum's percentiles up to the 99th, only that it is far out matters.
+/// Tail probability beyond which values count as if they lay at the edge. For percentiles of a sum
+/// up to the 99th, it only matters that such a value is far out.
 const FAR: f64 = 0.0005;
 
 /// A distribution over equal steps.
@@ -16,7 +17,8 @@ pub(super) struct SumOf {
 }
 
 impl SumOf {
-    /// Of one value of each of these, which are ascending and not empty.
+    /// Distribution of the sum of one value from each sample. The samples are ascending and not
+    /// empty.
     pub(super) fn independent(values: &[Vec<f64>]) -> SumOf {
         let ends =
             |values: &Vec<f64>| (percentile_of(values, FAR), percentile_of(values, 1.0 - FAR));
@@ -25,7 +27,7 @@ impl SumOf {
             .iter()
             .map(|(least, most)| most - least)
             .fold(0.0, f64::max);
-        // A value that never varies has a place of its own.
+        // A value that never varies has a bin of its own.
         let step = match widest > 0.0 {
             true => widest / PLACES as f64,
             false => 1.0,
@@ -41,12 +43,12 @@ impl SumOf {
         }
     }
 
-    /// What the sum is below with this probability.
+    /// Value that the sum stays below with probability `part`.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut seen = 0.0;
         for (place, weight) in self.weights.iter().enumerate() {
             if seen + weight >= part && *weight > 0.0 {
-                // A place stands for what is nearest to it.
+                // A bin stands for the values nearest to it.
                 let within = match self.weights.len() {
                     1 => 0.0,
                     _ => (part - seen) / weight - 0.5,
@@ -59,7 +61,8 @@ impl SumOf {
     }
 }
 
-/// Parts of the values by place; one between two places is of either by how near it is, which keeps the mean.
+/// Share of the values in each bin. A value between two bins is divided by its distance to each,
+/// which keeps the mean.
 fn weights_of(values: &[f64], (least, most): (f64, f64), step: f64) -> Vec<f64> {
     let places = ((most - least) / step).round() as usize;
     let each = 1.0 / values.len() as f64;

@@ -1,18 +1,20 @@
-//! Which exclusions are a lock's, and not chance: short segments may never have met.
+//! Separates exclusions due to a lock from chance: short segments may simply never have met.
 
 use super::sample::WaitingSample;
 use crate::label::SegmentId;
 use crate::segment::{Segment, interval_ns};
 use rustc_hash::FxHashMap;
 
-/// So often must one have followed the other closely, in either order.
+/// Minimum number of times that each segment of a pair must have closely followed the other.
 const CLOSE_MIN: usize = 12;
 
-/// Those of the pairs that came close to each other in both orders, so often that they would have overlapped if they could.
+/// Pairs that came close to each other in both orders so often that they would have overlapped if
+/// they could.
 ///
-/// Of two segments that have nothing to do with each other, the distance between the starts has about the same density
-/// near an overlap as in it: whoever follows within their lengths' sum `CLOSE_MIN` times in either order would have overlapped
-/// that often, and not once is a matter of less than e^-12.
+/// For two unrelated segments, the distance between the starts has about the same density near an
+/// overlap as in it. If each followed the other within the sum of their lengths `CLOSE_MIN` times,
+/// overlaps would have occurred that often as well; no overlap at all has a probability below
+/// e^-12.
 pub(super) fn contended(
     sample: &WaitingSample,
     pairs: &[(SegmentId, SegmentId)],

@@ -1,13 +1,13 @@
-//! Which segments end before which.
+//! Orders of the ends of segments.
 
 use super::sample::WaitingSample;
 use crate::segment::{ElementId, Segment, SegmentedTrace, interval_ns};
 use std::cmp::Reverse;
 
-/// So many of the ends before an instant are looked at.
+/// Maximum number of ends that are considered before an instant.
 const LOOK_BACK: usize = 64;
 
-/// Which labels: one bit each.
+/// Set of labels: one bit each.
 pub(super) type LabelSet = Vec<u64>;
 
 pub(super) fn has(set: &[u64], label: usize) -> bool {
@@ -21,8 +21,9 @@ pub(super) fn put(set: &mut [u64], label: usize) {
     }
 }
 
-/// The order of ends in which everything that an end may depend on comes before it: of several at one instant, those
-/// that began later, since they lie inside the others; and those of no length last, since they follow.
+/// Sorts segments by end, so that everything that an end may depend on comes before it. Among ends
+/// at one instant, segments that began later come first, since they lie inside the others; segments
+/// without length come last, since they follow.
 pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
     let mut by_end: Vec<u32> = (0..segments.len() as u32).collect();
     by_end.sort_unstable_by_key(|index| {
@@ -38,8 +39,9 @@ pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
     by_end
 }
 
-/// Calls `visit` with segments that took time and ended after the first instant, and not after the second, latest first,
-/// and how long after the first they did, until it says `false`. They all come before `index` in the order of ends.
+/// Calls `visit` with each segment that took time and ended after the first instant, and not after
+/// the second, latest first, until it returns `false`. Also passes the time from the first instant
+/// to that end. All of these segments come before `index` in the order of ends.
 pub(super) fn for_each_end(
     trace: &SegmentedTrace,
     by_end: &[u32],
@@ -52,7 +54,7 @@ pub(super) fn for_each_end(
     let upto = by_end.partition_point(|at| segments[*at as usize].end_ns <= until_ns);
     let mut upto = &by_end[..upto];
     if waiting.end_ns == until_ns {
-        // Those that end with it and do not come before it are no candidates.
+        // Segments that end at the same instant and do not come before it are no candidates.
         let own = upto.iter().rposition(|at| *at as usize == index);
         upto = own.map_or(upto, |own| &upto[..own]);
     }
@@ -73,7 +75,7 @@ pub(super) fn for_each_end(
     }
 }
 
-/// Per label, which labels were seen to end after it did, or after it started, in some request.
+/// For each label, the labels that ended after it did, or after it started, in some request.
 pub(super) struct Orders {
     pub(super) ends_after_end: Vec<LabelSet>,
     pub(super) ends_after_start: Vec<LabelSet>,
@@ -104,7 +106,7 @@ impl Orders {
         let (mut all, mut of_no_element) = (vec![0u64; words], vec![0u64; words]);
         let mut at = 0;
         for segment in by_end {
-            // All that ended later than this, for sure.
+            // Segments that certainly ended later than this one.
             while by_end.get(at).is_some_and(|other| {
                 let tolerance_ns = trace.tolerance_ns(other.end_clock, segment.end_clock);
                 other.end_ns > segment.end_ns.saturating_add_unsigned(tolerance_ns)

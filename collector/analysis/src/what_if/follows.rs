@@ -1,39 +1,40 @@
-//! Whether one instant follows another: the statistics of waiting.
+//! Statistics of waiting: tests whether one instant follows another.
 
-/// Fewer requests tell nothing.
+/// Minimum number of requests for a test.
 pub(super) const POINTS_MIN: usize = 20;
-/// How far from 1 a slope may be, and how uncertain.
+/// Maximum distance of a slope from 1, and maximum standard error of the slope.
 const SLOPE_OFF_MAX: f64 = 0.1;
 const SLOPE_ERROR_MAX: f64 = 0.05;
-/// How much of the differences in length must come from what is waited for.
+/// Minimum fraction of the variance in length that the wait must explain.
 const EXPLAINED_MIN: f64 = 0.5;
 
-/// How well `y = x + gap` holds.
+/// Fit of `y = x + gap`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
-    /// The standard deviation of the gaps.
+    /// Standard deviation of the gaps.
     pub(super) spread_ns: f64,
-    /// The median gap of the half with the greatest x: what comes before the gap plays no part there.
+    /// Median gap of the half with the greatest x: work before the gap has no influence there.
     pub(super) usual_gap_ns: u64,
-    /// The least x above 0.
+    /// Smallest x, at least 0.
     pub(super) least_ns: u64,
     mean_gap_ns: f64,
-    /// The standard deviation of y.
+    /// Standard deviation of y.
     length_spread_ns: f64,
     mean_length_ns: f64,
 }
 
-/// A gap is work or a message's way, which vary by less than their length; from the last of several ends that have nothing
-/// to do with it, chance makes a gap that varies by as much as its length.
+/// Maximum ratio of the gaps' standard deviation to their mean. A gap is work or the way of a
+/// message, which vary by less than their length. The last of several unrelated ends leaves, by
+/// chance, a gap that varies by as much as its length.
 const GAP_VARIES_MAX: f64 = 0.6;
 
 impl Fit {
-    /// Whether next to nothing else has an influence.
+    /// True if nothing else has a noticeable influence.
     pub(super) fn is_exact(&self) -> bool {
         self.spread_ns < 0.01 * self.length_spread_ns
     }
 
-    /// Whether the gaps are those of one cause, and not of chance.
+    /// True if the gaps are due to one cause, and not to chance.
     pub(super) fn is_regular(&self) -> bool {
         self.spread_ns <= GAP_VARIES_MAX * self.mean_gap_ns
             || self.spread_ns <= 0.01 * self.mean_length_ns
@@ -76,7 +77,7 @@ impl Moments {
     }
 }
 
-/// Whether y surely does not follow x, or by less than x.
+/// True if y certainly does not follow x, or by less than x.
 pub(super) fn stays(points: &[(f64, f64)]) -> bool {
     let Moments {
         count,
@@ -90,7 +91,8 @@ pub(super) fn stays(points: &[(f64, f64)]) -> bool {
     slope + 2.0 * error < 1.0 - SLOPE_OFF_MAX
 }
 
-/// Whether y follows x: it is longer by as much as x is, whatever x is.
+/// Tests whether y follows x: y grows by as much as x does, whatever x is. Returns `None` if it
+/// does not.
 pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     if points.len() < POINTS_MIN {
         return None;
@@ -107,7 +109,7 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     let spread_ns = (of_gap / count).sqrt();
     let length_spread_ns = (of_y / count).sqrt();
     if (of_x / count).sqrt() <= 1e-3 * mean_y {
-        // Every request is like the others: only what ends together is told.
+        // All requests are alike, so only ends at the same time can be recognised.
         let ends_together = (mean_y - mean_x).abs() <= 0.01 * mean_y && spread_ns <= 1e-3 * mean_y;
         if !ends_together {
             return None;
@@ -144,8 +146,8 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     })
 }
 
-/// Whether of so many ends (third) that lie between 0 and y, the last lies far closer to y than chance would have it, and
-/// mostly does.
+/// Reports whether the last of the ends between 0 and y (the third value is their number) usually
+/// lies far closer to y than by chance.
 pub(super) fn is_close(points: &[(f64, f64, u32)]) -> bool {
     if points.len() < POINTS_MIN {
         return false;

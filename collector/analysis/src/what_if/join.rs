@@ -1,9 +1,10 @@
-//! Work that was hidden: what a task does of its own between the end of one call and the moment it awaits another.
+//! Hidden work: a task's own work between the end of one call and the moment it awaits another.
 //!
-//! A task that calls X and Y at once and awaits X first shows the work between both awaits where X ended last, as part of
-//! the stretch after X; and hides it behind Y where Y did. So of stretches that differ in nothing but the call that ended
-//! last, the shortest is what is left to do after all, and what another one takes longer comes before: the stretch begins
-//! its rest when the last call has ended, each with its own work after it.
+//! A task that calls X and Y at once and awaits X first shows the work between both awaits as part
+//! of the stretch after X, if X ended last. If Y ended last, it hides that work behind Y. Among
+//! stretches that differ only in the call that ended last, the shortest is therefore the remaining
+//! work, and the excess of another stretch is work before it. The stretch begins its remainder when
+//! the last call has ended, each call with its own work after it.
 
 use super::follows::{POINTS_MIN, fit, stays};
 use super::sample::WaitingSample;
@@ -12,25 +13,28 @@ use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 
-/// A difference of means counts from so many standard errors on.
+/// Number of standard errors from which a difference of means counts.
 const ERRORS_MIN: f64 = 4.0;
 
-/// The calls that a stretch may follow.
+/// Calls that a stretch may follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Join {
-    /// The last segment of each call, and the task's own work after it, before it awaits the others.
+    /// Last segment of each call, and the task's own work after it, before it awaits the others, in
+    /// nanoseconds.
     pub(super) calls: Vec<(SegmentId, u64)>,
 }
 
 /// Instances of one kind of stretch.
 #[derive(Clone, Default)]
 struct Seen {
-    /// How long after the end of the last call but one the last call ended, and the stretch did.
+    /// Times from the end of the second-to-last call to the end of the last call, and to the end of
+    /// the stretch.
     ends: Vec<(f64, f64)>,
 }
 
 impl Seen {
-    /// Of the half that followed the last call but one the latest: what that call's own work takes plays no part there.
+    /// Statistics of the half in which the last call ended latest after the second-to-last: work
+    /// after the latter has no influence there.
     fn clear(mut self) -> Option<Clear> {
         self.ends.sort_unstable_by(|(a, _), (b, _)| b.total_cmp(a));
         self.ends.truncate(self.ends.len().div_ceil(2));
@@ -58,17 +62,18 @@ impl Seen {
     }
 }
 
-/// What they show.
+/// Statistics of one kind of stretch.
 struct Clear {
-    /// Whether they end later by as much as the last call does.
+    /// True if stretches end later by as much as the last call does.
     follows: bool,
-    /// Whether they surely do not.
+    /// True if they certainly do not.
     stays: bool,
     mean_ns: f64,
     squared_error: f64,
 }
 
-/// Per label, the calls that its stretch joins, where there are several and what comes after them differs.
+/// Calls that each label's stretch joins; `None` unless there are several, followed by different
+/// work.
 pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Vec<Option<Join>> {
     let mut joins = vec![None; known];
     let families = families(labels, known);
@@ -89,7 +94,7 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
             let Some((family, at)) = of_label.get(segment.id.index()).copied().flatten() else {
                 continue;
             };
-            // Only where another call had its turn as well, this is a matter of who came last.
+            // Only if another call could have been last, too, the order of the calls matters.
             let others = families[family]
                 .1
                 .iter()
@@ -112,7 +117,7 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
             .zip(seen)
             .filter_map(|((label, call), seen)| Some((*label, *call, seen.clear()?)))
             .collect();
-        // What ends when it would have ended without the last call awaited none.
+        // A stretch that would have ended at the same time without the last call did not await it.
         let is_join = told.iter().any(|(.., clear)| clear.follows)
             && !told.iter().any(|(.., clear)| clear.stays);
         let least = told
@@ -181,7 +186,7 @@ fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
     families
 }
 
-/// Of each label, the instance that ended last.
+/// Instance of each label that ended last.
 pub(super) fn last_of_labels(trace: &SegmentedTrace) -> FxHashMap<SegmentId, usize> {
     let mut ends: FxHashMap<SegmentId, usize> = FxHashMap::default();
     for (index, segment) in trace.segments.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! Stretches that take longer the more requests are on their way, although no queue was found that explains it.
+//! Stretches that take longer under load, although no queue was found that explains it.
 //!
-//! Processors that requests share, queues in an order of their own and several servers behind one name look like this. How much
-//! of such a stretch is others' doing is estimated by a straight line through its lengths, over the number of visits that were
-//! on their way. After a change that part may be gone, or be more than it was: it bounds what to expect.
+//! Shared processors, queues with an order of their own, and several servers behind one name look
+//! like this. The part of such a stretch that is due to others is estimated by a straight line
+//! through its lengths, over the number of concurrent visits. After a change that part may be gone,
+//! or be larger than before: it bounds the expectation.
 
 use super::queue::{Visit, WaitPlace};
 use crate::label::SegmentId;
@@ -12,23 +13,24 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Fewer visits tell nothing.
+/// Minimum number of visits for an estimate.
 const VISITS_MIN: usize = 50;
-/// From so many standard errors on, a stretch depends on load.
+/// Number of standard errors from which a stretch depends on load.
 const ERRORS_MIN: f64 = 4.0;
-/// The line's share of a stretch may be so much less than what load does to it.
+/// Factor by which the line may underestimate the share that is due to load.
 const SHARE_UNSURE: f64 = 1.5;
-/// No more utilization is taken for possible.
+/// Maximum utilization considered possible.
 const BUSY_MAX: f64 = 0.98;
 
-/// What part of stretches is due to load, by label, and the service that is visited.
+/// Part of stretches that is due to load, by label, with the visited service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     shares: FxHashMap<SegmentId, (f64, Arc<str>)>,
 }
 
 impl Load {
-    /// Looks at the visits of one operation, in any order: the way to each, and its own segments, which a visit names.
+    /// Evaluates the visits of one operation, in any order: the approach of each visit, and its own
+    /// segments, which `own` returns.
     pub(super) fn observe<'a>(
         &mut self,
         service: &Arc<str>,
@@ -72,12 +74,12 @@ impl Load {
         }
     }
 
-    /// Leaves out labels of which it is known what they wait for.
+    /// Removes labels whose waits are known.
     pub(super) fn leave_out(&mut self, labels: &FxHashSet<SegmentId>) {
         self.shares.retain(|id, _| !labels.contains(id));
     }
 
-    /// The labels that load on one of these services makes longer.
+    /// Labels that load on one of these services lengthens, with the part due to load.
     pub(super) fn of_services<'a>(
         &'a self,
         services: &'a FxHashSet<&str>,
@@ -91,15 +93,15 @@ impl Load {
     }
 }
 
-/// The least and the most a stretch may take of which load has this share, after a change of visits by this factor; `changed`
-/// is what becomes of work.
+/// Minimum and maximum length of a stretch with this share of load, after visits change by this
+/// factor; `changed` returns the new length of work.
 pub(super) fn bounds(ns: u64, share: f64, factor: f64, changed: impl Fn(u64) -> u64) -> (u64, u64) {
     let by_load_ns = ns as f64 * share;
     let (work_ns, kept_ns) = (changed(ns - by_load_ns as u64), changed(ns));
     if factor <= 1.0 {
         return (work_ns.min(kept_ns), kept_ns.max(work_ns));
     }
-    // As waits for a single server grow, twice.
+    // Grows like waits for a single server, twice.
     let grown_ns = by_load_ns * 2.0 * growth(share, factor);
     (
         kept_ns,
@@ -107,13 +109,15 @@ pub(super) fn bounds(ns: u64, share: f64, factor: f64, changed: impl Fn(u64) -> 
     )
 }
 
-/// By how much waits for a server grow that is busy for this part of the time, if it takes longer by a factor.
+/// Factor by which waits grow for a server with utilization `busy`, if its work takes longer by
+/// `factor`.
 fn growth(busy: f64, factor: f64) -> f64 {
     let busy = busy.min(BUSY_MAX / factor);
     factor * factor * (1.0 - busy) / (1.0 - factor * busy)
 }
 
-/// The part of lengths (second) that a line puts down to the others (first), if there surely is one.
+/// Part of the lengths (second) that a line attributes to the others (first); `None` unless there
+/// certainly is one.
 fn share(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

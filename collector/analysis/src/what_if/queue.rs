@@ -1,37 +1,40 @@
-//! Queues that requests share: workers, connections and locks of which there are so many, for all requests.
+//! Queues that requests share: limited numbers of workers, connections and locks for all requests.
 //!
-//! A request does not say that it waits for another one, but many requests together do. Two kinds of queues are told:
+//! One request does not show that it waits for another, but many requests together do. Two kinds of
+//! queues are recognised:
 //!
-//! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although so many requests came while
-//!   `k` did that chance does not explain it, and visits began the moment another one ended.
-//! * **A visit begins when it is asked for**, and waits inside. Then it can go on once all but `k - 1` of those that came
-//!   earlier have ended, never ends before that, and the later that is, the later it ends; what it does after is as
-//!   long as that of visits that did not wait.
+//! * **A visit begins when a place is free.** No more than `k` visits ever ran at once, although
+//!   more requests came while `k` ran than chance explains, and visits began the moment another one
+//!   ended.
+//! * **A visit begins when it is asked for**, and waits inside. It can continue once all but
+//!   `k - 1` of the earlier visits have ended. It never ends before that, and ends later the later
+//!   that is; its work afterwards is as long as that of visits that did not wait.
 //!
-//! Both take for granted that whoever comes first is served first. Requests that were not recorded hold places as well: where
-//! a part of them is missing, neither kind is found.
+//! Both assume first-come, first-served order. Requests that were not recorded hold places as well:
+//! if some of them are missing, neither kind is found.
 
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Fewer waits prove no queue.
+/// Minimum number of waits that prove a queue.
 const WAITS_MIN: usize = 20;
-/// So many visits should have begun while all places were taken, if there were more places.
+/// Minimum expected number of visits that would have begun while all places were taken, if there
+/// had been more places.
 const TURNED_AWAY_MIN: f64 = 12.0;
-/// Handovers of a place are so many times more than by chance.
+/// Minimum ratio of handovers of a place to those expected by chance.
 const OVER_CHANCE_MIN: f64 = 4.0;
-/// A place is handed over within this part of the mean visit, and within so long.
+/// Maximum time of a handover, as a fraction of the mean visit and in nanoseconds.
 const HANDOVER_SHARE: f64 = 0.05;
 const HANDOVER_MAX_NS: f64 = 200_000.0;
-/// Queues of more places are not looked for where visits wait inside.
+/// Maximum number of places of a queue in which visits wait inside.
 const PLACES_MAX: usize = 32;
-/// One in so many visits may end before it could.
+/// Inverse of the fraction of visits that may end before their turn.
 const EARLY_ONE_IN: usize = 500;
-/// So often the instants are drawn anew at which visits came to a queue.
+/// Number of times that the arrivals at a queue are redrawn.
 const SWEEPS: usize = 8;
 
-/// Where the waiting of a visit is.
+/// Place of a visit's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WaitPlace {
     /// At the end of the segment that leads to the visit.
@@ -42,26 +45,26 @@ pub(super) enum WaitPlace {
     Start,
 }
 
-/// A request's stay at something that others may use as well.
+/// A request's use of a resource that others may use as well.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
-    /// The request, by its place in the sample.
+    /// Request, as an index into the sample.
     pub(super) request: usize,
-    /// The span's task.
+    /// Task of the span.
     pub(super) task: u32,
     pub(super) place: WaitPlace,
-    /// The segment that `place` is about.
+    /// Segment that `place` refers to.
     pub(super) segment: usize,
-    /// The first segment of the visit, and the last.
+    /// First and last segment of the visit.
     pub(super) first: usize,
     pub(super) last: usize,
-    /// Whether the first one is its own, and not of a span below.
+    /// True if the first segment belongs to the visit's span, and not to a span below.
     pub(super) has_own_first: bool,
-    /// The earliest instant at which its turn can have been asked for.
+    /// Earliest instant at which its turn can have been requested.
     pub(super) asked_ns: i64,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
-    /// How long it waited for its turn.
+    /// Time that it waited for its turn, in nanoseconds.
     pub(super) wait_ns: u64,
 }
 
@@ -70,7 +73,7 @@ impl Visit {
         (self.start_ns, self.request, self.segment)
     }
 
-    /// How long it took to come to the queue, and to wait there.
+    /// Time to reach the queue, and to wait there.
     fn approach_ns(&self) -> u64 {
         self.start_ns.abs_diff(self.asked_ns)
     }
@@ -81,12 +84,12 @@ impl Visit {
 pub(super) struct Queue {
     pub(super) places: usize,
     pub(super) visits: Vec<Visit>,
-    /// How many of them waited.
+    /// Number of visits that waited.
     pub(super) waited: usize,
 }
 
 impl Queue {
-    /// A queue that visits wait in before they begin, if there is one.
+    /// Finds a queue in which visits wait before they begin; `None` if there is none.
     pub(super) fn before_visits(mut visits: Vec<Visit>) -> Option<Queue> {
         visits.sort_by_key(Visit::order);
         let places = most_at_once(&visits);
@@ -99,7 +102,7 @@ impl Queue {
         let handover_ns = (mean_ns * HANDOVER_SHARE).min(HANDOVER_MAX_NS);
         let mut running: BinaryHeap<Reverse<i64>> = BinaryHeap::new();
         let (mut full_ns, mut releases) = (0.0, 0usize);
-        // For each visit, when the place was given up that it took over.
+        // For each visit, the time at which the place that it took over was released.
         let mut taken_over = vec![None; visits.len()];
         for (visit, taken_over) in visits.iter().zip(&mut taken_over) {
             while let Some(Reverse(end_ns)) = running.peek().copied()
@@ -141,13 +144,13 @@ impl Queue {
         Some(queue)
     }
 
-    /// How long its visits last, all together.
+    /// Total length of its visits.
     pub(super) fn total_ns(&self) -> u64 {
         let lengths = self.visits.iter().map(|v| v.end_ns.abs_diff(v.start_ns));
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// Whether visits of the other queue wait inside those of this one.
+    /// True if visits of the other queue wait inside those of this one.
     pub(super) fn encloses(&self, other: &Queue) -> bool {
         let mut of_request: FxHashMap<usize, Vec<&Visit>> = FxHashMap::default();
         for visit in &self.visits {
@@ -169,9 +172,9 @@ impl Queue {
             >= WAITS_MIN
     }
 
-    /// Parts the time before visits that waited into the way to the queue, which is as long as that of visits that did not,
-    /// and the waiting. When a visit came to the queue lies between those served before and after it: each is drawn
-    /// anew, given the others, a few times over.
+    /// Divides the time before visits that waited into the approach to the queue, which is as long
+    /// as that of visits that did not wait, and the wait. A visit reached the queue between the
+    /// visits served before and after it: each arrival is redrawn, given the others, several times.
     fn part_approaches(&mut self, taken_over: &[Option<i64>]) {
         let mut ways: Vec<u64> = self
             .visits
@@ -217,7 +220,7 @@ impl Queue {
         }
     }
 
-    /// A queue that visits wait in after they have begun, if there is one.
+    /// Finds a queue in which visits wait after they have begun; `None` if there is none.
     pub(super) fn inside_visits(mut visits: Vec<Visit>) -> Option<Queue> {
         visits.sort_by_key(Visit::order);
         if visits.len() < 2 * WAITS_MIN || !visits.iter().all(|visit| visit.has_own_first) {
@@ -235,7 +238,8 @@ impl Queue {
             })
         };
         let least = (1..=PLACES_MAX).find(never_early)?;
-        // Where all visits take equally long, none overtakes another one, however many places there are.
+        // If all visits take equally long, none overtakes another one, however many places there
+        // are.
         let most = most_at_once(&visits).min(PLACES_MAX);
         (least..=most).find_map(|places| Queue::waiting_inside(&visits, places))
     }
@@ -259,8 +263,8 @@ impl Queue {
         queue.follows().then_some(queue)
     }
 
-    /// Whether visits end later by as much as they could go on later, and take as long after that as those that did not
-    /// wait.
+    /// True if visits end later by as much as their turn is later, and their work afterwards is as
+    /// long as that of visits that did not wait.
     fn follows(&self) -> bool {
         let (mut waited, mut others) = (Vec::new(), Vec::new());
         for visit in &self.visits {
@@ -288,7 +292,8 @@ impl Queue {
             .map(|(wait, work)| (wait - wait_ns) * (work - work_ns))
             .sum::<f64>()
             / count;
-        // The work after must not get shorter the longer the wait was: the slope is 0, and surely not -1.
+        // The work afterwards must not get shorter with longer waits: the slope is 0, and certainly
+        // not -1.
         let slope = both / wait_variance;
         let slope_error = (work_variance / wait_variance / count).sqrt();
         let error = (work_variance / count + usual_variance / usual_count).sqrt();
@@ -298,7 +303,7 @@ impl Queue {
     }
 }
 
-/// The most visits that ran at once.
+/// Maximum number of visits that ran at once.
 fn most_at_once(visits: &[Visit]) -> usize {
     let mut running: BinaryHeap<Reverse<i64>> = BinaryHeap::new();
     let mut most = 0;
@@ -315,10 +320,10 @@ fn most_at_once(visits: &[Visit]) -> usize {
     most
 }
 
-/// The places of a queue in which whoever comes first is served first.
+/// Places of a queue that serves visits in order of arrival.
 pub(super) struct Turns {
     places: usize,
-    /// When each place is free again.
+    /// Times at which the places become free.
     free_ns: BinaryHeap<Reverse<i64>>,
 }
 
@@ -330,7 +335,7 @@ impl Turns {
         }
     }
 
-    /// How long who comes now waits, after all that came before.
+    /// Wait of a visit that arrives at `at_ns`, after all earlier visits.
     pub(super) fn wait_ns(&self, at_ns: i64) -> u64 {
         match self.free_ns.peek() {
             Some(Reverse(free_ns)) if self.free_ns.len() == self.places && *free_ns > at_ns => {
@@ -340,7 +345,7 @@ impl Turns {
         }
     }
 
-    /// Takes the place that is free first, until then.
+    /// Takes the place that becomes free first, until `until_ns`.
     pub(super) fn take(&mut self, until_ns: i64) {
         self.free_ns.push(Reverse(until_ns));
         if self.free_ns.len() > self.places {

@@ -1,30 +1,33 @@
-//! How far a predicted change may be off: by chance, as other requests would have come, and by what requests do not tell.
+//! Uncertainty of a predicted change: by chance, since other requests would have come, and by what
+//! the recorded requests leave open.
 
 use crate::distribution::Distribution;
 use crate::record::TraceId;
 use std::collections::BTreeMap;
 
-/// Most requests that chance is estimated by; of more, those with the lowest hashes.
+/// Maximum number of requests in the estimate of chance; of more, those with the lowest hashes are
+/// kept.
 const REQUESTS_MAX: usize = 1 << 14;
-/// So many blocks of requests, one after another in time, are drawn anew: requests of one moment are alike.
+/// Number of blocks of requests, consecutive in time, that are resampled: requests of one moment
+/// are alike.
 const BLOCKS: usize = 128;
 const REPLICATES: usize = 300;
-/// The part of replicates outside a range, at either end.
+/// Fraction of replicates outside a range, at either end.
 const TAIL: f64 = 0.025;
-/// The normal value with this tail.
+/// Quantile of the normal distribution for this tail.
 const NORMAL: f64 = 1.96;
-/// Latencies are kept to three significant digits.
+/// Relative rounding error of stored latencies: three significant digits.
 const ROUNDED: f64 = 1e-3;
 
-/// The statistics of latency for which ranges are given: the mean, and quantiles.
+/// Statistics of latency with ranges: the mean (`None`), and quantiles.
 pub const STATISTICS: [Option<f64>; 4] = [None, Some(0.50), Some(0.95), Some(0.99)];
 
-/// What to expect of one statistic of the latency, in nanoseconds.
+/// Expectation for one statistic of the latency, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// The least and the most by which the change may change it.
+    /// Minimum and maximum difference that the change makes.
     pub change_ns: (f64, f64),
-    /// Its least and greatest value if as many other requests come after the change.
+    /// Minimum and maximum value if as many other requests come after the change.
     pub after_ns: (f64, f64),
 }
 
@@ -36,20 +39,20 @@ struct Observed {
     after_ns: u64,
 }
 
-/// Replayed requests, of which a bounded sample is kept in full. Merging is commutative and associative.
+/// Replayed requests, with a bounded sample kept in full. Merging is commutative and associative.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplaySample {
     kept: BTreeMap<(u64, TraceId), Observed>,
-    /// The least and the greatest latency that the model allows for each request.
+    /// Minimum and maximum latency that the model allows for each request.
     least: Distribution,
     most: Distribution,
-    /// Whether any request may become faster, and slower.
+    /// True if any request may become faster; likewise, slower.
     may_be_faster: bool,
     may_be_slower: bool,
 }
 
 impl ReplaySample {
-    /// Takes a request into account.
+    /// Adds a request.
     pub fn observe(
         &mut self,
         (id, start_ns): (TraceId, i64),
@@ -70,7 +73,7 @@ impl ReplaySample {
         self.trim();
     }
 
-    /// Adds what another one has seen.
+    /// Adds the requests of another sample.
     pub fn merge(&mut self, other: ReplaySample) {
         self.least.merge(&other.least);
         self.most.merge(&other.most);
@@ -86,7 +89,7 @@ impl ReplaySample {
         }
     }
 
-    /// What to expect of each of [`STATISTICS`], given all latencies before and after.
+    /// Expectation for each of [`STATISTICS`], given all latencies before and after.
     pub fn expected(&self, before: &Distribution, after: &Distribution) -> [Expected; 4] {
         let of = |distribution: &Distribution, statistic: Option<f64>| match statistic {
             None => distribution.mean_ns(),
@@ -97,7 +100,7 @@ impl ReplaySample {
         STATISTICS.map(|statistic| {
             let chance = &chance[at.next().unwrap_or(0)];
             let [before_ns, after_ns] = [before, after].map(|all| of(all, statistic));
-            // Rounding must not leave the prediction itself out.
+            // Rounding must not exclude the prediction itself.
             let rounded_ns = statistic.map_or(0.0, |_| ROUNDED * (before_ns + after_ns));
             let least_ns = of(&self.least, statistic).min(after_ns);
             let most_ns = of(&self.most, statistic).max(after_ns);
@@ -108,7 +111,7 @@ impl ReplaySample {
             );
             let again_ns = NORMAL * std::f64::consts::SQRT_2 * chance.after_error_ns;
             Expected {
-                // Where no request becomes slower, no other one would.
+                // If no request becomes slower, no other request would either.
                 change_ns: (
                     if self.may_be_faster {
                         change_ns.0
@@ -129,7 +132,7 @@ impl ReplaySample {
         })
     }
 
-    /// A block bootstrap: requests drawn anew, in blocks of neighbours in time.
+    /// Block bootstrap: resamples requests in blocks of neighbours in time.
     fn chance(&self) -> [Chance; 4] {
         let mut requests: Vec<Observed> = self.kept.values().copied().collect();
         requests.sort_by_key(|request| request.start_ns);
@@ -165,12 +168,12 @@ impl ReplaySample {
     }
 }
 
-/// How far one statistic is off by chance.
+/// Chance error of one statistic.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chance {
-    /// The lower and upper end of what its change is off by.
+    /// Lower and upper end of the error of its change.
     change_ns: (f64, f64),
-    /// The standard error of its value after the change.
+    /// Standard error of its value after the change.
     after_error_ns: f64,
 }
 
@@ -188,7 +191,7 @@ impl Chance {
     }
 }
 
-/// The statistics of values in order, each there so many times.
+/// Statistics of ordered values, each repeated as often as `times` gives.
 fn statistics(ordered: &[(u64, u32)], times: &[u32]) -> [f64; 4] {
     let total: u64 = times.iter().map(|times| u64::from(*times)).sum();
     let mut found = [0.0; 4];
@@ -206,7 +209,7 @@ fn statistics(ordered: &[(u64, u32)], times: &[u32]) -> [f64; 4] {
     found
 }
 
-/// SplitMix64's last steps: numbers in a row, far apart.
+/// Final steps of SplitMix64: maps consecutive numbers to distant ones.
 pub(super) fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! One request again, with other lengths of work.
+//! Replay of one request with other lengths of work.
 
 use super::ends::{by_end, for_each_end, has};
 use super::join::{Join, last_of_labels};
@@ -9,27 +9,29 @@ use crate::segment::{Segment, SegmentedTrace, interval_ns};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
-/// What a request's own work takes in a replay.
+/// New lengths of a request's own work in a replay.
 pub(super) trait Lengths {
-    /// The new length of a stretch of a segment's own work, of which it has one.
+    /// New length of a segment's own work, which forms one stretch.
     fn work_ns(&self, index: usize, ns: u64) -> u64;
-    /// The new length of the time before a segment that is nobody's, or its parent's own.
+    /// New length of the time before a segment that belongs to no segment, or to its parent.
     fn wait_ns(&self, index: usize, ns: u64) -> u64;
-    /// How much of what it is unknown whether it was work or waiting counts as work: 0 to 1.
+    /// Fraction of the time that may be work or waiting that counts as work: 0 to 1.
     fn unknown_as_work(&self) -> f64;
-    /// Whether what always ends at one instant is taken to wait for that instant.
+    /// True if segments that always end at one instant are assumed to wait for that instant.
     fn waits_if_undecided(&self) -> bool {
         false
     }
 }
 
-/// When a stretch that waited was released, and by which segment; none: by a timer.
+/// Time at which a waiting stretch was released, and the segment that released it; `None` for a
+/// timer.
 struct Released {
     at_ns: i64,
     by: Option<usize>,
 }
 
-/// How often a replay is tried again, until who comes first of those that exclude each other does not change any more.
+/// Maximum number of rounds of a replay, until the order of segments that exclude each other no
+/// longer changes.
 const ROUNDS_MAX: usize = 16;
 
 struct Replay<'a, L> {
@@ -38,7 +40,7 @@ struct Replay<'a, L> {
     by_end: &'a [u32],
     lengths: &'a L,
     rivals: &'a [Rival],
-    /// The last instance of each label, where any joins calls.
+    /// Last instance of each label, if any label joins calls.
     last: FxHashMap<SegmentId, usize>,
 }
 
@@ -46,19 +48,19 @@ struct Replay<'a, L> {
 struct Rival {
     first: usize,
     second: usize,
-    /// Whether the one that came first was also the first that could, so that another order is possible.
+    /// True if the segment that came first was also ready first, so that another order is possible.
     in_turn: bool,
 }
 
-/// One try.
+/// Result of one round.
 struct Round {
-    /// When each segment ended, after the request's start.
+    /// End of each segment, after the request's start.
     ends: Vec<u64>,
-    /// When each segment could have started, but for its rivals.
+    /// Earliest possible start of each segment without its rivals.
     ready: Vec<u64>,
 }
 
-/// The request's new latency.
+/// Returns the request's new latency.
 pub(super) fn replay(
     waiting: &Waits,
     trace: &SegmentedTrace,
@@ -66,7 +68,8 @@ pub(super) fn replay(
     lengths: &impl Lengths,
 ) -> u64 {
     let ends = ends(waiting, trace, lengths);
-    // What ended after the answer came before nothing that the caller waited for, nor do others of its kind.
+    // A segment that ended after the answer came before nothing that the caller waited for; neither
+    // do others of its label.
     let is_inside = |(index, _): &(usize, u64)| {
         let shown = waiting.shown.get(trace.segments[*index].id.index());
         !path.segments[*index].after_answer && !shown.is_some_and(|shown| shown.outlasts)
@@ -82,7 +85,7 @@ pub(super) fn replay(
     }
 }
 
-/// When each segment ends now, after the request's start.
+/// Returns the new end of each segment, after the request's start.
 pub(super) fn ends(waiting: &Waits, trace: &SegmentedTrace, lengths: &impl Lengths) -> Vec<u64> {
     let by_end = by_end(&trace.segments);
     let predecessors = Predecessors::of(trace, &waiting.relations);
@@ -118,7 +121,7 @@ pub(super) fn ends(waiting: &Waits, trace: &SegmentedTrace, lengths: &impl Lengt
     round.ends
 }
 
-/// All pairs of segments of a trace that exclude each other.
+/// Pairs of segments of a trace that exclude each other.
 fn rivals(waiting: &Waits, trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Rival> {
     let mut of_label: FxHashMap<SegmentId, Vec<usize>> = FxHashMap::default();
     let has_rivals = |id: SegmentId| {
@@ -170,7 +173,7 @@ fn rivals(waiting: &Waits, trace: &SegmentedTrace, predecessors: &Predecessors<'
 impl<L: Lengths> Replay<'_, L> {
     fn round(&self, predecessors: &Predecessors<'_>, before: Option<&Round>) -> Round {
         let segments = &self.trace.segments;
-        // Per segment, the latest end of rivals that come before it: as recorded, and in the last round.
+        // Latest end of the rivals before each segment: as recorded, and in the last round.
         let mut held_ns = vec![
             (i64::MIN, 0);
             if self.rivals.is_empty() {
@@ -217,8 +220,8 @@ impl<L: Lengths> Replay<'_, L> {
         }
     }
 
-    /// When a segment ends, after the request's start: `ready` is when the last of its predecessors ended as recorded,
-    /// and when in the replay.
+    /// Returns the end of a segment, after the request's start: `ready` is the end of the last of
+    /// its predecessors, as recorded and in the replay.
     fn end_ns(&self, index: usize, (ready_ns, new_ready_ns): (i64, u64), ends: &[u64]) -> u64 {
         let segment = &self.trace.segments[index];
         let start_ns = self.start_ns(index, (ready_ns, new_ready_ns), ends);
@@ -258,7 +261,7 @@ impl<L: Lengths> Replay<'_, L> {
                     }
                 };
                 let gap_ns = interval_ns(at_ns, segment.end_ns);
-                // What is added once is added to the work after.
+                // An added time counts once, for the work after the wait.
                 let new_gap_ns = self.lengths.work_ns(index, gap_ns);
                 let work_ns = self
                     .lengths
@@ -271,7 +274,7 @@ impl<L: Lengths> Replay<'_, L> {
                     .max(self.last_end_ns(wait, index, by, ends))
                     .saturating_add(new_gap_ns)
             }
-            // It had what it needs before it started; that may be late now.
+            // The segment had what it needs before it started; that may come too late now.
             None => match self.released(wait, index, (i64::MIN, segment.start_ns)) {
                 Some(Released { by: Some(by), .. }) if !matches!(wait.releaser, Releaser::Next) => {
                     let gap_ns = self
@@ -307,7 +310,8 @@ impl<L: Lengths> Replay<'_, L> {
         new_ready_ns.saturating_add(self.lengths.wait_ns(index, wait_ns))
     }
 
-    /// The end, in the replay, of the last of those that are waited for: `by`, as recorded.
+    /// Latest end, in the replay, of the segments that are waited for; `by` is the last one as
+    /// recorded.
     fn last_end_ns(&self, wait: &Wait, index: usize, by: usize, ends: &[u64]) -> u64 {
         let mut last_ns = ends[by];
         if let Releaser::Segments(labels) = &wait.releaser {
@@ -328,14 +332,15 @@ impl<L: Lengths> Replay<'_, L> {
         last_ns
     }
 
-    /// The end of a stretch that goes on once the last of several calls has ended, each with what is done after it.
+    /// End of a stretch that continues once the last of several calls has ended, each with its own
+    /// work after it.
     fn joined_ns(&self, join: &Join, index: usize, start_ns: u64, ends: &[u64]) -> u64 {
         let segment = &self.trace.segments[index];
         let calls = || {
             join.calls.iter().filter_map(|(call, before_ns)| {
                 let at = *self.last.get(call)?;
                 let end_ns = self.trace.segments[at].end_ns;
-                // It did no more than there was time for.
+                // The work before was no longer than the time available.
                 (end_ns <= segment.start_ns)
                     .then(|| (at, (*before_ns).min(interval_ns(end_ns, segment.end_ns))))
             })
@@ -347,7 +352,7 @@ impl<L: Lengths> Replay<'_, L> {
             ready_ns.unwrap_or(i64::MIN).max(segment.start_ns),
             segment.end_ns,
         );
-        // What is added once is added to the rest.
+        // An added time counts once, for the remainder.
         let new_rest_ns = self.lengths.work_ns(index, rest_ns);
         let new_ready_ns = calls().map(|(at, before_ns)| {
             let new_before_ns = self
@@ -365,7 +370,7 @@ impl<L: Lengths> Replay<'_, L> {
         interval_ns(self.trace.start_ns, at_ns)
     }
 
-    /// What released a stretch that lasted from the first instant to the second.
+    /// Release of a stretch that lasted from the first instant to the second.
     fn released(&self, wait: &Wait, index: usize, stretch: (i64, i64)) -> Option<Released> {
         if wait.releaser == Releaser::Timer {
             return Some(Released {

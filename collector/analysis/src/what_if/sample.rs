@@ -1,4 +1,4 @@
-//! A bounded sample of requests, to learn from.
+//! Bounded sample of requests, from which waits are learned.
 
 use super::range::mix;
 use crate::pass::{Pass, TraceView};
@@ -8,22 +8,24 @@ use rustc_hash::FxHasher;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-/// Most requests kept.
+/// Maximum number of requests kept.
 pub const SAMPLE_TRACES_MAX: usize = 1 << 14;
-/// Of so many, evenly spread, what waits inside a request is learned.
+/// Number of requests, evenly spread, from which waits inside a request are learned.
 const SPREAD_TRACES: usize = 1 << 10;
-/// Most segments kept, over all requests: 12 MiB.
+/// Maximum number of segments kept, over all requests: 12 MiB.
 const SEGMENTS_MAX: usize = 1 << 18;
-/// A request of more segments is left out.
+/// Maximum number of segments of a request; larger requests are left out.
 const TRACE_SEGMENTS_MAX: usize = 1 << 12;
 
-/// Time is cut into slices of 2³² ns, of each of which all requests are kept, or the first ones, or none.
+/// Binary logarithm of the length of a time slice, 2³² ns. All requests of a slice are kept, or the
+/// first ones, or none.
 const SLICE_BITS: u32 = 32;
 
-/// A slice's hash, when a request began, and its id.
+/// Sort key: a slice's hash, the request's start, and its id.
 type Key = (u64, i64, TraceId);
 
-/// A request, and the process of each of its segments, by number; none where nobody said.
+/// A request, and the process of each of its segments, by number; empty if the processes are
+/// unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SampledTrace {
     pub(super) trace: SegmentedTrace,
@@ -31,14 +33,15 @@ pub(super) struct SampledTrace {
 }
 
 impl SampledTrace {
-    /// The process of a segment.
+    /// Process of a segment.
     pub(super) fn process(&self, index: usize) -> u32 {
         self.processes.get(index).copied().unwrap_or(0)
     }
 }
 
-/// The requests of the slices of time that have the lowest hashes: the same, whatever order they come in, and in whatever
-/// parts. Those of one slice are all there, from its beginning on, so that it can be seen what waits for what.
+/// Requests of the time slices with the lowest hashes: the same sample in whatever order and parts
+/// the requests come. A slice is complete from its beginning on, so that it shows which requests
+/// wait for others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingSample {
     kept: BTreeMap<Key, SampledTrace>,
@@ -56,7 +59,7 @@ impl Pass<TraceView<'_>> for WaitingSample {
 }
 
 impl WaitingSample {
-    /// Takes one request into account, whose segments are of nobody knows which processes.
+    /// Adds one request, whose segments are of unknown processes.
     pub fn observe(&mut self, trace: &SegmentedTrace) {
         self.take_if_kept(trace, Vec::new);
     }
@@ -79,7 +82,7 @@ impl WaitingSample {
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the requests of another sample.
     pub fn merge(&mut self, other: WaitingSample) {
         other
             .kept
@@ -87,17 +90,17 @@ impl WaitingSample {
             .for_each(|(key, trace)| self.take(key, trace));
     }
 
-    /// The requests, slice by slice.
+    /// Requests, slice by slice.
     pub fn traces(&self) -> impl Iterator<Item = &SegmentedTrace> {
         self.sampled().map(|sampled| &sampled.trace)
     }
 
-    /// The same, with what is known of their processes.
+    /// Requests with their processes, slice by slice.
     pub(super) fn sampled(&self) -> impl Iterator<Item = &SampledTrace> {
         self.kept.values()
     }
 
-    /// Some of them, from all slices.
+    /// Some of the requests, from all slices.
     pub(super) fn spread(&self) -> impl Iterator<Item = &SegmentedTrace> {
         let step = self.kept.len().div_ceil(SPREAD_TRACES).max(1);
         self.traces().step_by(step)
@@ -125,7 +128,7 @@ fn hash(slice: i64) -> u64 {
     mix(slice as u64)
 }
 
-/// Where each segment ran: a hash of its span's host and process.
+/// Process of each segment: a hash of its span's host and process.
 fn processes(seen: &TraceView<'_>) -> Vec<u32> {
     let outline = Segmenter::default().outline(seen.records);
     let owners = owners(seen.records, &outline, &seen.trace.segments, seen.labels);

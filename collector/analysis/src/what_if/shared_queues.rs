@@ -1,4 +1,4 @@
-//! The queues that requests share, and what becomes of the waits in them after a change.
+//! Queues that requests share, and the waits in them after a change.
 
 use super::load::Load;
 use super::queue::{Queue, Turns, Visit, WaitPlace};
@@ -12,20 +12,21 @@ use crate::segment::SegmentedTrace;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-/// Rounds until waits are settled, of which each carries a change from one queue on to the next.
+/// Maximum number of rounds until waits are settled; each round carries a change from one queue on
+/// to the next.
 const ROUNDS_MAX: usize = 24;
-/// Waits are settled when they change by less than this part of them.
+/// Relative change of waits below which they are settled.
 const SETTLED: f64 = 1e-3;
-/// How far the sum of a queue's waits may be off when nothing is changed.
+/// Maximum relative error of the sum of a queue's waits when nothing is changed.
 const UNEXPLAINED_MAX: f64 = 0.1;
 
-/// The queues found in a sample of requests that came one after another.
+/// Queues found in a sample of consecutive requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedQueues {
-    /// Those that visit a queue.
+    /// Requests that visit a queue.
     traces: Vec<SegmentedTrace>,
     queues: Vec<Queue>,
-    /// What replaying all of them makes of their waits when nothing is changed.
+    /// Waits that a replay of all requests yields when nothing is changed.
     unchanged: ChangedWaits,
 }
 
@@ -38,15 +39,16 @@ pub(crate) struct QueueWait {
     pub(super) is_ns: u64,
 }
 
-/// What becomes of waits in shared queues after a change.
+/// Waits in shared queues after a change.
 #[derive(Clone, Debug, Default)]
 pub struct ChangedWaits {
     of_trace: FxHashMap<TraceId, Vec<QueueWait>>,
-    /// Of requests that are not in the sample: by label and place, how long a stretch was, and is, both in order.
+    /// Lengths of stretches for requests outside the sample, by label and place: as recorded and
+    /// after the change, both in ascending order.
     of_label: FxHashMap<(SegmentId, WaitPlace), (Vec<u64>, Vec<u64>)>,
 }
 
-/// Lengths as they were, but for waits in shared queues.
+/// Recorded lengths, except for waits in shared queues.
 struct Unchanged(Vec<QueueWait>);
 
 impl Lengths for Unchanged {
@@ -64,7 +66,7 @@ impl Lengths for Unchanged {
 }
 
 impl SharedQueues {
-    /// Looks for queues, and for what depends on load without one.
+    /// Finds queues, and the stretches that depend on load without one.
     pub(super) fn find(
         sample: &WaitingSample,
         waiting: &Waits,
@@ -77,7 +79,7 @@ impl SharedQueues {
             of_stretches,
         } = spans.visits(sample, waiting);
         let mut found = Vec::new();
-        // What enters a service may share its workers with other operations that do.
+        // Operations that enter a service may share its workers.
         let mut of_service: BTreeMap<(&str, u32), Vec<&Visits>> = BTreeMap::new();
         for ((operation, process), visits) in &of_spans {
             if visits.enter_service {
@@ -102,7 +104,8 @@ impl SharedQueues {
                 None => found.extend(alone),
             }
         }
-        // What waits inside is the innermost that does, and encloses nothing that is known to wait.
+        // A queue inside visits is the innermost one, and encloses no visits that are known to
+        // wait.
         let inner = of_spans.values().map(|visits| visits.all.clone());
         let inner = of_stretches.into_values().chain(inner);
         let mut inner: Vec<Queue> = inner.filter_map(Queue::inside_visits).collect();
@@ -129,7 +132,7 @@ impl SharedQueues {
         (queues, load)
     }
 
-    /// Leaves out queues that do not lead to the waits that were recorded, when nothing is changed.
+    /// Removes queues that do not reproduce the recorded waits when nothing is changed.
     fn that_explain(mut self, waiting: &Waits) -> SharedQueues {
         while !self.queues.is_empty() {
             let unchanged = self.changed(waiting, |_, waits| Unchanged(waits));
@@ -176,7 +179,7 @@ impl SharedQueues {
         self.queues.len()
     }
 
-    /// The labels with a wait, and where in it.
+    /// Labels with a wait, and the place of the wait.
     pub(super) fn waits(&self) -> impl Iterator<Item = (SegmentId, WaitPlace)> + '_ {
         self.queues
             .iter()
@@ -252,7 +255,7 @@ impl SharedQueues {
                 break;
             }
         }
-        // A wait that the change leaves alone is as long as it was, and not as long as a replay has it.
+        // A wait that the change leaves alone keeps its recorded length, not that of the replay.
         for (trace, waits) in self.traces.iter().zip(&mut waits) {
             let unchanged = self.unchanged.of_trace(trace.id).unwrap_or(&[]);
             for (wait, unchanged) in waits.iter_mut().zip(unchanged) {
@@ -295,7 +298,7 @@ impl SharedQueues {
 }
 
 impl QueueWait {
-    /// When the visit comes to the queue, and when it ends, after the request's start.
+    /// Times at which the visit reaches the queue and ends, after the request's start.
     fn arrival_and_end_ns(
         &self,
         trace: &SegmentedTrace,
@@ -313,7 +316,7 @@ impl QueueWait {
         (at_ns, ends[visit.last])
     }
 
-    /// The same wait, as long as it was.
+    /// The wait with its recorded length.
     pub(super) fn kept(self) -> QueueWait {
         QueueWait {
             is_ns: self.was_ns,
@@ -321,7 +324,8 @@ impl QueueWait {
         }
     }
 
-    /// A stretch with this wait in it, if it is of this place: the rest changes by itself.
+    /// New length of a stretch that contains this wait; `of_rest` returns the new length of the
+    /// remainder.
     pub(super) fn stretched(&self, ns: u64, of_rest: impl Fn(u64) -> u64) -> u64 {
         of_rest(ns.saturating_sub(self.was_ns)).saturating_add(self.is_ns)
     }
@@ -332,7 +336,8 @@ impl ChangedWaits {
         self.of_trace.get(&id).map(Vec::as_slice)
     }
 
-    /// The length of a stretch of a request that is not in the sample: it keeps its rank among those that are.
+    /// New length of a stretch of a request outside the sample: it keeps its rank among those in
+    /// the sample.
     pub(super) fn of_label(&self, id: SegmentId, ns: u64) -> Option<u64> {
         let (was, is) = [WaitPlace::End, WaitPlace::Start]
             .into_iter()
@@ -346,7 +351,7 @@ impl ChangedWaits {
     }
 }
 
-/// The wait of a segment, of one request's.
+/// Wait of a segment, among the waits of one request.
 pub(super) fn wait_of(waits: &[QueueWait], segment: usize, is_before: bool) -> Option<&QueueWait> {
     waits
         .iter()

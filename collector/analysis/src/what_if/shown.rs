@@ -1,20 +1,21 @@
-//! How long the segments of each label are, and when they end.
+//! Lengths and ends of the segments of each label.
 
 use super::follows::POINTS_MIN;
 use super::sample::WaitingSample;
 use crate::segment::interval_ns;
 
-/// Ends are the same that differ by less than this part.
+/// Maximum relative difference between equal ends.
 const SAME_END: f64 = 1e-3;
 
-/// What requests show of a label's segments.
+/// Statistics of a label's segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {
     pub(super) count: u32,
     pub(super) mean_ns: f64,
-    /// Whether they always end as long after the request's start: nobody can tell if they work or wait until then.
+    /// True if they always end at the same time after the request's start: then work and waiting
+    /// are indistinguishable.
     pub(super) undecided: bool,
-    /// Whether one ended after its request's answer, which then does not wait for any.
+    /// True if one ended after its request's answer, which therefore waits for none of them.
     pub(super) outlasts: bool,
 }
 

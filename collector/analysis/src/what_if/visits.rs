@@ -1,5 +1,5 @@
-//! The visits of requests: each span is one to its operation, and each stretch of a span's own time may be one to something
-//! that nobody recorded.
+//! Visits of requests: each span is a visit to its operation, and each stretch of a span's own time
+//! may be a visit to something that was not recorded.
 
 use super::queue::{Visit, WaitPlace};
 use super::sample::{SampledTrace, WaitingSample};
@@ -11,19 +11,19 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What each label says of its span.
+/// Tasks and operations of the spans, derived from labels.
 pub(super) struct Spans {
-    /// Per label.
+    /// Part of each label.
     parts: Vec<Part>,
-    /// Per task.
+    /// Tasks by number.
     tasks: Vec<Task>,
-    /// Per operation, its service.
+    /// Service of each operation.
     services: Vec<Arc<str>>,
 }
 
 struct Part {
     task: u32,
-    /// The same for segments of one operation between the same events.
+    /// Kind: equal for segments of one operation between the same events.
     kind: u32,
     is_first: bool,
     is_last: bool,
@@ -34,7 +34,7 @@ struct Task {
     parent: Option<u32>,
     depth: usize,
     operation: u32,
-    /// Whether another service called.
+    /// True if another service called.
     enters_service: bool,
 }
 
@@ -42,18 +42,18 @@ struct Task {
 #[derive(Default)]
 pub(super) struct Visits {
     pub(super) all: Vec<Visit>,
-    /// Whether each came from another service.
+    /// True if every visit came from another service.
     pub(super) enter_service: bool,
-    /// Whether any came from outside, so that nobody knows when it asked for its turn.
+    /// True if any visit came from outside, so that the time of its arrival is unknown.
     pub(super) is_root: bool,
 }
 
-/// All visits of a sample.
+/// Visits of a sample.
 #[derive(Default)]
 pub(super) struct AllVisits {
-    /// By operation and process.
+    /// Visits by operation and process.
     pub(super) of_spans: BTreeMap<(u32, u32), Visits>,
-    /// By kind of stretch and process.
+    /// Visits by kind of stretch and process.
     pub(super) of_stretches: BTreeMap<(u32, u32), Vec<Visit>>,
 }
 
@@ -63,7 +63,7 @@ struct Span {
     first: Option<usize>,
     last: Option<usize>,
     has_own_first: bool,
-    /// Whether no other span of the request shares its name and place.
+    /// True if no other span of the request shares its name and place.
     is_clear: bool,
 }
 
@@ -93,7 +93,7 @@ impl Spans {
         spans
     }
 
-    /// The number of a task, and of those above it.
+    /// Number of a task; numbers the tasks above it as well.
     fn task(
         &mut self,
         path: &str,
@@ -139,7 +139,7 @@ impl Spans {
         self.parts.get(id.index())
     }
 
-    /// The segments of a visit that are its span's own.
+    /// Segments of a visit that belong to its own span.
     pub(super) fn own(&self, sampled: &SampledTrace, visit: &Visit) -> Vec<usize> {
         let task = |at: usize| self.part(sampled, at).map(|part| part.task);
         let is_own = |at: &usize| task(*at) == Some(visit.task);
@@ -239,8 +239,8 @@ impl Spans {
         }
     }
 
-    /// The spans of a request by task. One that has no time of its own before its first child, or after the last, begins or
-    /// ends with that.
+    /// Spans of a request by task. A span without time of its own before its first child, or after
+    /// its last, begins or ends with that child.
     fn spans_of(&self, sampled: &SampledTrace) -> BTreeMap<u32, Span> {
         let segments = &sampled.trace.segments;
         let unseen = Span {

@@ -9,19 +9,19 @@ use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
 use std::sync::Arc;
 
-/// The waits of requests of one model.
+/// Waits of the requests of one model.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     /// Waits for parts of the same request.
     pub(super) own: Waits,
-    /// Waits for what other requests hold.
+    /// Waits for resources that other requests hold.
     queues: Arc<SharedQueues>,
     /// Lengths that depend on load, and not on a queue that was found.
     pub(super) load: Load,
 }
 
 impl Waiting {
-    /// Waits of which nothing but the relations is known: a replay keeps all lengths.
+    /// Creates waits from the relations alone: a replay keeps all lengths.
     pub fn unknown(relations: &Relations) -> Waiting {
         Waiting {
             own: Waits::unknown(relations),
@@ -30,11 +30,12 @@ impl Waiting {
         }
     }
 
-    /// Learns from a sample of requests, which must be cut with these labels, of which the relations are.
+    /// Learns from a sample of requests, which must be cut with the labels that the relations refer
+    /// to.
     pub fn learn(sample: &WaitingSample, relations: &Relations, labels: &Labels) -> Waiting {
         let mut own = Waits::learn(sample, relations, labels);
         let (queues, load) = SharedQueues::find(sample, &own, labels);
-        // Waits in queues of all requests are replayed for all requests together.
+        // Waits in shared queues are replayed for all requests together.
         for (id, place) in queues.waits() {
             own.forget(id, place);
         }
@@ -68,12 +69,12 @@ impl Waiting {
         })
     }
 
-    /// Queues that requests share.
+    /// Number of queues that requests share.
     pub fn shared_queues(&self) -> usize {
         self.queues.len()
     }
 
-    /// Segments that were found to wait: inside, and before they start.
+    /// Numbers of labels whose segments were found to wait: inside, and before they start.
     pub fn found(&self) -> (usize, usize) {
         let count = |waits: &[Option<_>]| waits.iter().flatten().count();
         (count(&self.own.ends), count(&self.own.starts))

@@ -1,20 +1,23 @@
-//! Stretches of a request that wait, and what ends them. Many requests teach it, so that a replay does not keep the length of
-//! a stretch that only waited.
+//! Stretches of a request that wait, and the events that end them. Waits are learned from many
+//! requests, so that a replay does not keep the length of a stretch that only waited.
 //!
-//! Work takes its own time; a wait ends when something else does. So of a segment that lasts `y` from
-//! its start on, while something else ended `x` after that start, the two can be told apart where requests differ: if
-//! the segment waited, each nanosecond by which the other came later made it longer by one (slope 1 of `y` over `x`);
-//! if it worked, `y` does not depend on `x`. The same holds of the time before a segment, counted from the latest end
-//! among its predecessors. What may be waited for:
+//! Work takes its own time; a wait ends when something else does. Consider a segment that lasts `y`
+//! from its start on, while something else ended `x` after that start. Differences between requests
+//! separate the two cases: if the segment waited, each nanosecond by which the other came later
+//! made it longer by one (slope 1 of `y` over `x`); if it worked, `y` does not depend on `x`. The
+//! same holds for the time before a segment, counted from the latest end among its predecessors. A
+//! stretch may wait for:
 //!
-//! * segments that in no request ended later than this one did (of several, the one that ends last);
-//! * whatever ends last before, as places in a pool are given up, if it does so far closer than chance would have it;
-//! * a timer: an instant so long after the request's start.
+//! * segments that in no request ended later than this one did (of several, the one that ends
+//!   last);
+//! * the last end before it, as places in a pool are released, if that end is far closer than by
+//!   chance;
+//! * a timer: a fixed time after the request's start.
 //!
-//! Beside it, relations are left out that only say when a segment occurs: a span has time of its own between two children
-//! only in requests in which no third one runs meanwhile, so the third always seems to come first. Where it does
-//! not come before the child that this time leads to, it does not come before that time either, as happens-before is
-//! transitive.
+//! In addition, relations that only show when a segment occurs are removed: a span has time of its
+//! own between two children only in requests in which no third child runs meanwhile, so the third
+//! always seems to come first. If it does not come before the child that this time leads to, it
+//! does not come before that time either, as happens-before is transitive.
 
 use super::contention::contended;
 use super::ends::{LabelSet, Orders, by_end, for_each_end, has, put};
@@ -30,11 +33,12 @@ use crate::segment::{SegmentedTrace, interval_ns};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 
-/// A segment that is waited for beside others is the last of them in one of this many requests.
+/// Inverse of the fraction of requests in which a segment must be the last of those that are waited
+/// for.
 const OFTEN_ENOUGH: usize = 100;
-/// In this many requests, no segment always ends before another one by chance.
+/// Number of requests from which no segment always ends before another one by chance.
 const SURE_POINTS: usize = 100;
-/// A label that excludes more others than this keeps its order in a replay.
+/// Maximum number of exclusions of a label; a label with more keeps its order in a replay.
 const RIVALS_MAX: usize = 16;
 
 /// The event that ends a stretch of waiting.
@@ -42,7 +46,7 @@ const RIVALS_MAX: usize = 16;
 pub(super) enum Releaser {
     /// The last of these segments.
     Segments(LabelSet),
-    /// Whatever ends last before.
+    /// The last end before it, of any segment.
     Next,
     /// A timer, counted from the request's start.
     Timer,
@@ -52,34 +56,35 @@ pub(super) enum Releaser {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wait {
     pub(super) releaser: Releaser,
-    /// The median time from what is waited for to the end of the stretch.
+    /// Median time from the release to the end of the stretch.
     pub(super) usual_gap_ns: u64,
-    /// The shortest time that was waited: work before it took no longer.
+    /// Shortest wait: work before it took no longer.
     pub(super) least_ns: u64,
-    /// How long a segment that waits inside works before it waits, on average, if requests tell.
+    /// Mean time that a segment works before it waits inside, if requests show it.
     pub(super) work_before_ns: Option<u64>,
 }
 
-/// The waits within requests of one model.
+/// Waits within the requests of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     pub(super) relations: Relations,
-    /// The wait at the end of each label's segments.
+    /// Wait at the end of each label's segments.
     pub(super) ends: Vec<Option<Wait>>,
-    /// The wait before each label's segments.
+    /// Wait before each label's segments.
     pub(super) starts: Vec<Option<Wait>>,
-    /// Per label of a span's first segment, the label of its parent's own time that leads to it.
+    /// For the label of a span's first segment, the label of its parent's own time that leads to
+    /// it.
     pub(super) leads: Vec<Option<SegmentId>>,
-    /// Per label, the calls that it follows.
+    /// Calls that each label follows.
     pub(super) joins: Vec<Option<Join>>,
-    /// Per label, those that exclude it, and may come first where they came second.
+    /// Labels that exclude each label, and may come first where they came second.
     pub(super) rivals: Vec<Vec<SegmentId>>,
-    /// Per label, what requests show of its lengths.
+    /// Statistics of each label's lengths.
     pub(super) shown: Vec<Shown>,
 }
 
 impl Waits {
-    /// Waits of which nothing but the relations is known: a replay keeps all lengths.
+    /// Creates waits from the relations alone: a replay keeps all lengths.
     pub(super) fn unknown(relations: &Relations) -> Waits {
         let nothing = vec![None; relations.labels()];
         let (ends, starts, leads) = (nothing.clone(), nothing, vec![None; relations.labels()]);
@@ -94,7 +99,8 @@ impl Waits {
         }
     }
 
-    /// Learns from a sample of requests, which must be cut with these labels, of which the relations are.
+    /// Learns from a sample of requests, which must be cut with the labels that the relations refer
+    /// to.
     pub(super) fn learn(sample: &WaitingSample, relations: &Relations, labels: &Labels) -> Waits {
         let mut waits = Waits::unknown(relations);
         let orders = Orders::of(sample, relations.labels());
@@ -108,7 +114,7 @@ impl Waits {
         waits.take_rivals(sample);
         for (label, seen) in seen.iter().enumerate() {
             waits.ends[label] = seen.end(relations.labels());
-            // Where a child that ends only lets its parent's own time be seen, that is no waiting.
+            // A child whose end only makes its parent's own time visible causes no wait.
             let shows = waits.leads[label].is_some_and(|lead| lead.index() == label);
             waits.starts[label] = if shows { None } else { seen.start() };
         }
@@ -118,7 +124,7 @@ impl Waits {
         waits
     }
 
-    /// Forgets the wait of a label at this place, and the calls that the label follows.
+    /// Removes the wait of a label at this place, and the calls that the label follows.
     pub(super) fn forget(&mut self, id: SegmentId, place: WaitPlace) {
         let waits = match place {
             WaitPlace::Before => &mut self.starts,
@@ -132,8 +138,8 @@ impl Waits {
         }
     }
 
-    /// Takes exclusions out of the relations: where they are a lock's, or of what follows one, who comes first is decided
-    /// anew in each replay; others are chance.
+    /// Moves exclusions out of the relations. If they are due to a lock, or follow one, each replay
+    /// decides the order anew; others are chance.
     fn take_rivals(&mut self, sample: &WaitingSample) {
         let pairs = self
             .relations
@@ -162,8 +168,9 @@ impl Waits {
         self.rivals = rivals;
     }
 
-    /// A segment that found ended what it waits for shows how long it works in all; what it does after its waiting is known
-    /// of those that waited long. The difference is what it does before.
+    /// Estimates the work before a wait. A segment whose release had come before it started shows
+    /// its whole work; segments that waited long show the work after the wait. The difference is
+    /// the work before it.
     fn tell_work_before(&mut self, sample: &WaitingSample) {
         let mut never_waited = vec![(0.0, 0usize); self.ends.len()];
         for trace in sample.spread() {
@@ -193,7 +200,7 @@ impl Waits {
         }
     }
 
-    /// See the [module](self).
+    /// Removes relations that only show when a segment occurs; see the [module](self).
     fn leave_out_what_only_occurs_after(
         &mut self,
         orders: &Orders,
@@ -215,7 +222,8 @@ impl Waits {
                     .relations
                     .drop_predecessors(id, &orders.ends_after_start[child.index()])
                 {
-                    // The time before it is its span's own as well, and hidden by the child that still runs.
+                    // The time before it belongs to its span as well, hidden by the child that
+                    // still runs.
                     self.leads[id.index()] = Some(id);
                 }
             }
@@ -289,7 +297,7 @@ impl Waits {
     }
 }
 
-/// The first segments of the spans below a task, by that task and the span's component.
+/// First segments of the spans below a task, by that task and the span's component.
 fn children(labels: &Labels) -> FxHashMap<(&str, &str), Vec<SegmentId>> {
     let mut children: FxHashMap<(&str, &str), Vec<SegmentId>> = FxHashMap::default();
     for (id, label) in labels.iter().filter(|(_, label)| &*label.start == "start") {
@@ -328,7 +336,7 @@ fn leads(
             }
         }
     }
-    // Time of the parent's own that another child always hides.
+    // Own time of the parent that another child always hides.
     let mut of_task: FxHashMap<&str, SegmentId> = FxHashMap::default();
     for (id, label) in labels.iter() {
         of_task.entry(&*label.task).or_insert(id);
@@ -343,11 +351,12 @@ fn leads(
     leads
 }
 
-/// What requests show of one label: for each instance, how long (y) it lasted after its start, or the time before it after
-/// its predecessors, and how long after the same instant (x) something else ended.
+/// Observations of one label. For each instance, y is its length, or the time between its
+/// predecessors and its start, and x is the time from the same instant to the end of something
+/// else.
 #[derive(Clone, Default)]
 struct Seen {
-    /// How often each label was the last of those that never end after this one.
+    /// Number of times that each label was the last of those that never end after this one.
     times_last: FxHashMap<usize, usize>,
     single: FxHashMap<usize, Vec<(f64, f64)>>,
     ends_last: Vec<(f64, f64)>,
@@ -369,7 +378,7 @@ impl Seen {
                 best = Some((found, releaser()));
             }
         };
-        // In order of label, so that of equals always the same is taken.
+        // Order of labels makes the choice among equals deterministic.
         let mut single: Vec<_> = self.single.iter().collect();
         single.sort_unstable_by_key(|(label, _)| **label);
         let sure = |points: &[(f64, f64)]| {
@@ -403,7 +412,8 @@ impl Seen {
 }
 
 impl Wait {
-    /// Which segment ended last, of those that are waited for, in a stretch from the first instant to the second.
+    /// Segment that ended last among those that are waited for, in a stretch from the first instant
+    /// to the second.
     pub(super) fn released_by(
         &self,
         trace: &SegmentedTrace,
@@ -433,7 +443,7 @@ impl Wait {
     }
 }
 
-/// A timer is exact, or it is not told from other ways to be in time.
+/// Accepts exact timers only; others are indistinguishable from coincidence.
 fn timed(points: &[(f64, f64)]) -> Option<Fit> {
     fit(points).filter(|fit| fit.is_exact())
 }

@@ -1,4 +1,5 @@
-//! Observations of both periods in units of what is usual in their stratum, with their ranks and exact probabilities.
+//! Observations of both periods in units of the stratum's median, with their ranks and exact
+//! probabilities.
 
 use super::{Observation, SLOW_MIN};
 use crate::compare::rows::Period;
@@ -7,7 +8,7 @@ use crate::statistics::stratified::{
     RankStratum, ShareStratum, rank_sum_two_sided, shares_two_sided,
 };
 
-/// An observation in units of what is usual in its stratum.
+/// An observation in units of the stratum's median.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aligned {
     pub(super) stratum: usize,
@@ -17,7 +18,7 @@ pub(super) struct Aligned {
     pub(super) value: f64,
 }
 
-/// Observations of strata that both periods have, with these strata numbered anew.
+/// Observations of strata that both periods have, with these strata renumbered.
 pub(super) fn aligned(observations: &[Observation]) -> Vec<Aligned> {
     let mut order: Vec<&Observation> = observations.iter().collect();
     order.sort_by(|a, b| {
@@ -51,7 +52,7 @@ pub(super) fn aligned(observations: &[Observation]) -> Vec<Aligned> {
     rows
 }
 
-/// Twice the rank of each value, ties in the middle of theirs.
+/// Twice the rank of each value; ties share the middle of their ranks.
 pub(super) fn doubled_ranks(rows: &[Aligned]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_unstable_by(|a, b| rows[*a].value.total_cmp(&rows[*b].value));
@@ -66,14 +67,14 @@ pub(super) fn doubled_ranks(rows: &[Aligned]) -> Vec<u32> {
     doubled
 }
 
-/// Marks the values among this part of the largest; `None` if these are too few.
+/// Marks the values among this fraction of the largest; `None` if these are too few.
 pub(super) fn slowest(rows: &[Aligned], part: f64) -> Option<Vec<bool>> {
     let mut values: Vec<f64> = rows.iter().map(|row| row.value).collect();
     values.sort_unstable_by(f64::total_cmp);
     let bound = values[((1.0 - part) * values.len() as f64) as usize];
     let slow: Vec<bool> = rows.iter().map(|row| row.value >= bound).collect();
     let count = slow.iter().filter(|slow| **slow).count();
-    // Where many are equal to the bound, it parts nothing.
+    // If many values equal the bound, it separates nothing.
     (count >= SLOW_MIN && count as f64 <= 2.0 * part * rows.len() as f64).then_some(slow)
 }
 
@@ -81,7 +82,7 @@ pub(super) fn strata(rows: &[Aligned]) -> usize {
     rows.iter().map(|row| row.stratum + 1).max().unwrap_or(0)
 }
 
-/// Scores less the mean of their stratum.
+/// Subtracts from each score the mean of its stratum.
 pub(super) fn centred(rows: &[Aligned], scores: &[f64]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); strata(rows)];
     for (row, score) in rows.iter().zip(scores) {
@@ -92,10 +93,10 @@ pub(super) fn centred(rows: &[Aligned], scores: &[f64]) -> Vec<f64> {
     rows.iter().zip(scores).map(centre).collect()
 }
 
-/// Deviations of a normal value that is as improbable as the exact probability of the rank sum.
+/// Number of standard deviations of a normal value that is as improbable as the exact rank sum.
 pub(super) fn exact_rank_deviations(rows: &[Aligned], doubled: &[u32]) -> Option<f64> {
     let mut strata = vec![RankStratum::default(); strata(rows)];
-    // The fewer are chosen, the fewer choices there are.
+    // Fewer chosen observations mean fewer choices to count.
     let later = rows
         .iter()
         .filter(|row| row.period == Period::After)
@@ -116,7 +117,8 @@ pub(super) fn exact_rank_deviations(rows: &[Aligned], doubled: &[u32]) -> Option
     rank_sum_two_sided(&strata, sum).map(normal_deviation)
 }
 
-/// Deviations of a normal value that is as improbable as the number of slow observations.
+/// Number of standard deviations of a normal value that is as improbable as the number of slow
+/// observations.
 pub(super) fn exact_share_deviations(rows: &[Aligned], slow: &[bool]) -> Option<f64> {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut seen = 0;

@@ -6,26 +6,27 @@ use crate::statistics::median;
 /// Variability of places within a period beyond that of independent requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::compare) struct Variability {
-    /// The correlation of observations in one slice.
+    /// Correlation of observations in one slice.
     within_slices: f64,
-    /// The variance between windows of time, in units of the variance of ranks.
+    /// Variance between time windows, in units of the variance of ranks.
     between_windows: f64,
-    /// Degrees of freedom that all places together are worth to each of them.
+    /// Degrees of freedom that all places together contribute to each of them.
     weight: f64,
-    /// Number of places that this is estimated from.
+    /// Number of places in the estimate.
     places: f64,
 }
 
 /// Weight of the estimate from all places, in slices of one place.
 const WEIGHT: f64 = 10.0;
-/// Fewer places show nothing together.
+/// Minimum number of places for the variance between windows.
 const PLACES_MIN: usize = 6;
-/// The median of a chi-squared value of one degree of freedom.
+/// Median of the chi-squared distribution with one degree of freedom.
 const CHI_SQUARED_MEDIAN: f64 = 0.4549;
 
 impl Variability {
-    /// Estimates the variability from all places that are compared. Each component is the quieter period's, as a change in the midst of a period makes
-    /// that one vary; it is a median, as some places change.
+    /// Estimates the variability from all places that are compared. Each component comes from the
+    /// quieter period, as a change in the midst of a period increases its variation; it is a
+    /// median, as some places change.
     pub(in crate::compare) fn of(evidence: &[&RankEvidence]) -> Variability {
         let quieter = |of: &dyn Fn(usize) -> Option<f64>| {
             [0, 1]
@@ -64,8 +65,8 @@ impl Variability {
         }
     }
 
-    /// By how much a statistic's variance exceeds that of independent observations, and the degrees of freedom of that
-    /// estimate; `None` where it does not exceed it.
+    /// Ratio of a statistic's variance to that of independent observations, and the degrees of
+    /// freedom of this estimate; `None` if the ratio is 1.
     pub(super) fn inflation(
         &self,
         evidence: &RankEvidence,
@@ -92,7 +93,7 @@ impl Variability {
     }
 }
 
-/// The variance between halves that makes the median of their squared differences what it is expected to be.
+/// Variance between halves at which the median of their squared differences equals its expectation.
 fn between_windows(halves: &[[f64; 2]]) -> f64 {
     let ratio = |variance: f64| {
         median(

@@ -6,7 +6,8 @@ use crate::kernel::thread::{Pair, ThreadState};
 use crate::kernel::timeline::{LockWait, Owner, SystemCall};
 
 impl Attribution {
-    /// The thread does something, so it is on this processor, whatever was seen of switches.
+    /// Notes that the thread is active, and therefore on this processor, whatever switches were
+    /// seen.
     fn seen_running(&mut self, ts_ns: u64, cpu: u16, tid: u32) {
         self.followed.insert(tid);
         let (open_ns, losing) = (self.window.open_ns, self.is_losing());
@@ -30,7 +31,8 @@ impl Attribution {
                 self.result.off_cpu[index].end_ns = Some(ts_ns);
                 self.result.off_cpu[index].is_end_implied = true;
             }
-            // Its first event of this window: it was here since the opening, unless something is missing.
+            // First event of the thread in this window: it was here since the opening, unless
+            // events are missing.
             ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful {
                     ts_ns
@@ -96,7 +98,8 @@ impl Attribution {
                 self.result.calls[index].end_ns = Some(ts_ns);
                 self.result.calls[index].result = Some(result);
             }
-            // Its beginning lies before the window, or is missing: then how long it took is not known.
+            // The beginning lies before the window, or is missing; if it may be missing, the
+            // duration is unknown.
             _ => {
                 let start_ns = if is_doubtful {
                     ts_ns
@@ -170,8 +173,8 @@ impl Attribution {
         self.releases.waits(index, process, lock, owner);
     }
 
-    /// A task may get its lock on another thread than the one it began to wait on: then the wait is found by lock and
-    /// owner.
+    /// Ends a lock wait. A task may get its lock on another thread than the one it began to wait
+    /// on; the wait is then found by lock and owner.
     fn end_lock_wait(&mut self, ts_ns: u64, tid: u32, lock: u64) {
         let process = self.process(tid);
         let thread = self.thread(tid);

@@ -1,4 +1,4 @@
-//! For whom a thread works: carry, markers, and what is learnt only later.
+//! Owners of threads: from introductions, markers, and facts that only become known later.
 
 use super::Attribution;
 use crate::kernel::marker::RequestId;
@@ -6,23 +6,25 @@ use crate::kernel::thread::{ThreadState, Unknown};
 use crate::kernel::timeline::{OnCpu, Owner, WorkInterval};
 
 impl Attribution {
-    /// What the recorder carried holds since the window opened, or since the thread became unknown.
+    /// Sets the owner that the recorder carried, which holds since the window opened, or since the
+    /// thread became unknown.
     pub(super) fn introduce(&mut self, ts_ns: u64, tid: u32, owner: Owner) {
         self.followed.insert(tid);
         let losing = self.is_losing();
         let thread = self.thread(tid);
-        // While it is away it may still run where events are being lost, before it is seen again.
+        // While the thread is off, it may still run where events are being lost, before it is seen
+        // again.
         thread.is_doubtful = losing && !matches!(thread.state, ThreadState::On { .. });
         thread.introduced_ns = Some(ts_ns);
         match (thread.owner, owner) {
             (_, Owner::Unknown) => {}
             (Owner::Unknown, _) => self.was(tid, owner),
-            // A marker was missed without anybody saying so; the recorder knows better.
+            // A marker was missed without a report of lost events; the recorder knows better.
             _ => self.set_owner(tid, ts_ns, owner),
         }
     }
 
-    /// The thread worked for `owner` all through its unknown time, and still does.
+    /// Sets the owner of a thread's whole unknown time, and of the time from now on.
     pub(super) fn was(&mut self, tid: u32, owner: Owner) {
         let thread = self.thread(tid);
         thread.owner = owner;
@@ -59,7 +61,7 @@ impl Attribution {
         self.begin_stretch(tid, since_ns, owner, true);
     }
 
-    /// The owner from `ts_ns` on.
+    /// Sets the owner from `ts_ns` on.
     pub(super) fn set_owner(&mut self, tid: u32, ts_ns: u64, owner: Owner) {
         let thread = self.thread(tid);
         if thread.owner == owner {
@@ -82,7 +84,7 @@ impl Attribution {
         self.begin_stretch(tid, ts_ns, owner, false);
     }
 
-    /// Not known from `ts_ns` on, and what was unknown until now stays so.
+    /// Makes the owner unknown from `ts_ns` on; an unknown time until now stays unknown.
     pub(super) fn forget_owner(&mut self, tid: u32, ts_ns: u64) {
         self.set_owner(tid, ts_ns, Owner::Unknown);
         self.thread(tid).unknown = Unknown::since(ts_ns);
@@ -121,13 +123,15 @@ impl Attribution {
         });
     }
 
-    /// A marker says the thread works for `request` from now on; the marker's own call is the request's.
+    /// Handles a marker by which the thread works for `request` from now on; the marker's own call
+    /// belongs to the request.
     pub(super) fn begin(&mut self, ts_ns: u64, tid: u32, call: usize, request: Option<RequestId>) {
         self.set_owner(tid, ts_ns, Owner::of(request));
         self.result.calls[call].owner = Owner::of(request);
     }
 
-    /// A marker says the thread stops working for `request`, and goes on with `outer`.
+    /// Handles a marker by which the thread stops working for `request`, and continues with
+    /// `outer`.
     pub(super) fn end(
         &mut self,
         ts_ns: u64,
@@ -136,7 +140,7 @@ impl Attribution {
         request: Option<RequestId>,
         outer: Option<RequestId>,
     ) {
-        // A thread that was not known until now worked for what it ends.
+        // A thread of unknown owner worked for the request that it ends.
         if self.thread(tid).owner == Owner::Unknown && request.is_some() {
             self.was(tid, Owner::of(request));
         }

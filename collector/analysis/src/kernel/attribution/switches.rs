@@ -1,4 +1,4 @@
-//! On a processor and off it, and who wakes whom.
+//! Intervals on and off the processor, and wake-ups.
 
 use super::Attribution;
 use crate::kernel::call::FutexOperation;
@@ -14,11 +14,12 @@ impl Attribution {
         }
     }
 
-    /// The kernel drops some switches without saying so. Of threads that are not followed many are missing anyway.
+    /// Notes a switch that was not recorded. The kernel drops some switches without a report. Many
+    /// switches of threads that are not followed are missing anyway.
     pub(super) fn imply_switch(&mut self, ts_ns: u64, tid: u32) {
         self.result.implied_switches += u64::from(self.followed.contains(&tid));
         if self.is_losing() {
-            // Where it was meanwhile is not known, so it may have been where events are lost.
+            // The thread may have been anywhere meanwhile, including where events are lost.
             self.forget_owner(tid, ts_ns);
         }
     }
@@ -44,7 +45,7 @@ impl Attribution {
         let thread = self.thread(tid);
         match thread.state {
             ThreadState::On { .. } => {}
-            // It was back without a recorded switch; since when is not known.
+            // The thread was back without a recorded switch, since an unknown time.
             ThreadState::Off(_) => self.imply_switch(ts_ns, tid),
             ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful {
@@ -77,7 +78,7 @@ impl Attribution {
         });
         self.thread(tid).state = ThreadState::Off(index);
         if losing {
-            // It may run where events are lost, and come back with another owner.
+            // The thread may run where events are lost, and come back with another owner.
             self.forget_owner(tid, ts_ns);
         }
     }
@@ -106,13 +107,13 @@ impl Attribution {
         }
         let open_ns = self.window.open_ns;
         let thread = self.thread(tid);
-        // Introduced by this very switch: then its owner is known.
+        // If this very switch introduced the thread, its owner is known.
         thread.is_doubtful &= thread.introduced_ns != Some(ts_ns);
         let (is_doubtful, owner) = (thread.is_doubtful, thread.owner);
         match thread.state {
             ThreadState::Off(index) => self.result.off_cpu[index].end_ns = Some(ts_ns),
             ThreadState::On { .. } => {
-                // It left without a recorded switch; when is not known.
+                // The thread left without a recorded switch, at an unknown time.
                 self.close_on_cpu(tid, ts_ns);
                 self.imply_switch(ts_ns, tid);
             }

@@ -1,6 +1,6 @@
-//! The system calls of Linux on x86-64, by number; numbers that are not used are empty.
+//! System calls of Linux on x86-64, by number; unused numbers have empty names.
 
-/// Names, at the place of their number.
+/// Names, indexed by number.
 #[rustfmt::skip] // packed: one a line would be five hundred lines
 pub(super) const NAMES: &[&str] = &[
     "read", "write", "open", "close", "stat", "fstat", "lstat", "poll", "lseek", "mmap", "mprotect",
