@@ -5,7 +5,7 @@ use stroboscope_present::page::{Html, body};
 use stroboscope_present::show::Doc;
 use stroboscope_query::{RequestList, RequestOrder, RequestsWanted, TimeRange};
 use stroboscope_reports::requests::RequestRow;
-use stroboscope_search::parse;
+use stroboscope_search::{Formula, parse};
 use url::form_urlencoded::{Serializer, parse as parse_form};
 
 use super::instants::{parse_duration, readable_duration};
@@ -95,6 +95,9 @@ impl Asked {
                 parse(&text).map_err(|error| format!("The formula cannot be read: {error}"))
             })
             .transpose()?;
+        if formula.as_ref().is_some_and(Formula::names_kernel) {
+            return Err("This list does not read the kernel's events. The page Search does.".to_owned());
+        }
         let duration = |text: &str| some(text).map(|text| parse_duration(&text)).transpose();
         Ok(RequestsWanted {
             formula,

@@ -292,6 +292,11 @@ fn what_is_not_there_or_not_understood_is_said_with_its_status() {
                 "not a duration",
             ),
             ("/traces?q=%7B", StatusCode::BAD_REQUEST, "formula"),
+            (
+                "/traces?q=%7Bkernel%3Dsyscall%7D",
+                StatusCode::BAD_REQUEST,
+                "does not read the kernel",
+            ),
         ] {
             let answered = ask(&some, address).await;
             assert_eq!(answered.status, status, "{address}");
