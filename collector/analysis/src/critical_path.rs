@@ -74,7 +74,8 @@ pub struct TracePath {
     pub latency_ns: u64,
     /// Sum of the critical segments' weights, and the tail. Always equal to `latency_ns`.
     pub critical_path_ns: u64,
-    /// Time between the last segment and the answer in which nothing was logged. Part of the critical path.
+    /// Time between the last segment and the answer in which nothing was logged. Part of the
+    /// critical path.
     pub tail_wait_ns: u64,
     /// Timings in the order of [`SegmentedTrace::segments`].
     pub segments: Vec<SegmentTiming>,

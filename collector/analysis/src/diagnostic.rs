@@ -10,7 +10,8 @@ pub enum Diagnostic {
         /// The span.
         span_id: u64,
     },
-    /// Several spans carry the same id; the first to start (of those, the longest) is kept, the others are not used.
+    /// Several spans carry the same id. The first to start (of those, the longest) is kept, the
+    /// others are not used.
     DuplicateSpan {
         /// The id they share.
         span_id: u64,
