@@ -143,7 +143,7 @@ impl Effect {
     }
 }
 
-/// Returns the probability of detecting a value that many standard errors from 0.
+/// Returns the probability of detecting an effect that lies that many standard errors from 0.
 fn power(away: f64, freedom: f64, alpha: f64) -> f64 {
     let certain = quantile_of_student(alpha, freedom);
     let beyond = |t: f64| {
