@@ -248,7 +248,8 @@ impl Experiment {
     /// Computes the difference of a metric, between limits that hold the true value with
     /// probability 1 − `alpha`.
     ///
-    /// # Errors [`Unanswered`] if these requests do not suffice.
+    /// # Errors
+    /// [`Unanswered`] if these requests do not suffice.
     pub fn effect(&self, metric: Metric, alpha: f64) -> Result<Effect, Unanswered> {
         let (control, test) = self.units_of;
         if control < 2 || test < 2 {

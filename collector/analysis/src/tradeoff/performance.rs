@@ -40,7 +40,8 @@ const RATE_STEP: f64 = 0.02;
 
 /// Learns from the requests that explored.
 ///
-/// # Errors Returns an error if there are none, or too few at any load.
+/// # Errors
+/// Returns an error if there are none, or too few at any load.
 pub fn learn_performance(
     point: &PointObserved,
     settings: &PerformanceSettings,
