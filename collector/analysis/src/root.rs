@@ -1,4 +1,5 @@
-//! Root of a request: its root span, the operation that names it, and whether a caller waits for it.
+//! Root of a request: its root span, the operation that names it, and the presence of a caller that
+//! waits.
 //!
 //! **Root.** The span without a parent; of several, the first to start (of those, the longest). A
 //! span whose parent was not recorded is no root: its request's operation is unknown. A request of
