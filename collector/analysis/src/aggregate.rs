@@ -1,9 +1,10 @@
-//! Critical paths and slack over many requests (The Mystery Machine, §4.4.1): how often a segment is critical, what
-//! share of the critical path it is, and how long it takes.
+//! Aggregates critical paths and slack over many requests (The Mystery Machine, §4.4.1): each
+//! segment's frequency on the critical path, its share of it, and its duration.
 //!
-//! Shares are summed in fixed point, in units of 2⁻⁶², so that sums do not depend on the order of traces, the parts of
-//! a range merge to exactly the whole, and a group's share is exactly the sum of its members'. A trace counts as often as
-//! its [`Weight`] says: in numbers of traces, in sums and in distributions.
+//! Shares are summed in fixed point, in units of 2⁻⁶². So sums do not depend on the order of
+//! traces, the parts of a range merge to exactly the whole, and a group's share is exactly the sum
+//! of its members' shares. Each trace counts by its [`Weight`]: in numbers of traces, in sums and
+//! in distributions.
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -22,12 +23,12 @@ impl ShareSum {
     fn add(&mut self, part_ns: u64, whole_ns: u64, weight: Weight) {
         if whole_ns > 0 && part_ns > 0 {
             let share = u128::from(part_ns) * WHOLE / u128::from(whole_ns);
-            // Room for 2⁵⁰ requests.
+            // The sum has room for 2⁵⁰ requests.
             self.0 = self.0.saturating_add(share * u128::from(weight.units()));
         }
     }
 
-    /// The mean share over so many traces, 0 to 1.
+    /// Returns the mean share over this number of traces, 0 to 1.
     pub fn mean(self, traces: WeightedCount) -> f64 {
         let whole = WHOLE as f64 * Weight::ONE.units() as f64;
         traces.mean(self.0 as f64 / whole)
@@ -55,28 +56,28 @@ pub struct PathStatistics {
     pub traces: WeightedCount,
     /// Instances, over all traces.
     pub occurrences: WeightedCount,
-    /// Of these, instances that ended after the answer,
+    /// Instances that ended after the answer.
     pub after_answer_occurrences: WeightedCount,
-    /// and how long these took, summed.
+    /// Total duration of the instances that ended after the answer.
     pub after_answer_ns: u128,
-    /// Traces in which it is critical.
+    /// Traces in which the segment is critical.
     pub critical_traces: WeightedCount,
-    /// Its duration while critical, summed.
+    /// Total duration while critical.
     pub critical_duration_ns: u128,
-    /// What was waited for it while critical, summed.
+    /// Total wait before the segment while it is critical.
     pub critical_wait_ns: u128,
-    /// Its share of each trace's critical path by its duration, summed.
+    /// Sum of the duration's shares of each trace's critical path.
     pub duration_shares: ShareSum,
-    /// Its share of each trace's critical path by its wait, summed.
+    /// Sum of the wait's shares of each trace's critical path.
     pub wait_shares: ShareSum,
-    /// How long an instance takes.
+    /// Durations of the instances.
     pub duration: Distribution,
-    /// An instance's slack, of those that ended by the answer.
+    /// Slack of the instances that ended by the answer.
     pub slack: Distribution,
 }
 
 impl PathStatistics {
-    /// Its share of the critical path, duration and wait, summed over traces.
+    /// Returns the segment's share of the critical path, by duration and wait, summed over traces.
     pub fn shares(&self) -> ShareSum {
         self.duration_shares + self.wait_shares
     }
@@ -99,27 +100,29 @@ impl PathStatistics {
 /// One operation's part in the critical paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationStatistics {
-    /// `service:name`, or an event log's task: see [`SegmentLabel::operation`](crate::label::SegmentLabel::operation).
+    /// `service:name`, or an event log's task: see
+    /// [`SegmentLabel::operation`](crate::label::SegmentLabel::operation).
     pub operation: String,
-    /// Its segments.
+    /// The operation's segments.
     pub segments: Vec<SegmentId>,
-    /// Its segments' instances.
+    /// Instances of the operation's segments.
     pub occurrences: WeightedCount,
-    /// Their duration while critical, summed.
+    /// Total duration of the segments while critical.
     pub critical_duration_ns: u128,
-    /// What was waited for them while critical, summed.
+    /// Total wait before the segments while they are critical.
     pub critical_wait_ns: u128,
-    /// Their shares by duration, summed: exactly the sum over the segments.
+    /// Sum of their shares by duration: exactly the sum over the segments.
     pub duration_shares: ShareSum,
-    /// Their shares by wait, summed: exactly the sum over the segments.
+    /// Sum of their shares by wait: exactly the sum over the segments.
     pub wait_shares: ShareSum,
-    /// How long an instance of a segment takes: a stretch of the operation's own work, without what it calls.
+    /// Durations of the segments' instances. A segment is a stretch of the operation's own work,
+    /// without its calls.
     pub duration: Distribution,
-    /// An instance's slack, of those that ended by the answer.
+    /// Slack of the instances that ended by the answer.
     pub slack: Distribution,
 }
 
-/// Critical paths of many traces. All must be numbered by the same labels.
+/// Critical paths of many traces. The same labels must number the segments of all traces.
 #[derive(Clone, Debug, Default)]
 pub struct PathAggregate {
     traces: WeightedCount,
@@ -128,14 +131,15 @@ pub struct PathAggregate {
     after_answer: Distribution,
     tail_wait_ns: u128,
     tail_shares: ShareSum,
-    /// By number.
+    /// Statistics of each segment, by its number.
     segments: Vec<Option<Box<PathStatistics>>>,
-    /// By number: the last trace that counted for the segment, and the last in which it was critical.
+    /// The last trace that counted for each segment, and the last in which it was critical, by
+    /// number.
     counted: Vec<(u64, u64)>,
 }
 
 impl PartialEq for PathAggregate {
-    /// Whether both have seen the same.
+    /// Compares the observations and ignores the bookkeeping in `counted`.
     fn eq(&self, other: &PathAggregate) -> bool {
         let whole = |of: &PathAggregate| (of.traces, of.tail_wait_ns, of.tail_shares);
         whole(self) == whole(other)
@@ -145,13 +149,13 @@ impl PartialEq for PathAggregate {
 }
 
 impl PathAggregate {
-    /// Of no trace.
+    /// Creates an aggregate of no traces.
     pub fn new() -> PathAggregate {
         PathAggregate::default()
     }
 
-    /// Takes one trace into account. One in which no time passes (a single event, say) has no critical path that
-    /// anything could have a share of: it is counted apart, and counts for nothing else.
+    /// Counts one trace. A trace in which no time passes (a single event, say) has no critical path
+    /// to share: it is counted in [`without_length`](Self::without_length) and nowhere else.
     pub fn observe(&mut self, path: &TracePath, weight: Weight) {
         if path.critical_path_ns == 0 {
             self.without_length.count(weight);
@@ -203,7 +207,7 @@ impl PathAggregate {
         }
     }
 
-    /// Adds what another one has seen, numbered by the same labels. Commutative and associative.
+    /// Adds the counts of `other`, which the same labels must number. Commutative and associative.
     pub fn merge(&mut self, other: &PathAggregate) {
         self.traces += other.traces;
         self.without_length += other.without_length;
@@ -213,7 +217,8 @@ impl PathAggregate {
         self.tail_shares = self.tail_shares + other.tail_shares;
         let size = self.segments.len().max(other.segments.len());
         self.segments.resize_with(size, || None);
-        // Numbers of traces are this one's: none of those to come has been counted.
+        // Trace numbers in `counted` are this aggregate's own, so no later trace collides with one
+        // of `other`.
         self.counted.resize(size, (0, 0));
         for (id, statistics) in other.segments() {
             self.segments[id.index()]
@@ -222,12 +227,12 @@ impl PathAggregate {
         }
     }
 
-    /// Traces observed that took any time: what shares are means over.
+    /// Returns the number of traces that took any time. Mean shares refer to these traces.
     pub fn traces(&self) -> WeightedCount {
         self.traces
     }
 
-    /// Traces observed in which no time passed.
+    /// Returns the number of traces in which no time passed.
     pub fn without_length(&self) -> WeightedCount {
         self.without_length
     }
@@ -237,17 +242,19 @@ impl PathAggregate {
         &self.latency
     }
 
-    /// For how long requests went on after their answer: those that did.
+    /// Time that requests continued after their answer. Requests that ended with their answer do
+    /// not count.
     pub fn after_answer(&self) -> &Distribution {
         &self.after_answer
     }
 
-    /// Time between the last segment and the answer, summed; and its shares of the critical path, summed.
+    /// Returns the total time between the last segment and the answer, and the sum of its shares of
+    /// the critical path.
     pub fn tail_wait(&self) -> (u128, ShareSum) {
         (self.tail_wait_ns, self.tail_shares)
     }
 
-    /// Each segment seen, in order of its number.
+    /// Iterates over the segments seen, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
         let numbered = self.segments.iter().enumerate();
         numbered.filter_map(|(index, statistics)| {
@@ -255,12 +262,13 @@ impl PathAggregate {
         })
     }
 
-    /// One segment, if it was seen.
+    /// Returns the statistics of one segment, or `None` if no trace had it.
     pub fn segment(&self, id: SegmentId) -> Option<&PathStatistics> {
         self.segments.get(id.index())?.as_deref()
     }
 
-    /// The critical path by operation, in order of name. Segments that `labels` does not know are left out.
+    /// Groups the critical path by operation, in order of name. Segments that `labels` does not
+    /// know are left out.
     pub fn by_operation(&self, labels: &Labels) -> Vec<OperationStatistics> {
         let mut operations = BTreeMap::<String, OperationStatistics>::new();
         for (id, statistics) in self.segments() {

@@ -1,11 +1,12 @@
-//! What is different about slow requests (The Mystery Machine, §4.4.3).
+//! Differences between slow requests and the others (The Mystery Machine, §4.4.3).
 //!
-//! Requests slower than a threshold are outliers, by default the slowest 5 %. For each segment, its share of the
-//! critical path, and its slack as a share of the latency, are compared between outliers and the others.
+//! Requests slower than a threshold are outliers, by default the slowest 5 %. For each segment, the
+//! analysis compares its share of the critical path, and its slack as a share of the latency,
+//! between outliers and the others.
 //!
-//! Two passes: the first finds the threshold ([`outlier_threshold_ns`] of the latencies of a
-//! [`PathAggregate`](crate::aggregate::PathAggregate)), the second observes every path. Memory follows the number of
-//! segments, not of requests. Parts merge to the whole.
+//! The analysis takes two passes. The first finds the threshold ([`outlier_threshold_ns`] of the
+//! latencies of a [`PathAggregate`](crate::aggregate::PathAggregate)), the second observes every
+//! path. Memory follows the number of segments, not of requests. Parts merge to the whole.
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -15,30 +16,31 @@ use crate::statistics::{Difference, ShareSample, benjamini_hochberg, welch};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The part of requests that are outliers unless told otherwise.
+/// Default share of requests that are outliers.
 pub const OUTLIER_PART: f64 = 0.05;
-/// Differences with a corrected p-value of at most this are taken for sure.
+/// Differences with a corrected p-value of at most this are significant.
 pub const SIGNIFICANT_Q_VALUE: f64 = 0.05;
-/// How many example requests are kept for each segment.
+/// Maximum number of example requests for each segment.
 pub const EXAMPLES_MAX: usize = 3;
 
-/// Requests that take longer than this are the slowest `part` (0 to 1) of all. To three significant digits; requests
-/// of exactly this latency are no outliers, so there may be fewer.
+/// Returns the latency above which requests are the slowest `part` (0 to 1) of all, to three
+/// significant digits. Requests of exactly this latency are no outliers, so there may be fewer.
 pub fn outlier_threshold_ns(latency: &Distribution, part: f64) -> u64 {
     latency.quantile_ns((1.0 - part).clamp(0.0, 1.0))
 }
 
-/// One segment in one group of requests. A request without the segment counts for 0 in its share of the critical
-/// path, and not at all in its slack.
+/// One segment in one group of requests. A request without the segment counts as 0 in the share of
+/// the critical path, and not at all in the slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GroupStatistics {
     /// Requests that have the segment.
     pub traces: u64,
-    /// Requests in which it is critical.
+    /// Requests in which the segment is critical.
     pub critical_traces: u64,
-    /// Its shares of the critical path, duration and wait.
+    /// The segment's shares of the critical path, by duration and wait.
     pub critical_share: ShareSample,
-    /// Its slack as shares of the latency; of several instances the least.
+    /// The segment's slack as a share of the latency. Of several instances in a request, the least
+    /// slack counts.
     pub slack_share: ShareSample,
 }
 
@@ -55,7 +57,8 @@ impl GroupStatistics {
 struct SegmentGroups {
     outliers: GroupStatistics,
     others: GroupStatistics,
-    /// The outliers with the most time of the segment on the critical path, most first; then by id.
+    /// Outliers with the most time of the segment on the critical path, in descending order, then
+    /// by id.
     examples: Vec<(Reverse<u64>, TraceId)>,
 }
 
@@ -73,25 +76,25 @@ impl SegmentGroups {
 /// A segment's part in slow and other requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Anomaly {
-    /// Which segment.
+    /// The segment compared.
     pub segment: SegmentId,
-    /// Slow requests.
+    /// The segment in slow requests.
     pub outliers: GroupStatistics,
-    /// The others.
+    /// The segment in the other requests.
     pub others: GroupStatistics,
-    /// How its share of the critical path differs: outliers minus others.
+    /// Difference of the segment's share of the critical path: outliers minus others.
     pub critical: Difference,
-    /// The p-value of that, corrected for the number of segments.
+    /// P-value of `critical`, corrected for the number of segments.
     pub critical_q_value: f64,
-    /// How its slack differs.
+    /// Difference of the segment's slack: outliers minus others.
     pub slack: Difference,
-    /// The p-value of that, corrected for the number of segments.
+    /// P-value of `slack`, corrected for the number of segments.
     pub slack_q_value: f64,
-    /// Slow requests in which it has the longest time on the critical path, longest first.
+    /// Slow requests in which the segment has the longest time on the critical path, longest first.
     pub examples: Vec<TraceId>,
 }
 
-/// Collects the two groups. See the [module](self).
+/// Statistics of each segment in both groups of requests. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomalies {
     threshold_ns: u64,
@@ -101,7 +104,7 @@ pub struct Anomalies {
 }
 
 impl Anomalies {
-    /// Requests that take longer than `threshold_ns` are outliers.
+    /// Creates empty groups. Requests that take longer than `threshold_ns` are outliers.
     pub fn new(threshold_ns: u64) -> Anomalies {
         Anomalies {
             threshold_ns,
@@ -111,12 +114,12 @@ impl Anomalies {
         }
     }
 
-    /// Takes one request into account. All must be numbered by the same labels.
+    /// Counts one request. The same labels must number the segments of all requests.
     pub fn observe(&mut self, id: TraceId, path: &TracePath) {
         self.observe_against(self.threshold_ns, id, path);
     }
 
-    /// As [`observe`](Self::observe), by another threshold: that of the requests of its kind.
+    /// Like [`observe`](Self::observe), with the threshold of this kind of request.
     pub fn observe_against(&mut self, threshold_ns: u64, id: TraceId, path: &TracePath) {
         let is_outlier = path.latency_ns > threshold_ns;
         let requests = if is_outlier {
@@ -140,7 +143,7 @@ impl Anomalies {
                 .map(|timing| timing.weight_ns())
                 .sum();
             let is_critical = instances.clone().any(|timing| timing.critical);
-            // After the answer, there is no slack that the latency could be compared with.
+            // A segment after the answer has no slack to compare with the latency.
             let slack_ns = instances
                 .filter(|timing| !timing.after_answer)
                 .map(|timing| timing.slack_ns)
@@ -165,7 +168,8 @@ impl Anomalies {
         }
     }
 
-    /// Adds what another one has seen, of the same threshold and labels. Commutative and associative.
+    /// Adds the counts of `other`, which must have the same threshold and labels. Commutative and
+    /// associative.
     pub fn merge(&mut self, other: &Anomalies) {
         debug_assert_eq!(
             self.threshold_ns, other.threshold_ns,
@@ -184,13 +188,14 @@ impl Anomalies {
         }
     }
 
-    /// How many requests are outliers, and how many are not.
+    /// Returns the number of outliers, and of other requests.
     pub fn requests(&self) -> (u64, u64) {
         (self.outliers, self.others)
     }
 
-    /// All segments: first those whose share of the critical path surely differs ([`SIGNIFICANT_Q_VALUE`]), and of
-    /// these the ones with more of it in slow requests, most first.
+    /// Ranks all segments. Segments whose share of the critical path differs significantly
+    /// ([`SIGNIFICANT_Q_VALUE`]) come first, and among these the ones with the largest gain in slow
+    /// requests.
     pub fn ranked(&self) -> Vec<Anomaly> {
         let mut anomalies: Vec<Anomaly> = self
             .segments

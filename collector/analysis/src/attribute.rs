@@ -1,43 +1,45 @@
-//! What requests and segments can be told apart by: attributes, and what is known of every span anyway.
+//! Attributes by which requests and segments are distinguished, recorded or known of every span.
 //!
-//! Four names always mean what is known of each record, whatever attributes it has:
+//! Four names always refer to a property that each record has, whatever attributes it carries:
 //!
 //! | name | of a request | of a segment |
 //! |---|---|---|
 //! | `service` (or `service.name`) | its root span's service | its operation's service |
 //! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the host that most spans (or events) of its operation are on |
 //! | `operation` | its root span's `service:name` | its own |
-//! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another one that was recorded, or `internal` | the same, of most spans of its operation |
+//! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another recorded kind, or `internal` | the kind of most spans of its operation |
 //!
-//! What a request as a whole says of a recorded attribute is what its root says, or what all its records agree on; where
-//! they do not, it is in a stratum of its own, [`SEVERAL_VALUES`](crate::record::SEVERAL_VALUES).
+//! A request's value of a recorded attribute is its root's value, or the one that all its records
+//! agree on. Where they disagree, the request is in a stratum of its own,
+//! [`SEVERAL_VALUES`](crate::record::SEVERAL_VALUES).
 //!
-//! A fragment has no root, so only a recorded attribute can be known of it. Every other name is that of a recorded
-//! attribute. Where one is recorded under one of those names, it is reached as `recorded:service`.
+//! A fragment has no root, so only recorded attributes can be known of it. Every other name is that
+//! of a recorded attribute. A recorded attribute that has one of the four names is addressed as
+//! `recorded:service`.
 
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The names that need not be recorded.
+/// Names of the properties that every record has.
 pub const KNOWN_OF_ALL: [&str; 4] = ["service", "host", "operation", "kind"];
-/// Before the name of a recorded attribute that is called as one of those.
+/// Prefix that addresses a recorded attribute with one of the names in [`KNOWN_OF_ALL`].
 const RECORDED: &str = "recorded:";
-/// The recorded attribute of kinds for which spans have no flag.
+/// Recorded attribute that holds the kinds without a span flag.
 const KIND_RECORDED: &str = "span.kind";
 
-/// What to tell requests or segments apart by.
+/// A property by which requests or segments are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// Who recorded it.
+    /// The service that recorded it.
     Service,
-    /// Where it was recorded.
+    /// The host that recorded it.
     Host,
-    /// What it is of.
+    /// The operation, as `service:name`.
     Operation,
-    /// Server, client, or another kind of span.
+    /// The kind of span: server, client, or another one.
     Kind,
-    /// What a recorded attribute of this name says.
+    /// The recorded attribute of this name.
     Recorded(String),
 }
 
@@ -54,7 +56,7 @@ impl std::fmt::Display for Attribute {
 }
 
 impl Attribute {
-    /// The attribute of this name, see the [module](self).
+    /// Returns the attribute of this name, see the [module](self).
     pub fn named(name: &str) -> Attribute {
         match name {
             "service" | "service.name" => Attribute::Service,
@@ -65,7 +67,7 @@ impl Attribute {
         }
     }
 
-    /// The recorded attribute that must be among the records for it to be known.
+    /// Returns the recorded attribute that the records must include for this one to be known.
     pub fn recorded_key(&self) -> Option<&str> {
         match self {
             Attribute::Recorded(key) => Some(key),
@@ -74,7 +76,7 @@ impl Attribute {
         }
     }
 
-    /// What a request as a whole says of it.
+    /// Returns the value for a request as a whole.
     pub fn of_request(&self, records: &TraceRecords) -> Option<Arc<str>> {
         let root = || records.root();
         match self {
@@ -103,7 +105,7 @@ impl Attribute {
         }
     }
 
-    /// What spans say of it, where every span does.
+    /// Returns each span with its value. Empty for recorded attributes, which not every span has.
     pub(crate) fn of_spans<'a>(
         &self,
         records: &'a TraceRecords,
@@ -140,7 +142,7 @@ fn kind(span: &SpanRecord, recorded: &FxHashMap<u64, &Arc<str>>) -> Arc<str> {
     }
 }
 
-/// What spans recorded of their kinds; of several, the least.
+/// Kinds that spans recorded as an attribute. Of several values of one span, the least counts.
 fn recorded_kinds(records: &TraceRecords) -> FxHashMap<u64, &Arc<str>> {
     let mut kinds: FxHashMap<u64, &Arc<str>> = FxHashMap::default();
     for said in records

@@ -1,5 +1,5 @@
-//! What requests spend their time on, by category of segment and by kind of request (The Mystery Machine, §5.1,
-//! figures 5 to 8).
+//! Time that requests spend, by category of segment and by kind of request (The Mystery Machine,
+//! §5.1, figures 5 to 8).
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -7,47 +7,49 @@ use crate::label::SegmentId;
 use crate::sampling::{Weight, WeightedCount};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How fine a distribution of shares is: this many steps from 0 to 1.
+/// Resolution of a distribution of shares: the number of steps from 0 to 1.
 pub const SHARE_STEPS: usize = 200;
-/// How many strata are told apart; requests of others go to [`OTHER_STRATUM`].
+/// Maximum number of strata; requests of further ones go to [`OTHER_STRATUM`].
 pub const STRATA_MAX: usize = 64;
-/// The stratum of what found no room.
+/// The stratum of requests that found no room.
 pub const OTHER_STRATUM: &str = "(other)";
-/// How many values a [`QuantileSample`] keeps.
+/// Maximum number of values that a [`QuantileSample`] keeps.
 pub const SAMPLE_MAX: usize = 1 << 14;
 
 /// One category of segments, over many requests.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct CategoryTime {
-    /// Its segments' durations up to the answer, summed without regard to what ran at once: the "summed delay" of figure 5.
+    /// Total duration of the category's segments up to the answer, without regard to concurrency:
+    /// the "summed delay" of figure 5.
     pub summed_delay_ns: u128,
-    /// Its segments' durations on the critical path.
+    /// Total duration of the segments on the critical path.
     pub critical_duration_ns: u128,
-    /// What was waited for its segments on the critical path.
+    /// Total wait before the segments on the critical path.
     pub critical_wait_ns: u128,
-    /// Requests by its share of the critical path, duration and wait, in [`SHARE_STEPS`] steps, rounded down.
+    /// Requests by the category's share of the critical path, by duration and wait, in
+    /// [`SHARE_STEPS`] steps, rounded down.
     shares: BTreeMap<usize, WeightedCount>,
-    /// Its segments' slack.
+    /// Slack of the category's segments.
     pub slack: Distribution,
 }
 
 /// The categories of many requests.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Breakdown {
-    /// Requests.
+    /// Number of requests.
     pub requests: WeightedCount,
-    /// Their latency.
+    /// Latency of the requests.
     pub latency: Distribution,
-    /// Time between the last segment of a request and its answer.
+    /// Total time between the last segment of a request and its answer.
     pub tail_wait_ns: u128,
-    /// Time after the answer of requests that went on after it.
+    /// Time after the answer, of the requests that continued after it.
     pub after_answer: Distribution,
-    /// Each category seen, by its number.
+    /// Time of each category seen, by its number.
     pub categories: BTreeMap<usize, CategoryTime>,
 }
 
 impl Breakdown {
-    /// Takes one request into account; `category` numbers the category of each segment.
+    /// Counts one request; `category` numbers the category of each segment.
     pub fn observe(
         &mut self,
         path: &TracePath,
@@ -80,7 +82,8 @@ impl Breakdown {
         }
     }
 
-    /// Adds what another one has seen, of the same categories. Commutative and associative.
+    /// Adds the counts of `other`, which must have the same categories. Commutative and
+    /// associative.
     pub fn merge(&mut self, other: &Breakdown) {
         self.requests += other.requests;
         self.latency.merge(&other.latency);
@@ -98,8 +101,9 @@ impl Breakdown {
         }
     }
 
-    /// The cumulative distribution of a category's share of the critical path: the part of requests (0 to 1) whose
-    /// share, rounded down to 1/[`SHARE_STEPS`], is at most `i / SHARE_STEPS`, for each `i` of 0 to [`SHARE_STEPS`].
+    /// Returns the cumulative distribution of a category's share of the critical path: for each `i`
+    /// of 0 to [`SHARE_STEPS`], the fraction of requests (0 to 1) whose share, rounded down to
+    /// 1/[`SHARE_STEPS`], is at most `i / SHARE_STEPS`.
     pub fn share_cdf(&self, category: usize) -> Vec<f64> {
         let shares = self.categories.get(&category).map(|time| &time.shares);
         let of_step = |step: usize| shares.and_then(|shares| shares.get(&step));
@@ -121,7 +125,7 @@ pub struct Stratified {
 }
 
 impl Stratified {
-    /// Takes one request of this stratum into account.
+    /// Counts one request of this stratum.
     pub fn observe(
         &mut self,
         stratum: &str,
@@ -132,7 +136,7 @@ impl Stratified {
         self.stratum(stratum).observe(path, weight, category);
     }
 
-    /// Adds what another one has seen. Commutative and associative while all strata fit.
+    /// Adds the counts of `other`. Commutative and associative while all strata fit.
     pub fn merge(&mut self, other: &Stratified) {
         for (name, breakdown) in &other.strata {
             self.stratum(name).merge(breakdown);
@@ -152,8 +156,9 @@ impl Stratified {
     }
 }
 
-/// A bounded sample of a numeric attribute, from which its quantiles are taken before requests are put into strata by
-/// them: the values of the traces with the lowest hashes. It does not depend on the order of requests, and parts merge.
+/// Bounded sample of a numeric attribute, used to compute its quantiles before requests are put
+/// into strata by them. It keeps the values of the traces with the lowest hashes, so it does not
+/// depend on the order of requests, and parts merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuantileSample {
     /// (hash of the trace, bits of the value).
@@ -161,10 +166,10 @@ pub struct QuantileSample {
 }
 
 impl QuantileSample {
-    /// Takes one request into account. Values that are not numbers are left out.
+    /// Adds one request's value. Values that are not numbers are left out.
     pub fn observe(&mut self, trace: crate::record::TraceId, value: f64) {
         if !value.is_nan() {
-            // Ids of one source may be in order; their hashes are not.
+            // The ids of one source may be sequential; their hashes are not.
             let mixed = (trace.0 ^ (trace.0 >> 64)) as u64;
             let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -179,12 +184,13 @@ impl QuantileSample {
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the values of `other`.
     pub fn merge(&mut self, other: &QuantileSample) {
         other.kept.iter().for_each(|one| self.take(*one));
     }
 
-    /// The upper edges of so many strata of about equal size; the last has none.
+    /// Returns the upper edges of this number of strata of about equal size. The last stratum has
+    /// no edge.
     pub fn edges(&self, strata: usize) -> Vec<f64> {
         let mut values: Vec<f64> = self
             .kept
@@ -201,7 +207,7 @@ impl QuantileSample {
     }
 }
 
-/// The stratum of a value: `p020` for the lowest of five, `p040` and so on, as in figure 7.
+/// Returns the stratum of a value: `p020` for the lowest of five, `p040` and so on, as in figure 7.
 pub fn quantile_stratum(edges: &[f64], value: f64) -> String {
     let at = edges.partition_point(|edge| *edge < value);
     format!("p{:03}", (at + 1) * 100 / (edges.len() + 1))

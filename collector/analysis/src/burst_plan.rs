@@ -1,30 +1,33 @@
-//! Which bursts to record by, for what is wanted of them (004 §3.3.1): how many whole requests they bring, how many are cut,
-//! and what share of the time they take.
+//! Plans bursts for a recording goal (004 §3.3.1): the whole requests they record, the share of
+//! requests they cut, and the share of time they take.
 //!
-//! A burst lasts 2ⁿ ms and comes every 2ⁿ⁺ᵐ ms. A request that begins at any moment and lasts d is whole in a burst of length
-//! B, of period P, with probability (B − d)/P; it meets one with (B + d)/P.
+//! A burst lasts 2ⁿ ms and recurs every 2ⁿ⁺ᵐ ms. A request that begins at any moment and lasts d is
+//! whole in a burst of length B, of period P, with probability (B − d)/P; it meets one with (B +
+//! d)/P.
 
-/// Requests by how long they take, as they come: of each length, so many begin in an hour.
+/// Rate of requests by their length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrivals {
-    /// Ascending by length.
+    /// Lengths in ns with the number of requests that begin in an hour, ascending by length.
     by_length: Vec<(f64, f64)>,
 }
 
 impl Arrivals {
-    /// Of lengths in ns, and how many of each begin in an hour.
+    /// Creates arrivals from lengths in ns, and the number of requests of each that begin in an
+    /// hour. Drops negative lengths and rates that are not positive.
     pub fn new(mut by_length: Vec<(f64, f64)>) -> Arrivals {
         by_length.retain(|(length_ns, per_hour)| *length_ns >= 0.0 && *per_hour > 0.0);
         by_length.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         Arrivals { by_length }
     }
 
-    /// So many begin in an hour.
+    /// Returns the number of requests that begin in an hour.
     pub fn per_hour(&self) -> f64 {
         self.by_length.iter().map(|(_, per_hour)| per_hour).sum()
     }
 
-    /// This part of them is no longer than that, ns; none of none.
+    /// Returns the length in ns that this part (0 to 1) of the requests does not exceed; `None`
+    /// without requests.
     pub fn percentile_ns(&self, part: f64) -> Option<f64> {
         let mut seen = 0.0;
         let all = self.per_hour();
@@ -42,74 +45,77 @@ impl Arrivals {
     }
 }
 
-/// What is wanted of bursts.
+/// Requirements that bursts are planned for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstGoal {
-    /// Requests up to this length are of interest.
+    /// Length of the longest requests of interest, in ns.
     pub longest_ns: f64,
-    /// At most this share of the time is recorded.
+    /// Maximum share of the time to record, 0 to 1.
     pub duty_max: f64,
-    /// So many whole ones are to be recorded in an hour.
+    /// Minimum number of whole requests to record in an hour.
     pub whole_per_hour: f64,
 }
 
-/// Bursts, and what they bring.
+/// A burst configuration and its expected yield.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedBursts {
-    /// 2ⁿ ms.
+    /// Length of a burst: 2ⁿ ms.
     pub burst_ms: u64,
-    /// 2ⁿ⁺ᵐ ms; as long as the burst, if everything is recorded.
+    /// Period of the bursts: 2ⁿ⁺ᵐ ms. Equal to the burst's length if everything is recorded.
     pub period_ms: u64,
-    /// Whole requests of interest in an hour, if records begin and end with the burst.
+    /// Whole requests of interest in an hour, if recording begins and ends with the burst.
     pub whole_per_hour: f64,
-    /// The same, if who enters during a burst is followed to its end.
+    /// Whole requests of interest in an hour, if requests that begin during a burst are followed to
+    /// their end.
     pub followed_per_hour: f64,
-    /// Of requests of interest that meet a burst, the part that is cut.
+    /// Fraction of the requests of interest meeting a burst that are cut.
     pub cut_share: f64,
 }
 
 impl PlannedBursts {
-    /// The share of time that is recorded.
+    /// Returns the share of time that is recorded.
     pub fn duty(&self) -> f64 {
         self.burst_ms as f64 / self.period_ms as f64
     }
 
-    /// The mask: recording is on at a time in ms if all of these bits are set in it.
+    /// Returns the burst mask. Recording is on while all of these bits are set in the wall time in
+    /// ms.
     pub fn mask(&self) -> u64 {
         self.period_ms - self.burst_ms
     }
 }
 
-/// What is to be done.
+/// Plans for a goal, or the ways to relax it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BurstPlans {
-    /// Bursts that reach the goal, the best one first; empty, if none does.
+    /// Bursts that reach the goal, the best one first; empty if none does.
     pub reaching: Vec<PlannedBursts>,
-    /// Where none does: what each of the goals would have to be, if the others stay.
+    /// Relaxations of the goal, if no bursts reach it.
     pub giving_way: Option<GivingWay>,
 }
 
-/// What a goal would have to be so that the others can stay; none, if that does not help.
+/// Value that each part of a goal must relax to while the others stay; `None` if relaxing it does
+/// not help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GivingWay {
-    /// So many whole requests can be had in an hour.
+    /// Bursts with the most whole requests in an hour that the rest of the goal allows.
     pub whole_per_hour: Option<PlannedBursts>,
-    /// So much of the time must be recorded.
+    /// Bursts with the share of time that must be recorded.
     pub duty: Option<PlannedBursts>,
-    /// With requests up to this length.
+    /// Length in ns to which the requests of interest must be limited, with its bursts.
     pub longest: Option<(f64, PlannedBursts)>,
 }
 
-/// Both the burst and the period are to be so many times as long as a request: the period, so that bursts are far from each
-/// other as requests see it; the burst, so that few are cut.
+/// Minimum ratio of both the burst and the period to the length of a request. The period is that
+/// long so that requests see bursts as far apart; the burst is, so that few requests are cut.
 pub const TIMES_REQUEST: f64 = 10.0;
-/// Bursts of more than 4.6 hours, or periods of more than 34 years, are not planned.
+/// Bursts longer than 4.6 hours, or periods longer than 34 years, are not planned.
 const BURST_BITS_MAX: u32 = 24;
 const PERIOD_BITS_MAX: u32 = 40;
-/// Of bursts that reach the goal, so many are shown.
+/// Maximum number of plans returned.
 const REACHING_MAX: usize = 6;
 
-/// What such bursts bring of requests up to this length.
+/// Computes the yield of a burst configuration for requests up to this length.
 pub fn planned(
     arrivals: &Arrivals,
     longest_ns: f64,
@@ -144,7 +150,7 @@ pub fn planned(
     }
 }
 
-/// Bursts that reach a goal, or what would have to give way.
+/// Finds the bursts that reach a goal, or else the relaxations that make it reachable.
 pub fn plan_bursts(arrivals: &Arrivals, goal: &BurstGoal) -> BurstPlans {
     let reaching = reaching(arrivals, goal);
     let giving_way = reaching.is_empty().then(|| GivingWay {
@@ -166,21 +172,23 @@ pub fn plan_bursts(arrivals: &Arrivals, goal: &BurstGoal) -> BurstPlans {
     }
 }
 
-/// The shortest burst that is long enough, and the paper's least period, in bits.
+/// Returns the length, in bits, of the shortest sufficient burst, which is also the paper's least
+/// period.
 fn bits_of(longest_ns: f64) -> u32 {
     let wanted_ms = (longest_ns * TIMES_REQUEST / 1e6).max(1.0);
     wanted_ms.log2().ceil() as u32
 }
 
-/// Of each length of burst the rarest ones that reach the goal. The first is as short as one may be of which few requests are
-/// cut; then longer ones, then those that cut more.
+/// Returns the rarest bursts that reach the goal, for each burst length. The first plan is the
+/// shortest that cuts few requests; then come longer bursts, then shorter ones that cut more.
 fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
     let own = bits_of(goal.longest_ns);
     let shortest = ((goal.longest_ns / 1e6).max(1.0).log2().floor() as u32).min(own);
     let lengths = (own..own + 3).chain((shortest..own).rev());
     let rarest = |burst_bits: u32| {
         let most_rare = PERIOD_BITS_MAX.min(burst_bits + 30);
-        // The period is long enough; and everything is one burst, whatever its length is.
+        // A period must be long enough, except when the burst fills it: then everything is
+        // recorded, whatever the burst's length.
         let periods = (burst_bits..=most_rare).filter(|bits| *bits >= own || *bits == burst_bits);
         let all = periods
             .rev()
@@ -194,14 +202,14 @@ fn reaching(arrivals: &Arrivals, goal: &BurstGoal) -> Vec<PlannedBursts> {
         .filter(|bits| *bits <= BURST_BITS_MAX)
         .filter_map(rarest)
         .collect();
-    // Everything is everything, by whatever burst it is.
+    // All plans that record everything are equivalent, so keep only the first.
     let mut is_always_known = false;
     found.retain(|of| of.mask() != 0 || !std::mem::replace(&mut is_always_known, true));
     found.truncate(REACHING_MAX);
     found
 }
 
-/// As many whole requests as can be had in this share of the time.
+/// Returns the bursts that record the most whole requests within this share of the time.
 fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     let burst_bits = bits_of(goal.longest_ns);
     let ones = (1.0 / goal.duty_max.max(1e-9) * (1.0 - 1e-9))
@@ -220,11 +228,12 @@ fn most(arrivals: &Arrivals, goal: &BurstGoal) -> Option<PlannedBursts> {
     found.filter(|of| of.whole_per_hour > 0.0)
 }
 
-/// The longest requests that may be asked for with the rest of the goal: with more of them there are more, but they are to fit.
+/// Returns the greatest length of requests that reaches the rest of the goal. A greater length
+/// includes more requests, but longer requests must also fit the bursts.
 fn shorter(arrivals: &Arrivals, goal: &BurstGoal) -> Option<(f64, PlannedBursts)> {
     let lengths = arrivals.by_length.iter().map(|(length_ns, _)| *length_ns);
     let longest = lengths.fold(0.0, f64::max);
-    // Halved until it is reached, from above what there is.
+    // Start above the longest request and halve until the goal is reached.
     let mut wanted_ns = longest.max(goal.longest_ns);
     for _ in 0..24 {
         let other = BurstGoal {

@@ -1,18 +1,18 @@
-//! Requests of one kind: how many there are of each root operation, how long they take, and how many of them a caller
-//! waits for.
+//! Request counts and latencies by root operation, with the number of requests a caller waits for.
 //!
-//! Latencies of different operations in one distribution are those of none: a job that runs for seconds once a minute
-//! would be every user's p99. So they are kept apart by the root's operation, see [`root`](crate::root). Where one figure is
-//! asked for all the same, it is of the requests that are known to have a caller, and of all only where none is: see
+//! One distribution of the latencies of different operations describes none of them: a job that
+//! runs for seconds once a minute would be every user's p99. So latencies are kept apart by the
+//! root's operation, see [`root`](crate::root). A single figure, where one is needed, covers the
+//! requests that are known to have a caller, and all requests only if none is: see
 //! [`ByRoot::headline`].
 
 use crate::distribution::Distribution;
 use crate::sampling::{Weight, WeightedCount};
 use std::collections::BTreeMap;
 
-/// How many root operations are told apart; requests of others go to [`OTHER_ROOTS`].
+/// Maximum number of root operations; requests of further ones go to [`OTHER_ROOTS`].
 pub const ROOTS_MAX: usize = 256;
-/// The root of what found no room.
+/// The root of requests that found no room.
 pub const OTHER_ROOTS: &str = "(other)";
 
 /// Requests of one root operation.
@@ -21,13 +21,13 @@ pub const OTHER_ROOTS: &str = "(other)";
 pub struct RootStatistics {
     /// Requests that were recorded completely.
     pub complete: WeightedCount,
-    /// Requests of which a part is known to be missing.
+    /// Requests that are known to lack a part.
     pub incomplete: WeightedCount,
-    /// Of both, those that are known to have a caller that waits for them.
+    /// Complete and incomplete requests that are known to have a caller waiting for them.
     pub with_caller: WeightedCount,
     /// Latency of the requests used in which any time passed.
     pub latency: Distribution,
-    /// For how long those of them went on after their answer that did.
+    /// Time after the answer, of the used requests that continued after it.
     pub after_answer: Distribution,
 }
 
@@ -40,12 +40,12 @@ impl RootStatistics {
         self.after_answer.merge(&other.after_answer);
     }
 
-    /// Whether any of them is known to have a caller.
+    /// True if any of the requests is known to have a caller.
     pub fn has_caller(&self) -> bool {
         !self.with_caller.is_zero()
     }
 
-    /// Requests recorded, completely or not.
+    /// Returns the number of requests recorded, completely or not.
     pub fn requests(&self) -> WeightedCount {
         self.complete + self.incomplete
     }
@@ -69,7 +69,7 @@ impl FromIterator<(String, RootStatistics)> for ByRoot {
 }
 
 impl ByRoot {
-    /// Counts a request that was recorded.
+    /// Counts a recorded request.
     pub fn count(&mut self, root: &str, has_caller: bool, is_complete: bool, weight: Weight) {
         let statistics = self.of(root);
         let counted = if is_complete {
@@ -83,7 +83,7 @@ impl ByRoot {
         }
     }
 
-    /// Takes the times of a request that is used into account.
+    /// Adds the times of a request that is used.
     pub fn observe(&mut self, root: &str, latency_ns: u64, after_answer_ns: u64, weight: Weight) {
         let statistics = self.of(root);
         if latency_ns > 0 {
@@ -96,7 +96,7 @@ impl ByRoot {
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &ByRoot) {
         other
             .roots
@@ -110,19 +110,19 @@ impl ByRoot {
         self.roots.entry(root.to_string()).or_default()
     }
 
-    /// Each root, by name.
+    /// Statistics of each root, by name.
     pub fn roots(&self) -> &BTreeMap<String, RootStatistics> {
         &self.roots
     }
 
-    /// Each root: those with callers first, of both the ones with the most time first.
+    /// Ranks the roots: those with callers first, then by total latency in descending order.
     pub fn ranked(&self) -> Vec<(&str, &RootStatistics)> {
         let mut ranked: Vec<_> = self
             .roots
             .iter()
             .map(|(root, statistics)| (root.as_str(), statistics))
             .collect();
-        // A stable sort: equals stay in order of name.
+        // The sort is stable: equals stay in order of name.
         ranked.sort_by_key(|(_, of)| {
             std::cmp::Reverse((
                 of.has_caller(),
@@ -133,7 +133,7 @@ impl ByRoot {
         ranked
     }
 
-    /// The part of all requests' time, summed, that a root's requests take, 0 to 1.
+    /// Returns the fraction (0 to 1) of all requests' total latency that a root's requests take.
     pub fn share(&self, root: &str) -> f64 {
         let all_ns: u128 = self.roots.values().map(|of| of.latency.sum_ns()).sum();
         let own_ns = self.roots.get(root).map_or(0, |of| of.latency.sum_ns());
@@ -144,13 +144,14 @@ impl ByRoot {
         }
     }
 
-    /// Whether requests of root operations that are known to have callers were used, as well as requests of others.
+    /// True if used requests include root operations with known callers as well as others.
     pub fn is_mixed(&self) -> bool {
         let used = || self.roots.values().filter(|of| of.latency.count() > 0);
         used().any(|of| of.has_caller()) && used().any(|of| !of.has_caller())
     }
 
-    /// Latency of the requests whose root operation is known to have callers; of all, where none is.
+    /// Latency of the requests whose root operation is known to have callers; of all requests if
+    /// none is.
     pub fn headline(&self) -> Distribution {
         let mut latency = Distribution::default();
         self.headline_roots()
@@ -158,7 +159,7 @@ impl ByRoot {
         latency
     }
 
-    /// Root operations that the headline is of.
+    /// Iterates over the root operations that [`headline`](Self::headline) covers.
     pub fn headline_roots(&self) -> impl Iterator<Item = (&String, &RootStatistics)> {
         let is_mixed = self.is_mixed();
         let roots = self.roots.iter();

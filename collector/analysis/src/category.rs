@@ -1,8 +1,9 @@
 //! Server, network or client: the default rule for spans. Other rules are any function of a label.
 //!
-//! A client span's own segments are **network** time: all that it does is wait for another process. Of the other
-//! spans, those below (or that are) a server's span are **server** time. What is left is **client** time, such as a
-//! browser's, if there are servers at all; a service that says nothing of kinds is all server.
+//! A client span's own segments are **network** time: the span only waits for another process. Of
+//! the other spans, a server's span and those below one are **server** time. The rest is **client**
+//! time, such as a browser's, if there are servers at all. A service that records no kinds is all
+//! server.
 
 use crate::attribute::Attribute;
 use crate::label::SegmentLabel;
@@ -13,17 +14,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// How many operations are told apart; others count as of no kind.
+/// Maximum number of operations; further ones count as of no kind.
 pub const OPERATIONS_MAX: usize = 4096;
 
-/// Where a segment's time goes.
+/// The party that a segment's time is attributed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// A service works.
     Server,
     /// A process waits for another one.
     Network,
-    /// What started the request works.
+    /// The initiator of the request works.
     Client,
 }
 
@@ -37,15 +38,16 @@ impl fmt::Display for Category {
     }
 }
 
-/// How many names of spans, as recorded, are remembered at a time.
+/// Maximum number of recorded span names in the cache.
 const NAMES_MAX: usize = 1 << 14;
 
-/// The kinds of the operations (`service:name`) seen so far. Merging is commutative and associative while all fit.
+/// Kinds of the operations (`service:name`) seen so far. Merging is commutative and associative
+/// while all fit.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SpanKinds {
     flags: FxHashMap<String, u32>,
-    /// Which kinds are known of a service's spans by their names as recorded: most spans say nothing new.
+    /// Cache of known kinds by service and recorded span name. Most spans add nothing new.
     #[cfg_attr(feature = "serde", serde(skip))]
     known: FxHashMap<Arc<str>, FxHashMap<Arc<str>, u32>>,
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -61,7 +63,7 @@ impl PartialEq for SpanKinds {
 impl Eq for SpanKinds {}
 
 impl SpanKinds {
-    /// Notes the kinds of a trace's spans.
+    /// Records the kinds of a trace's spans.
     pub fn observe(&mut self, records: &TraceRecords) {
         let kinds = SpanFlags::CLIENT.with(SpanFlags::SERVER).0;
         for span in records
@@ -88,7 +90,7 @@ impl SpanKinds {
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the kinds of `other`.
     pub fn merge(&mut self, other: &SpanKinds) {
         other
             .flags
@@ -102,7 +104,7 @@ impl SpanKinds {
         }
     }
 
-    /// The category of a segment, by the rule above.
+    /// Returns the category of a segment by the rule of the [module](self).
     pub fn category(&self, label: &SegmentLabel) -> Category {
         let is = |operation: &str, kind: SpanFlags| {
             self.flags
@@ -134,26 +136,27 @@ impl SpanKinds {
     }
 }
 
-/// How many values of an attribute are told apart; operations with others count as without a value.
+/// Maximum number of values of an attribute; operations with further ones count as without a value.
 pub const VALUES_MAX: usize = 64;
 
-/// Another rule: what an attribute says of the operations. An operation is of the value that nearly all of its spans (or, in
-/// event logs, events of its task) have, and of [`SEVERAL_VALUES`] where they differ; of what every span has (host, kind), of
-/// the one that most have. One without a value is of the one it runs inside. Merging is
-/// commutative and associative while all fit.
+/// Categories by an attribute's values of the operations, as another rule. For a recorded
+/// attribute, an operation has the value of nearly all of its spans (or, in event logs, events of
+/// its task), and [`SEVERAL_VALUES`] where they differ. For a property of every span (host, kind),
+/// it has the most frequent value. An operation without a value takes that of the operation it runs
+/// inside. Merging is commutative and associative while all fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationValues {
     attribute: Attribute,
-    /// Per operation, how often it has which value.
+    /// Frequency of each value, by operation.
     counts: FxHashMap<String, BTreeMap<Arc<str>, u64>>,
     values: BTreeSet<Arc<str>>,
 }
 
-/// An operation has one value of a recorded attribute if so many of its records say it.
+/// Minimum share of an operation's records that must agree on one value of a recorded attribute.
 const ONE_VALUE_MIN: f64 = 0.9;
 
 impl OperationValues {
-    /// Nothing is known yet of this attribute.
+    /// Creates an empty collection for this attribute.
     pub fn new(attribute: Attribute) -> OperationValues {
         OperationValues {
             attribute,
@@ -162,11 +165,11 @@ impl OperationValues {
         }
     }
 
-    /// Notes what a trace's records say; a record that says several things counts for each. They need the attribute of
-    /// [`Attribute::recorded_key`].
+    /// Counts the values in a trace's records; a record with several values counts for each. The
+    /// records must include the attribute of [`Attribute::recorded_key`].
     pub fn observe(&mut self, records: &TraceRecords) {
         match &self.attribute {
-            // Names say it.
+            // The label's name already holds the operation.
             Attribute::Operation => {}
             Attribute::Service | Attribute::Host | Attribute::Kind => {
                 let of_spans = self.attribute.of_spans(records);
@@ -212,7 +215,7 @@ impl OperationValues {
                 RecordOwner::Event(seq) => tasks
                     .get(&seq)
                     .map(|task| SegmentLabel::new(task, "", "").operation()),
-                // Says something of an instant, and nothing of the operation.
+                // The attribute belongs to an instant, not to the operation.
                 RecordOwner::InSpan(..) => None,
             };
             if let Some(operation) = operation {
@@ -221,7 +224,7 @@ impl OperationValues {
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &OperationValues) {
         for (operation, values) in &other.counts {
             values
@@ -231,7 +234,7 @@ impl OperationValues {
     }
 
     fn take(&mut self, operation: &str, value: &Arc<str>, count: u64) {
-        // There are no more services than operations; what people record may be anything.
+        // There are no more services than operations; recorded values are unbounded.
         let is_bounded = self.attribute == Attribute::Service;
         let value_fits =
             is_bounded || self.values.len() < VALUES_MAX || self.values.contains(value);
@@ -248,7 +251,8 @@ impl OperationValues {
         }
     }
 
-    /// The value of a segment, by the rule above; of values that are equally frequent, the least.
+    /// Returns the value of a segment by the rule above. Of equally frequent values, the least
+    /// counts.
     pub fn value(&self, label: &SegmentLabel) -> Option<Arc<str>> {
         if self.attribute == Attribute::Operation {
             return Some(label.operation().into());
@@ -266,7 +270,7 @@ impl OperationValues {
                 .iter()
                 .max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)));
             let is_one = |count: u64| count as f64 >= ONE_VALUE_MIN * all as f64;
-            // What time of the operation is which value's is not known of its segments.
+            // The segments' times cannot be split between several recorded values.
             let is_recorded = matches!(self.attribute, Attribute::Recorded(_));
             most.map(|(value, count)| {
                 if is_recorded && !is_one(*count) {

@@ -1,10 +1,12 @@
-//! What changed between two periods (Spectroscope, Diagnosing performance changes by comparing system behaviours).
+//! Differences between two periods (Spectroscope, Diagnosing performance changes by comparing
+//! system behaviours).
 //!
-//! The mean latency of each root operation's requests is a sum over categories of requests and over the places where
-//! their critical paths spend time. So its change is a sum, too: of places that take longer in requests of one structure
-//! (response-time mutations, §5.1), of requests that have another structure now (structural mutations, §5.2), and of what
-//! is asked for more often. What is due to one operation, or to one difference of structure, is one *cause* (the paper's
-//! future work, §5.3), and is asked whether it is more than what differs within either period anyway.
+//! The mean latency of each root operation's requests is a sum over categories of requests and over
+//! the places where their critical paths spend time. So its change is a sum, too: of places that
+//! take longer in requests of one structure (response-time mutations, §5.1), of requests that now
+//! have another structure (structural mutations, §5.2), and of operations that are requested more
+//! often. The effects of one operation, or of one difference of structure, form one *cause* (the
+//! paper's future work, §5.3). A cause is tested against the variation within either period.
 
 mod blame;
 mod cause;
@@ -54,21 +56,23 @@ use std::sync::Arc;
 use structural::structural_changes;
 use structure::{CountChange, Gain, count_changes, gains, raw_count_changes};
 
-/// How to compare.
+/// Parameters of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareSettings {
-    /// Of the differences called more than chance, at most this part is chance (Benjamini and Hochberg).
+    /// Maximum fraction of false discoveries among the reported differences (Benjamini and
+    /// Hochberg).
     pub false_discoveries: f64,
-    /// Categories whose number of requests changed by less than this, scaled to the later period, are left alone: the
-    /// paper's `SM_THRESHOLD`.
+    /// Minimum change in a category's number of requests, scaled to the later period; categories
+    /// below it are ignored. The paper's `SM_THRESHOLD`.
     pub count_min: u64,
-    /// A change matters from this part of the mean latency of the requests that it is seen in; of a place that changed by
-    /// a third of its own time or more, a tenth of that part is enough.
+    /// Minimum relevant change, as a fraction of the mean latency of the requests it is seen in. A
+    /// tenth of it suffices for a place that changed by a third of its own time or more.
     pub effect_min: f64,
-    /// Whether a precursor may have lost fewer requests than the mutation gained: the 1:N rule is bypassed.
+    /// True if a precursor may have lost fewer requests than the mutation gained, which bypasses
+    /// the 1:N rule.
     pub any_precursor: bool,
-    /// Whether both periods were given the same to do: counts are compared as they are, and not as shares of a kind of
-    /// request.
+    /// True if both periods had the same workload: counts are compared directly, and not as shares
+    /// of a kind of request.
     pub same_workload: bool,
 }
 
@@ -84,40 +88,40 @@ impl Default for CompareSettings {
     }
 }
 
-/// What changed.
+/// The result of comparing two periods.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// By how much the mean latency changed.
+    /// Change of the mean latency, in ns.
     pub change_ns: f64,
-    /// Of that, what is due to other shares of root operations: what users ask for.
+    /// Part of the change, in ns, due to other shares of root operations, i.e. the users' workload.
     pub workload_ns: f64,
-    /// The edges that causes and mutations are about.
+    /// The edges that causes and mutations refer to.
     pub edges: EdgeTable,
-    /// Why, the most important first: the first [`principal`](Self::principal) explain the change, the others are what else
-    /// is different.
+    /// Causes in descending order of importance. The first [`principal`](Self::principal) explain
+    /// the change, the others are further differences.
     pub causes: Vec<Cause>,
     /// Number of causes that explain the change.
     pub principal: usize,
-    /// Places that changed a lot in too few requests to tell, the one that adds most first.
+    /// Places that changed a lot in too few requests to judge, the largest contribution first.
     pub too_few: Vec<TooFew>,
-    /// Categories of requests that changed, the one that contributes most first.
+    /// Categories of requests that changed, the largest contribution first.
     pub mutations: Vec<Mutation>,
-    /// All root operations, with their shares of the requests in both periods.
+    /// Root operations, with their shares of the requests in both periods.
     pub roots: Vec<(String, [f64; 2])>,
-    /// How places of all services changed; `None`, where there are too few.
+    /// Change of places across all services; `None` if there are too few.
     pub environment: Option<Environment>,
-    /// How much requests of one category vary.
+    /// Variation of requests within one category.
     pub variation: Variation,
 }
 
 impl Comparison {
-    /// The part of the change that the principal causes are.
+    /// Returns the part of the change, in ns, that the principal causes contribute.
     pub fn explained_ns(&self) -> f64 {
         let principal = self.causes.iter().take(self.principal);
         principal.map(|cause| cause.contribution_ns).sum()
     }
 
-    /// Of two periods; `is_client` says which operations are recorded as clients'.
+    /// Compares two periods; `is_client` reports whether an operation is recorded as a client's.
     pub fn of(
         before: &PeriodFlows,
         after: &PeriodFlows,
@@ -203,7 +207,7 @@ impl Comparison {
     }
 }
 
-/// Both periods with the same numbers for the same edges, in the order of their names.
+/// Renumbers the edges of both periods alike, in the order of their names.
 fn numbered_alike(before: &PeriodFlows, after: &PeriodFlows) -> (PeriodFlows, PeriodFlows) {
     let mut edges: Vec<_> = [before, after]
         .iter()
@@ -219,7 +223,7 @@ pub(crate) struct OfRoot<'a> {
     name: &'a str,
     before: &'a RootFlows,
     after: &'a RootFlows,
-    /// Of the later period's requests.
+    /// Share of the later period's requests.
     share: f64,
     rows: Rows<'a>,
     operations: Vec<OperationChange>,
@@ -245,7 +249,8 @@ impl OfRoot<'_> {
         of(self.before).or_else(|| of(self.after))
     }
 
-    /// Finds what requests of more frequent structures were before; `changed` are those that an operation is known for.
+    /// Finds the precursors of requests whose structures became more frequent. The categories in
+    /// `known`, for which an operation explains the change, count without regard to their q-value.
     fn pair(&mut self, settings: &CompareSettings, known: &BTreeSet<CategoryId>) {
         let p_values: Vec<f64> = self.counts.iter().map(|change| change.p_value).collect();
         let q_values = benjamini_hochberg(&p_values);
@@ -270,7 +275,7 @@ fn mean_ns(flows: &RootFlows) -> f64 {
     sum_ns as f64 / flows.requests().max(1) as f64
 }
 
-/// The request of a sample whose latency is nearest to this.
+/// Returns the request of a sample whose latency is nearest to `latency_ns`.
 pub(crate) fn nearest(sample: &[Request], latency_ns: f64) -> Option<&Request> {
     sample.iter().min_by(|a, b| {
         let off = |request: &Request| (request.latency_ns as f64 - latency_ns).abs();

@@ -1,8 +1,8 @@
-//! Whether everything of a request was recorded.
+//! Checks whether a request was recorded completely.
 //!
-//! A relation is believed until a trace contradicts it, so a trace of which a part is missing may only say less, never
-//! something false; but its latency, critical path and structure are wrong. Callers count what is incomplete by
-//! [`Incomplete::cause`] and leave it out where that matters.
+//! A relation is believed until a trace contradicts it. So a trace that lacks a part may only yield
+//! less, never something false; but its latency, critical path and structure are wrong. Callers
+//! count incomplete traces by [`Incomplete::cause`] and leave them out where that matters.
 
 use crate::record::{SpanFlags, TraceRecords};
 use rustc_hash::FxHashSet;
@@ -17,7 +17,7 @@ pub struct ProcessLoss {
     pub from_ns: i64,
     /// The loss happened before this instant.
     pub to_ns: i64,
-    /// How many spans and events.
+    /// Number of spans and events lost.
     pub records: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct ProcessLoss {
 pub enum Incomplete {
     /// No span without a parent (or no record at all).
     NoRoot,
-    /// So many spans without a parent.
+    /// More than one span without a parent: their number.
     SeveralRoots(usize),
     /// A span names a parent that is not in the trace.
     MissingParent {
@@ -54,13 +54,13 @@ pub enum Incomplete {
     Lossy {
         /// The incarnation of the process.
         process: u128,
-        /// How many records it lost then.
+        /// Number of records that it lost then.
         records: u64,
     },
 }
 
 impl Incomplete {
-    /// A short stable name of the reason, to count by.
+    /// Returns a short stable name of the reason, used to count by.
     pub fn cause(&self) -> &'static str {
         match self {
             Incomplete::NoRoot => "no_root",
@@ -74,7 +74,7 @@ impl Incomplete {
     }
 }
 
-/// What a cause, as [`Incomplete::cause`] names it, means to whoever reads it for the first time; empty for others.
+/// Explains a cause, as [`Incomplete::cause`] names it, to a newcomer. Empty for unknown causes.
 pub fn explanation(cause: &str) -> &'static str {
     match cause {
         "no_root" | "inner_root" => {
@@ -128,7 +128,7 @@ impl fmt::Display for Incomplete {
     }
 }
 
-/// The reasons for which a trace is incomplete; none, if it is complete.
+/// The reasons for which a trace is incomplete; none if it is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Completeness {
     /// Sorted, without repeats.
@@ -136,14 +136,15 @@ pub struct Completeness {
 }
 
 impl Completeness {
-    /// Whether no reason was found.
+    /// True if no reason was found.
     pub fn is_complete(&self) -> bool {
         self.reasons.is_empty()
     }
 }
 
-/// Judges one trace. `losses` are those of any processes at any time; only those that a process of this trace
-/// suffered while the trace went on count. A trace of event-log records alone is complete when it has any.
+/// Judges one trace. `losses` may be those of any processes at any time; only losses that a process
+/// of this trace suffered while the trace went on count. A trace of event-log records alone is
+/// complete when it has any.
 pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completeness {
     let mut reasons = Vec::new();
     if records.spans.is_empty() {

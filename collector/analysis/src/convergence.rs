@@ -1,11 +1,13 @@
-//! How a model converges: relations found and removed as traces come in (The Mystery Machine, §4.2, figure 3).
+//! Convergence of a model: relations found and removed as traces arrive (The Mystery Machine, §4.2,
+//! figure 3).
 
 use crate::model::{Changes, Model, Relations};
 
-/// A series has at most so many points. When it is full, every second one is dropped, and points come half as often.
+/// Maximum number of points in a series. When it is full, every second point is dropped, and points
+/// come half as often.
 pub const POINTS_MAX: usize = 512;
 
-/// The model after so many traces.
+/// State of the model after a number of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ConvergencePoint {
     /// Traces observed by then.
@@ -18,22 +20,22 @@ pub struct ConvergencePoint {
     pub mutual_exclusion: usize,
     /// Pipelines believed then.
     pub pipelines: usize,
-    /// What came and went since the point before.
+    /// Relations added and removed since the previous point.
     pub changes: Changes,
 }
 
-/// When points are taken.
+/// Interval between points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Every so many traces.
+    /// A point every this many traces.
     Traces(u64),
-    /// When one more in so many of those observed before has been observed: some hundreds of points of however many traces,
-    /// most of them where most changes.
+    /// A point whenever the observed traces grew by one part in this many. That yields some
+    /// hundreds of points for any number of traces, most of them where most changes.
     OneIn(u64),
 }
 
 impl Pace {
-    /// After how many more traces than these a point is due.
+    /// Returns the number of further traces after which a point is due.
     pub fn next(self, observed: u64) -> u64 {
         match self {
             Pace::Traces(traces) => traces.max(1),
@@ -41,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// Half as many points.
+    /// Returns the pace with half as many points.
     fn halved(self) -> Pace {
         match self {
             Pace::Traces(traces) => Pace::Traces(traces.saturating_mul(2)),
@@ -61,12 +63,13 @@ pub struct Convergence {
 }
 
 impl Convergence {
-    /// A series with a point every so many traces, of what is believed at this tolerance.
+    /// Creates a series with a point every `traces` traces, for the relations believed at this
+    /// tolerance.
     pub fn every(traces: u64, tolerance: f64) -> Convergence {
         Convergence::at(Pace::Traces(traces), tolerance)
     }
 
-    /// A series at this pace, of what is believed at this tolerance.
+    /// Creates a series at this pace, for the relations believed at this tolerance.
     pub fn at(pace: Pace, tolerance: f64) -> Convergence {
         Convergence {
             pace,
@@ -76,21 +79,21 @@ impl Convergence {
         }
     }
 
-    /// To be called after each trace that the model observed; takes a point when one is due.
+    /// Takes a point when one is due. Call it after each trace that the model observed.
     pub fn observe(&mut self, model: &Model) {
         if model.traces() >= self.traces() + self.pace.next(self.traces()) {
             self.take_point(model);
         }
     }
 
-    /// Takes a last point, for the traces since the one before.
+    /// Takes a last point, for the traces since the previous one.
     pub fn finish(&mut self, model: &Model) {
         if model.traces() > self.traces() {
             self.take_point(model);
         }
     }
 
-    /// The points so far, in order.
+    /// Points so far, in order.
     pub fn points(&self) -> &[ConvergencePoint] {
         &self.points
     }
@@ -127,7 +130,7 @@ impl Convergence {
         }
     }
 
-    /// Drops every second point; what changed up to it is part of the next one's changes.
+    /// Drops every second point. Its changes are added to those of the next point.
     fn thin(&mut self) {
         self.pace = self.pace.halved();
         let join = |pair: &[ConvergencePoint]| match pair {

@@ -1,19 +1,23 @@
 //! Critical path and slack of one request (The Mystery Machine, §4.4.1 and §4.4.2).
 //!
-//! The vertices are the request's segments. A is a predecessor of B when the model holds A→B, or holds them for mutually
-//! exclusive, or their tasks for a pipeline and both work on one data element; always, A ended before B started in this
-//! request. A segment weighs its duration
-//! and its *wait*: the time from the latest end among its predecessors (from the first event, if it has none) to its
-//! start, which nobody logged. Where the request goes on after its last segment, that *tail* is waited for as well.
+//! The vertices are the request's segments. A is a predecessor of B when the model holds A→B, or
+//! their mutual exclusion, or a pipeline of their tasks and both work on one data element; in any
+//! case, A must have ended before B started in this request. A segment weighs its duration and its
+//! *wait*: the time from the latest end among its predecessors (from the first event, if it has
+//! none) to its start. Nothing was logged in that time. Where the request goes on after its last
+//! segment, that *tail* is a wait as well.
 //!
-//! Two facts follow, and are asserted. The longest path to a segment's end is the time from the first event to that end:
-//! by induction, as its weight is measured from the latest of its predecessors' ends. So the critical path is
-//! exactly as long as the request. And slack is never negative, and zero on the critical path.
+//! Two facts follow, and are asserted. The longest path to a segment's end is the time from the
+//! first event to that end: by induction, as its weight is measured from the latest of its
+//! predecessors' ends. So the critical path is exactly as long as the request. And slack is never
+//! negative, and zero on the critical path.
 //!
-//! **After the answer.** The request is over when its caller has the answer ([`SegmentedTrace::answer_ns`]), so only
-//! segments that ended by then are on its critical path, and have slack with respect to it. One that ended later, even if
-//! it began before, held nothing up: whatever made the answer ended by it, and came after none of these. They have a path
-//! of their own, from the answer to the last event ([`AfterAnswer`]), and slack with respect to its end.
+//! **After the answer.** The request is over when its caller has the answer
+//! ([`SegmentedTrace::answer_ns`]), so only segments that ended by then are on its critical path,
+//! and have slack with respect to it. A segment that ended later, even if it began before, delayed
+//! nothing: the segments that produced the answer ended by then, and none of them waited for a
+//! later one. Later segments have a path of their own, from the answer to the last event
+//! ([`AfterAnswer`]), and slack with respect to its end.
 
 mod after_answer;
 mod predecessors;
@@ -31,32 +35,33 @@ use crate::segment::{SegmentedTrace, interval_ns};
 /// One segment of a request, and its part in the request's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentTiming {
-    /// Which segment.
+    /// The segment's number.
     pub segment: SegmentId,
     /// Nanoseconds since the Unix epoch.
     pub start_ns: i64,
     /// Nanoseconds since the Unix epoch.
     pub end_ns: i64,
-    /// Time between the latest end among its predecessors (the first event, if it has none) and its start.
+    /// Time between the latest end among its predecessors (the first event, if it has none) and its
+    /// start.
     pub wait_ns: u64,
-    /// Whether it lies on the critical path.
+    /// True if the segment lies on the critical path.
     pub critical: bool,
-    /// Whether it ended after the answer, and so is no part of what the caller waited for.
+    /// True if the segment ended after the answer, so the caller did not wait for it.
     pub after_answer: bool,
-    /// By how much it may grow, all else staying the same, before the request takes longer; after the answer, before what
-    /// goes on there takes longer.
+    /// Time by which the segment may grow, all else staying the same, before the request takes
+    /// longer. For a segment after the answer, before the work after the answer takes longer.
     pub slack_ns: u64,
     /// The predecessor that ended last, as an index into [`TracePath::segments`].
     pub predecessor: Option<usize>,
 }
 
 impl SegmentTiming {
-    /// How long the segment took.
+    /// Duration of the segment.
     pub fn duration_ns(&self) -> u64 {
         interval_ns(self.start_ns, self.end_ns)
     }
 
-    /// Duration and wait: what the segment adds to a path.
+    /// Duration and wait: the segment's contribution to a path.
     pub fn weight_ns(&self) -> u64 {
         self.duration_ns() + self.wait_ns
     }
@@ -65,20 +70,22 @@ impl SegmentTiming {
 /// The critical path and slack of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracePath {
-    /// From the first event to the answer.
+    /// Time from the first event to the answer.
     pub latency_ns: u64,
-    /// The sum of the critical segments' weights, and the tail. Always equal to `latency_ns`.
+    /// Sum of the critical segments' weights, and the tail. Always equal to `latency_ns`.
     pub critical_path_ns: u64,
-    /// Time between the last segment and the answer in which nothing was logged. Part of the critical path.
+    /// Time between the last segment and the answer in which nothing was logged. Part of the
+    /// critical path.
     pub tail_wait_ns: u64,
-    /// In the order of [`SegmentedTrace::segments`].
+    /// Timings in the order of [`SegmentedTrace::segments`].
     pub segments: Vec<SegmentTiming>,
-    /// What went on after the answer, if anything did.
+    /// Work that continued after the answer, if any.
     pub after_answer: Option<Box<AfterAnswer>>,
 }
 
 impl TracePath {
-    /// The critical path, from the request's start to its end, as indices into `segments`.
+    /// Iterates over the critical path, from the request's start to its end, as indices into
+    /// `segments`.
     pub fn critical(&self) -> impl Iterator<Item = usize> {
         // Segments are sorted by time, and a predecessor comes before its successor.
         self.segments
@@ -89,11 +96,13 @@ impl TracePath {
     }
 }
 
-/// Finds the critical path and every segment's slack. The trace's segment ids must be of the model the relations are
-/// of; a segment the model does not know has no predecessors and no successors.
+/// Finds the critical path and every segment's slack. The trace's segment ids must be those of the
+/// model that the relations come from; a segment that the model does not know has no predecessors
+/// and no successors.
 ///
-/// Of several segments that end last, the first in the order of the trace counts; of several predecessors that end last, the
-/// one that took time and started last. Takes time in proportion to segments times labels at worst (of a pipeline: to the square of the segments of an
+/// Of several segments that end last, the first in the order of the trace counts; of several
+/// predecessors that end last, the one that took time and started last. At worst, the time is
+/// proportional to segments times labels (in a pipeline, to the square of the segments of an
 /// element), and much less where many of them are in order.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     debug_assert!(
@@ -108,7 +117,7 @@ pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     }
 }
 
-/// All of a trace, from its first event to its last.
+/// Analyses a whole trace, from its first event to its last.
 fn analyse_whole(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     let latency_ns = interval_ns(trace.start_ns, trace.end_ns);
     let predecessors = Predecessors::of(trace, relations);
@@ -147,7 +156,7 @@ fn analyse_whole(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     }
 }
 
-/// Waits and latest predecessors; criticality and slack are still to be found.
+/// Computes waits and latest predecessors. Criticality and slack are not set yet.
 fn timings(trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<SegmentTiming> {
     let mut timings = Vec::with_capacity(trace.segments.len());
     predecessors.for_each_latest(|index, predecessor| {
@@ -167,7 +176,7 @@ fn timings(trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Segme
     timings
 }
 
-/// The index of the largest; of several, the first.
+/// Returns the index of the largest value; of several, the first.
 fn first_max(values: impl Iterator<Item = i64>) -> Option<usize> {
     let largest = values
         .enumerate()

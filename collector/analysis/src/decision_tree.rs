@@ -1,16 +1,20 @@
-//! What tells two classes of rows apart, as a tree of questions: C4.5 (Quinlan, C4.5: Programs for machine learning, 1993).
+//! C4.5 decision tree that separates two classes of rows (Quinlan, C4.5: Programs for machine
+//! learning, 1993).
 //!
-//! As there: the question with the best gain ratio among those with at least the average gain; numbers are asked about by
-//! one threshold, a value that occurs, whose gain is reduced by what it costs to say which (Quinlan, Improved use of continuous
-//! attributes in C4.5, 1996); a row of which the answer is unknown goes both ways by parts; pessimistic pruning.
+//! These parts follow C4.5: the tree asks the question with the best gain ratio among those with at
+//! least the average gain. It splits numbers at one threshold, a value that occurs, whose gain is
+//! reduced by the cost of stating which (Quinlan, Improved use of continuous attributes in C4.5,
+//! 1996). A row with an unknown answer goes both ways by parts. Pruning is pessimistic.
 //!
-//! Otherwise than there: of texts is asked whether they are among some, and not which they are. With two classes the best
-//! such set is found among those that have the largest shares of one class (Breiman et al., Classification and regression
-//! trees, 1984, theorem 4.5); its gain is reduced by what it costs to say which set. What it costs to say which column reduces
-//! all gains: of many columns some seem to tell something. The bound on the errors of a leaf is exact, not C4.5's
-//! approximation; no subtree takes its parent's place.
+//! These parts differ: the tree splits texts by membership in a set, not into one branch for each.
+//! With two classes, the best such set is among those with the largest shares of one class (Breiman
+//! et al., Classification and regression trees, 1984, theorem 4.5); its gain is reduced by the cost
+//! of stating which set. The cost of stating which column reduces all gains, as among many columns
+//! some seem informative by chance. The bound on the errors of a leaf is exact, not C4.5's
+//! approximation. No subtree takes its parent's place.
 //!
-//! The same rows in another order give the same tree, as long as no row is taken by parts; and then but for rounding.
+//! The order of rows does not change the tree, as long as no row is taken by parts; and otherwise
+//! changes it only by rounding.
 
 mod condition;
 mod growth;
@@ -25,19 +29,19 @@ pub use table::{Column, Table, TableError, VALUES_MAX, Values};
 use growth::Node;
 use std::collections::BTreeSet;
 
-/// How a tree is grown.
+/// Limits on the growth of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeSettings {
-    /// Each side of a question has at least so many rows.
+    /// Minimum number of rows on each side of a question.
     pub rows_min: f64,
-    /// At most so many questions on the way to a leaf.
+    /// Maximum number of questions on the path to a leaf.
     pub depth_max: usize,
-    /// The confidence of pruning: less prunes more.
+    /// Confidence of pruning. A lower value prunes more.
     pub confidence: f64,
 }
 
 impl Default for TreeSettings {
-    /// C4.5's confidence; more rows than its 2, as requests are many.
+    /// Returns C4.5's confidence, and a larger minimum of rows than its 2, as requests are many.
     fn default() -> Self {
         Self {
             rows_min: 5.0,
@@ -47,7 +51,7 @@ impl Default for TreeSettings {
     }
 }
 
-/// Questions that tell two classes apart.
+/// Tree of questions that separates two classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecisionTree {
     root: Node,
@@ -58,15 +62,15 @@ pub struct DecisionTree {
 pub struct Leaf {
     /// The answers, one or two a column, in the order in which columns were first asked about.
     pub conditions: Vec<Condition>,
-    /// The class that most of its rows are of.
+    /// The class of most of its rows.
     pub class: bool,
-    /// How many of the rows that the tree was grown from are of each class, `false` first; rows with unknown answers count by
+    /// Number of the training rows in each class, `false` first. Rows with unknown answers count by
     /// parts.
     pub rows: [f64; 2],
 }
 
 impl DecisionTree {
-    /// The tree that tells apart these rows of a table.
+    /// Grows a tree that separates these rows of a table by class, and prunes it.
     pub fn grow(table: &Table, rows: &[usize], settings: &TreeSettings) -> DecisionTree {
         let weighted = rows.iter().map(|row| (*row, 1.0)).collect::<Vec<_>>();
         let mut root = growth::grow(table, &weighted, settings, 0);
@@ -74,20 +78,21 @@ impl DecisionTree {
         DecisionTree { root }
     }
 
-    /// The leaves, in the order of their answers. Without a question that helps it is one, without conditions.
+    /// Returns the leaves, in the order of their answers. A tree without a useful question has one
+    /// leaf, without conditions.
     pub fn leaves(&self) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         self.root.leaves(&mut Vec::new(), &mut leaves);
         leaves
     }
 
-    /// Moves each threshold to the value that tells most of these rows' classes, in a table of the same columns: of the rows that
-    /// reach it. What is asked stays as it is.
+    /// Moves each threshold to the value that best separates the classes of these rows that reach
+    /// it, in a table of the same columns. The questions stay the same otherwise.
     pub fn refine(&mut self, table: &Table, rows: &[usize]) {
         refinement::refine(&mut self.root, table, rows);
     }
 
-    /// Numbers the columns that are asked about anew, from 0 in their order; the numbers that they had.
+    /// Renumbers the columns asked about from 0, in their order. Returns their former numbers.
     pub fn only_columns_asked(&mut self) -> Vec<usize> {
         let mut columns = BTreeSet::new();
         self.root.for_each_question(&mut |split, _| {
@@ -104,7 +109,7 @@ impl DecisionTree {
         columns
     }
 
-    /// The place of the leaf all of whose conditions a row meets; none, if an answer is unknown.
+    /// Returns the index of the leaf whose conditions a row meets; `None` if an answer is unknown.
     pub fn leaf_met(&self, table: &Table, row: usize) -> Option<usize> {
         let (mut node, mut before) = (&self.root, 0);
         while let Node::Question {
@@ -121,7 +126,8 @@ impl DecisionTree {
         Some(before)
     }
 
-    /// The place of a row's leaf among the [leaves](Self::leaves). Where its answer is unknown it goes with most rows.
+    /// Returns the index of a row's leaf among the [leaves](Self::leaves). A row with an unknown
+    /// answer follows most rows.
     pub fn leaf_of(&self, table: &Table, row: usize) -> usize {
         let (mut node, mut before) = (&self.root, 0);
         while let Node::Question {

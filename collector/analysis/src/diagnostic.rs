@@ -1,8 +1,8 @@
-//! What was wrong with a trace's records, and what was done about it.
+//! Flaws in a trace's records, and the remedies applied to them.
 
 use std::fmt;
 
-/// One flaw found while a trace was cut into segments. The rest of the trace is used all the same.
+/// One flaw found while a trace was cut into segments. The rest of the trace is still used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Diagnostic {
     /// A span ends before it starts; it was given length zero.
@@ -10,7 +10,8 @@ pub enum Diagnostic {
         /// The span.
         span_id: u64,
     },
-    /// Several spans carry the same id; the first to start (of those, the longest) is kept, the others are not used.
+    /// Several spans carry the same id. The first to start (of those, the longest) is kept, the
+    /// others are not used.
     DuplicateSpan {
         /// The id they share.
         span_id: u64,
@@ -41,30 +42,30 @@ pub enum Diagnostic {
     EventsOutsideSpan {
         /// The span.
         span_id: u64,
-        /// How many events.
+        /// Number of events.
         events: u32,
     },
-    /// Events of one task and host whose times are not in the order of their arrival: a clock was set back, or the lines of
-    /// the log are not in order. They were taken by their times.
+    /// Events of one task and host whose times are not in the order of their arrival: a clock was
+    /// set back, or the lines of the log are not in order. They are sorted by their times.
     EventsOutOfOrder {
-        /// How many events come after one that is later.
+        /// Number of events that come after a later one.
         events: u32,
     },
-    /// Tasks with a single event make no segment: the events that would begin or end one are missing, or the task's name
-    /// holds an id.
+    /// Tasks with a single event make no segment: the events that would begin or end one are
+    /// missing, or the task's name holds an id.
     LoneEvents {
-        /// How many events.
+        /// Number of events.
         events: u32,
     },
-    /// There was no room for new labels; the segments are missing from the result.
+    /// The model had no room for new labels; the segments are missing from the result.
     LabelsFull {
-        /// How many segments.
+        /// Number of segments.
         segments: u32,
     },
 }
 
 impl Diagnostic {
-    /// A short stable name of the kind of flaw, to count by.
+    /// Returns a short stable name of the kind of flaw, used to count by.
     pub fn cause(&self) -> &'static str {
         match self {
             Diagnostic::NegativeSpan { .. } => "negative_span",
@@ -80,7 +81,7 @@ impl Diagnostic {
         }
     }
 
-    /// What a [cause](Diagnostic::cause) means for a user; empty for what is no cause.
+    /// Explains a [cause](Diagnostic::cause) to a user. Empty for unknown causes.
     pub fn explanation(cause: &str) -> &'static str {
         match cause {
             "negative_span" => "a span ends before it starts; taken as of length zero",

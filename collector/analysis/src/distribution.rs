@@ -1,15 +1,17 @@
 //! Durations, summed exactly and kept as a histogram.
 //!
-//! Each duration has the [`Weight`] of its request. While all weights are 1, counters are numbers of durations. From the first
-//! other one on, they are sums of weights in units of 2⁻¹⁶: percentiles are then those of the durations that the recorded
-//! ones stand for, as if each were there as often as its weight says.
+//! Each duration has the [`Weight`] of its request. While all weights are 1, counters are numbers
+//! of durations. From the first other weight on, they are sums of weights in units of 2⁻¹⁶.
+//! Percentiles then describe the durations that the recorded ones represent, as if each occurred as
+//! often as its weight states.
 
 use crate::sampling::{Weight, WeightedCount};
 use hdrhistogram::{Counter, Histogram};
 
 /// Significant decimal digits of the percentiles.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Longer durations are counted as this long, which bounds the histogram's memory: 2⁴⁶ ns, 19.5 hours.
+/// Cap on recorded durations, which bounds the histogram's memory: 2⁴⁶ ns, 19.5 hours. Longer ones
+/// count as this long.
 pub const LONGEST_NS: u64 = 1 << 46;
 
 /// Percentiles of durations, in nanoseconds, to three significant digits.
@@ -23,18 +25,19 @@ pub struct Percentiles {
     pub p99_ns: u64,
 }
 
-/// How a duration was distributed. Merging is commutative and associative.
+/// Distribution of a duration. Merging is commutative and associative.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
-    /// Grows with its largest value: 8 KiB to start with, 84 KiB for a second, 148 KiB for [`LONGEST_NS`]. Each of its
-    /// counters stops at 2³² - 1, which only blurs percentiles; the sum and the number of durations stay exact.
+    /// Histogram that grows with its largest value: 8 KiB to start with, 84 KiB for a second, 148
+    /// KiB for [`LONGEST_NS`]. Each of its counters stops at 2³² - 1, which only blurs percentiles;
+    /// the sum and the number of durations stay exact.
     #[cfg_attr(feature = "serde", serde(with = "written"))]
     histogram: Histogram<u32>,
-    /// Takes the place of `histogram` where weights differ from 1: counters are sums of [`Weight::units`].
+    /// Replaces `histogram` once weights differ from 1. Its counters are sums of [`Weight::units`].
     weighted: Option<Box<WeightedHistogram>>,
     count: WeightedCount,
-    /// With weights, to the nanosecond for each duration.
+    /// Weighted sum, exact to the nanosecond for each duration.
     sum_ns: u128,
     max_ns: u64,
 }
@@ -72,12 +75,12 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// Takes one duration into account.
+    /// Records one duration.
     pub fn record(&mut self, duration_ns: u64) {
         self.record_weighted(duration_ns, Weight::ONE);
     }
 
-    /// Takes the duration of something into account that stands for so many.
+    /// Records one duration that represents as many as its weight.
     pub fn record_weighted(&mut self, duration_ns: u64, weight: Weight) {
         self.count.count(weight);
         self.sum_ns += weight.times(duration_ns);
@@ -89,7 +92,7 @@ impl Distribution {
         }
     }
 
-    /// The histogram of weights, which takes over what was counted without.
+    /// Returns the weighted histogram, which takes over the unweighted counts on first use.
     fn weighted(&mut self) -> &mut Histogram<u64> {
         let Distribution {
             histogram,
@@ -104,7 +107,7 @@ impl Distribution {
         &mut whole.0
     }
 
-    /// Adds what another one has seen.
+    /// Adds the durations of `other`.
     pub fn merge(&mut self, other: &Distribution) {
         self.count += other.count;
         self.sum_ns += other.sum_ns;
@@ -123,32 +126,33 @@ impl Distribution {
         );
     }
 
-    /// How many durations were recorded.
+    /// Returns the number of durations recorded.
     pub fn count(&self) -> u64 {
         self.count.recorded()
     }
 
-    /// The same, with how many they stand for.
+    /// Returns the number of durations recorded, and the number they represent.
     pub fn weighted_count(&self) -> WeightedCount {
         self.count
     }
 
-    /// Their exact sum, as often as their weights say.
+    /// Returns the exact weighted sum.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// Their exact mean; 0 without any.
+    /// Returns the exact weighted mean; 0 without any durations.
     pub fn mean_ns(&self) -> f64 {
         self.count.mean(self.sum_ns as f64)
     }
 
-    /// The longest, exactly.
+    /// Returns the longest duration, exactly.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The duration that this part (0 to 1) of all do not exceed, never more than the longest.
+    /// Returns the duration that this fraction (0 to 1) of all do not exceed. Never more than the
+    /// longest.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let found = match &self.weighted {
             Some(weighted) => weighted.0.value_at_quantile(quantile),
@@ -157,8 +161,8 @@ impl Distribution {
         found.min(self.max_ns)
     }
 
-    /// What was recorded, to three significant digits, in order; each with how often, or where weights differ from 1, with
-    /// how much of their sum.
+    /// Returns the recorded durations in ascending order, to three significant digits. Each comes
+    /// with its count, or with its sum of [`Weight::units`] where weights differ from 1.
     pub fn counts(&self) -> Vec<(u64, u64)> {
         match &self.weighted {
             Some(weighted) => counts(&weighted.0),
@@ -166,7 +170,7 @@ impl Distribution {
         }
     }
 
-    /// The usual three.
+    /// Returns the median and the 95th and 99th percentiles.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {
             p50_ns: self.quantile_ns(0.50),
@@ -190,7 +194,7 @@ fn add_unweighted(to: &mut Histogram<u64>, other: &Histogram<u32>) {
     }
 }
 
-/// A histogram as the values that were recorded, each with its count.
+/// Serializes a histogram as the recorded values, each with its count.
 #[cfg(feature = "serde")]
 mod written {
     use super::{Counter, Histogram, empty};
@@ -204,7 +208,7 @@ mod written {
         let values = histogram
             .iter_recorded()
             .map(|at| (at.value_iterated_to(), at.count_at_value()));
-        // Not all formats take a sequence of unknown length.
+        // Some formats reject a sequence of unknown length.
         to.collect_seq(values.collect::<Vec<(u64, C)>>())
     }
 
@@ -224,7 +228,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of each duration as many as its weight says.
+    /// Returns each duration as often as its weight states.
     fn expanded(durations: &[(u64, u64)]) -> Distribution {
         let mut whole = Distribution::default();
         for (duration_ns, weight) in durations {

@@ -1,6 +1,7 @@
-//! Durations as text: `500us`, `2.5ms`, `1h30m`. The one grammar of flags, addresses, forms, TraceQL and Jaeger's queries.
+//! Durations as text: `500us`, `2.5ms`, `1h30m`. Flags, addresses, forms, TraceQL and Jaeger's
+//! queries share this grammar.
 
-/// The units, for messages.
+/// The accepted units, for messages.
 pub const UNITS: &str = "ns, us, ms, s, m or min, h, d, w";
 
 const UNITS_NS: [(&str, u64); 11] = [
@@ -17,15 +18,15 @@ const UNITS_NS: [(&str, u64); 11] = [
     ("w", 604_800_000_000_000),
 ];
 
-/// The length of a unit, ns.
+/// Returns the length of a unit in ns; `None` for an unknown unit.
 #[must_use]
 pub fn unit_ns(unit: &str) -> Option<u64> {
     let known = UNITS_NS.iter().find(|(name, _)| *name == unit);
     known.map(|&(_, ns)| ns)
 }
 
-/// Parses one or several numbers with units, which add up, to ns; what is below 1 ns is rounded. `None`: the text is
-/// something else, or longer than 584 years.
+/// Parses one or several numbers with units, which add up, to ns. Fractions of 1 ns are rounded.
+/// Returns `None` if the text is something else, or longer than 584 years.
 #[must_use]
 pub fn parse_ns(text: &str) -> Option<u64> {
     let (mut rest, mut sum) = (text.trim(), 0u64);
@@ -45,7 +46,8 @@ pub fn parse_ns(text: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// A decimal number of a unit, ns: exact, where floating point is not beyond 53 bits.
+/// Converts a decimal number of a unit to ns exactly, where floating point is inexact beyond 53
+/// bits.
 fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -55,7 +57,7 @@ fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
         "" => 0,
         whole => whole.parse().ok()?,
     };
-    // More digits than a week has nanoseconds change nothing.
+    // Further digits are below the resolution of any unit: a week has fewer nanoseconds.
     let fraction = fraction.get(..18).unwrap_or(fraction);
     let parts: u128 = match fraction {
         "" => 0,
@@ -67,7 +69,7 @@ fn scaled(number: &str, unit_ns: u64) -> Option<u64> {
     whole.checked_mul(unit_ns)?.checked_add(fraction_ns)
 }
 
-/// A duration as [`parse_ns`] reads it back exactly: `133.352143ms`.
+/// Formats a duration such that [`parse_ns`] restores it exactly: `133.352143ms`.
 #[must_use]
 pub fn exact(ns: u64) -> String {
     let (per_unit, unit) = match ns {

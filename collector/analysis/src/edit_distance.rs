@@ -1,23 +1,25 @@
-//! How different two sequences are.
+//! Edit distance of two sequences.
 //!
-//! The edit distance (Levenshtein) is the least number of elements to put in, take out or replace so that the one becomes the
-//! other. *Normalised*, it is divided by the length of the longer one, so that it is 0 for equal sequences and 1 for those
-//! that share nothing (Spectroscope, §5.2).
+//! The edit distance (Levenshtein) is the least number of insertions, deletions and replacements
+//! that turn one sequence into the other. The *normalised* distance is divided by the length of the
+//! longer sequence: 0 for equal sequences and 1 for those that share nothing (Spectroscope, §5.2).
 //!
-//! Computed 64 rows at a time in the bits of a word (Myers, A fast bit-vector algorithm for approximate string matching based
-//! on dynamic programming, 1999, with Hyyrö's formulas for the distance, 2003): ⌈n/64⌉·m steps of some fifteen operations,
-//! and memory for n + m. What both begin and end with costs one comparison an element.
+//! The algorithm computes 64 rows at a time in the bits of a word (Myers, A fast bit-vector
+//! algorithm for approximate string matching based on dynamic programming, 1999, with Hyyrö's
+//! formulas for the distance, 2003): ⌈n/64⌉·m steps of some fifteen operations, and memory for n +
+//! m. A common prefix or suffix costs one comparison an element.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-/// The edit distance of two sequences.
+/// Returns the edit distance of two sequences.
 pub fn edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> usize {
     // No distance is more than the longer length.
     edit_distance_within(a, b, a.len().max(b.len())).unwrap_or_default()
 }
 
-/// The edit distance of two sequences if it is at most `most`; what is surely farther is given up early.
+/// Returns the edit distance of two sequences if it is at most `most`. Stops as soon as the
+/// distance surely exceeds it.
 pub fn edit_distance_within<T: Copy + Eq + Hash>(a: &[T], b: &[T], most: usize) -> Option<usize> {
     let (a, b) = without_ends(a, b);
     if a.len().abs_diff(b.len()) > most {
@@ -26,7 +28,7 @@ pub fn edit_distance_within<T: Copy + Eq + Hash>(a: &[T], b: &[T], most: usize) 
     if a.is_empty() || b.is_empty() {
         return Some(a.len().max(b.len()));
     }
-    // Fewer rows of words if the shorter one is the rows.
+    // The shorter sequence forms the rows, which needs fewer words.
     let (rows, columns) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let (rows, columns, symbols) = numbered(rows, columns);
     let distance = last_row(&rows, &columns, symbols, most)?
@@ -36,19 +38,21 @@ pub fn edit_distance_within<T: Copy + Eq + Hash>(a: &[T], b: &[T], most: usize) 
     (distance <= most).then_some(distance)
 }
 
-/// The edit distance as a part of the longer length: 0 to 1; of two empty sequences 0.
+/// Returns the edit distance as a fraction (0 to 1) of the longer length; 0 for two empty
+/// sequences.
 pub fn normalised_edit_distance<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> f64 {
     normalised(edit_distance(a, b), a.len().max(b.len()))
 }
 
-/// The normalised edit distance if it is at most `most`; what is surely farther is given up early.
+/// Returns the normalised edit distance if it is at most `most`. Stops as soon as the distance
+/// surely exceeds it.
 pub fn normalised_edit_distance_within<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],
     most: f64,
 ) -> Option<f64> {
     let longer = a.len().max(b.len());
-    // One more than that may be, as the product is rounded; the quotient decides.
+    // The bound is one edit more, as the product is rounded; the quotient decides.
     let most_edits = (most.clamp(0.0, 1.0) * longer as f64) as usize + 1;
     let distance = normalised(edit_distance_within(a, b, most_edits)?, longer);
     (distance <= most).then_some(distance)
@@ -58,7 +62,7 @@ fn normalised(distance: usize, longer: usize) -> f64 {
     distance as f64 / longer.max(1) as f64
 }
 
-/// Both, without what they begin and end with alike: some best way to make the one the other keeps that.
+/// Strips the common prefix and suffix, which some optimal alignment keeps.
 fn without_ends<'a, T: Eq>(a: &'a [T], b: &'a [T]) -> (&'a [T], &'a [T]) {
     let start = common_start(a, b);
     let (a, b) = (&a[start..], &b[start..]);
@@ -71,7 +75,8 @@ fn common_start<T: Eq>(a: &[T], b: &[T]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Both, with small numbers for their elements, and how many numbers the first one uses, which are the lowest.
+/// Maps the elements of both sequences to small numbers. The rows' elements have the lowest ones;
+/// the third value is their count.
 fn numbered<T: Copy + Eq + Hash>(rows: &[T], columns: &[T]) -> (Vec<u32>, Vec<u32>, usize) {
     let mut numbers: FxHashMap<T, u32> = FxHashMap::default();
     let rows: Vec<u32> = rows
@@ -82,7 +87,7 @@ fn numbered<T: Copy + Eq + Hash>(rows: &[T], columns: &[T]) -> (Vec<u32>, Vec<u3
         })
         .collect();
     let symbols = numbers.len();
-    // All that the rows have not are alike: they equal nothing there.
+    // All elements that are not in the rows share one number, as they equal nothing there.
     let other = symbols as u32;
     let columns = columns
         .iter()
@@ -93,12 +98,12 @@ fn numbered<T: Copy + Eq + Hash>(rows: &[T], columns: &[T]) -> (Vec<u32>, Vec<u3
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// The distances of all of `rows` to each beginning of `columns`, the empty one first; nothing where the distance of both is
-/// more than `most`.
+/// Returns the distances of all of `rows` to each prefix of `columns`, the empty one first. Returns
+/// `None` if the distance of both surely exceeds `most`.
 ///
-/// Numbers below `symbols` are those of rows.
+/// Numbers below `symbols` are the elements of rows.
 fn last_row(rows: &[u32], columns: &[u32], symbols: usize, most: usize) -> Option<Vec<usize>> {
-    // By how much a distance differs from that of the column before it, in the row above.
+    // Difference of each distance from that of the previous column, in the row above.
     let mut steps: Vec<i8> = vec![1; columns.len()];
     let mut places = vec![0u64; symbols + 1];
     for (block, word) in rows.chunks(WORD_BITS).enumerate() {
@@ -124,10 +129,10 @@ fn last_row(rows: &[u32], columns: &[u32], symbols: usize, most: usize) -> Optio
     Some(row)
 }
 
-/// Goes on from the row above a block of rows to its last one.
+/// Advances from the row above a block of rows to the block's last row.
 fn block_of_rows(places: &[u64], columns: &[u32], steps: &mut [i8], height: usize) {
     let last = 1u64 << (height - 1);
-    // Where a distance is one more, or one less, than that of the row above it.
+    // Bits of the rows whose distance is one more, or one less, than that of the row above.
     let (mut more, mut less) = (u64::MAX, 0u64);
     for (symbol, step) in columns.iter().zip(steps) {
         let (from_more, from_less) = (u64::from(*step > 0), u64::from(*step < 0));
@@ -145,8 +150,8 @@ fn block_of_rows(places: &[u64], columns: &[u32], steps: &mut [i8], height: usiz
     }
 }
 
-/// What the distance is at least, of which the row after `done` rows is known: from each place there, what is left of both
-/// differs in length.
+/// Returns a lower bound of the distance from the row after `done` rows. From each place in the
+/// row, the remainders of both sequences differ in length.
 fn least_distance(done: usize, steps: &[i8], rows: usize, columns: usize) -> usize {
     let left = rows - done;
     let mut distance = done;
@@ -163,7 +168,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The whole matrix.
+    /// Computes the whole matrix, as the reference implementation.
     pub(super) fn naive(a: &[u32], b: &[u32]) -> usize {
         let mut matrix = vec![vec![0; b.len() + 1]; a.len() + 1];
         for i in 0..=a.len() {
@@ -179,7 +184,7 @@ mod tests {
         matrix[a.len()][b.len()]
     }
 
-    /// Sequences of few symbols, and others that are edits of each other: lengths around those of words.
+    /// Sequences of few symbols, and edits of each other, with lengths around multiples of a word.
     pub(super) fn pairs() -> impl Strategy<Value = (Vec<u32>, Vec<u32>)> {
         let of = |symbols: u32| {
             let one = prop::collection::vec(0..symbols, 0..200);

@@ -1,21 +1,22 @@
-//! Segments that the analyses leave out: testing and debugging code, named by one pattern (The Mystery Machine, §4.5).
+//! Exclusion of segments from the analyses: testing and debugging code, selected by one pattern
+//! (The Mystery Machine, §4.5).
 
 use crate::label::{Labels, SegmentLabel};
 use crate::segment::SegmentedTrace;
 
-/// Takes segments out of traces by a predicate on their labels, which is asked once for each label.
+/// Removes segments from traces by a predicate on their labels, which runs once for each label.
 ///
-/// The request's interval stays as it is: what is left out becomes time that nobody logged.
+/// The request's interval stays as it is: the removed segments become time without a log.
 #[derive(Clone, Debug)]
 pub struct Exclusion<F> {
     is_excluded: F,
-    /// Per segment id.
+    /// Decision for each label, by segment id.
     decided: Vec<bool>,
     removed: u64,
 }
 
 impl<F: Fn(&SegmentLabel) -> bool> Exclusion<F> {
-    /// Leaves out the segments for whose labels this holds.
+    /// Creates an exclusion of the segments whose labels satisfy the predicate.
     pub fn new(is_excluded: F) -> Exclusion<F> {
         Exclusion {
             is_excluded,
@@ -24,7 +25,8 @@ impl<F: Fn(&SegmentLabel) -> bool> Exclusion<F> {
         }
     }
 
-    /// Takes the excluded segments out of a trace. The labels must be those that the trace was cut with, every time.
+    /// Removes the excluded segments from a trace. Every call must pass the labels that the trace
+    /// was cut with.
     pub fn remove_from(&mut self, trace: &mut SegmentedTrace, labels: &Labels) {
         let known = self.decided.len();
         self.decided.extend(
@@ -43,7 +45,7 @@ impl<F: Fn(&SegmentLabel) -> bool> Exclusion<F> {
         self.removed += (before - trace.segments.len()) as u64;
     }
 
-    /// How many segments were taken out, over all traces.
+    /// Returns the number of segments removed, over all traces.
     pub fn removed(&self) -> u64 {
         self.removed
     }

@@ -1,14 +1,17 @@
-//! Whether two sides of an experiment differ, by how much, and with what certainty (Modeling the performance of a large
-//! system, 004 §3.1–3.2): requests of control and test, recorded at the same time.
+//! Difference between the two sides of an experiment, with its certainty (Modeling the performance
+//! of a large system, 004 §3.1–3.2). The requests of control and test are recorded at the same
+//! time.
 //!
-//! Requests are not independent. Those of one user (or of one process: whatever was assigned to a side) are alike, and
-//! users differ by orders of magnitude; those of one burst meet the same load. So what counts are *clusters*: the variance is
-//! the jackknife's, over units, and over bursts, less what both count (two-way clusters: Cameron, Gelbach and Miller,
-//! 2011). Student's t takes as many degrees of freedom as there are units that matter, not as there are requests.
+//! Requests are not independent. The requests of one user (or of one process: the unit that was
+//! assigned to a side) are alike, and users differ by orders of magnitude; the requests of one
+//! burst meet the same load. So the analysis counts *clusters*: the variance is the jackknife's,
+//! over units, and over bursts, minus the part that both count (two-way clusters: Cameron, Gelbach
+//! and Miller, 2011). Student's t takes as many degrees of freedom as there are units that matter,
+//! not as there are requests.
 //!
-//! A percentile is compared by counting: if test is δ slower, then of test's requests, each made faster by δ, as many are
-//! above the percentile of all as of control's. The interval is every δ for which that is not refused; no density is
-//! guessed, and nothing is drawn at random.
+//! A percentile is compared by counting. If test is δ slower, then of test's requests, each made
+//! faster by δ, as many exceed the percentile of all as of control's. The interval is every δ that
+//! this test does not reject. It needs no estimate of a density and no random draws.
 
 use std::collections::HashMap;
 
@@ -30,26 +33,27 @@ pub use one_off::{LeftOutTime, OneOff, TimedRequest, one_offs};
 /// One request of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// What was assigned to a side, by any number: a user, a process. Each request its own, where that is not known.
+    /// Number of the unit that was assigned to a side, such as a user or a process. Each request
+    /// has its own number where the unit is not known.
     pub unit: u64,
-    /// Those of one number were recorded in the same burst.
+    /// Number of the burst that recorded the request.
     pub burst: u64,
-    /// Of the test, or of the control.
+    /// True for a request of the test, false for one of the control.
     pub is_test: bool,
-    /// How long it took.
+    /// Latency of the request.
     pub latency_ns: u64,
 }
 
-/// What is compared.
+/// The statistic to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
     /// The mean of all requests.
     Mean,
-    /// That part of the requests is at most so slow: 0.5 is the median.
+    /// The quantile at this fraction of the requests (0 to 1): 0.5 is the median.
     Quantile(f64),
 }
 
-/// Why a metric is not compared.
+/// Reason why a metric cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unanswered {
     /// One side has no requests, or one of its units has them all.
@@ -59,47 +63,49 @@ pub enum Unanswered {
         /// Units of the test.
         test: usize,
     },
-    /// So few units, or bursts, make the difference that what they share by chance cannot be told from the change.
+    /// Too few units, or bursts, account for the difference: their common random variation cannot
+    /// be distinguished from the change.
     FewClusters {
-        /// As many equal ones would vary as these do.
+        /// Number of equal clusters that would vary as much.
         effective: f64,
-        /// Whether they are units; otherwise bursts.
+        /// True if the clusters are units, false if they are bursts.
         of_units: bool,
     },
-    /// Fewer requests of a side are above the percentile than can be counted with.
+    /// Too few requests of a side are above the percentile for a reliable count.
     FewAbove {
         /// Requests of the side with fewer.
         requests: usize,
-        /// As many as are needed.
+        /// Number of requests needed.
         needed: usize,
     },
 }
 
-/// How a metric differs between the sides.
+/// Difference of a metric between the sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// The control's.
+    /// The control's value, in ns.
     pub control_ns: f64,
-    /// The test's.
+    /// The test's value, in ns.
     pub test_ns: f64,
-    /// Test to control, less 1: 0.05 is slower by 5 %. Between these it is, with the certainty that was asked; an end that
-    /// the data do not bound is infinite, or −1.
+    /// Confidence interval of the ratio of test to control, minus 1: 0.05 is slower by 5 %. A limit
+    /// that the data do not bound is infinite, or −1.
     pub interval: (f64, f64),
-    /// The probability of such a difference where there is none.
+    /// Probability of such a difference if there is no effect.
     pub p_value: f64,
-    /// As many equal units, and bursts, would vary as these do.
+    /// Number of equal clusters, of units and bursts, that would vary as much.
     pub effective_clusters: f64,
-    /// The standard error of the logarithm of test to control.
+    /// Standard error of the logarithm of the ratio of test to control.
     pub standard_error: f64,
 }
 
 impl Effect {
-    /// Test to control, less 1.
+    /// Returns the ratio of test to control, minus 1.
     pub fn difference(&self) -> f64 {
         self.test_ns / self.control_ns - 1.0
     }
 
-    /// The probability that an experiment of as many requests, units and bursts shows a difference of this part.
+    /// Returns the probability that an experiment of as many requests, units and bursts detects a
+    /// relative difference of `difference`.
     pub fn power(&self, difference: f64, alpha: f64) -> f64 {
         let freedom = (self.effective_clusters - 1.0).max(1.0);
         power(
@@ -109,21 +115,22 @@ impl Effect {
         )
     }
 
-    /// How many times the requests (of as many more units, in as many more bursts) would show a difference of this part in
-    /// four of five experiments. That the standard error is itself an estimate, here and then, is counted in.
+    /// Returns the factor by which requests must grow (with units and bursts in proportion) to
+    /// detect a relative difference of `difference` in four of five experiments. It accounts for
+    /// the uncertainty of the standard error, now and in the larger experiment.
     pub fn times_needed(&self, difference: f64, alpha: f64) -> f64 {
         const WANTED: f64 = 0.8;
         let away = (1.0 + difference).ln().abs() / self.standard_error;
         let freedom = (self.effective_clusters - 1.0).max(1.0);
         let of_times = |times: f64| {
             let then = freedom * times;
-            // The logarithm of a standard error of n degrees of freedom varies by 1/2n; normal, by three points of Gauss and
-            // Hermite.
+            // The logarithm of a standard error of n degrees of freedom has variance 1/2n.
+            // Integrate over a normal distribution, by Gauss and Hermite's three points.
             let apart = (3.0 * (0.5 / freedom + 0.5 / then)).sqrt();
             let at = |by: f64| power(away * times.sqrt() * by.exp(), then, alpha);
             at(0.0) * 2.0 / 3.0 + (at(-apart) + at(apart)) / 6.0
         };
-        // Of fewer clusters nothing is said at all.
+        // Fewer clusters allow no statement at all.
         let (mut low, mut high) = ((CLUSTERS_MIN / freedom).ln().min(0.0), 30.0_f64);
         while high - low > 0.001 {
             let middle = (low + high) / 2.0;
@@ -136,7 +143,7 @@ impl Effect {
     }
 }
 
-/// The probability that what lies so many standard errors from 0 is seen to.
+/// Returns the probability of detecting an effect that lies that many standard errors from 0.
 fn power(away: f64, freedom: f64, alpha: f64) -> f64 {
     let certain = quantile_of_student(alpha, freedom);
     let beyond = |t: f64| {
@@ -146,8 +153,8 @@ fn power(away: f64, freedom: f64, alpha: f64) -> f64 {
     beyond(certain - away) + beyond(certain + away)
 }
 
-/// What is left for this look of an error that all looks share: 6/π²k² of it, which for all k sums up to it. The first is taken
-/// to be the only one.
+/// Returns the share of the error budget for this look: 6/π²k² of it, which over all k sums up to
+/// the whole. The first look is assumed to be the only one.
 pub fn alpha_of_look(alpha: f64, look: u32) -> f64 {
     match look {
         0 | 1 => alpha,
@@ -155,16 +162,16 @@ pub fn alpha_of_look(alpha: f64, look: u32) -> f64 {
     }
 }
 
-/// Fewer clusters than this say nothing of how others would vary.
+/// Minimum number of effective clusters; fewer do not show how others would vary.
 pub const CLUSTERS_MIN: f64 = 2.0;
 
-/// Fewer requests of a side above a percentile say nothing of where it lies.
+/// Minimum number of a side's requests above a percentile; fewer do not show where it lies.
 pub const ABOVE_MIN: usize = 10;
 
-/// Requests of both sides, ready to be compared.
+/// Requests of both sides, ready for comparison.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Ascending.
+    /// Requests of the control, ascending by latency; so are those of the test.
     control: Vec<Placed>,
     test: Vec<Placed>,
     units: usize,
@@ -173,24 +180,24 @@ pub struct Experiment {
     units_of: (usize, usize),
 }
 
-/// A request, by the numbers of its clusters.
+/// A request with the numbers of its clusters.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     latency_ns: f64,
     unit: u32,
     burst: u32,
-    /// Unit and burst.
+    /// Number of the pair of unit and burst.
     cell: u32,
 }
 
-/// Numbers from 0, in the order of their first use.
+/// Numbers keys from 0, in the order of their first use.
 fn number<K: std::hash::Hash + Eq>(known: &mut HashMap<K, u32>, key: K) -> u32 {
     let next = known.len() as u32;
     *known.entry(key).or_insert(next)
 }
 
 impl Experiment {
-    /// Puts requests in order. A unit that has requests on both sides counts as two.
+    /// Sorts and numbers the requests. A unit that has requests on both sides counts as two.
     pub fn new(requests: impl IntoIterator<Item = Observed>) -> Experiment {
         let (mut units, mut bursts, mut cells) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (mut control, mut test) = (Vec::new(), Vec::new());
@@ -223,25 +230,26 @@ impl Experiment {
         }
     }
 
-    /// Requests of control and test.
+    /// Returns the number of requests of control and test.
     pub fn requests(&self) -> (usize, usize) {
         (self.control.len(), self.test.len())
     }
 
-    /// Units of control and test.
+    /// Returns the number of units of control and test.
     pub fn units(&self) -> (usize, usize) {
         self.units_of
     }
 
-    /// Bursts in which there is any request.
+    /// Returns the number of bursts with any request.
     pub fn bursts(&self) -> usize {
         self.bursts
     }
 
-    /// How a metric differs, between limits that hold the truth with probability 1 − `alpha`.
+    /// Computes the difference of a metric, between limits that hold the true value with
+    /// probability 1 − `alpha`.
     ///
     /// # Errors
-    /// [`Unanswered`], where these requests cannot say.
+    /// [`Unanswered`] if these requests do not suffice.
     pub fn effect(&self, metric: Metric, alpha: f64) -> Result<Effect, Unanswered> {
         let (control, test) = self.units_of;
         if control < 2 || test < 2 {
@@ -274,7 +282,7 @@ impl Experiment {
         })
     }
 
-    /// Only the probability of such a difference where there is none: as [`Experiment::effect`] says it, sooner.
+    /// Computes only the p-value of [`Experiment::effect`], which is faster.
     pub fn p_value(&self, metric: Metric) -> f64 {
         self.spread(metric, 0.0).p_value()
     }
@@ -291,8 +299,8 @@ impl Experiment {
         }
     }
 
-    /// How far the sides are apart, and how much that varies by cluster, when each of test's requests is made faster by a
-    /// factor of e^shift.
+    /// Computes the distance between the sides, and its variation by cluster, with each of test's
+    /// requests made faster by a factor of e^shift.
     fn spread(&self, metric: Metric, shift: f64) -> Spread {
         let scale = (-shift).exp();
         let above = match metric {
@@ -313,7 +321,7 @@ impl Experiment {
         clusters.spread()
     }
 
-    /// The quantile of both sides together, each of the same weight.
+    /// Returns the quantile of both sides together, with equal total weights.
     fn quantile_of_all(&self, part: f64, scale: f64) -> f64 {
         let (n, m) = (self.control.len(), self.test.len());
         let (of_control, of_test) = (0.5 / n as f64, 0.5 / m as f64);
@@ -339,7 +347,7 @@ impl Experiment {
     }
 }
 
-/// Of requests in ascending order.
+/// Computes the metric of requests in ascending order.
 fn value(sorted: &[Placed], metric: Metric) -> f64 {
     match metric {
         Metric::Mean => {
@@ -353,7 +361,7 @@ fn value(sorted: &[Placed], metric: Metric) -> f64 {
     }
 }
 
-/// The t that is exceeded, on either side, with probability `alpha`.
+/// Returns the t that is exceeded, on either side, with probability `alpha`.
 fn quantile_of_student(alpha: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
     for _ in 0..80 {

@@ -1,18 +1,21 @@
-//! Which parameters tell two categories of requests apart: those of a mutation and those of its precursor (Spectroscope,
-//! §5.5).
+//! Explains a mutation by the parameters that separate its requests from those of its precursor
+//! (Spectroscope, §5.5).
 //!
-//! A [decision tree](crate::decision_tree) is grown from two thirds of a sample of both; the other third judges each leaf. Only
-//! leaves that hold there, by more than chance, are said: the tree always finds something.
+//! A [decision tree](crate::decision_tree) is grown from two thirds of a sample of both; the other
+//! third judges each leaf. The explanation includes only leaves that hold there, by more than
+//! chance, as the tree always finds something.
 //!
-//! The sample is of at least 100 requests and at most a tenth of each category, as in the paper, and no more than
-//! [`SAMPLE_MAX`]. One category has at most [`IMBALANCE_MAX`] times as many as the other, or 100: how many requests they have
-//! says nothing of what tells them apart. Which requests are in it follows from their ids and a seed, not from their order.
+//! The sample has at least 100 requests and at most a tenth of each category, as in the paper, and
+//! no more than [`SAMPLE_MAX`]. One category has at most [`IMBALANCE_MAX`] times as many as the
+//! other, or 100: their numbers of requests are unrelated to the difference between them. The
+//! choice of requests follows from their ids and a seed, not from their order.
 //!
-//! The sample says what is asked, and [all requests](StoredRows) the rest: a threshold is where it tells most of them, and a leaf's
-//! precision and recall are counted among them. Of a sample in which both categories are about as frequent, a leaf would
-//! seem far more precise than it is where one of them is rare.
+//! The sample determines the questions, and [all requests](StoredRows) the rest: each threshold is
+//! moved to where it separates the most requests, and a leaf's precision and recall are counted
+//! among them. In a sample with both categories about as frequent, a leaf would seem far more
+//! precise than it is where one of them is rare.
 //!
-//! What tells requests apart, and nothing of why they differ, is left out: see [`Why`].
+//! Parameters that separate requests without giving a reason are left out: see [`Why`].
 
 mod identity;
 mod parameters;
@@ -40,16 +43,16 @@ use std::fmt;
 use std::sync::Arc;
 use stored::AskedColumn;
 
-/// Something that requests say of themselves.
+/// A property that requests record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Parameter {
-    /// Which operation says it; empty: the request.
+    /// The operation that records it; empty for the request itself.
     pub operation: Arc<str>,
-    /// What it is called; empty: that the operation ran.
+    /// The recorded name; empty for the fact that the operation ran.
     pub key: Arc<str>,
 }
 
-/// `count (web:read)`.
+/// Formats as `count (web:read)`.
 impl fmt::Display for Parameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.key)?;
@@ -63,34 +66,35 @@ impl fmt::Display for Parameter {
 /// A request of one of the categories.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedRequest {
-    /// Its id.
+    /// Id of the request.
     pub id: TraceId,
-    /// When it began.
+    /// Start of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
     /// True for a request of the mutation, false for one of its precursor.
     pub is_mutation: bool,
-    /// How many requests of its category it stands for.
+    /// Number of requests of its category that it represents.
     pub weight: f64,
     /// Latency of the whole request, ns.
     pub latency_ns: u64,
-    /// What it says. Where it says several texts of one parameter, none is known; of several numbers the extremes are.
+    /// Recorded values. A parameter with several texts has no known value; one with several numbers
+    /// has its extremes.
     pub parameters: Vec<(Parameter, Arc<str>)>,
 }
 
-/// How to explain.
+/// Options of an explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainSettings {
     /// The kind of change, whose consequences are left out.
     pub subject: Subject,
-    /// Another seed takes other requests.
+    /// Seed of the sample; another seed draws other requests.
     pub seed: u64,
     /// Parameters to leave out: keys, or keys with operations as they are [shown](Parameter).
     pub without: BTreeSet<String>,
     /// Parameters that were [found](Incarnations) to be identities of processes.
     pub identities: BTreeSet<Parameter>,
-    /// How the tree is grown.
+    /// Limits on the growth of the tree.
     pub tree: TreeSettings,
-    /// The probability that anything is said where nothing tells the categories apart.
+    /// Probability of reporting anything where nothing separates the categories.
     pub false_alarms: f64,
 }
 
@@ -107,10 +111,10 @@ impl Default for ExplainSettings {
     }
 }
 
-/// Why there is no explanation.
+/// Reason why there is no explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExplainError {
-    /// Nothing can be learned of so few, and held out.
+    /// Too few requests to learn from and to hold out.
     #[error(
         "{mutation} requests with the change and {precursor} without are too few to tell them apart: \
          at least {least} of each are needed"
@@ -120,50 +124,53 @@ pub enum ExplainError {
         mutation: usize,
         /// Requests of the precursor.
         precursor: usize,
-        /// How many of each are needed.
+        /// Number of each that is needed.
         least: usize,
     },
 }
 
-/// What was not looked at because of a bound, by cause.
+/// Data ignored because of a bound, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// Parameters over [`PARAMETERS_MAX`], those that fewest requests say.
+    /// Parameters over [`PARAMETERS_MAX`], those that fewest requests record.
     pub parameters: usize,
-    /// Texts over [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter, which are not told apart.
+    /// Texts over [`VALUES_MAX`](crate::decision_tree::VALUES_MAX) of a parameter, which are not
+    /// distinguished.
     pub texts: usize,
-    /// Texts that requests do not agree with themselves on, by request and parameter.
+    /// Conflicting texts within one request, by request and parameter.
     pub several_values: usize,
 }
 
-/// What tells the categories apart. Of pairs, the precursor's is first, the mutation's second.
+/// Conditions that separate the categories. In pairs, the precursor's value is first, the
+/// mutation's second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// How many requests there are.
+    /// Number of requests of each category.
     pub requests: [u64; 2],
-    /// From how many of them the tree was grown.
+    /// Number of requests that the tree was grown from.
     pub learned_from: [usize; 2],
-    /// How many others judged it.
+    /// Number of held-out requests that judged it.
     pub held_out: [usize; 2],
-    /// How many of all requests were counted; fewer, where there was no room for all.
+    /// Number of requests counted; fewer than all, where there was no room.
     pub counted: [u64; 2],
-    /// What holds: the mutation first, then by recall. Nothing, if no parameter tells them apart.
+    /// Leaves that hold: the mutation's first, then by recall. Empty if no parameter separates the
+    /// categories.
     pub leaves: Vec<ExplainedLeaf>,
-    /// What was asked about.
+    /// Parameters that were considered.
     pub parameters: Vec<Parameter>,
-    /// What was not asked about, and why.
+    /// Parameters that were not considered, with the reasons.
     pub left_out: Vec<LeftOut>,
-    /// What was not looked at.
+    /// Data that bounds excluded.
     pub unseen: Unseen,
 }
 
-/// Requests of each category that are needed.
+/// Minimum number of requests of each category.
 pub const REQUESTS_MIN: usize = 12;
 
-/// A leaf that holds for requests that were held out.
+/// A leaf that holds for the held-out requests.
 #[derive(Clone, Debug)]
 struct HoldingLeaf {
-    /// Its place in the tree.
+    /// Index of the leaf in the tree.
     place: usize,
     class: bool,
     learned_from: [f64; 2],
@@ -171,7 +178,7 @@ struct HoldingLeaf {
     p_value: f64,
 }
 
-/// What a sample has shown to tell the categories apart; all requests say how well.
+/// Tree learned from a sample. All requests then measure how well it separates the categories.
 #[derive(Clone, Debug)]
 pub struct LearnedTree {
     tree: DecisionTree,
@@ -184,7 +191,8 @@ pub struct LearnedTree {
     unseen: Unseen,
 }
 
-/// Explains a mutation by what its requests and those of its precursor say of themselves: all requests that there are.
+/// Explains a mutation by the recorded values of its requests and of its precursor's. `requests`
+/// are all that exist.
 pub fn explain(
     requests: &[ExplainedRequest],
     settings: &ExplainSettings,
@@ -198,7 +206,7 @@ pub fn explain(
 }
 
 impl LearnedTree {
-    /// Learns from requests, of which a sample is drawn.
+    /// Learns from a sample of the requests.
     pub fn of(
         requests: &[ExplainedRequest],
         settings: &ExplainSettings,
@@ -238,17 +246,17 @@ impl LearnedTree {
         })
     }
 
-    /// Whether anything tells the categories apart.
+    /// True if anything separates the categories.
     pub fn tells(&self) -> bool {
         !self.leaves.is_empty()
     }
 
-    /// The names under which requests say what is asked about.
+    /// Returns the recorded names of the parameters that the tree asks about.
     pub fn keys(&self) -> BTreeSet<Arc<str>> {
         self.columns.iter().map(AskedColumn::recorded_key).collect()
     }
 
-    /// Counts a request of the mutation or of its precursor, and what it says.
+    /// Counts a request of the mutation or of its precursor, with its recorded values.
     pub fn observe(
         &self,
         rows: &mut StoredRows,
@@ -258,12 +266,12 @@ impl LearnedTree {
         rows.observe(&self.columns, request, said);
     }
 
-    /// Adds rows that another one has counted.
+    /// Merges the rows of another count.
     pub fn merge(&self, rows: &mut StoredRows, other: StoredRows) {
         rows.merge(other, self.columns.len());
     }
 
-    /// What tells all these requests apart, and how well.
+    /// Explains the difference between all these requests, with precision and recall.
     pub fn explanation(&self, rows: &StoredRows) -> Explanation {
         let table = rows.table(&self.columns);
         let all: Vec<usize> = (0..table.classes().len()).collect();
@@ -324,7 +332,7 @@ impl LearnedTree {
     }
 }
 
-/// The leaves that hold for requests that were held out.
+/// Returns the leaves that hold for the held-out requests.
 fn holding(
     tree: &DecisionTree,
     sample: &Drawn<'_>,

@@ -1,12 +1,13 @@
-//! Failed requests: how a request ended, where its failure starts, and the way by which it travels.
+//! Failed requests: the outcome of a request, the origin of its failure, and the path it travels.
 //!
-//! A request failed if a root of it failed. One whose root was not recorded failed if a failure travels out of what was. A request
-//! in which another span failed has recovered.
+//! A request failed if a root of it failed. A request without a recorded root failed if a failure
+//! travels out of its recorded part. A request in which another span failed has recovered.
 //!
-//! A failure starts at its *origin*: a failed span below which no other one failed. A failure travels from a span to its
-//! parent. It also travels through spans that are not marked as failed, as functions seldom are, but not through
-//! servers' and clients' spans, which state their outcome. The origin of a failed request is connected to its failed root in
-//! this way. Of several, the one that ended first counts: the others may be consequences.
+//! A failure starts at its *origin*: a failed span below which no other one failed. A failure
+//! travels from a span to its parent. It also travels through spans that are not marked as failed,
+//! as functions seldom are, but not through servers' and clients' spans, which state their outcome.
+//! The origin of a failed request is connected to its failed root in this way. Of several origins,
+//! the one that ended first counts: the others may be consequences.
 
 use crate::flow::{ERROR, failed_spans, is_failure};
 use crate::name_rule::normalise;
@@ -17,18 +18,18 @@ use rustc_hash::FxHashSet;
 const ERROR_TYPE: &str = "error.type";
 const EXCEPTION_TYPE: &str = "exception.type";
 const GRPC_CODE: &str = "rpc.grpc.status_code";
-/// The names of a response's status over HTTP, the current one first.
+/// Attribute names of an HTTP response's status, the current one first.
 const HTTP_STATUSES: [&str; 2] = ["http.response.status_code", "http.status_code"];
-/// The attributes that hold a message, the best first; [`ERROR`] may be one as well.
+/// The attributes that hold a message, the best first; [`ERROR`] may hold one as well.
 const MESSAGES: [&str; 3] = [
     "otel.status_description",
     "exception.message",
     "error.message",
 ];
-/// Types and messages are cut to so many characters.
+/// Maximum length of types and messages, in characters.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// The attributes that a failure is described by. They have to be read.
+/// The attributes that describe a failure. The records must include them.
 pub const FAILURE_KEYS: [&str; 9] = [
     ERROR,
     ERROR_TYPE,
@@ -41,7 +42,8 @@ pub const FAILURE_KEYS: [&str; 9] = [
     MESSAGES[2],
 ];
 
-/// Returns true for an attribute that is part of a failure, or of the response: no reason for it.
+/// Returns true for an attribute that is part of a failure, or of the response, and so no reason
+/// for it.
 #[must_use]
 pub fn is_of_failure(key: &str) -> bool {
     const PARTS: [&str; 5] = ["error", "exception", "otel.status", "http.response", "err"];
@@ -52,31 +54,33 @@ pub fn is_of_failure(key: &str) -> bool {
     PARTS.iter().any(is_part) || FAILURE_KEYS.contains(&key) || key == "cancelled"
 }
 
-/// The spans that a failure travelled through, from its origin up to the last failed one: in a failed request its root, if that was
-/// recorded.
+/// The spans that a failure travelled through, from its origin up to the last failed one. In a
+/// failed request, that is its root, if it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureTrail<'a> {
     /// True if the request itself failed; otherwise it recovered.
     pub has_reached_root: bool,
-    /// At least one.
+    /// The spans, at least one, from the origin upwards.
     pub spans: Vec<&'a SpanRecord>,
 }
 
-/// Finds where failures start. Kept between requests for its memory.
+/// Finds the origins of failures. Reusing it between requests saves allocations.
 #[derive(Clone, Debug, Default)]
 pub struct FailureFinder {
     tree: SpanTree,
     failed: FxHashSet<u64>,
     /// The numbers of spans, parents before their children.
     order: Vec<usize>,
-    /// By number: true if a failure below travels up to here.
+    /// True if a failure below travels up to the span, by number.
     is_below: Vec<bool>,
-    /// By number: true if a failure travels from here to a failed root, or out of what was recorded.
+    /// True if a failure travels from the span to a failed root, or out of the recorded part, by
+    /// number.
     is_connected: Vec<bool>,
 }
 
 impl FailureFinder {
-    /// Returns the trail of a request's failure, of which [`ERROR`] was read; `None` if no span failed.
+    /// Returns the trail of a request's failure; `None` if no span failed. The records must include
+    /// [`ERROR`].
     pub fn trail<'a>(&mut self, records: &'a TraceRecords) -> Option<FailureTrail<'a>> {
         self.failed.clear();
         self.failed.extend(failed_spans(records));
@@ -169,14 +173,15 @@ impl FailureFinder {
 /// Type and message of a failure, as the failed span states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatedFailure {
-    /// The type of the error or the status, such as `HTTP 503`; `error` where neither is stated.
+    /// The type of the error or the status, such as `HTTP 503`; `error` if neither is stated.
     pub kind: String,
-    /// The message, with its ids replaced; empty, if there is none.
+    /// The message, with its ids replaced; empty if there is none.
     pub message: String,
 }
 
 impl StatedFailure {
-    /// Reads what a span states, by its own attributes and those of events in it; [`FAILURE_KEYS`] have to be read.
+    /// Reads the failure from a span's attributes and from those of events in it. The records must
+    /// include [`FAILURE_KEYS`].
     #[must_use]
     pub fn of(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
         let said = Said::of(records, span);
@@ -186,7 +191,7 @@ impl StatedFailure {
         }
     }
 
-    /// Reads the same, and the message as it was recorded, with all lines and ids.
+    /// Reads the failure with its message as recorded, with all lines and ids.
     #[must_use]
     pub fn in_full(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
         let said = Said::of(records, span);
@@ -226,7 +231,7 @@ impl<'a> Said<'a> {
 
     fn kind(&self, has_panicked: bool) -> String {
         let of_error = self.first(&[ERROR_TYPE]);
-        // A status is said with what it is of.
+        // A numeric status is reported with its protocol below.
         let is_name = |name: &&str| !name.bytes().all(|byte| byte.is_ascii_digit());
         let name = of_error.filter(|name| is_name(name) && *name != "_OTHER");
         if let Some(name) = name.or_else(|| self.first(&[EXCEPTION_TYPE])) {
@@ -255,7 +260,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The beginning of a text, with its ids replaced.
+/// Returns the first line of a text, shortened, with its ids replaced.
 fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let line = match line.char_indices().nth(TEXT_CHARS_MAX) {
@@ -265,7 +270,7 @@ fn first_line(text: &str) -> String {
     normalise(line).into_owned()
 }
 
-/// The name of a gRPC status code.
+/// Returns the name of a gRPC status code.
 fn grpc_name(code: &str) -> Option<&'static str> {
     const NAMES: [&str; 17] = [
         "OK",

@@ -1,5 +1,5 @@
-//! Request flows: the structure of requests, categories of equal ones, and where their time goes (Spectroscope, Diagnosing
-//! performance changes by comparing system behaviours, §2.1, §4.1).
+//! Request flows: the structure of requests, categories of equal ones, and the time they spend
+//! (Spectroscope, Diagnosing performance changes by comparing system behaviours, §2.1, §4.1).
 
 mod build;
 mod category_id;

@@ -1,42 +1,43 @@
-//! Fragment detection: roots that are none.
+//! Detects partial traces: recorded roots that are inner operations of a request.
 //!
-//! A thread that is in the middle of a request when a window opens records what it begins from then on, and cannot know
-//! that it is a part: between windows nothing is remembered. Seen over all traces, such a part gives itself away: its
-//! root is an operation that elsewhere runs inside another one.
+//! A thread that is in the middle of a request when a window opens records what it begins from then
+//! on. It cannot know that this is only a part, as nothing is remembered between windows. All
+//! traces together reveal such a part: its root is an operation that runs inside another one in
+//! other traces.
 
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The cause of a trace whose root is an inner operation elsewhere.
+/// Cause of incompleteness of a trace whose root is an inner operation in other traces.
 pub const INNER_ROOT: &str = "inner_root";
 
-/// How many operations are told apart; others count as never seen inside another one.
+/// Maximum number of operations; further ones count as never seen inside another one.
 pub const INNER_OPERATIONS_MAX: usize = 1 << 16;
 
-/// Operations (service and name) that were recorded inside others. The set is the standard library's seeded one: names
-/// come from the network.
+/// Operations (service and name) that were recorded inside others. The set is the standard
+/// library's seeded one, as names come from the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct InnerOperations(HashSet<(Arc<str>, Arc<str>)>);
 
 impl InnerOperations {
-    /// Notes an operation of a span that has a parent and was recorded by a process of ours. Imported spans are left
-    /// alone: whoever recorded them recorded whole requests.
+    /// Adds the operation of a span that has a parent and was recorded by a process of ours.
+    /// Callers skip imported spans: their recorders recorded whole requests.
     pub fn insert(&mut self, service: &Arc<str>, name: &Arc<str>) {
         if self.0.len() < INNER_OPERATIONS_MAX {
             self.0.insert((service.clone(), name.clone()));
         }
     }
 
-    /// Notes what a span says.
+    /// Adds a span's operation if it is an inner one.
     pub fn observe(&mut self, span: &SpanRecord) {
         if span.process != 0 && span.parent_id != 0 {
             self.insert(&span.service, &span.name);
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the operations of `other`.
     pub fn merge(&mut self, other: &InnerOperations) {
         other
             .0
@@ -44,8 +45,8 @@ impl InnerOperations {
             .for_each(|(service, name)| self.insert(service, name));
     }
 
-    /// Is this a part of a request, although it has a root? A server's span without a parent is an ingress: its caller
-    /// sent no context, and every caller that records does.
+    /// Reports whether a trace is part of a request although it has a root. A server's span without
+    /// a parent is an ingress: its caller sent no context, and every caller that records does.
     pub fn is_fragment(&self, records: &TraceRecords) -> bool {
         let is_inner = |root: &SpanRecord| {
             root.process != 0

@@ -1,8 +1,10 @@
-//! Vertical context: the kernel's events of a burst, each owned by the request it served (paper 004 §3.3.2).
+//! Vertical context: the kernel's events of a burst, each owned by the request it served (paper 004
+//! §3.3.2).
 //!
-//! Programs say by [markers](marker) which request a thread works for. From these, from what the recorder remembers
-//! across the gate (carry) and from context switches, [`attribute()`] finds the owner of every system call, of every
-//! interval on a processor and off it, who woke whom, and which request held the lock that another waited for.
+//! Programs emit [markers](marker) that state which request a thread works for. From these, from
+//! the recorder's memory across the gate (carry) and from context switches, [`attribute()`] finds
+//! the owner of every system call, of every interval on a processor and off it, the thread that
+//! woke another, and the request that held the lock another waited for.
 //!
 //! ```
 //! use stroboscope_analysis::kernel::attribute;

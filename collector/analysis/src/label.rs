@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct SegmentId(pub u32);
 
 impl SegmentId {
-    /// The id as an index.
+    /// Returns the id as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -29,7 +29,7 @@ pub struct SegmentLabel {
 }
 
 impl SegmentLabel {
-    /// A label of these three names.
+    /// Creates a label of these three names.
     pub fn new(task: &str, start: &str, end: &str) -> SegmentLabel {
         SegmentLabel {
             task: task.into(),
@@ -38,9 +38,9 @@ impl SegmentLabel {
         }
     }
 
-    /// The operation the segment belongs to: the last component of the task's path, without its number
-    /// (`web:GET /home > store:read#3` belongs to `store:read`). Escapes of the path are undone. An event log's task
-    /// without ` > ` is its own operation.
+    /// Returns the operation the segment belongs to: the last component of the task's path, without
+    /// its number (`web:GET /home > store:read#3` belongs to `store:read`), with the path's escapes
+    /// undone. An event log's task without ` > ` is its own operation.
     pub fn operation(&self) -> String {
         let component = task_path::last_component(&self.task);
         let base = component.rsplit_once('#').and_then(|(base, number)| {
@@ -52,7 +52,8 @@ impl SegmentLabel {
         task_path::unescape(base.unwrap_or(component)).into_owned()
     }
 
-    /// Whether the two are clones of one label, and so equal; two labels made apart may be equal all the same.
+    /// True if the two are clones of one label, and so equal. Two labels made independently may be
+    /// equal although this returns false.
     pub(crate) fn is_same(&self, other: &SegmentLabel) -> bool {
         Arc::ptr_eq(&self.task, &other.task)
             && Arc::ptr_eq(&self.start, &other.start)
@@ -68,8 +69,9 @@ impl fmt::Display for SegmentLabel {
 
 /// Interns labels, both ways, up to a bound.
 ///
-/// Names come from outside, so their number must be bounded: a service that puts ids into its names would
-/// otherwise grow the model without end. What does not fit is refused and counted, see [`Labels::refused`].
+/// Names come from outside, so their number must be bounded: a service that puts ids into its names
+/// would otherwise grow the model without end. Labels over the bound are refused and counted, see
+/// [`Labels::refused`].
 #[derive(Clone, Debug)]
 pub struct Labels {
     labels: Vec<SegmentLabel>,
@@ -80,7 +82,7 @@ pub struct Labels {
     refused: u64,
 }
 
-/// How many labels a model distinguishes unless told otherwise.
+/// Default maximum number of labels that a model distinguishes.
 pub const DEFAULT_MAX_LABELS: usize = 4096;
 
 impl Default for Labels {
@@ -90,7 +92,7 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// An empty interner that takes at most `max_labels` labels.
+    /// Creates an empty interner that takes at most `max_labels` labels.
     pub fn with_max(max_labels: usize) -> Labels {
         let max_labels = max_labels.min(u32::MAX as usize);
         Labels {
@@ -102,7 +104,8 @@ impl Labels {
         }
     }
 
-    /// The number of this label, given now if it is new. `None` (and counted) when there is no room for a new one.
+    /// Returns the number of this label, and assigns one if it is new. Returns `None`, and counts
+    /// the refusal, if there is no room for a new one.
     pub fn intern(
         &mut self,
         task: &Arc<str>,
@@ -128,17 +131,17 @@ impl Labels {
         Some(SegmentId(id))
     }
 
-    /// The number of this label, if it has one.
+    /// Returns the number of this label, if it has one.
     pub fn id(&self, task: &str, start: &str, end: &str) -> Option<SegmentId> {
         self.find(hash_of(task, start, end), task, start, end)
     }
 
-    /// The label of this number, if it was given.
+    /// Returns the label of this number, if it was assigned.
     pub fn get(&self, id: SegmentId) -> Option<&SegmentLabel> {
         self.labels.get(id.index())
     }
 
-    /// All labels, in order of their numbers.
+    /// Iterates over all labels, in order of their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (SegmentId, &SegmentLabel)> {
         self.labels
             .iter()
@@ -146,32 +149,34 @@ impl Labels {
             .map(|(i, label)| (SegmentId(i as u32), label))
     }
 
-    /// How many labels there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// How many labels fit.
+    /// Returns the maximum number of labels.
     pub fn max_labels(&self) -> usize {
         self.max_labels
     }
 
-    /// How many times a new label found no room. Each is a segment that the model does not know.
+    /// Returns the number of times that a new label found no room. Each is a segment that the model
+    /// does not know.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes over another interner's count of refusals.
+    /// Adds another interner's count of refusals.
     pub(crate) fn add_refused(&mut self, refused: u64) {
         self.refused = self.refused.saturating_add(refused);
     }
 
-    /// The numbers in the order of their labels' text: the one order that does not depend on arrival.
+    /// Returns the numbers in the order of their labels' text, the only order that does not depend
+    /// on arrival.
     pub(crate) fn sorted_ids(&self) -> Vec<SegmentId> {
         let mut ids: Vec<SegmentId> = self.iter().map(|(id, _)| id).collect();
         ids.sort_unstable_by(|a, b| self.labels[a.index()].cmp(&self.labels[b.index()]));

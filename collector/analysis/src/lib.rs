@@ -1,28 +1,33 @@
-//! All inference of Stroboscope: pure functions over plain data.
+//! Inference of Stroboscope: pure functions over plain data.
 //!
-//! Nothing here does I/O, reads a clock, starts a thread or awaits anything; nothing here depends on how records are
-//! stored or sent. The live collector, the batch query and a query on a cluster are drivers of these same functions.
+//! No function here does I/O, reads a clock, starts a thread or awaits anything; none depends on
+//! how records are stored or sent. The live collector, the batch query and a query on a cluster are
+//! drivers of these same functions.
 //!
 //! # A guided tour
 //!
-//! 1. What was recorded of one request is a [`TraceRecords`](record::TraceRecords): spans, or lines of an event log.
-//!    [`completeness`](completeness::completeness) says whether all of it was recorded.
-//! 2. [`segment`](segment::segment) cuts it into segments, each named by a [`SegmentLabel`](label::SegmentLabel)
-//!    ⟨task, start event, end event⟩ and numbered by [`Labels`](label::Labels).
-//! 3. A [`Model`](model::Model) observes the segmented traces and counts what contradicts each hypothesis about each
-//!    pair of segments. Models of parts merge to the model of the whole.
-//! 4. [`Relations`](model::Relations) are what the model still believes, at a stated tolerance for noise.
-//! 5. With them, [`analyse`](critical_path::analyse) finds the critical path and the slack of one request, and a
-//!    [`PathAggregate`](aggregate::PathAggregate) sums them up over many.
+//! 1. The records of one request are a [`TraceRecords`](record::TraceRecords): spans, or lines of
+//!    an event log. [`completeness`](completeness::completeness) reports whether all of it was
+//!    recorded.
+//! 2. [`segment`](segment::segment) cuts it into segments, each named by a
+//!    [`SegmentLabel`](label::SegmentLabel) ⟨task, start event, end event⟩ and numbered by
+//!    [`Labels`](label::Labels).
+//! 3. A [`Model`](model::Model) observes the segmented traces and counts the contradictions to each
+//!    hypothesis about each pair of segments. Models of parts merge to the model of the whole.
+//! 4. [`Relations`](model::Relations) are the hypotheses that the model still believes, at a stated
+//!    tolerance for noise.
+//! 5. With them, [`analyse`](critical_path::analyse) finds the critical path and the slack of one
+//!    request, and a [`PathAggregate`](aggregate::PathAggregate) sums them up over many.
 //!
-//! Before step 2, records of hosts whose clocks disagree are put on one time axis by [`clock`]; after it,
-//! [`Exclusion`](exclusion::Exclusion) takes out segments that are nobody's business. What the model has become is shown
-//! by [`convergence`] and [`structural_change`]; what the paths say by [`anomaly`] (slow requests), [`breakdown`] (by
-//! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`]; where failures start by [`failure`];
-//! what changed between two periods by [`flow`] and [`compare`].
+//! Before step 2, [`clock`] puts records of hosts whose clocks disagree on one time axis; after it,
+//! [`Exclusion`](exclusion::Exclusion) removes irrelevant segments. [`convergence`] and
+//! [`structural_change`] show how the model changes. [`anomaly`] (slow requests), [`breakdown`] (by
+//! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`] evaluate
+//! the paths. [`failure`] finds where failures start; [`flow`] and [`compare`] find the changes
+//! between two periods.
 //!
-//! Most analyses are two [passes](pass::Pass) over the traces: the first makes the model (or finds a threshold), the second
-//! uses it. None of them keeps traces.
+//! Most analyses are two [passes](pass::Pass) over the traces: the first makes the model (or finds
+//! a threshold), the second uses it. None of them keeps traces.
 //!
 //! ```
 //! use stroboscope_analysis::aggregate::PathAggregate;
@@ -58,16 +63,20 @@
 //!
 //! # Modules
 //!
-//! Each knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`duration`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
-//! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`connection`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
-//! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
-//! [`slack_validation`], [`prediction`] and [`flow`]; [`failure`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
+//! Each module knows only those above it: [`sampling`], [`record`], [`name_rule`], [`diagnostic`],
+//! [`distribution`], [`duration`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
+//! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`connection`], [`inner_operations`],
+//! [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
+//! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`],
+//! [`breakdown`], [`what_if`], [`slack_validation`], [`prediction`] and [`flow`]; [`failure`];
+//! [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!
-//! Records come from outside. Whatever they say, nothing here panics, hangs or grows without bound: names are
-//! [normalised](name_rule), labels are [bounded](label::Labels), and what is wrong with a trace is said by a
-//! [`Diagnostic`](diagnostic::Diagnostic) while the rest of it is used.
+//! Records come from outside. Whatever they contain, no function here panics, hangs or grows
+//! without bound: names are [normalised](name_rule), labels are [bounded](label::Labels), and a
+//! [`Diagnostic`](diagnostic::Diagnostic) reports each flaw of a trace while the rest of it is
+//! used.
 
 pub mod aggregate;
 pub mod anomaly;

@@ -1,20 +1,25 @@
-//! The causal model: every hypothesis about pairs of segments, and what has contradicted it (The Mystery Machine, §4.2).
+//! The causal model: every hypothesis about pairs of segments, with its contradictions (The Mystery
+//! Machine, §4.2).
 //!
-//! * A→B (happens-before) is contradicted by a trace in which some B starts before some A ends.
-//! * A∨B (mutual exclusion) is contradicted by a trace in which some A and some B overlap.
-//! * t₁≫t₂ (pipeline, of two tasks) is contradicted by a trace in which a data element reaches t₂ before t₁ is done with
-//!   it, or in which t₂ starts on two elements in the other order than t₁ did.
+//! - A→B (happens-before) is contradicted by a trace in which some B starts before some A ends.
+//! - A∨B (mutual exclusion) is contradicted by a trace in which some A and some B overlap.
+//! - t₁≫t₂ (pipeline, of two tasks) is contradicted by a trace in which a data element reaches t₂
+//!   before t₁ is done with it, or in which t₂ starts on two elements in the other order than t₁
+//!   did.
 //!
-//! Where timestamps have a resolution or error bounds (see [`clock`](crate::clock)), only an order that is sure
-//! contradicts: by more than the resolution, and between two clocks by more than both clocks' errors. Between clocks that
-//! nothing ties together no order is sure, but a segment starts before it ends, and the segments of a span or of an event
-//! log's task follow each other, whatever the clocks say. In a trace of more than 2,048 segments whose clocks differ in
-//! their bounds, the errors are also applied between timestamps of one clock, which contradicts less than it could.
+//! Where timestamps have a resolution or error bounds (see [`clock`](crate::clock)), only an order
+//! that is certain contradicts: by more than the resolution, and between two clocks by more than
+//! both clocks' errors. Between clocks that nothing connects, no order is certain. But a segment
+//! starts before it ends, and the segments of a span or of an event log's task follow each other,
+//! regardless of the clocks. In a trace of more than 2,048 segments whose clocks differ in their
+//! bounds, the errors are also applied between timestamps of one clock, which contradicts less than
+//! it could.
 //!
-//! Of two segments whose order no trace has shown nothing is believed.
+//! Two segments whose order no trace has shown have no believed relation.
 //!
-//! A trace counts at most once for each pair and kind, however often a segment occurs in it. Counts are kept, not just
-//! bits, so that every relation has its [`Support`] and a tolerance for noise is possible.
+//! A trace counts at most once for each pair and kind, however often a segment occurs in it. Counts
+//! are kept, not just bits, so that every relation has its [`Support`] and a tolerance for noise is
+//! possible.
 
 mod counts;
 mod groups;
@@ -35,7 +40,7 @@ use std::sync::Arc;
 use sweep::Sweep;
 use uncertain::shrink_ends;
 
-/// How often one segment was seen.
+/// Frequency of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SegmentCounts {
     /// Instances, over all traces.
@@ -44,24 +49,25 @@ pub struct SegmentCounts {
     pub traces: u64,
 }
 
-/// What is known about an ordered pair of segments that were seen together.
+/// Counts of an ordered pair of segments that were seen together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairCounts {
     /// The segment supposed to come first.
     pub a: SegmentId,
-    /// The other one. Equal to `a`: several instances of one segment in one trace.
+    /// The segment supposed to come second. Equal to `a` for several instances of one segment in
+    /// one trace.
     pub b: SegmentId,
     /// Traces with both.
     pub cooccurrences: u64,
     /// Traces that contradict a→b. 0 where `a == b`.
     pub contradictions: u64,
-    /// Traces in which the two overlap. The same for (a, b) and (b, a).
+    /// Traces in which the two overlap. Equal for (a, b) and (b, a).
     pub overlaps: u64,
 }
 
-/// Memory of a label with its texts, which others share as a rule.
+/// Estimated memory of a label with its texts, which labels usually share.
 const LABEL_BYTES: usize = 256;
-/// The scratch memory of a trace of more segments is given back.
+/// Number of segments in a trace above which the scratch memory is freed.
 const LARGE_SEGMENTS: usize = 1 << 15;
 
 /// Counts over the traces observed so far. See the [module](self).
@@ -72,7 +78,7 @@ pub struct Model {
     unknown_segments: u64,
     segments: Vec<SegmentCounts>,
     counts: Counts,
-    /// What is counted of requests that are alike, beside `counts`.
+    /// Counts of requests that are alike, in addition to `counts`.
     groups: Groups,
     pipelines: Pipelines,
     sweep: Sweep,
@@ -92,13 +98,14 @@ impl std::fmt::Debug for Model {
 }
 
 impl Model {
-    /// A model of nothing, with the default bound on labels.
+    /// Creates an empty model with the default bound on labels.
     pub fn new() -> Model {
         Model::default()
     }
 
-    /// A model of nothing that will distinguish at most `max_labels` segments. Memory: about 2.2 KiB for each segment
-    /// and 64 neighbours that occur with it, so at worst `max_labels² / 64 * 2.2` KiB.
+    /// Creates an empty model that distinguishes at most `max_labels` segments. It takes about 2.2
+    /// KiB for each segment and 64 neighbours that occur with it, so at worst `max_labels² / 64 *
+    /// 2.2` KiB.
     pub fn with_max_labels(max_labels: usize) -> Model {
         Model {
             labels: Labels::with_max(max_labels),
@@ -106,37 +113,41 @@ impl Model {
         }
     }
 
-    /// The segments' labels.
+    /// Labels of the segments.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// The labels, to intern by: cut the traces to observe with [`segment`](crate::segment::segment) and these.
+    /// Labels for interning. Cut the traces to observe with [`segment`](crate::segment::segment)
+    /// and these.
     pub fn labels_mut(&mut self) -> &mut Labels {
         &mut self.labels
     }
 
-    /// Traces observed. Whether a trace is complete enough to be observed is the caller's decision.
+    /// Returns the number of traces observed. The caller decides if a trace is complete enough to
+    /// observe.
     pub fn traces(&self) -> u64 {
         self.traces
     }
 
-    /// Segments that were left out because their ids are not of this model's labels: an error of the caller.
+    /// Returns the number of segments left out because their ids are not of this model's labels,
+    /// which is an error of the caller.
     pub fn unknown_segments(&self) -> u64 {
         self.unknown_segments
     }
 
-    /// How often a segment was seen.
+    /// Returns the frequency of a segment.
     pub fn segment_counts(&self, id: SegmentId) -> SegmentCounts {
         self.segments.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// Memory that the model takes, in bytes: about.
+    /// Returns the approximate memory of the model, in bytes.
     pub fn bytes(&self) -> usize {
         self.counts.blocks() * BLOCK_BYTES + self.groups.bytes() + self.labels.len() * LABEL_BYTES
     }
 
-    /// Bytes that this trace adds when it is taken into account, at most; none where they are surely few.
+    /// Returns an upper bound of the bytes that observing this trace adds; `None` if it adds at
+    /// most `few`.
     pub fn growth_bytes(&self, trace: &SegmentedTrace, few: usize) -> Option<usize> {
         let pairs = trace.segments.len().min(self.labels.len()) * self.labels.len().div_ceil(64);
         if pairs * BLOCK_BYTES <= few {
@@ -156,7 +167,7 @@ impl Model {
         (growth > few).then_some(growth)
     }
 
-    /// Takes one trace into account. Its segments' ids must be of this model's labels.
+    /// Observes one trace. Its segments' ids must be of this model's labels.
     pub fn observe(&mut self, trace: &SegmentedTrace) {
         debug_assert!(
             trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns)),
@@ -211,9 +222,10 @@ impl Model {
         }
     }
 
-    /// Adds what another model has seen. Labels are matched by their text, so the two may have been numbered
-    /// differently: up to numbering, merging is commutative and associative, and the parts of a range merge to the
-    /// model of the whole. Labels for which there is no room are refused and counted, with all that involves them.
+    /// Adds the counts of another model. Labels are matched by their text, so the two may be
+    /// numbered differently: up to numbering, merging is commutative and associative, and the parts
+    /// of a range merge to the model of the whole. Labels over the bound are refused and counted,
+    /// and all counts that involve them are left out.
     pub fn merge(&mut self, other: &Model) {
         let ids: Vec<Option<SegmentId>> = other
             .labels
@@ -224,8 +236,8 @@ impl Model {
         self.labels.add_refused(other.labels.refused());
     }
 
-    /// The same model with its segments numbered in the order of their labels (task, start, end), so that what is
-    /// made of it does not depend on the order in which traces came.
+    /// Renumbers the segments in the order of their labels (task, start, end), so that results do
+    /// not depend on the order in which traces arrived.
     pub fn canonical(&self) -> Model {
         let mut canonical = Model::with_max_labels(self.labels.max_labels());
         let mut ids = vec![None; self.labels.len()];
@@ -239,13 +251,13 @@ impl Model {
         canonical
     }
 
-    /// What is believed when at most `tolerance` (0: none; 0.01: one in a hundred) of the traces that could contradict
-    /// a relation do.
+    /// Returns the relations believed if at most `tolerance` (0: none; 0.01: one in a hundred) of
+    /// the traces that could contradict a relation do.
     pub fn relations(&self, tolerance: f64) -> Relations {
         Relations::of(&self.resolved(), &self.pipelines, &self.labels, tolerance)
     }
 
-    /// The support of a→b, believed or not.
+    /// Returns the support of a→b, believed or not.
     pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Support {
         let numbers = self.cell(a, b);
         Support {
@@ -254,7 +266,7 @@ impl Model {
         }
     }
 
-    /// The support of the hypothesis that `a` and `b` never overlap, believed or not.
+    /// Returns the support of the hypothesis that `a` and `b` never overlap, believed or not.
     pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Support {
         let numbers = self.cell(a, b);
         let other_side = if a == b {
@@ -268,16 +280,17 @@ impl Model {
         }
     }
 
-    /// How many pairs were seen together, in both directions: the length of [`pairs`](Model::pairs).
+    /// Returns the number of pairs seen together, in both directions: the length of
+    /// [`pairs`](Model::pairs).
     pub fn pair_count(&self) -> usize {
         let mut count = 0;
         self.resolved().for_each_together(|_, _, _| count += 1);
         count
     }
 
-    /// Everything known about every pair seen together, sorted by (a, b).
+    /// Returns the counts of every pair seen together, sorted by (a, b).
     pub fn pairs(&self) -> Vec<PairCounts> {
-        // There may be millions: a vector that grows would hold them twice.
+        // There may be millions of pairs: a growing vector would hold them twice.
         let mut pairs = Vec::with_capacity(self.pair_count());
         let resolved = self.resolved();
         resolved.for_each_together(|a, b, numbers| {
@@ -297,8 +310,8 @@ impl Model {
         pairs
     }
 
-    /// What is known about each ordered pair of tasks that worked on the same data elements, believed or not, in
-    /// order of name.
+    /// Returns the counts of each ordered pair of tasks that worked on the same data elements,
+    /// believed or not, in order of name.
     pub fn pipelines(&self) -> Vec<(Arc<str>, Arc<str>, PipelineCounts)> {
         let mut pairs: Vec<_> = self
             .pipelines
@@ -309,17 +322,19 @@ impl Model {
         pairs
     }
 
-    /// What is known about the pipeline of two tasks; `None`, if they never worked on the same element.
+    /// Returns the counts for the pipeline of two tasks; `None` if they never worked on the same
+    /// element.
     pub fn pipeline_counts(&self, first: &str, second: &str) -> Option<PipelineCounts> {
         self.pipelines.get(first, second)
     }
 
-    /// How many times a task that works on elements found no room among [`PIPELINE_TASKS_MAX`].
+    /// Returns the number of times that a task working on elements found no room among
+    /// [`PIPELINE_TASKS_MAX`].
     pub fn refused_pipeline_tasks(&self) -> u64 {
         self.pipelines.refused()
     }
 
-    /// The model as plain data, to be stored or sent. [`Model::from_parts`] gives it back.
+    /// Returns the model as plain data for storage or transfer. [`Model::from_parts`] restores it.
     pub fn parts(&self) -> ModelParts {
         ModelParts {
             max_labels: self.labels.max_labels(),
@@ -336,7 +351,7 @@ impl Model {
         }
     }
 
-    /// A model of these parts. Errors say which part does not fit; nothing is guessed.
+    /// Restores a model from its parts. Errors state which part does not fit; nothing is guessed.
     pub fn from_parts(parts: &ModelParts) -> Result<Model, ModelPartsError> {
         let mut model = Model::with_max_labels(parts.max_labels);
         for (number, (label, counts)) in parts.segments.iter().enumerate() {
@@ -390,7 +405,8 @@ impl Model {
         std::array::from_fn(|kind| numbers[kind] + more[kind])
     }
 
-    /// Adds the counts of `other`, whose segment `i` is `ids[i]` here; pairs that involve a refused label are left out.
+    /// Adds the counts of `other`, whose segment `i` is `ids[i]` here. Pairs that involve a refused
+    /// label are left out.
     fn take(&mut self, other: &Model, ids: &[Option<SegmentId>]) {
         self.traces += other.traces;
         self.pipelines.merge(&other.pipelines);
@@ -423,7 +439,7 @@ pub struct ModelParts {
     pub refused_labels: u64,
     /// Segments that were left out because their ids were unknown.
     pub unknown_segments: u64,
-    /// Segment `i`'s label and counts.
+    /// Label and counts of each segment, by its number.
     pub segments: Vec<(SegmentLabel, SegmentCounts)>,
     /// Every pair seen together, in both directions.
     pub pairs: Vec<PairCounts>,
@@ -431,7 +447,7 @@ pub struct ModelParts {
     pub pipelines: Vec<(Arc<str>, Arc<str>, PipelineCounts)>,
 }
 
-/// Parts that do not make a model.
+/// Reason why parts do not form a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelPartsError {
     /// Two segments have one label.
@@ -439,7 +455,7 @@ pub enum ModelPartsError {
         "the model lists the segment `{label}` twice; it was not written by this program, recompute it"
     )]
     RepeatedLabel {
-        /// Their label.
+        /// The label of both.
         label: SegmentLabel,
     },
     /// More segments than the parts' own bound.
@@ -447,17 +463,17 @@ pub enum ModelPartsError {
         "the model lists {segments} segments, but allows {max_labels}; raise its bound or recompute it"
     )]
     TooManyLabels {
-        /// How many there are.
+        /// Number of segments listed.
         segments: usize,
-        /// How many there may be.
+        /// Maximum number of segments.
         max_labels: usize,
     },
-    /// A pair of a segment that is not listed.
+    /// A pair refers to a segment that is not listed.
     #[error("the model counts the pair ({}, {}), of which it lists no segment; recompute it", a.0, b.0)]
     UnknownSegment {
-        /// The one segment.
+        /// The first segment.
         a: SegmentId,
-        /// The other one.
+        /// The second segment.
         b: SegmentId,
     },
 }

@@ -1,22 +1,23 @@
-//! One name for what differs only by an id: the rule for names of high cardinality.
+//! Replaces ids in names, so that names of high cardinality become one.
 //!
-//! Span names are meant to be few, but services do put ids into them (`GET /users/4711`). A segment is recognised
-//! across traces by its name, so such ids would hide every relation. The rule:
+//! Span names are meant to be few, but services do put ids into them (`GET /users/4711`). A segment
+//! is recognised across traces by its name, so such ids would hide every relation. The rule:
 //!
 //! 1. A *word* is a run of letters, digits, `-` and `_`; everything else separates words.
-//! 2. A word becomes `*` when it is all digits, or a hexadecimal id (at least 8 hex digits, one of them a decimal
-//!    digit), or a UUID (8-4-4-4-12 hex digits, one of them a decimal digit).
-//! 3. Inside any other word, a piece between `-` or `_` becomes `*` when it is a hexadecimal id as above, or all
-//!    digits and at least 5 of them: `order-48213` is an order's id, but `phase-2` is a name.
+//! 2. A word becomes `*` when it is all digits, or a hexadecimal id (at least 8 hex digits, one of
+//!    them a decimal digit), or a UUID (8-4-4-4-12 hex digits, one of them a decimal digit).
+//! 3. Inside any other word, a piece between `-` or `_` becomes `*` when it is a hexadecimal id as
+//!    above, or all digits and at least 5 of them: `order-48213` is an order's id, but `phase-2` is
+//!    a name.
 
 use std::borrow::Cow;
 
-/// The shortest run of hex digits that is taken for an id.
+/// Minimum length of a run of hex digits that counts as an id.
 const HEX_ID_DIGITS_MIN: usize = 8;
-/// The shortest run of digits, joined to a word by `-` or `_`, that is taken for an id.
+/// Minimum length of a run of digits, joined to a word by `-` or `_`, that counts as an id.
 const JOINED_DIGITS_MIN: usize = 5;
 
-/// The name with its ids replaced by `*`. Borrows when there is nothing to replace.
+/// Returns the name with its ids replaced by `*`. Borrows when there is nothing to replace.
 pub fn normalise(name: &str) -> Cow<'_, str> {
     // Every id holds a decimal digit; most names hold none.
     if !name.bytes().any(|b| b.is_ascii_digit()) {

@@ -1,10 +1,11 @@
-//! What is counted over many traces, as one type that any driver can run: a store read in parts, a live collector, a
-//! query on a cluster.
+//! Counts over many traces as one type that any driver can run: a store read in parts, a live
+//! collector, a query on a cluster.
 //!
-//! A pass is a commutative monoid: an empty one observes the traces of a part in any order, and those of all parts merge
-//! to that of the whole. There are two stages. Before there is a model, a pass sees [records](crate::record::TraceRecords);
-//! with a model, it sees a [`TraceView`]: the same trace cut into segments, with its critical path. Passes of one stage
-//! are put together as tuples and lists, and share one reading of the traces.
+//! A pass is a commutative monoid: an empty one observes the traces of a part in any order, and the
+//! passes of all parts merge to that of the whole. There are two stages. Before there is a model, a
+//! pass sees [records](crate::record::TraceRecords); with a model, it sees a [`TraceView`]: the
+//! same trace cut into segments, with its critical path. Tuples and lists combine passes of one
+//! stage, which then share one reading of the traces.
 
 use crate::critical_path::TracePath;
 use crate::label::Labels;
@@ -15,40 +16,40 @@ use crate::segment::SegmentedTrace;
 /// One trace as a model sees it.
 #[derive(Debug)]
 pub struct TraceView<'a> {
-    /// As recorded, on one time axis.
+    /// Records of the trace, on one time axis.
     pub records: &'a TraceRecords,
-    /// Cut into segments, without those left out.
+    /// Segments of the trace, without the excluded ones.
     pub trace: &'a SegmentedTrace,
-    /// What it was cut with: those of the model, and of segments that the model never saw.
+    /// Labels of the segments: those of the model, and those of segments that the model never saw.
     pub labels: &'a Labels,
-    /// Its critical path.
+    /// Critical path of the trace.
     pub path: &'a TracePath,
 }
 
 impl TraceView<'_> {
-    /// How many requests this one stands for.
+    /// Returns the number of requests that this one represents.
     pub fn weight(&self) -> Weight {
         self.records.weight()
     }
 }
 
-/// What is counted over many traces. `View` is what it sees of each.
+/// Counts over many traces. `View` is the form in which it sees each trace.
 pub trait Pass<View: ?Sized>: Send {
-    /// Takes one trace into account.
+    /// Counts one trace.
     fn observe(&mut self, seen: &View);
 
-    /// Adds what another pass of the same kind and settings has seen of other traces.
+    /// Adds the counts of another pass of the same kind and settings over other traces.
     fn merge(&mut self, other: Self)
     where
         Self: Sized;
 
-    /// Whether it looks at nothing: traces are not read for it alone.
+    /// True if the pass ignores all traces: they are not read for it alone.
     fn is_idle(&self) -> bool {
         false
     }
 }
 
-/// Looks at nothing.
+/// A pass that ignores all traces.
 impl<View: ?Sized> Pass<View> for () {
     fn observe(&mut self, _: &View) {}
 
@@ -76,7 +77,7 @@ impl<View: ?Sized, A: Pass<View>, B: Pass<View>> Pass<View> for (A, B) {
     }
 }
 
-/// Several passes over the same traces, as many in each part.
+/// Several passes over the same traces. All parts must have the same number of them.
 impl<View: ?Sized, P: Pass<View>> Pass<View> for Vec<P> {
     fn observe(&mut self, seen: &View) {
         self.iter_mut().for_each(|pass| pass.observe(seen));
@@ -94,7 +95,7 @@ impl<View: ?Sized, P: Pass<View>> Pass<View> for Vec<P> {
     }
 }
 
-/// A pass that is made, or not.
+/// An optional pass.
 impl<View: ?Sized, P: Pass<View>> Pass<View> for Option<P> {
     fn observe(&mut self, seen: &View) {
         if let Some(pass) = self {

@@ -1,13 +1,15 @@
-//! What a larger process would use, from what processes use now (Modeling the performance of a large system, 004 §3.2.1 and
-//! §3.2.2): CPU or memory of one that serves the users of several, as a sum of normal distributions.
+//! Predicts the resource use of a larger process from the use of current ones (Modeling the
+//! performance of a large system, 004 §3.2.1 and §3.2.2): CPU or memory of a process that serves
+//! the users of several, as a sum of normal distributions.
 //!
-//! That is allowed if two things hold, and both are looked at. The bulk of what one process uses is near enough to normal: then
-//! the sum's median and 95th percentile are, too, within 2 %. And the processes do not depend on each other: where one works
-//! while the other waits for it, or both follow the same load, their sum is not that of independent ones. A tail that is heavier
-//! than normal is no reason to refuse: by how much it makes the 99th percentile larger is foretold, by the sum of what was found
-//! instead of what is normal.
+//! The prediction is valid under two conditions, and both are checked. First, the bulk of one
+//! process's use must be close to normal: then the sum's median and 95th percentile are, too,
+//! within 2 %. Second, the processes must be independent: if one works while the other waits for
+//! it, or both follow the same load, their sum is not that of independent ones. A heavier tail than
+//! normal is no reason to refuse: its effect on the 99th percentile is predicted, by the sum of the
+//! measured distributions instead of normal ones.
 //!
-//! Beside it stands what was observed: sums of what several processes used at the same time.
+//! The result also includes observations: sums of the use of several processes at the same time.
 
 mod dependence;
 mod grid;
@@ -23,113 +25,116 @@ use grid::Grid;
 pub use grid::STEPS_SHIFTED_MAX;
 use sum::SumOf;
 
-/// What one process used, over time.
+/// Resource use of one process over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessUse {
-    /// Its name, for people.
+    /// Name of the process, for display.
     pub process: String,
-    /// When, ns since the Unix epoch, and how much, in any unit. Of equal intervals, in any order.
+    /// Samples as nanoseconds since the Unix epoch, with the use in any unit. Intervals are equal;
+    /// the order is arbitrary.
     pub samples: Vec<(i64, f64)>,
 }
 
-/// A percentile of what one process uses.
+/// A percentile of one process's use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UsePercentile {
-    /// 0.5 is the median.
+    /// The percentile as a fraction: 0.5 is the median.
     pub part: f64,
-    /// As was found.
+    /// Measured value.
     pub found: f64,
-    /// Of a normal distribution of the same mean and variance.
+    /// Value of a normal distribution of the same mean and variance.
     pub normal: f64,
 }
 
-/// A percentile of what the larger process would use.
+/// A percentile of the larger process's use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PooledPercentile {
-    /// 0.5 is the median.
+    /// The percentile as a fraction: 0.5 is the median.
     pub part: f64,
-    /// As a sum of normal distributions.
+    /// Value of the sum of normal distributions.
     pub normal: f64,
-    /// As a sum of the distributions that were found, independent of each other.
+    /// Value of the sum of the measured distributions, independent of each other.
     pub independent: f64,
-    /// Of sums of what was used at the same time; none, if there are too few.
+    /// Value of the sums of simultaneous use; `None` if there are too few.
     pub together: Option<f64>,
 }
 
 impl PooledPercentile {
-    /// By how much the normal one will be exceeded, as part of it.
+    /// Returns the predicted excess over the normal value, as a fraction of it.
     pub fn foretold_error(&self) -> f64 {
         self.independent / self.normal - 1.0
     }
 }
 
-/// Why a sum of normal distributions says nothing of the larger process.
+/// Reason why a sum of normal distributions does not describe the larger process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolRefusal {
-    /// What one process uses is not normal in its bulk.
+    /// The bulk of one process's use is not normal.
     NotNormal {
-        /// The percentile of the sum that shows it.
+        /// The percentile of the sum that shows it, as a fraction.
         part: f64,
-        /// By how much the found one exceeds the normal one, as part of it.
+        /// Excess of the measured value over the normal one, as a fraction of the latter.
         error: f64,
     },
     /// Processes depend on each other.
     Dependent(Dependence),
-    /// Whether they do cannot be told.
+    /// The data do not show if processes depend on each other.
     Untold {
-        /// Times at which two of them were measured.
+        /// Number of times at which two of them were measured.
         steps: usize,
-        /// As many as are needed, where what they use goes on varying as it did; none, where there is nothing to go by.
+        /// Number of times needed if their use keeps varying as it did; `None` without a basis for
+        /// an estimate.
         needed: Option<usize>,
     },
-    /// There are too few samples to know what one process uses.
+    /// There are too few samples to know the use of one process.
     FewSamples {
-        /// Of all processes of the group with fewest.
+        /// Samples of all processes of the group with fewest.
         samples: usize,
-        /// As many as are needed.
+        /// Number of samples needed.
         needed: usize,
     },
 }
 
-/// What the larger process would use.
+/// Predicted use of the larger process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pooled {
-    /// Samples of all processes.
+    /// Number of samples of all processes.
     pub samples: usize,
-    /// Time between two samples of a process.
+    /// Interval between two samples of a process, in ns.
     pub step_ns: i64,
-    /// Samples that are missing between others.
+    /// Number of samples missing between others.
     pub gaps: u64,
-    /// What one process of the first group uses: its bulk and its tail.
+    /// Percentiles of one process of the first group: its bulk and its tail.
     pub one: Vec<UsePercentile>,
-    /// Of the larger process: 50, 95 and 99 %.
+    /// Percentiles of the larger process: 50, 95 and 99 %.
     pub percentiles: Vec<PooledPercentile>,
-    /// Sums of what was used at the same time.
+    /// Number of sums of simultaneous use.
     pub together: usize,
-    /// Pairs of processes that were looked at.
+    /// Number of pairs of processes examined.
     pub pairs: usize,
-    /// The pair that depends on each other most, if there is any.
+    /// The pair with the strongest dependence, if there is any.
     pub strongest: Option<Dependence>,
-    /// Why the normal percentiles are not to be believed; empty, if they are.
+    /// Reasons to distrust the normal percentiles; empty if there are none.
     pub refused: Vec<PoolRefusal>,
 }
 
-/// The normal percentiles may be off by so much, as the paper's were.
+/// Maximum error of the normal percentiles, as in the paper.
 pub const POOL_TOLERANCE: f64 = 0.02;
-/// Fewer samples do not show what a process uses.
+/// Minimum number of samples; fewer do not show what a process uses.
 pub const POOL_SAMPLES_MIN: usize = 100;
-/// A weaker dependence changes the deviation of a sum of two by less than 5 %.
+/// Minimum relevant dependence. A weaker one changes the deviation of a sum of two by less than 5
+/// %.
 pub const DEPENDENCE_MIN: f64 = 0.1;
-/// Pools of processes that were measured at the same time, of which more are not looked at.
+/// Maximum number of examined pools of processes that were measured at the same time.
 const POOLS_MAX: usize = 256;
 
 const PARTS: [f64; 3] = [0.5, 0.95, 0.99];
 const PARTS_OF_ONE: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 
-/// What a process would use that takes the place of one process of each group: of the same group twice, if it is to serve
-/// twice the users. Groups are places in `uses`.
+/// Predicts the use of a process that replaces one process of each group. List a group twice for a
+/// process that serves twice its users. Groups contain indices into `uses`.
 ///
-/// None, if a group has no samples.
+/// Returns `None` if a group has no samples.
 pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<Pooled> {
     let values: Vec<Vec<f64>> = groups.iter().map(|group| sorted(uses, group)).collect();
     let fewest = values.iter().map(Vec::len).min().filter(|n| *n > 0)?;
@@ -151,7 +156,7 @@ pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<Pooled> {
         part,
         normal: larger.percentile(part),
         independent: independent.percentile(part),
-        // Ten of them are to be above it.
+        // At least ten of the sums must exceed the percentile.
         together: (together.len() as f64 * (1.0 - part) >= 10.0)
             .then(|| percentile_of(&together, part)),
     });
@@ -162,7 +167,7 @@ pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<Pooled> {
             needed: POOL_SAMPLES_MIN,
         });
     }
-    // The tail, which is foretold, is another matter.
+    // The tail does not count here, as it is predicted separately.
     let bulk = percentiles.iter().filter(|of| of.part < 0.99);
     let not_normal = bulk
         .map(|of| (of.part, of.foretold_error()))
@@ -189,7 +194,7 @@ pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<Pooled> {
     })
 }
 
-/// All that the processes of a group used, ascending.
+/// Returns all samples of the processes of a group, ascending.
 fn sorted(uses: &[ProcessUse], group: &[usize]) -> Vec<f64> {
     let of = |process: &usize| uses[*process].samples.iter().map(|(_, value)| *value);
     let mut values: Vec<f64> = group.iter().flat_map(of).collect();
@@ -197,7 +202,8 @@ fn sorted(uses: &[ProcessUse], group: &[usize]) -> Vec<f64> {
     values
 }
 
-/// Different processes, one of each group: neighbours first, then those that are farther apart.
+/// Returns sets of different processes, one from each group: neighbours first, then more distant
+/// ones.
 fn pools(groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
     let mut known = std::collections::HashSet::new();
@@ -223,7 +229,7 @@ fn pools(groups: &[Vec<usize>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// Every two processes that are in a pool.
+/// Returns every pair of processes that share a pool.
 fn pairs(pools: &[Vec<usize>]) -> Vec<(usize, usize)> {
     let of = |one: &Vec<usize>| {
         let one = one.clone();
@@ -264,12 +270,12 @@ impl Moments {
     }
 }
 
-/// Of ascending values, of which there is one.
+/// Returns a percentile of ascending values, at least one.
 fn percentile_of(sorted: &[f64], part: f64) -> f64 {
     percentile(sorted, part).unwrap_or_default()
 }
 
-/// What a standard normal value is below with this probability, by halving.
+/// Returns the value that a standard normal one stays below with this probability, by bisection.
 fn normal_quantile(part: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..80 {
@@ -282,10 +288,10 @@ fn normal_quantile(part: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// Student's t of so many degrees of freedom is normal to six digits.
+/// Degrees of freedom at which Student's t is normal to six digits.
 const AS_NORMAL: f64 = 1e7;
 
-/// The probability that a standard normal value is below this.
+/// Returns the probability that a standard normal value is below `z`.
 fn below(z: f64) -> f64 {
     let beyond = student_two_sided(z.abs(), AS_NORMAL) / 2.0;
     if z > 0.0 { 1.0 - beyond } else { beyond }

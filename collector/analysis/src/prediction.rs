@@ -1,39 +1,41 @@
-//! Slack foretold by the last request of the same key (The Mystery Machine, §5.2, figure 11).
+//! Predicts slack from the last request of the same key (The Mystery Machine, §5.2, figure 11).
 //!
-//! A request of a key (a user, say) is foretold to have slack of more than a threshold if the key's request before had.
-//! Any attribute can be tried as the key, and keys are ranked by how much they tell.
+//! The prediction for a request of a key (a user, say) is slack of more than a threshold if the
+//! key's previous request had it. Any attribute can serve as the key, and keys are ranked by their
+//! predictive value.
 
 use crate::statistics::correlation;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 
-/// How many requests a history holds, at 24 bytes each. Requests past that are counted and not used.
+/// Maximum number of requests in a history, at 24 bytes each. Further requests are counted and not
+/// used.
 pub const REQUESTS_MAX: usize = 1 << 22;
 
-/// One request: the key's hash, when it started, its slack.
+/// One request: the key's hash, its start in nanoseconds, its slack in nanoseconds.
 type Request = (u64, i64, u64);
 
-/// The requests of each key of one attribute, in any order. Keys are told apart by a 64-bit hash.
+/// Requests of each key of one attribute, in any order. A 64-bit hash identifies each key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlackHistory {
     requests: Vec<Request>,
     refused: u64,
 }
 
-/// How often the prediction was right.
+/// Accuracy of the prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct PredictionQuality {
-    /// Requests whose key had a request before.
+    /// Requests whose key had a previous request.
     pub predicted: u64,
-    /// Slack was foretold, and there was.
+    /// Predicted slack that occurred.
     pub true_positives: u64,
-    /// No slack was foretold, and there was none.
+    /// Predictions of no slack that were right.
     pub true_negatives: u64,
-    /// Type I: slack was foretold, and there was none.
+    /// Type I: predicted slack that did not occur.
     pub false_positives: u64,
-    /// Type II: no slack was foretold, though there was.
+    /// Type II: slack that was not predicted.
     pub false_negatives: u64,
-    /// Correlation of a request's slack with that of the one before; `None`, where it is not defined.
+    /// Correlation of a request's slack with that of the previous one; `None` if it is not defined.
     pub correlation: Option<f64>,
 }
 
@@ -46,23 +48,24 @@ impl PredictionQuality {
         }
     }
 
-    /// The part of predictions that were right.
+    /// Returns the fraction of predictions that were right.
     pub fn accuracy(&self) -> f64 {
         Self::part(self.true_positives + self.true_negatives, self.predicted)
     }
 
-    /// The part of predictions that foretold slack that was not there.
+    /// Returns the fraction of predictions of slack that did not occur.
     pub fn type_i(&self) -> f64 {
         Self::part(self.false_positives, self.predicted)
     }
 
-    /// The part of predictions that missed slack.
+    /// Returns the fraction of predictions that missed slack.
     pub fn type_ii(&self) -> f64 {
         Self::part(self.false_negatives, self.predicted)
     }
 
-    /// Youden's J: the part of slack that was foretold, less the part of no slack that was called slack. 0 for a key
-    /// that tells nothing, however common slack is; 1 for one that tells all.
+    /// Youden's J: the fraction of slack that was predicted, minus the fraction of requests without
+    /// slack for which slack was predicted. 0 for a key without predictive value, however common
+    /// slack is; 1 for a perfect one.
     pub fn informedness(&self) -> f64 {
         let with_slack = self.true_positives + self.false_negatives;
         let without = self.true_negatives + self.false_positives;
@@ -74,7 +77,7 @@ impl PredictionQuality {
 }
 
 impl SlackHistory {
-    /// Takes one request into account.
+    /// Adds one request.
     pub fn observe(&mut self, key: &str, start_ns: i64, slack_ns: u64) {
         let mut hasher = FxHasher::default();
         key.hash(&mut hasher);
@@ -89,7 +92,7 @@ impl SlackHistory {
         }
     }
 
-    /// Adds what another one has seen.
+    /// Adds the requests of `other`.
     pub fn merge(&mut self, other: &SlackHistory) {
         other
             .requests
@@ -98,12 +101,13 @@ impl SlackHistory {
         self.refused += other.refused;
     }
 
-    /// Requests that found no room.
+    /// Returns the number of requests that found no room.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// How well each request is foretold by the one before of its key, where slack means more than `threshold_ns`.
+    /// Evaluates the prediction of each request from the previous one of its key, where slack means
+    /// more than `threshold_ns`.
     pub fn quality(&self, threshold_ns: u64) -> PredictionQuality {
         let mut requests = self.requests.clone();
         requests.sort_unstable();
@@ -129,7 +133,7 @@ impl SlackHistory {
     }
 }
 
-/// The attributes, best first: by how much they tell, then by how often they were right, then by name.
+/// Ranks the attributes, best first: by informedness, then by accuracy, then by name.
 pub fn rank<'a>(
     histories: impl IntoIterator<Item = (&'a str, &'a SlackHistory)>,
     threshold_ns: u64,

@@ -1,4 +1,4 @@
-//! What was recorded of one request: spans and log events, as plain data.
+//! Records of one request: spans and log events, as plain data.
 
 use crate::sampling::{TraceSampling, Weight};
 use std::fmt;
@@ -27,14 +27,15 @@ impl fmt::Debug for TraceId {
     "`{text}` is not a trace id: write 1 to 32 hexadecimal digits, such as 4bf92f3577b34da6a3ce929d0e0e4736"
 )]
 pub struct ParseTraceIdError {
-    /// What was given, cut to its first 64 characters.
+    /// The rejected text, cut to its first 64 characters.
     pub text: String,
 }
 
 impl FromStr for TraceId {
     type Err = ParseTraceIdError;
 
-    /// Accepts 1 to 32 hex digits of either case; short ids (Jaeger, Zipkin) are padded with zeros on the left.
+    /// Accepts 1 to 32 hex digits of either case; short ids (Jaeger, Zipkin) are padded with zeros
+    /// on the left.
     fn from_str(text: &str) -> Result<TraceId, ParseTraceIdError> {
         let wrong = || ParseTraceIdError {
             text: text.chars().take(64).collect(),
@@ -49,7 +50,7 @@ impl FromStr for TraceId {
     }
 }
 
-/// What is known about a span beside its times. The bits are those of the protocol's `SpanFlag`.
+/// Properties of a span in addition to its times. The bits are those of the protocol's `SpanFlag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct SpanFlags(pub u32);
 
@@ -71,40 +72,40 @@ impl SpanFlags {
     /// The span serves a request of another process.
     pub const SERVER: SpanFlags = SpanFlags(128);
 
-    /// Requests began inside of the span, which are no part of it.
+    /// Requests began inside the span, and are no part of it.
     pub const CONNECTION: SpanFlags = SpanFlags(256);
     /// The service declares the span to be a request wherever it begins.
     pub const REQUEST: SpanFlags = SpanFlags(512);
 
-    /// Whether every bit of `other` is set.
+    /// True if every bit of `other` is set.
     pub const fn contains(self, other: SpanFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The bits of both.
+    /// Returns the bits of both.
     #[must_use]
     pub const fn with(self, other: SpanFlags) -> SpanFlags {
         SpanFlags(self.0 | other.0)
     }
 }
 
-/// Something that happened at one instant inside a span.
+/// An event at one instant inside a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PointEvent {
     /// Nanoseconds since the Unix epoch.
     pub time_ns: i64,
-    /// What happened.
+    /// Name of the event.
     pub name: Arc<str>,
-    /// The data element it is about: its attribute `element`.
+    /// Data element that the event concerns: its attribute `element`.
     pub element: Option<Arc<str>>,
 }
 
 /// One span of a request, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanRecord {
-    /// Unique inside its trace.
+    /// Id of the span, unique inside its trace.
     pub span_id: u64,
-    /// The span that caused this one; 0: none.
+    /// Id of the span that caused this one; 0 if there is none.
     pub parent_id: u64,
     /// The service that recorded it.
     pub service: Arc<str>,
@@ -112,15 +113,15 @@ pub struct SpanRecord {
     pub name: Arc<str>,
     /// The host that recorded it.
     pub host: Arc<str>,
-    /// The incarnation of the process that recorded it; 0: unknown.
+    /// Incarnation of the process that recorded it; 0 if unknown.
     pub process: u128,
     /// Nanoseconds since the Unix epoch.
     pub start_ns: i64,
     /// Nanoseconds since the Unix epoch.
     pub end_ns: i64,
-    /// See [`SpanFlags`].
+    /// Properties of the span, see [`SpanFlags`].
     pub flags: SpanFlags,
-    /// In any order.
+    /// Events inside the span, in any order.
     pub events: Vec<PointEvent>,
 }
 
@@ -131,33 +132,34 @@ pub struct EventRecord {
     pub host: Arc<str>,
     /// Nanoseconds since the Unix epoch.
     pub ts_ns: i64,
-    /// Order of arrival inside its trace; decides between events of the same `ts_ns`.
+    /// Order of arrival inside its trace. It decides between events of the same `ts_ns`.
     pub seq: u32,
-    /// What happened.
+    /// Name of the event.
     pub event: Arc<str>,
-    /// The distributed thread of control it happened in.
+    /// The distributed thread of control in which it happened.
     pub task: Arc<str>,
 }
 
-/// The record that something beside its names and times is known of.
+/// The record that an attribute or an element belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordOwner {
     /// The event of this [`EventRecord::seq`].
     Event(u32),
     /// The span of this [`SpanRecord::span_id`].
     Span(u64),
-    /// The [`PointEvent`] at this place of [`SpanRecord::events`], of the span of this [`SpanRecord::span_id`]; lines of a log
-    /// that belong to the span, and are none of its events, count down from [`u32::MAX`].
+    /// The [`PointEvent`] at this index of [`SpanRecord::events`], of the span of this
+    /// [`SpanRecord::span_id`]. Lines of a log that belong to the span, and are none of its events,
+    /// count down from [`u32::MAX`].
     InSpan(u64, u32),
 }
 
-/// The data element (a pagelet, a row, a message) that a span, or an event of an event log, is about: its attribute
-/// `element`. That of an event inside a span is in [`PointEvent`].
+/// The data element (a pagelet, a row, a message) that a span, or an event of an event log, is
+/// about: its attribute `element`. The element of an event inside a span is in [`PointEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementRecord {
     /// The span or event.
     pub owner: RecordOwner,
-    /// What names the element inside its trace.
+    /// Name of the element inside its trace.
     pub element: Arc<str>,
 }
 
@@ -168,26 +170,28 @@ pub struct AttributeRecord {
     pub owner: RecordOwner,
     /// The attribute's name.
     pub key: Arc<str>,
-    /// As text: numbers as they were written, booleans as `true` and `false`.
+    /// Value as text: numbers as written, booleans as `true` and `false`.
     pub value: Arc<str>,
 }
 
-/// What is known about the timestamps of a host, see [`clock`](crate::clock).
+/// Error bounds of a host's timestamps, see [`clock`](crate::clock).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClock {
     /// The host.
     pub host: Arc<str>,
-    /// A timestamp is at most so far from the instant at which it was taken, by the common time of its island.
+    /// Maximum distance of a timestamp from the instant at which it was taken, by the common time
+    /// of its island.
     pub error_ns: u64,
-    /// Timestamps are whole multiples of this, so that two of them say nothing about the order of instants in the same or
-    /// neighbouring multiples; 1: they are exact among themselves.
+    /// Unit that timestamps are whole multiples of. Two timestamps do not show the order of
+    /// instants in the same or neighbouring multiples. 1: they are exact among themselves.
     pub resolution_ns: u64,
-    /// Which hosts have a common time: between hosts of different islands, orders are unknown.
+    /// Number of the island, i.e. the hosts with a common time. Between hosts of different islands,
+    /// orders are unknown.
     pub island: u32,
 }
 
 impl HostClock {
-    /// A clock that is right, on the island of those that nothing is known against.
+    /// Creates a clock that is right, on the island of the hosts that no evidence contradicts.
     pub fn exact(host: Arc<str>) -> HostClock {
         HostClock {
             host,
@@ -197,55 +201,57 @@ impl HostClock {
         }
     }
 
-    /// Whether nothing is to be respected.
+    /// True if the timestamps need no correction or tolerance.
     pub fn is_exact(&self) -> bool {
         (self.error_ns, self.resolution_ns, self.island) == (0, 1, 0)
     }
 }
 
-/// Everything recorded under one trace id, in any order.
+/// Complete set of the records of one trace id, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TraceRecords {
-    /// The trace's id.
+    /// Id of the trace.
     pub id: TraceId,
-    /// The id as its source wrote it, when that was not hexadecimal.
+    /// Id as its source wrote it, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
-    /// The id of the trace that this request was [divided](crate::connection) from.
+    /// Id of the trace that this request was [divided](crate::connection) from.
     pub divided_from: Option<TraceId>,
     /// Spans (SDK, OpenTelemetry, Jaeger, Zipkin).
     pub spans: Vec<SpanRecord>,
     /// Event-log records.
     pub events: Vec<EventRecord>,
-    /// What is known about the hosts' timestamps, in order of name; those of hosts that are not listed are exact.
+    /// Error bounds of the hosts' timestamps, in order of name. Hosts that are not listed are
+    /// exact.
     pub clocks: Vec<HostClock>,
-    /// The data elements of those spans and events that are about one.
+    /// Data elements of the spans and events that are about one.
     pub elements: Vec<ElementRecord>,
-    /// Attributes, in any order: those that whoever analyses the trace asked for.
+    /// Attributes that the analysis requested, in any order.
     pub attributes: Vec<AttributeRecord>,
-    /// How the trace was sampled, as far as its spans say.
+    /// Sampling of the trace, as far as its spans state it.
     pub sampling: TraceSampling,
 }
 
-/// Up to so many hosts of a trace are compared with each other as they are found.
+/// Maximum number of hosts of a trace that are compared with each other as they are found.
 const HOSTS_COMPARED_MAX: usize = 32;
 
-/// The value of an attribute that several parts of one thing say different things of.
+/// Value of an attribute for which parts of one thing disagree.
 pub const SEVERAL_VALUES: &str = "(several)";
 
 impl TraceRecords {
-    /// Returns the id that the store and the kernel have.
+    /// Returns the id under which the store and the kernel know the trace.
     #[must_use]
     pub fn stored_id(&self) -> TraceId {
         self.divided_from.unwrap_or(self.id)
     }
 
-    /// How many requests this one stands for.
+    /// Returns the number of requests that this one represents.
     pub fn weight(&self) -> Weight {
         self.sampling.weight()
     }
 
-    /// What the trace as a whole says of an attribute: what its root span says (of several values, the least), otherwise
-    /// what all that say something agree on. [`SEVERAL_VALUES`] where they do not: which of them is the request's is not known.
+    /// Returns the trace's value of an attribute: its root span's value (of several values, the
+    /// least), or else the value that all records with one agree on. Returns [`SEVERAL_VALUES`]
+    /// where they disagree, as the request's own value is then unknown.
     pub fn attribute(&self, key: &str) -> Option<Arc<str>> {
         let said = || {
             self.attributes
@@ -275,7 +281,7 @@ impl TraceRecords {
         })
     }
 
-    /// The hosts of all spans and events, in order of name.
+    /// Returns the hosts of all spans and events, in order of name.
     pub fn hosts(&self) -> Vec<&Arc<str>> {
         let mut hosts: Vec<&Arc<str>> = Vec::new();
         let mut last: Option<&Arc<str>> = None;
@@ -285,7 +291,8 @@ impl TraceRecords {
             .map(|span| &span.host)
             .chain(self.events.iter().map(|event| &event.host))
         {
-            // Neighbours mostly are of one host, and there are few hosts, mostly in one allocation each.
+            // Neighbours mostly share a host, and there are few hosts, mostly in one allocation
+            // each.
             let is = |known: &&Arc<str>| Arc::ptr_eq(known, host);
             let few = hosts.len() <= HOSTS_COMPARED_MAX;
             let known = last.as_ref().is_some_and(is) || (few && hosts.iter().any(is));

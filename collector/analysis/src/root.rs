@@ -1,35 +1,37 @@
-//! What a request is of: its root span, the operation that it is named by, and whether a caller waits for it.
+//! Root of a request: its root span, the operation that names it, and the presence of a caller that
+//! waits.
 //!
-//! **Root.** The span without a parent; of several, the first to start (of those, the longest). A span whose parent was
-//! not recorded is no root: what its request is of is not known. A request of an event log has no root: its tasks are
-//! peers, and which of them logs first is chance.
+//! **Root.** The span without a parent; of several, the first to start (of those, the longest). A
+//! span whose parent was not recorded is no root: its request's operation is unknown. A request of
+//! an event log has no root: its tasks are peers, and the first one to log is chance.
 //!
-//! **Callers.** A root that is a server's or a client's span says that somebody waits for its end: it is a user's request.
-//! A root that says neither may be a periodic job, a worker, or a service whose spans say nothing of kinds: that
-//! cannot be told, and is not guessed.
+//! **Callers.** A root that is a server's or a client's span shows that a caller waits for its end:
+//! it is a user's request. Any other root may be a periodic job, a worker, or a service whose spans
+//! record no kinds. These cases cannot be distinguished, and are not guessed.
 
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 use std::borrow::Cow;
 
-/// What requests without a root are called where operations are listed: fragments,
+/// Name of fragments, which have no root, in lists of operations.
 pub const NO_ROOT: &str = "(no root)";
-/// and event logs.
+/// Name of event logs, which have no root, in lists of operations.
 pub const EVENT_LOG: &str = "(event log)";
 
 impl SpanRecord {
-    /// `service:name`, the name by the [rule for names of high cardinality](crate::name_rule).
+    /// Returns `service:name`, the name by the [rule for names of high
+    /// cardinality](crate::name_rule).
     pub fn operation(&self) -> String {
         format!("{}:{}", self.service, normalise(&self.name))
     }
 }
 
 impl TraceRecords {
-    /// The request's root, by the rule above.
+    /// Returns the request's root, by the rule of the [module](self).
     pub fn root(&self) -> Option<&SpanRecord> {
         let roots = self.spans.iter().filter(|span| span.parent_id == 0);
         roots.min_by(|a, b| {
-            // The longest of those that start at once; the rest only makes the order total.
+            // Prefers the longest of those that start at once; the rest only makes the order total.
             let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
             times.then_with(|| {
                 (&a.service, &a.name, a.span_id).cmp(&(&b.service, &b.name, b.span_id))
@@ -37,12 +39,12 @@ impl TraceRecords {
         })
     }
 
-    /// The operation of the request's root; `None` for a fragment or an event log.
+    /// Returns the operation of the request's root; `None` for a fragment or an event log.
     pub fn root_operation(&self) -> Option<String> {
         self.root().map(SpanRecord::operation)
     }
 
-    /// The same, by name in any case: [`NO_ROOT`] or [`EVENT_LOG`] without one.
+    /// Returns the name of the root operation, or [`NO_ROOT`] or [`EVENT_LOG`] without a root.
     pub fn root_name(&self) -> Cow<'static, str> {
         let without = if self.spans.is_empty() && !self.events.is_empty() {
             EVENT_LOG
@@ -53,7 +55,8 @@ impl TraceRecords {
             .map_or(Cow::Borrowed(without), Cow::Owned)
     }
 
-    /// Whether the request is known to have a caller that waits for it, by the rule above.
+    /// True if the request is known to have a caller that waits for it, by the rule of the
+    /// [module](self).
     pub fn has_caller(&self) -> bool {
         let is = |kind| self.root().is_some_and(|root| root.flags.contains(kind));
         is(SpanFlags::SERVER) || is(SpanFlags::CLIENT)

@@ -1,36 +1,39 @@
-//! Sampling weights: how many requests a recorded one stands for.
+//! Sampling weights: the number of requests that a recorded one represents.
 //!
-//! A consistent probability sampler of OpenTelemetry writes its rejection threshold T into W3C `tracestate`, as `ot=th:` and 1
-//! to 14 hex digits, trailing zeros omitted. It keeps a span when the 56 random bits of the trace are at least T, so a kept
-//! span stands for 2⁵⁶ / (2⁵⁶ - T) of them: its adjusted count.
+//! A consistent probability sampler of OpenTelemetry writes its rejection threshold T into W3C
+//! `tracestate`, as `ot=th:` and 1 to 14 hex digits, trailing zeros omitted. It keeps a span when
+//! the 56 random bits of the trace are at least T, so a kept span represents 2⁵⁶ / (2⁵⁶ - T) of
+//! them: its adjusted count.
 //!
-//! **One weight per trace.** The analysis counts requests, so the root's threshold decides: a root was kept with that
-//! probability, whatever happened to the spans below it. Where several spans have no parent, or where the root says
-//! nothing, the lowest threshold counts (of the roots, or of all spans): the probability that any of them was kept. A
-//! rule by the highest threshold counts requests twice where a sampler below the root kept a leaf of one request in ten:
-//! ten of a hundred requests would stand for ten each, and the other ninety for one. Traces whose spans differ are counted,
-//! because parts of them may be missing without a trace.
+//! **One weight per trace.** The analysis counts requests, so the root's threshold decides: a root
+//! was kept with that probability, whatever happened to the spans below it. Where several spans
+//! have no parent, or where the root states no threshold, the lowest threshold counts (of the
+//! roots, or of all spans): the probability that any of them was kept. A rule by the highest
+//! threshold counts requests twice where a sampler below the root kept a leaf of one request in
+//! ten: ten of a hundred requests would represent ten each, and the other ninety one each. Traces
+//! whose spans differ are counted, because parts of them may be missing without a trace.
 //!
-//! A malformed threshold says nothing; a trace without any other counts once.
+//! A malformed threshold is ignored; a trace without any other counts once.
 //!
-//! **Fixed point.** Weights are whole multiples of 2⁻¹⁶, rounded to the nearest: at most 0.0008 % off, since no weight is
-//! below 1. So sums do not depend on the order of traces, and the parts of a range merge to exactly the whole. Random
-//! rounding to whole numbers would be unbiased as well, but adds variance, and other figures in each run.
+//! **Fixed point.** Weights are whole multiples of 2⁻¹⁶, rounded to the nearest: at most 0.0008 %
+//! off, since no weight is below 1. So sums do not depend on the order of traces, and the parts of
+//! a range merge to exactly the whole. Random rounding to whole numbers would be unbiased as well,
+//! but adds variance, and other figures in each run.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 /// Bits of a threshold.
 const THRESHOLD_BITS: u32 = 56;
-/// Hex digits of a threshold at most.
+/// Maximum number of hex digits of a threshold.
 const DIGITS_MAX: usize = 14;
-/// Bits of a weight after the point.
+/// Number of fractional bits of a weight.
 const FRACTION_BITS: u32 = 16;
-/// The vendor's key in `tracestate`, and the threshold's in that.
+/// The vendor's key in `tracestate`, and the threshold's key in its value.
 const VENDOR: &str = "ot";
 const THRESHOLD: &str = "th";
 
-/// How many requests a recorded one stands for; at least 1, at most 2³².
+/// Number of requests that a recorded one represents; at least 1, at most 2³².
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u64);
 
@@ -41,12 +44,12 @@ impl Default for Weight {
 }
 
 impl Weight {
-    /// That of a request that was recorded in any case.
+    /// Weight of a request that is always recorded.
     pub const ONE: Weight = Weight(1 << FRACTION_BITS);
-    /// Rarer samples count as this rare, so that sums have room.
+    /// Largest weight. Rarer samples count as this rare, so that sums have room.
     const MAX: u64 = 1 << (32 + FRACTION_BITS);
 
-    /// The adjusted count of what a sampler with this threshold has kept.
+    /// Returns the adjusted count of a request that a sampler with this threshold kept.
     pub fn of_threshold(threshold: u64) -> Weight {
         let kept = (1u64 << THRESHOLD_BITS).saturating_sub(threshold).max(1);
         let scaled = 1u128 << (THRESHOLD_BITS + FRACTION_BITS);
@@ -54,23 +57,23 @@ impl Weight {
         Weight(u64::try_from(rounded).unwrap_or(u64::MAX).min(Weight::MAX))
     }
 
-    /// The weight in units of 2⁻¹⁶.
+    /// Returns the weight in units of 2⁻¹⁶.
     pub fn units(self) -> u64 {
         self.0
     }
 
-    /// The weight as a number.
+    /// Returns the weight as a number.
     pub fn value(self) -> f64 {
         self.0 as f64 / Weight::ONE.0 as f64
     }
 
-    /// This many times `number`, rounded to the nearest: exact for [`Weight::ONE`].
+    /// Multiplies `number` by the weight, rounded to the nearest. Exact for [`Weight::ONE`].
     pub fn times(self, number: u64) -> u128 {
         let half = u128::from(Weight::ONE.0 / 2);
         (u128::from(number) * u128::from(self.0) + half) >> FRACTION_BITS
     }
 
-    /// This many times the square of `number`, at most [`u128::MAX`].
+    /// Multiplies the square of `number` by the weight, and saturates at [`u128::MAX`].
     pub fn times_square(self, number: u64) -> u128 {
         let square = u128::from(number) * u128::from(number);
         if self == Weight::ONE {
@@ -80,18 +83,19 @@ impl Weight {
     }
 }
 
-/// A number of recorded things, and of those that they stand for. Adding is commutative and associative.
+/// Number of recorded things, and of the things they represent. Adding is commutative and
+/// associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WeightedCount {
     recorded: u64,
-    /// Sum of the weights, and of their squares, in their units.
+    /// Sum of the weights in their units. `squares` is the sum of their squares.
     sum: u128,
     squares: u128,
 }
 
 impl WeightedCount {
-    /// Counts one more.
+    /// Adds one of this weight.
     pub fn count(&mut self, weight: Weight) {
         self.recorded += 1;
         self.sum += u128::from(weight.0);
@@ -99,23 +103,24 @@ impl WeightedCount {
         self.squares = self.squares.saturating_add(square);
     }
 
-    /// How many were recorded.
+    /// Returns the number recorded.
     pub fn recorded(self) -> u64 {
         self.recorded
     }
 
-    /// How many they stand for.
+    /// Returns the number that the recorded ones represent.
     pub fn estimate(self) -> f64 {
         self.sum as f64 / Weight::ONE.0 as f64
     }
 
-    /// The same, to the nearest whole number.
+    /// Returns the number that the recorded ones represent, to the nearest whole number.
     pub fn rounded(self) -> u64 {
         let half = u128::from(Weight::ONE.0 / 2);
         u64::try_from((self.sum + half) >> FRACTION_BITS).unwrap_or(u64::MAX)
     }
 
-    /// Effective sample size (Kish): the number of equally weighted things whose mean is as uncertain, (Σw)² / Σw².
+    /// Effective sample size (Kish): the number of equally weighted things whose mean is as
+    /// uncertain, (Σw)² / Σw².
     pub fn effective(self) -> f64 {
         if self.recorded == 0 {
             return 0.0;
@@ -123,17 +128,17 @@ impl WeightedCount {
         self.sum as f64 * self.sum as f64 / self.squares as f64
     }
 
-    /// Whether any of them stands for more than itself.
+    /// True if any of them represents more than itself.
     pub fn is_weighted(self) -> bool {
         self.sum != u128::from(self.recorded) << FRACTION_BITS
     }
 
-    /// Whether there is none.
+    /// True if none was recorded.
     pub fn is_zero(self) -> bool {
         self.recorded == 0
     }
 
-    /// The part of `whole` that this is, 0 to 1; 0 of nothing.
+    /// Returns this count as a fraction of `whole`, 0 to 1; 0 if `whole` is zero.
     pub fn share_of(self, whole: WeightedCount) -> f64 {
         if whole.sum == 0 {
             0.0
@@ -142,7 +147,7 @@ impl WeightedCount {
         }
     }
 
-    /// The mean of a sum over so many; 0 over none.
+    /// Returns the mean of a sum over the represented number; 0 over none.
     pub fn mean(self, sum: f64) -> f64 {
         if self.sum == 0 {
             0.0
@@ -176,11 +181,11 @@ impl Sum for WeightedCount {
     }
 }
 
-/// A `tracestate` whose threshold is no threshold.
+/// Error for a `tracestate` whose threshold is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedThreshold;
 
-/// The threshold that a `tracestate` states, if it states one.
+/// Returns the threshold that a `tracestate` states, if it states one.
 pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
     let member = tracestate
         .split(',')
@@ -200,7 +205,7 @@ pub fn threshold(tracestate: &str) -> Result<Option<u64>, MalformedThreshold> {
     Ok(Some(leading << (4 * (DIGITS_MAX - digits.len()))))
 }
 
-/// What the spans of a trace say of how it was sampled.
+/// Sampling of a trace, as its spans state it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TraceSampling {
     /// The lowest threshold of spans without a parent.
@@ -212,7 +217,7 @@ pub struct TraceSampling {
 }
 
 impl TraceSampling {
-    /// Takes the `tracestate` of a span into account.
+    /// Adds the `tracestate` of a span.
     pub fn observe(&mut self, is_root: bool, tracestate: &str) {
         let stated = match threshold(tracestate) {
             Ok(Some(stated)) => stated,
@@ -229,7 +234,7 @@ impl TraceSampling {
         self.bounds = Some((low.min(stated), high.max(stated)));
     }
 
-    /// How many traces this one stands for, by the rule above.
+    /// Returns the number of traces that this one represents, by the rule of the [module](self).
     pub fn weight(&self) -> Weight {
         let lowest = self.bounds.map(|(low, _)| low);
         self.root
@@ -237,12 +242,12 @@ impl TraceSampling {
             .map_or(Weight::ONE, Weight::of_threshold)
     }
 
-    /// Whether spans state different thresholds.
+    /// True if spans state different thresholds.
     pub fn is_differing(&self) -> bool {
         self.bounds.is_some_and(|(low, high)| low != high)
     }
 
-    /// Whether a span states something that is no threshold.
+    /// True if a span states a malformed threshold.
     pub fn is_malformed(&self) -> bool {
         self.malformed > 0
     }

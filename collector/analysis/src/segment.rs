@@ -1,13 +1,16 @@
-//! Cutting a trace into segments (The Mystery Machine, §4.1).
+//! Cuts a trace into segments (The Mystery Machine, §4.1).
 //!
-//! Event logs are cut between consecutive events of a task, see [`from_events`]; spans are cut where their own work
-//! stops and starts, see [`from_spans`]. A trace that has both gets the segments of both.
+//! Event logs are cut between consecutive events of a task, see [`from_events`]; spans are cut
+//! where their own work stops and starts, see [`from_spans`]. A trace that has both gets the
+//! segments of both.
 //!
-//! **The answer.** A request ends when its caller has its answer: when its root span ends (of several roots, the last).
-//! Latency is up to there, and what ends later went on *after the answer*. Without a root, as in an event log, and where
-//! recording ended before the root did, nothing says when that was, and the request ends with its last event. What ends
-//! after the root by no more than their clocks may be off ended by the answer, and its times are moved there. The model
-//! goes by what was recorded all the same: that of two things on one clock is surer than where both were moved to.
+//! **The answer.** A request ends when its caller has its answer: when its root span ends (of
+//! several roots, the last). Latency runs up to there, and work that ends later continues *after
+//! the answer*. Without a root, as in an event log, or where recording ended before the root did,
+//! the answer's time is unknown, and the request ends with its last event. If a segment ends after
+//! the root by no more than their clocks may be off, it counts as ended by the answer, and its
+//! times are moved there. The model still uses the recorded times: the recorded order of two
+//! instants on one clock is more certain than their order after both were moved.
 
 mod elements;
 pub mod from_events;
@@ -32,7 +35,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 pub use thread_step::ThreadStep;
 
-/// Which clock took a timestamp: an index into [`SegmentedTrace::clocks`].
+/// The clock that took a timestamp, as an index into [`SegmentedTrace::clocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClockId(pub u16);
 
@@ -41,19 +44,20 @@ impl ClockId {
     pub const EXACT: ClockId = ClockId(u16::MAX);
 }
 
-/// What is known about a clock's timestamps.
+/// Error bounds of a clock's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClockBounds {
-    /// How far a timestamp may be off the common time of the clock's island.
+    /// Maximum distance of a timestamp from the common time of the clock's island.
     pub error_ns: u64,
-    /// Two timestamps of this clock that are at most so far apart may have been taken in either order.
+    /// Maximum distance of two timestamps of this clock that may have been taken in either order.
     pub tick_ns: u64,
-    /// Between clocks of different islands, orders are unknown.
+    /// Number of the clock's island. Between clocks of different islands, orders are unknown.
     pub island: u32,
 }
 
 impl ClockBounds {
-    /// Of a clock that is right up to so much, and exact among its own timestamps.
+    /// Creates the bounds of a clock that is right within `error_ns`, and exact among its own
+    /// timestamps.
     pub const fn within(error_ns: u64) -> ClockBounds {
         ClockBounds {
             error_ns,
@@ -77,7 +81,8 @@ impl ClockBounds {
         }
     }
 
-    /// How far apart timestamps of two different clocks may be and yet have been taken in either order.
+    /// Returns the maximum distance of timestamps of two different clocks that may have been taken
+    /// in either order.
     fn tolerance_ns(self, other: ClockBounds) -> u64 {
         if self.island != other.island {
             return u64::MAX;
@@ -88,7 +93,7 @@ impl ClockBounds {
     }
 }
 
-/// A data element of a trace, by a number of that trace's own.
+/// A data element of a trace, numbered within that trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElementId(pub u32);
 
@@ -100,15 +105,15 @@ impl ElementId {
 /// The interval between two consecutive events of one task in which the task itself is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Which segment.
+    /// Number of the segment's label.
     pub id: SegmentId,
-    /// The clock that `start_ns` is of.
+    /// The clock of `start_ns`.
     pub start_clock: ClockId,
-    /// The clock that `end_ns` is of: another one where the task went to another host meanwhile.
+    /// The clock of `end_ns`. It is another one if the task moved to another host meanwhile.
     pub end_clock: ClockId,
     /// The data element that it works on.
     pub element: ElementId,
-    /// Its place in the thread of control that it is of, whose segments follow each other whatever the clocks say.
+    /// Place in its thread of control, whose segments follow each other regardless of the clocks.
     pub step: ThreadStep,
     /// Nanoseconds since the Unix epoch.
     pub start_ns: i64,
@@ -117,7 +122,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A segment whose times are exact, and that works on no element.
+    /// Creates a segment whose times are exact, and that works on no element.
     pub const fn new(id: SegmentId, start_ns: i64, end_ns: i64) -> Segment {
         let exact = ClockId::EXACT;
         let (element, step) = (ElementId::NONE, ThreadStep::NONE);
@@ -132,7 +137,7 @@ impl Segment {
         }
     }
 
-    /// How long the segment took.
+    /// Duration of the segment.
     pub fn duration_ns(&self) -> u64 {
         interval_ns(self.start_ns, self.end_ns)
     }
@@ -141,29 +146,31 @@ impl Segment {
 /// One request as the analyses see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentedTrace {
-    /// The trace's id.
+    /// Id of the trace.
     pub id: TraceId,
-    /// The id as its source wrote it, when that was not hexadecimal.
+    /// Id as its source wrote it, if that was not hexadecimal.
     pub name: Option<Arc<str>>,
     /// The first event of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// When the request's caller had its answer: where its latency ends. Between `start_ns` and `end_ns`.
+    /// Instant at which the request's caller had its answer: the end of its latency. Between
+    /// `start_ns` and `end_ns`.
     pub answer_ns: i64,
-    /// The last event of the request: the answer, or what went on after it.
+    /// The last event of the request: the answer, or the end of the work after it.
     pub end_ns: i64,
-    /// Sorted by (start, end, id). Whoever fills this by hand goes through [`SegmentedTrace::new`].
+    /// Segments sorted by (start, end, id). To set them by hand, use [`SegmentedTrace::new`].
     pub segments: Vec<Segment>,
-    /// What is known about each clock's timestamps. Clocks that are not listed are exact.
+    /// Error bounds of each clock's timestamps. Clocks that are not listed are exact.
     pub clocks: Vec<ClockBounds>,
-    /// The instants that were moved within the clocks' errors, as recorded. The last so many of `clocks` stand for them, one
-    /// each: where they were moved to they may be off by what both clocks may be.
+    /// Recorded instants of the timestamps that were moved within the clocks' errors. The last
+    /// entries of `clocks`, one for each, hold the bounds of the moved timestamps, which may be off
+    /// by both clocks' errors.
     pub moved: Vec<(i64, ClockId)>,
 }
 
 impl SegmentedTrace {
-    /// A trace of these segments, which may come in any order, and whose end is the answer. Segments that end before
-    /// they start get length zero, and the request's interval is widened to hold every segment, so that the fields'
-    /// promises hold.
+    /// Creates a trace of these segments, in any order, with its end as the answer. Segments that
+    /// end before they start get length zero, and the request's interval is widened to hold every
+    /// segment, so that the fields' invariants hold.
     pub fn new(
         id: TraceId,
         name: Option<Arc<str>>,
@@ -173,7 +180,7 @@ impl SegmentedTrace {
     ) -> SegmentedTrace {
         for segment in &mut segments {
             if segment.end_ns < segment.start_ns {
-                // The end is the start now, and just as uncertain.
+                // The end is now the start, and as uncertain.
                 (segment.end_ns, segment.end_clock) = (segment.start_ns, segment.start_clock);
             }
         }
@@ -197,7 +204,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// The same, answered at this instant.
+    /// Returns the trace with this instant as its answer, clamped to its interval.
     #[must_use]
     pub fn answered_at(self, answer_ns: i64) -> SegmentedTrace {
         SegmentedTrace {
@@ -206,19 +213,20 @@ impl SegmentedTrace {
         }
     }
 
-    /// Puts the segments in order again, after their times were changed.
+    /// Sorts the segments again, after their times were changed.
     pub(crate) fn sort(&mut self) {
         sort(&mut self.segments);
     }
 
-    /// Whether all timestamps are exact.
+    /// True if all timestamps are exact.
     pub fn is_exact(&self) -> bool {
         self.clocks
             .iter()
             .all(|clock| *clock == ClockBounds::default())
     }
 
-    /// The one tolerance between any two timestamps of the trace; `None`, if it differs from pair to pair.
+    /// Returns the one tolerance between any two timestamps of the trace; `None` if it differs from
+    /// pair to pair.
     pub fn uniform_tolerance_ns(&self) -> Option<u64> {
         let Some(first) = self.clocks.first() else {
             return Some(0);
@@ -235,7 +243,8 @@ impl SegmentedTrace {
         (is_one && (*first == ClockBounds::default() || all_listed())).then_some(first.tick_ns)
     }
 
-    /// Two timestamps of these clocks that are at most so far apart may have been taken in either order.
+    /// Returns the maximum distance of two timestamps of these clocks that may have been taken in
+    /// either order.
     pub fn tolerance_ns(&self, a: ClockId, b: ClockId) -> u64 {
         let (of_a, of_b) = (self.clock_bounds(a), self.clock_bounds(b));
         if a == b {
@@ -245,8 +254,9 @@ impl SegmentedTrace {
         }
     }
 
-    /// A segment with its times and clocks as recorded: not moved for what holds on their own axis, by evidence that is less
-    /// sure than an order on one clock. It may end before it starts where the two are of different clocks.
+    /// Returns a segment with its times and clocks as recorded. Moving timestamps uses evidence
+    /// that is less certain than an order on one clock. The result may end before it starts if the
+    /// two times are of different clocks.
     pub fn as_recorded(&self, segment: &Segment) -> Segment {
         let recorded = |at: Instant| {
             let first = self.clocks.len().saturating_sub(self.moved.len());
@@ -267,7 +277,7 @@ impl SegmentedTrace {
         }
     }
 
-    /// What is known about a clock's timestamps.
+    /// Returns the error bounds of a clock's timestamps.
     pub fn clock_bounds(&self, clock: ClockId) -> ClockBounds {
         self.clocks
             .get(usize::from(clock.0))
@@ -275,12 +285,12 @@ impl SegmentedTrace {
             .unwrap_or_default()
     }
 
-    /// The request's end-to-end latency: from its first event to its answer.
+    /// Returns the request's end-to-end latency: from its first event to its answer.
     pub fn latency_ns(&self) -> u64 {
         interval_ns(self.start_ns, self.answer_ns)
     }
 
-    /// For how long the request went on after its answer.
+    /// Returns the time that the request continued after its answer.
     pub fn after_answer_ns(&self) -> u64 {
         interval_ns(self.answer_ns, self.end_ns)
     }
@@ -300,16 +310,17 @@ fn sort(segments: &mut [Segment]) {
     });
 }
 
-/// Cuts one trace into segments, interning their labels. What is wrong with the records is said, and everything
-/// else is used. The result does not depend on the order of `records.spans` and `records.events`.
+/// Cuts one trace into segments, interning their labels. Diagnostics report flaws of the records,
+/// and everything else is used. The result does not depend on the order of `records.spans` and
+/// `records.events`.
 ///
-/// Whoever cuts many traces keeps a [`Segmenter`], which is several times faster.
+/// To cut many traces, keep a [`Segmenter`], which is several times faster.
 pub fn segment(records: &TraceRecords, labels: &mut Labels) -> (SegmentedTrace, Vec<Diagnostic>) {
     Segmenter::default().segment(records, labels)
 }
 
-/// Cuts traces into segments, and remembers the names it has seen. Its memory is bounded by some 64 MiB and the
-/// largest trace; what it returns never depends on what it has seen before.
+/// Cuts traces into segments, and caches the names it has seen. Its memory is bounded by some 64
+/// MiB and the largest trace. Its results never depend on earlier traces.
 #[derive(Clone, Debug, Default)]
 pub struct Segmenter {
     spans: SpanCutter,
@@ -317,8 +328,8 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// One that also takes the trailing token of an event-log event's name for the element that it is about, see
-    /// [`from_events`].
+    /// Creates a segmenter that also takes the trailing token of an event-log event's name as its
+    /// element, see [`from_events`].
     pub fn with_trailing_elements() -> Segmenter {
         Segmenter {
             spans: SpanCutter::default(),
@@ -326,13 +337,14 @@ impl Segmenter {
         }
     }
 
-    /// The spans of a trace in the tree by which they are cut: each before those below it, siblings in order of start. Of
-    /// several spans of one id, one.
+    /// Returns the spans of a trace in the tree by which they are cut: parents before children,
+    /// siblings in order of start. Of several spans with one id, it includes one.
     pub fn outline(&mut self, records: &TraceRecords) -> Vec<OutlineSpan> {
         self.spans.outline(records)
     }
 
-    /// As [`segment`](segment()). The labels may be others each time, though it is fastest with the same.
+    /// Like [`segment`](segment()). The labels may differ between calls, though the same labels are
+    /// fastest.
     pub fn segment(
         &mut self,
         records: &TraceRecords,
@@ -382,7 +394,8 @@ impl Segmenter {
     }
 }
 
-/// From a request's first event to its last one, as moved within the clocks' errors.
+/// Returns the interval from a request's first event to its last, as moved within the clocks'
+/// errors.
 fn whole_interval(records: &TraceRecords, pieces: &Pieces<'_>) -> (i64, i64) {
     let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
     let of_events = records
@@ -399,8 +412,8 @@ fn whole_interval(records: &TraceRecords, pieces: &Pieces<'_>) -> (i64, i64) {
         .unwrap_or((0, 0))
 }
 
-/// From when to when a request was: its first event, and when its caller had the answer. As [`segment`](segment()) finds them,
-/// without cutting anything.
+/// Returns the interval from a request's first event to its answer, as [`segment`](segment())
+/// computes it, without cutting anything.
 pub fn answered_interval(records: &TraceRecords) -> (i64, i64) {
     let mut labels = Labels::default();
     let mut pieces = Pieces {
@@ -420,7 +433,7 @@ pub fn answered_interval(records: &TraceRecords) -> (i64, i64) {
     (start_ns, answer_ns.clamp(start_ns, end_ns))
 }
 
-/// `to - from` where `from <= to`, without overflow; 0 otherwise.
+/// Returns `to - from` if `from <= to`, without overflow; 0 otherwise.
 pub(crate) fn interval_ns(from_ns: i64, to_ns: i64) -> u64 {
     // The wrapped difference of ordered i64 is their true distance as u64.
     if from_ns < to_ns {

@@ -1,7 +1,7 @@
-//! What slack each component had in the last request of each key: what an ingress foretells by.
+//! Slack of each component in the last request of each key, from which an ingress predicts.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. A component's slack in a request is the least of its
-//! segments': whatever it does may be late by that much.
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2. A component's slack in a request
+//! is the least of its segments': any of its work may be late by that much.
 
 use rustc_hash::FxHashMap;
 use stroboscope_tradeoff::{KEYS_MAX, SLACK_COMPONENTS_MAX, SlackModel};
@@ -12,11 +12,11 @@ use crate::label::Labels;
 use crate::prediction::{PredictionQuality, SlackHistory};
 use crate::task_path::{JOINT, unescape};
 
-/// Which segments are of which component, and which component calls which.
+/// Components of the segments, and the calls between components.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Components {
     names: Vec<String>,
-    /// By the segment's number.
+    /// Components of each segment, by the segment's number.
     of_segment: Vec<Vec<usize>>,
     edges: Vec<(usize, usize)>,
     left_out: Vec<String>,
@@ -29,8 +29,8 @@ fn service(operation: &str) -> &str {
 }
 
 impl Components {
-    /// These services (`ranker`) and operations (`ranker:score`); none: all services, the first ones by name if they are
-    /// too many.
+    /// Finds these services (`ranker`) and operations (`ranker:score`). An empty list selects all
+    /// services, the first ones by name if there are too many.
     #[must_use]
     pub fn of(labels: &Labels, wanted: &[String]) -> Self {
         let operations: Vec<String> = labels.iter().map(|(_, label)| label.operation()).collect();
@@ -62,7 +62,8 @@ impl Components {
         for (_, label) in labels.iter() {
             let mut caller: Option<usize> = None;
             for operation in label.task.split(JOINT) {
-                // The narrowest of those that an operation belongs to: its own name is longer than its service's.
+                // The narrowest component of the operation: its own name is longer than its
+                // service's.
                 let operation = unescape(operation);
                 let of = of_operation(&operation);
                 let Some(at) = of.into_iter().max_by_key(|place| names[*place].len()) else {
@@ -79,7 +80,7 @@ impl Components {
         found
     }
 
-    /// Unless it would close a circle.
+    /// Adds an edge unless it would close a cycle.
     fn add_edge(&mut self, before: usize, after: usize) {
         let (mut reached, mut next) = (vec![after], vec![after]);
         while let Some(at) = next.pop() {
@@ -95,19 +96,19 @@ impl Components {
         }
     }
 
-    /// By name.
+    /// Names of the components, sorted.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Services that found no room.
+    /// Names of the services that found no room.
     #[must_use]
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Those of which the model has no segment.
+    /// Iterates over the components that have no segment in the model.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
         let is_known = |place: usize| self.of_segment.iter().flatten().any(|of| *of == place);
         let names = self.names.iter().enumerate();
@@ -116,7 +117,8 @@ impl Components {
             .map(|(_, name)| name.as_str())
     }
 
-    /// The slack of each component in a request, ns; `None`: it has no part in what the caller waits for.
+    /// Returns the slack of each component in a request, in ns; `None` for a component that the
+    /// caller does not wait for.
     fn slack_ns(&self, path: &TracePath) -> Vec<Option<u64>> {
         let mut slack = vec![None::<u64>; self.names.len()];
         for timing in path.segments.iter().filter(|timing| !timing.after_answer) {
@@ -133,28 +135,28 @@ impl Components {
 /// The last request of each key.
 #[derive(Clone, Debug, Default)]
 pub struct SlackByKey {
-    /// By the key's hash: when it began, and the components' slack, µs.
+    /// Start of each key's last request, with the components' slack in µs, by the key's hash.
     last: FxHashMap<u64, (i64, Vec<u32>)>,
-    /// Of each component.
+    /// Slack and history of each component.
     seen: Vec<(Distribution, SlackHistory)>,
     forgotten: u64,
 }
 
-/// How well a component's slack is foretold.
+/// Quality of the prediction of a component's slack.
 #[derive(Clone, Debug)]
 pub struct ComponentSlack {
-    /// Its name.
+    /// Name of the component.
     pub component: String,
-    /// In all requests that it has a part in.
+    /// Slack in all requests that the component takes part in.
     pub slack: Distribution,
-    /// By whether it is more than this.
+    /// Threshold above which the component has slack.
     pub threshold_ns: u64,
-    /// How well each request's is foretold by the one before of its key.
+    /// Quality of predicting each request from the previous one of its key.
     pub quality: PredictionQuality,
 }
 
 impl SlackByKey {
-    /// Takes one request into account.
+    /// Adds one request.
     pub fn observe(&mut self, components: &Components, key: &str, start_ns: i64, path: &TracePath) {
         let slack_ns = components.slack_ns(path);
         self.seen.resize_with(slack_ns.len(), Default::default);
@@ -171,7 +173,7 @@ impl SlackByKey {
 
     fn take(&mut self, key: u64, request: (i64, Vec<u32>)) {
         let last = self.last.entry(key).or_insert_with(|| request.clone());
-        // Of two that begin at once, always the same one.
+        // Ties between simultaneous requests are broken deterministically.
         if *last < request {
             *last = request;
         }
@@ -180,7 +182,7 @@ impl SlackByKey {
         }
     }
 
-    /// All but the latest.
+    /// Evicts all but the latest keys.
     fn forget(&mut self) {
         let excess = self.last.len().saturating_sub(KEYS_MAX);
         if excess == 0 {
@@ -194,7 +196,7 @@ impl SlackByKey {
         self.forgotten += excess as u64;
     }
 
-    /// Adds what another one has seen.
+    /// Adds the requests of `other`.
     pub fn merge(&mut self, other: Self) {
         self.seen
             .resize_with(self.seen.len().max(other.seen.len()), Default::default);
@@ -210,14 +212,14 @@ impl SlackByKey {
         }
     }
 
-    /// Keys that found no room; those seen last are kept.
+    /// Returns the number of keys that found no room. The most recent ones are kept.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// The model, and how well it would have foretold what was seen: slack means more than `threshold_ns`, or more than the
-    /// component's median.
+    /// Returns the model, its quality for the observed requests, and the number of evicted keys.
+    /// Slack means more than `threshold_ns`, or more than the component's median if that is `None`.
     #[must_use]
     pub fn finish(
         mut self,
@@ -297,7 +299,7 @@ mod tests {
     fn components_are_services_or_what_is_named() {
         let all = Components::of(&labels(), &[]);
         assert_eq!(all.names(), ["client", "ranker", "web"]);
-        // The ranker calls the web again: no circle.
+        // The ranker calls the web again, which must not close a cycle.
         assert_eq!(all.edges, [(0, 2), (2, 1)]);
         assert_eq!(all.unknown().count(), 0);
         let some = ["web:again", "ranker", "store"].map(str::to_owned);
@@ -324,7 +326,7 @@ mod tests {
         );
         assert_eq!(of("9"), None);
         assert_eq!(forgotten, 0);
-        // User 7's first request had none, its second had: missed.
+        // User 7's first request had none, its second had some: missed.
         let web = &judged[2];
         assert_eq!((web.quality.predicted, web.quality.false_negatives), (1, 1));
         assert_eq!(judged[1].slack.count(), 2);

@@ -1,29 +1,33 @@
-//! Does slack mean what it says? (The Mystery Machine, §5.2, figures 9 and 10.)
+//! Validates slack by the correlation of server time and latency (The Mystery Machine, §5.2,
+//! figures 9 and 10).
 //!
-//! With little slack, a slower server makes a slower request; with much, it should not. So requests are put into buckets
-//! of equal size by slack, and in each the correlation of server time and latency is taken: it should fall.
+//! With little slack, a slower server makes a slower request; with much, it should not. So requests
+//! are put into buckets of equal size by slack, and the correlation of server time and latency is
+//! computed for each: it should fall.
 //!
-//! Two passes: the first records all slacks in a [`Distribution`], whose quantiles are the edges of the buckets. Memory
-//! does not follow the number of requests, and parts merge to the whole.
+//! The validation takes two passes: the first records all slacks in a [`Distribution`], whose
+//! quantiles are the edges of the buckets. Memory does not follow the number of requests, and parts
+//! merge to the whole.
 
 use crate::critical_path::TracePath;
 use crate::distribution::{Distribution, LONGEST_NS};
 use crate::label::SegmentId;
 use std::collections::BTreeMap;
 
-/// A request as this validation sees it.
+/// Server time, slack and latency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTime {
-    /// How long its server segments took, summed.
+    /// Total duration of its server segments.
     pub server_ns: u64,
-    /// The slack of the last of them to end: of the last data item that the server sent.
+    /// Slack of the last server segment to end: of the last data item that the server sent.
     pub slack_ns: u64,
-    /// How long the request took.
+    /// Latency of the request.
     pub latency_ns: u64,
 }
 
 impl ServerTime {
-    /// Of the segments for which this holds, up to the answer; `None`, if the request has none of them.
+    /// Sums up the segments that satisfy `is_server`, up to the answer; `None` if the request has
+    /// none of them.
     pub fn of(path: &TracePath, is_server: impl Fn(SegmentId) -> bool) -> Option<ServerTime> {
         let server = || {
             path.segments
@@ -43,9 +47,9 @@ impl ServerTime {
 /// Requests of about the same slack. Durations count as at most [`LONGEST_NS`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SlackBucket {
-    /// Requests of at most this slack, and of more than the bucket before.
+    /// Upper limit of the slack. The previous bucket's limit is the exclusive lower limit.
     pub slack_max_ns: u64,
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
     x: u128,
     y: u128,
@@ -67,7 +71,7 @@ impl SlackBucket {
         self.requests += 1;
         self.x += x;
         self.y += y;
-        // At most 2⁹² each: there is room for 2³⁶ requests.
+        // Each product is at most 2⁹²: there is room for 2³⁶ requests.
         self.xx += x * x;
         self.yy += y * y;
         self.xy += x * y;
@@ -85,7 +89,8 @@ impl SlackBucket {
         }
     }
 
-    /// Pearson's correlation of server time and latency; `None`, where one of them does not vary.
+    /// Returns Pearson's correlation of server time and latency; `None` if one of them does not
+    /// vary.
     pub fn correlation(&self) -> Option<f64> {
         if self.requests < 2 {
             return None;
@@ -98,7 +103,7 @@ impl SlackBucket {
             deviation(self.xx, self.x, self.x),
             deviation(self.yy, self.y, self.y),
         );
-        // What is left of equal values by rounding is no variance.
+        // Rounding leaves a residue of equal values, which is no variance.
         let varies = |deviation: f64, squares: u128| deviation > squares as f64 / n * 1e-12;
         let defined = varies(xx, self.xx) && varies(yy, self.yy);
         defined.then(|| (deviation(self.xy, self.x, self.y) / (xx * yy).sqrt()).clamp(-1.0, 1.0))
@@ -115,7 +120,7 @@ fn heat_cell(duration_ns: u64) -> u8 {
     (octave * 4) as u8 + quarter as u8
 }
 
-/// The shortest duration of a cell of [`SlackBucket::heat`].
+/// Returns the shortest duration of a cell of [`SlackBucket::heat`].
 pub fn heat_cell_ns(cell: u8) -> u64 {
     let (octave, quarter) = (u32::from(cell / 4).min(63), u64::from(cell % 4));
     (1 << octave)
@@ -126,14 +131,15 @@ pub fn heat_cell_ns(cell: u8) -> u64 {
         }
 }
 
-/// See the [module](self).
+/// Buckets of requests by slack. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlackValidation {
     buckets: Vec<SlackBucket>,
 }
 
 impl SlackValidation {
-    /// So many buckets of about equal size, by the slacks of all requests. There are fewer where many have the same.
+    /// Creates this number of buckets of about equal size, from the slacks of all requests. There
+    /// are fewer where many slacks are equal.
     pub fn new(slacks: &Distribution, buckets: usize) -> SlackValidation {
         let edge = |number: usize| slacks.quantile_ns(number as f64 / buckets as f64);
         let mut edges: Vec<u64> = (1..buckets).map(edge).chain([u64::MAX]).collect();
@@ -147,7 +153,7 @@ impl SlackValidation {
         }
     }
 
-    /// Takes one request into account.
+    /// Adds one request.
     pub fn observe(&mut self, request: ServerTime) {
         let at = self
             .buckets
@@ -158,7 +164,7 @@ impl SlackValidation {
         }
     }
 
-    /// Adds what another one has seen, made of the same slacks.
+    /// Adds the requests of `other`, which must be created from the same slacks.
     pub fn merge(&mut self, other: &SlackValidation) {
         self.buckets
             .iter_mut()
@@ -166,7 +172,7 @@ impl SlackValidation {
             .for_each(|(own, other)| own.merge(other));
     }
 
-    /// The buckets, by increasing slack.
+    /// Buckets in order of increasing slack.
     pub fn buckets(&self) -> &[SlackBucket] {
         &self.buckets
     }

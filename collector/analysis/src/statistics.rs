@@ -1,4 +1,4 @@
-//! Tests and effect sizes, from sums that can be merged.
+//! Tests and effect sizes, computed from sums that can be merged.
 
 mod change_point;
 mod density;
@@ -14,18 +14,18 @@ pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use order::{median, percentile};
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
 
-/// A sample of shares (0 to 1), as exact sums: merging is commutative and associative.
+/// A sample of shares (0 to 1), as exact sums. Merging is commutative and associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ShareSample {
     count: u64,
-    /// In units of 2⁻³¹.
+    /// Sum of the shares, in units of 2⁻³¹.
     sum: u128,
-    /// In units of 2⁻⁶².
+    /// Sum of the squares of the shares, in units of 2⁻⁶².
     squares: u128,
 }
 
 impl ShareSample {
-    /// Takes `part` of `whole` into account; of nothing, every part is nothing.
+    /// Records `part` of `whole` as a share. The share is 0 if `whole` is 0.
     pub fn record(&mut self, part: u64, whole: u64) {
         let share = if whole == 0 {
             0
@@ -37,26 +37,26 @@ impl ShareSample {
         self.squares += share * share;
     }
 
-    /// Brings the sample to this many shares by taking zeros into account.
+    /// Pads the sample with zeros to this many shares.
     #[must_use]
     pub fn padded_to(mut self, count: u64) -> ShareSample {
         self.count = self.count.max(count);
         self
     }
 
-    /// Adds what another one has seen.
+    /// Adds the shares of `other`.
     pub fn merge(&mut self, other: &ShareSample) {
         self.count += other.count;
         self.sum += other.sum;
         self.squares += other.squares;
     }
 
-    /// How many shares.
+    /// Returns the number of shares.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean; 0 without any.
+    /// Returns the mean of the shares; 0 without any.
     pub fn mean(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -65,7 +65,7 @@ impl ShareSample {
         }
     }
 
-    /// Their variance, with n - 1; 0 with fewer than two.
+    /// Returns the variance of the shares, with n - 1; 0 with fewer than two.
     pub fn variance(&self) -> f64 {
         if self.count < 2 {
             return 0.0;
@@ -76,16 +76,17 @@ impl ShareSample {
     }
 }
 
-/// How two samples differ.
+/// Difference of two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// Mean of the one minus mean of the other.
+    /// Mean of the first sample minus mean of the second.
     pub mean: f64,
-    /// Cohen's d: that difference in units of the pooled standard deviation. Infinite where neither sample varies but
-    /// their means differ.
+    /// Cohen's d: the difference of the means in units of the pooled standard deviation. Infinite
+    /// if neither sample varies but their means differ.
     pub effect_size: f64,
-    /// Two-sided p-value of Welch's t-test. It assumes independent requests and means that are about normal, which
-    /// some tens of requests on either side give; it is 1 with fewer than two.
+    /// Two-sided p-value of Welch's t-test. It assumes independent requests and means that are
+    /// about normal, which some tens of requests on either side ensure. It is 1 with fewer than
+    /// two.
     pub p_value: f64,
 }
 
@@ -119,7 +120,8 @@ pub fn welch(one: &ShareSample, other: &ShareSample) -> Difference {
     }
 }
 
-/// The probability that Student's t of so many degrees of freedom is at least this far from 0.
+/// Returns the probability that Student's t of this many degrees of freedom is at least this far
+/// from 0.
 pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
     if !(t.is_finite() && freedom > 0.0) {
         return if t.is_infinite() { 0.0 } else { 1.0 };
@@ -127,7 +129,8 @@ pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t)).clamp(0.0, 1.0)
 }
 
-/// Returns how many standard deviations from its mean a normal value has this two-sided probability to exceed; at most 38.
+/// Returns the distance from the mean, in standard deviations, that a normal value exceeds with
+/// this two-sided probability; at most 38.
 pub fn normal_deviation(p_value: f64) -> f64 {
     let (mut low, mut high) = (0.0, 38.0);
     for _ in 0..60 {
@@ -141,12 +144,14 @@ pub fn normal_deviation(p_value: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Returns the probability that a normal value lies at least so many standard deviations from its mean.
+/// Returns the probability that a normal value lies at least this many standard deviations from its
+/// mean.
 pub fn normal_two_sided(deviations: f64) -> f64 {
     student_two_sided(deviations, 1e9)
 }
 
-/// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun, 26.5.8).
+/// Computes the regularised incomplete beta function I_x(a, b), by its continued fraction
+/// (Abramowitz and Stegun, 26.5.8).
 pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
@@ -161,7 +166,8 @@ pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
 }
 
-/// Lentz's method. It ends after some √max(a, b) steps; the bound only guards against what is not a number.
+/// Evaluates the continued fraction by Lentz's method. It ends after some √max(a, b) steps; the
+/// bound only guards against NaN.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     const STEPS_MAX: usize = 20_000;
     let away_from_zero = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };
@@ -184,7 +190,8 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     fraction
 }
 
-/// The logarithm of the gamma function for x > 0, by Lanczos' approximation (g = 7, 9 terms).
+/// Computes the logarithm of the gamma function for x > 0, by Lanczos' approximation (g = 7, 9
+/// terms).
 fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 8] = [
         676.520_368_121_885_1,
@@ -211,8 +218,9 @@ fn ln_gamma(x: f64) -> f64 {
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
 
-/// Corrects p-values of many tests for their number: rejecting all hypotheses whose result is at most q lets at most
-/// a part q of the rejected be true, on average (Benjamini and Hochberg, 1995). In the order of the input.
+/// Corrects p-values of many tests for their number. Among the hypotheses rejected because their
+/// result is at most q, at most a fraction q is true on average (Benjamini and Hochberg, 1995).
+/// Results are in the order of the input.
 pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -225,7 +233,8 @@ pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Pearson's correlation coefficient of pairs; `None` where it is not defined: fewer than two, or one side constant.
+/// Returns Pearson's correlation coefficient of pairs; `None` if it is not defined: fewer than two
+/// pairs, or one side constant.
 pub fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
     let n = pairs.clone().count() as f64;
     let (x, y) = pairs

@@ -1,5 +1,5 @@
-//! How the structure of a system changed between two ranges of traces (The Mystery Machine, §4.6): relations that the
-//! one range contradicts and the other does not.
+//! Structural changes of a system between two ranges of traces (The Mystery Machine, §4.6):
+//! relations that one range contradicts and the other does not.
 
 use crate::label::{SegmentId, SegmentLabel};
 use crate::model::{Model, PairCounts, PipelineCounts, Support};
@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// A relation, by names.
+/// A relation between named segments or tasks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RelationName {
-    /// The one segment always ends before the other one starts.
+    /// The first segment always ends before the second starts.
     HappensBefore(SegmentLabel, SegmentLabel),
     /// The two segments never overlap, and either may come first.
     MutualExclusion(SegmentLabel, SegmentLabel),
-    /// The one task hands data elements to the other one in order.
+    /// The first task hands data elements to the second in order.
     Pipeline(Arc<str>, Arc<str>),
 }
 
@@ -32,45 +32,48 @@ impl fmt::Display for RelationName {
     }
 }
 
-/// A relation that is believed of one range only, though both put it to the test.
+/// A relation that is believed of one range only, though both test it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedRelation {
-    /// Which relation.
+    /// The relation that changed.
     pub relation: RelationName,
-    /// How far the earlier range put it to the test.
+    /// Support in the earlier range.
     pub before: Support,
-    /// How far the later range did.
+    /// Support in the later range.
     pub after: Support,
-    /// Why that is no chance.
+    /// Evidence that the change is not chance.
     pub evidence: ChangeEvidence,
 }
 
-/// A segment that one range only has.
+/// A segment that occurs in one range only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedSegment {
-    /// Which segment.
+    /// The segment's label.
     pub label: SegmentLabel,
     /// Requests of the earlier range with it.
     pub before: Share,
     /// Requests of the later range with it.
     pub after: Share,
-    /// Why that is no chance.
+    /// Evidence that the change is not chance.
     pub evidence: ChangeEvidence,
 }
 
-/// How sure a difference between two samples of requests is.
+/// Certainty of a difference between two samples of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeEvidence {
-    /// How probable a difference of this size or more is where nothing has changed (Fisher's exact test, two-sided).
+    /// Probability of a difference of this size or more if nothing has changed (Fisher's exact
+    /// test, two-sided).
     pub p_value: f64,
-    /// The same with regard to how many differences were looked for (Benjamini and Hochberg): of all changes up to this
-    /// q-value at most this part is chance.
+    /// P-value corrected for the number of differences examined (Benjamini and Hochberg): of all
+    /// changes up to this q-value, at most this fraction is chance.
     pub q_value: f64,
-    /// By how much the share of requests that contradict the relation, or have the segment, changed at least (at 95 %).
+    /// Minimum change (at 95 %) of the share of requests that contradict the relation, or have the
+    /// segment.
     pub at_least: f64,
 }
 
-/// What changed from one range to another. Lists hold what is more than chance, the largest certain change first.
+/// Changes from one range to another. The lists hold the significant ones, the largest certain
+/// change first.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct StructuralChange {
     /// Relations that hold only in the later range.
@@ -81,14 +84,15 @@ pub struct StructuralChange {
     pub appeared: Vec<ChangedSegment>,
     /// Segments that only the earlier range has.
     pub vanished: Vec<ChangedSegment>,
-    /// How many more differ, no more than two samples of the same do.
+    /// Number of further differences, which two samples of the same system would also show.
     pub by_chance: ByChance,
-    /// How many relations both ranges put to the test in a way that could show a change: what q-values regard.
+    /// Number of relations that both ranges test in a way that could show a change. Q-values
+    /// correct for this number.
     pub tested: usize,
-    /// Relations of the later range that the earlier one did not put to the test: of segments that are new, or that
+    /// Relations of the later range that the earlier one did not test: their segments are new, or
     /// were never seen together.
     pub untested_before: usize,
-    /// Relations of the earlier range that the later one did not put to the test.
+    /// Relations of the earlier range that the later one did not test.
     pub untested_after: usize,
 }
 
@@ -108,12 +112,12 @@ pub struct ByChance {
 type Believed = BTreeMap<RelationName, Support>;
 
 impl StructuralChange {
-    /// Compares what is believed of two ranges at this tolerance. Of the changes listed, at most the part
-    /// `false_discoveries` is chance, on average; 1 lists all differences.
+    /// Compares the relations believed of two ranges at this tolerance. Of the changes listed, at
+    /// most the fraction `false_discoveries` is chance, on average; 1 lists all differences.
     ///
-    /// A relation without a counterexample here and with three there is no change yet: of few requests, few
-    /// counterexamples are missed easily. So each relation that both ranges put to the test, believed or not, is tested
-    /// for whether the two contradict it equally often.
+    /// A relation with no counterexample in one range and three in the other has not necessarily
+    /// changed: few requests easily miss few counterexamples. So each relation that both ranges
+    /// test, believed or not, is tested for equal rates of contradiction.
     pub fn between(
         before: &Model,
         after: &Model,
@@ -182,8 +186,8 @@ impl StructuralChange {
     }
 }
 
-/// Those of which at most a part is chance, the largest certain change first, and how many others there are. Equals stay
-/// in their order.
+/// Splits off the significant differences: at most the fraction `most` of them is chance. Returns
+/// them, the largest certain change first, and the number of others. Equals stay in their order.
 fn certain<T>(all: Vec<T>, evidence: impl Fn(&T) -> ChangeEvidence, most: f64) -> (Vec<T>, usize) {
     let count = all.len();
     let mut certain: Vec<T> = all
@@ -207,7 +211,7 @@ fn share(support: Support) -> Share {
     }
 }
 
-/// The p-values of everything that was tested at once, in order, and their q-values.
+/// P-values of all simultaneous tests, in order, and their q-values.
 #[derive(Default)]
 struct Tests {
     count: usize,
@@ -216,8 +220,8 @@ struct Tests {
 }
 
 impl Tests {
-    /// Of all relations that both models put to the test, whether they are believed or not: to test only what looks like
-    /// a change would make chance look like one.
+    /// Tests all relations that both models test, believed or not. Testing only apparent changes
+    /// would make chance look like one.
     fn of(before: &Model, after: &Model) -> Tests {
         let ids: Vec<Option<SegmentId>> = before
             .labels()
@@ -248,7 +252,7 @@ impl Tests {
             if pair.a != pair.b {
                 shares.push(both(|pair| pair.contradictions));
             }
-            // The same for (b, a).
+            // The overlaps of (b, a) are equal.
             if pair.a <= pair.b {
                 shares.push(both(|pair| pair.overlaps));
             }
@@ -284,7 +288,7 @@ impl Tests {
         }
     }
 
-    /// Of one of those that were tested.
+    /// Returns the evidence for one of the tested differences.
     fn evidence(&self, before: Share, after: Share) -> ChangeEvidence {
         let p_value = fisher_two_sided(before, after);
         let place = self.p_values.partition_point(|known| *known < p_value);
@@ -297,7 +301,7 @@ impl Tests {
     }
 }
 
-/// Segments that only the later, and only the earlier model has seen, in order of name.
+/// Finds segments that only the later, and only the earlier model has seen, in order of name.
 fn segments(before: &Model, after: &Model) -> [Vec<ChangedSegment>; 2] {
     let seen = |model: &Model, label: &SegmentLabel| {
         let id = model.labels().id(&label.task, &label.start, &label.end);
@@ -346,7 +350,7 @@ fn believed(model: &Model, tolerance: f64) -> Believed {
     }
     for relation in relations.all_mutual_exclusion() {
         if let Some((a, b)) = label(relation.first).zip(label(relation.second)) {
-            // Numbers differ between the models; names do not.
+            // Segment numbers differ between the models; names do not.
             let (a, b) = if a < b { (a, b) } else { (b, a) };
             believed.insert(RelationName::MutualExclusion(a, b), relation.support);
         }
@@ -358,7 +362,7 @@ fn believed(model: &Model, tolerance: f64) -> Believed {
     believed
 }
 
-/// Whether a relation is believed. Segments that are always in order exclude each other as well.
+/// True if a relation is believed. Segments that are always in order exclude each other as well.
 fn holds(believed: &Believed, relation: &RelationName) -> bool {
     let in_order = |a: &SegmentLabel, b: &SegmentLabel| {
         believed.contains_key(&RelationName::HappensBefore(a.clone(), b.clone()))
@@ -367,7 +371,7 @@ fn holds(believed: &Believed, relation: &RelationName) -> bool {
         || matches!(relation, RelationName::MutualExclusion(a, b) if in_order(a, b) || in_order(b, a))
 }
 
-/// How far a model put a relation to the test; `None`: not at all.
+/// Returns the support that a model has for a relation; `None` if the model never tested it.
 fn tested(model: &Model, relation: &RelationName) -> Option<Support> {
     let id = |label: &SegmentLabel| model.labels().id(&label.task, &label.start, &label.end);
     let support = match relation {

@@ -1,31 +1,31 @@
 //! The text of task paths: `client:page > edge:newsfeed.v1.Page/Load > web:auth#2`.
 //!
-//! Components are joined by ` > `. A `>` inside a component that stands alone (at the component's edge or with a space
-//! on either side) would read as a joint, and is written `\>`; one that has backslashes before it already gets one more,
-//! so that every path is read back as it was.
+//! Components are joined by ` > `. A `>` inside a component that stands alone (at the component's
+//! edge or with a space on either side) would read as a joint, and is escaped as `\>`. If it
+//! already has backslashes before it, it gets one more, so that every path can be parsed back.
 
 use std::borrow::Cow;
 
-/// What joins the components of a task's path.
+/// Separator of the components of a task's path.
 pub const JOINT: &str = " > ";
 
-/// The component as it stands in a path.
+/// Returns the component as it is written in a path.
 pub fn escape(component: &str) -> Cow<'_, str> {
     rewrite(component, |backslashes| backslashes + 1)
 }
 
-/// The component that stands in a path like this.
+/// Returns the component that is written like this in a path.
 pub(crate) fn unescape(component: &str) -> Cow<'_, str> {
     rewrite(component, |backslashes| backslashes.saturating_sub(1))
 }
 
-/// The last component of a path, as it stands there.
+/// Returns the last component of a path, still escaped.
 pub fn last_component(path: &str) -> &str {
     path.rfind(JOINT)
         .map_or(path, |at| &path[at + JOINT.len()..])
 }
 
-/// Gives each word of backslashes and one `>` another number of backslashes.
+/// Changes the number of backslashes in each word of backslashes and one `>`.
 fn rewrite(component: &str, backslashes: impl Fn(usize) -> usize) -> Cow<'_, str> {
     // Most names hold no `>` at all.
     if !component.contains('>') {

@@ -1,4 +1,4 @@
-//! Random numbers of tests.
+//! Random numbers for tests.
 
 /// A generator (Marsaglia, 2003: xorshift64), the same in each run. The seed must not be 0.
 pub(crate) struct Noise(pub(crate) u64);

@@ -1,7 +1,9 @@
-//! Data-quality tradeoffs, from what was recorded of them: what they save, what they cost, and what was given up.
+//! Learns data-quality tradeoffs from their records: the time they save, their cost, and the data
+//! given up.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge), §4.3.2 and §4.3.4. The models
-//! and the decision by them are [`stroboscope_tradeoff`]'s, which the SDK has, too.
+//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge),
+//! §4.3.2 and §4.3.4. The models and the decisions based on them are [`stroboscope_tradeoff`]'s,
+//! which the SDK shares.
 
 mod observed;
 mod performance;
@@ -22,16 +24,16 @@ pub use performance::{PerformanceSettings, learn_performance};
 pub use quality::{QualitySettings, learn_quality};
 pub use sweep::{Level, LoadSweep, SweepSettings};
 
-/// How models are learned.
+/// Options for learning models.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LearnSettings {
-    /// What tradeoffs save.
+    /// Options for the time that tradeoffs save.
     pub performance: PerformanceSettings,
-    /// What they cost.
+    /// Options for the quality that they cost.
     pub quality: QualitySettings,
 }
 
-/// Why a point has no model.
+/// Reason why a point has no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotLearned {
     /// No request explored.
@@ -39,30 +41,30 @@ pub enum NotLearned {
         "no request explored it: send copies of requests with explore.POINT in their baggage, at rates from 0 to nearly 1"
     )]
     NothingExplored,
-    /// Too few requests at any load.
+    /// Too few requests explored it at any load.
     #[error(
         "{requests} requests explored it, and there are no {needed} of one tradeoff rate at one load: explore for longer"
     )]
     TooFew {
-        /// That explored.
+        /// Number of requests that explored.
         requests: usize,
-        /// At one load.
+        /// Number of requests needed at one load.
         needed: usize,
     },
 }
 
-/// What was learned of one point.
+/// Models learned for one point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnedPoint {
     /// Latency by load and tradeoff rate.
     pub performance: PerformanceModel,
     /// Loss by provenance.
     pub quality: QualityModel,
-    /// Requests that the performance model was learned from.
+    /// Number of requests that the performance model was learned from.
     pub requests: usize,
-    /// Answers that the quality model was learned from.
+    /// Number of answers that the quality model was learned from.
     pub answers: usize,
-    /// Answers that it was judged by.
+    /// Number of answers that judged the quality model.
     pub judged: usize,
 }
 

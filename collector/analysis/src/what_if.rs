@@ -1,12 +1,15 @@
-//! What if a segment took less time, or more? (The Mystery Machine, §5.2.)
+//! Predicts the latency of requests if a segment took less time, or more (The Mystery Machine,
+//! §5.2).
 //!
-//! A request is replayed: each segment starts its wait when the last of its predecessors has ended in the replay, and
-//! then takes its new duration. What only waited ends when what it waited for does, see [`Waiting`]: it is no work, and
-//! does not keep its length. Other waits and the tail stay what they were, as nobody logged what they are for. With
-//! nothing changed, every segment starts and ends when it did, so the latency is exactly the request's.
+//! A request is replayed: each segment starts its wait when the last of its predecessors has ended
+//! in the replay, and then takes its new duration. A segment that only waited ends when the awaited
+//! event occurs, see [`Waiting`]: it is no work, and does not keep its length. Other waits and the
+//! tail keep their lengths, as the log does not show their reasons. If nothing changes, every
+//! segment starts and ends at its recorded times, so the latency is exactly the request's.
 //!
-//! A segment that works first and then waits shows when its waiting ended, and not when it began. How long it worked is
-//! only known to be no longer than the shortest such time of all requests, so the result is a range: see [`Replayed`].
+//! A segment that works first and then waits shows the end of its waiting, but not the beginning.
+//! Its work is only known to be no longer than the shortest such time of all requests, so the
+//! result is a range: see [`Replayed`].
 
 mod contention;
 mod ends;
@@ -40,24 +43,25 @@ use shared_queues::{QueueWait, wait_of};
 use std::borrow::Cow;
 use waits::Waits;
 
-/// What becomes of a segment's duration.
+/// Change of a segment's duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// It is multiplied, and rounded to whole nanoseconds. What is not a number, or below 0, counts as 0.
+    /// Multiplies the duration, and rounds it to whole nanoseconds. NaN and negative factors count
+    /// as 0.
     Scale(f64),
-    /// It takes at most so long.
+    /// Limits the duration to this many nanoseconds.
     CapNs(u64),
-    /// It takes so much longer.
+    /// Adds this many nanoseconds.
     AddNs(u64),
 }
 
 impl Change {
-    /// The new duration.
+    /// Returns the new duration.
     pub fn of(self, duration_ns: u64) -> u64 {
         match self {
             // Exact, where floating point would round long durations.
             Change::Scale(1.0) => duration_ns,
-            // The cast saturates, and takes what is not a number for 0.
+            // The cast saturates, and converts NaN to 0.
             Change::Scale(factor) => (duration_ns as f64 * factor).round() as u64,
             Change::CapNs(cap_ns) => duration_ns.min(cap_ns),
             Change::AddNs(more_ns) => duration_ns.saturating_add(more_ns),
@@ -65,36 +69,37 @@ impl Change {
     }
 }
 
-/// A request's latency after a change.
+/// Latency of a request after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// If segments that were seen to wait did nothing else until then.
+    /// Latency if segments that are known to wait did nothing else until then.
     pub latency_ns: u64,
-    /// If they worked before it for as long as they can have.
+    /// Latency if they worked before it for as long as possible.
     pub longest_ns: u64,
-    /// The least that the model allows for.
+    /// Lower limit that the model allows.
     pub least_ns: u64,
-    /// The most that it allows for.
+    /// Upper limit that the model allows.
     pub most_ns: u64,
 }
 
-/// What is taken for true where requests do not tell.
+/// Assumption where requests do not decide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Assumption {
-    /// What was told from requests, and nothing else.
+    /// The relations inferred from requests, and nothing else.
     AsTold,
-    /// What was seen to wait worked before it for as long as it can have.
+    /// Segments that are known to wait worked before it for as long as possible.
     WorkedBefore,
-    /// What always ends at one instant waits for that instant.
+    /// Segments that always end at one instant wait for that instant.
     WaitsIfUndecided,
-    /// Waits in shared queues stay as long as they were.
+    /// Waits in shared queues keep their lengths.
     QueuesKept,
-    /// Load does as little as it can, or as much.
+    /// Load has the least possible effect; in the next variant, the greatest.
     LeastLoad,
     MostLoad,
 }
 
-/// Waits in shared queues change by so much more or less than found, as where they begin is partly drawn.
+/// Uncertainty of waits in shared queues, as a fraction of their change: the instants at which they
+/// begin are partly drawn at random.
 const QUEUES_UNSURE: f64 = 0.1;
 
 /// Changes of segments, chosen by their labels.
@@ -102,13 +107,13 @@ pub struct WhatIf<'a, F> {
     waiting: &'a Waiting,
     queues: Option<&'a ChangedWaits>,
     change: F,
-    /// Per segment id.
+    /// Change of each segment, by segment id.
     decided: Vec<Option<Change>>,
-    /// Per segment id, the part of its length that is due to load that the change changes.
+    /// Part of each segment's length that is due to the changed load, by segment id.
     loads: Vec<Option<LoadedPart>>,
 }
 
-/// A share of a length that is due to visits, and by what factor those change.
+/// Share of a length that is due to visits, and the factor by which these change.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
     share: f64,
@@ -116,7 +121,7 @@ struct LoadedPart {
 }
 
 impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
-    /// Changes the segments for which this says so; it is asked once for each label.
+    /// Changes the segments for which `change` returns a change. It is called once for each label.
     pub fn new(waiting: &'a Waiting, change: F) -> WhatIf<'a, F> {
         WhatIf {
             waiting,
@@ -127,14 +132,15 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         }
     }
 
-    /// Gives waits in queues of all requests the lengths that [`Waiting::changed_queues`] found for the same change.
+    /// Applies the queue waits that [`Waiting::changed_queues`] found for the same change in all
+    /// requests.
     pub fn with_queues(self, queues: &'a ChangedWaits) -> Self {
         let queues = Some(queues).filter(|queues| !queues.is_empty());
         WhatIf { queues, ..self }
     }
 
-    /// The request's new latency. `path` is [`analyse`](crate::critical_path::analyse)'s of the same trace and
-    /// relations; the labels must be those that the trace was cut with, every time.
+    /// Returns the request's new latency. `path` is [`analyse`](crate::critical_path::analyse)'s of
+    /// the same trace and relations; every call must pass the labels that the trace was cut with.
     pub fn replay(
         &mut self,
         trace: &SegmentedTrace,
@@ -159,7 +165,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
             }
         };
         let latency = |assuming| replay::replay(&self.waiting.own, trace, path, &lengths(assuming));
-        // Nothing to replay where nothing changes.
+        // Skip the replay if nothing changes.
         let told = lengths(Assumption::AsTold);
         let is_changed = |segment: &Segment| told.is_affected(segment.id);
         if !trace.segments.iter().any(is_changed) && waits.is_none() {
@@ -205,7 +211,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         }
     }
 
-    /// Asks for the changes of labels that are new.
+    /// Determines the changes of new labels.
     fn decide(&mut self, labels: &Labels) {
         let known = self.decided.len();
         if known == labels.len() {
@@ -214,7 +220,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         let new = labels.iter().skip(known);
         self.decided
             .extend(new.map(|(id, label)| (self.change)(id, label)));
-        // Load is that of all services on the way to what is changed.
+        // The load counts for all services on the paths to the changed segments.
         let (mut services, mut was_ns, mut is_ns) = (FxHashSet::default(), 0.0, 0.0);
         for ((_, label), change) in labels.iter().zip(&self.decided) {
             if change.is_some() {
@@ -238,15 +244,15 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     }
 }
 
-/// The lengths of one request's stretches after the changes.
+/// Lengths of one request's stretches after the changes.
 struct Changed<'a> {
     trace: &'a SegmentedTrace,
     waiting: &'a Waiting,
     decided: &'a [Option<Change>],
     assuming: Assumption,
-    /// Those in shared queues.
+    /// Waits in shared queues.
     waits: Cow<'a, [QueueWait]>,
-    /// Of a request that is not in the sample.
+    /// Waits of a request that is not in the sample.
     others: Option<&'a ChangedWaits>,
     loads: &'a [Option<LoadedPart>],
 }
@@ -256,7 +262,7 @@ impl Changed<'_> {
         self.decided.get(id.index()).copied().flatten()
     }
 
-    /// The label whose time the wait before this one is, if it is known.
+    /// Returns the label whose time the wait before this segment is, if it is known.
     fn lead(&self, id: SegmentId) -> Option<SegmentId> {
         self.waiting.own.leads.get(id.index()).copied().flatten()
     }
@@ -309,7 +315,7 @@ impl Lengths for Changed<'_> {
 }
 
 impl Changed<'_> {
-    /// A stretch that load may have made longer.
+    /// Returns the length of a stretch that load may have made longer.
     fn loaded_ns(&self, id: SegmentId, ns: u64, changed: impl Fn(u64) -> u64) -> u64 {
         let load = self.loads.get(id.index()).copied().flatten();
         match (self.assuming, load) {
@@ -326,7 +332,7 @@ impl Changed<'_> {
     fn own_wait_ns(&self, id: SegmentId, ns: u64) -> u64 {
         let lead = self.lead(id).filter(|_| ns > 0);
         match lead.and_then(|lead| self.change(lead)) {
-            // What is added once is added to the segment itself.
+            // An addition applies once, to the segment itself.
             Some(Change::AddNs(_)) if lead == Some(id) => ns,
             Some(change) => change.of(ns),
             None => ns,
@@ -334,7 +340,7 @@ impl Changed<'_> {
     }
 }
 
-/// The request's latency with these durations, by index of the segment, and all waits kept.
+/// Returns the request's latency with these durations, by index of the segment, and all waits kept.
 pub fn replay(
     trace: &SegmentedTrace,
     path: &TracePath,
@@ -363,9 +369,9 @@ impl<F: Fn(usize) -> u64> Lengths for Given<F> {
 /// Latencies before and after a change. Merging is commutative and associative.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LatencyChange {
-    /// As recorded.
+    /// Recorded latencies.
     pub before: Distribution,
-    /// As replayed.
+    /// Replayed latencies.
     pub after: Distribution,
     /// Requests that became faster.
     pub faster: u64,
@@ -374,7 +380,7 @@ pub struct LatencyChange {
 }
 
 impl LatencyChange {
-    /// Takes one request into account.
+    /// Adds one request.
     pub fn observe(&mut self, before_ns: u64, after_ns: u64) {
         self.before.record(before_ns);
         self.after.record(after_ns);
@@ -382,7 +388,7 @@ impl LatencyChange {
         self.slower += u64::from(after_ns > before_ns);
     }
 
-    /// Adds what another one has seen.
+    /// Adds the requests of `other`.
     pub fn merge(&mut self, other: &LatencyChange) {
         self.before.merge(&other.before);
         self.after.merge(&other.after);
@@ -390,7 +396,8 @@ impl LatencyChange {
         self.slower += other.slower;
     }
 
-    /// By how much the latency changes at this quantile, in nanoseconds: below 0, it falls.
+    /// Returns the change of the latency at this quantile, in nanoseconds. It is negative if the
+    /// latency falls.
     pub fn change_ns(&self, quantile: f64) -> i128 {
         i128::from(self.after.quantile_ns(quantile)) - i128::from(self.before.quantile_ns(quantile))
     }

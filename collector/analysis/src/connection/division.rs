@@ -7,17 +7,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::known::{Connections, is_worker, operation};
 use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 
-/// A trace's requests.
+/// The requests of a trace.
 #[derive(Debug, Default)]
 pub struct Division {
-    /// In order of their ids.
+    /// Requests in order of their ids.
     pub requests: Vec<TraceRecords>,
     /// Operations of the connections that were left out.
     pub connections: Vec<String>,
 }
 
-/// Returns the id of the request that begins with this span of a connection: the more random half of the trace's id, and the
-/// span's id. [`connection_ids`] is the reverse.
+/// Returns the id of the request that begins with this span of a connection: the more random half
+/// of the trace's id, and the span's id. [`connection_ids`] is the reverse.
 #[must_use]
 pub fn request_id(trace: TraceId, span_id: u64) -> TraceId {
     let half = match trace.0 >> 64 {
@@ -27,7 +27,8 @@ pub fn request_id(trace: TraceId, span_id: u64) -> TraceId {
     TraceId(half << 64 | u128::from(span_id))
 }
 
-/// Returns the ids of traces that [`request_id`] makes this id of: an id of 64 bits, and a range of longer ones, with both ends.
+/// Returns the ids of traces from which [`request_id`] derives this id: an id of 64 bits, and an
+/// inclusive range of longer ones.
 #[must_use]
 pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
     let half = request.0 >> 64;
@@ -39,8 +40,8 @@ pub fn connection_ids(request: TraceId) -> (TraceId, (TraceId, TraceId)) {
 }
 
 impl Connections {
-    /// Divides a trace into the requests of its connections; `None` if there are none in it. Spans outside of all requests
-    /// belong to the connection, and are left out.
+    /// Divides a trace into the requests of its connections; `None` if it has none. Spans outside
+    /// of all requests belong to the connection, and are left out.
     #[must_use]
     pub fn divide(&self, trace: &mut TraceRecords) -> Option<Division> {
         if self.is_empty() {
@@ -71,8 +72,8 @@ impl Connections {
     }
 }
 
-/// Takes the request that begins with this span out of a trace, as [`Connections::divide`] does; `None` if it is not there, or has
-/// no parent.
+/// Extracts the request that begins with this span from a trace, as [`Connections::divide`] does;
+/// `None` if the span is missing, or has no parent.
 #[must_use]
 pub fn request_at(trace: &mut TraceRecords, span_id: u64) -> Option<TraceRecords> {
     let spans = &trace.spans;
@@ -100,7 +101,8 @@ fn parent(spans: &[SpanRecord], places: &FxHashMap<u64, usize>, at: usize) -> Op
     }
 }
 
-/// Finds the outermost request that each span is inside of; by span, the place of the request's first span.
+/// Finds the outermost request that contains each span. Returns the index of the request's first
+/// span by span id.
 fn outermost(
     spans: &[SpanRecord],
     parent: impl Fn(usize) -> Option<usize>,
@@ -116,7 +118,7 @@ fn outermost(
                 found = known;
                 break;
             }
-            // A circle of parents has no outermost span.
+            // A cycle of parents has no outermost span.
             outermost[at] = Some(None);
             chain.push(at);
             next = parent(at);
@@ -133,8 +135,9 @@ fn outermost(
         .collect()
 }
 
-/// Takes a trace apart. `owners` has the place of the request's first span for each span that is in one.
-/// Roots outside of all requests are left out, and named if `is_connection` returns true for them.
+/// Takes a trace apart. `owners` maps each span in a request to the index of the request's first
+/// span. Roots outside of all requests are left out, and named if `is_connection` returns true for
+/// them.
 fn into_requests(
     trace: &mut TraceRecords,
     owners: &FxHashMap<u64, usize>,

@@ -1,4 +1,4 @@
-//! Operations of connections, and of the requests inside of them.
+//! Operations of connections, and of the requests inside them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord};
 
-/// In place of an operation of requests: children of connections are part of these.
+/// Placeholder for an operation of requests: children of connections are then no requests.
 pub const NO_REQUESTS: &str = "none";
 
 /// Service and name, by the [rule for names of high cardinality](normalise).
@@ -22,13 +22,13 @@ pub(super) fn is_worker(span: &SpanRecord) -> bool {
     !span.flags.contains(SpanFlags::CLIENT)
 }
 
-/// Operations of connections and of the requests inside of them.
+/// Operations of connections, and of the requests inside them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Connections {
     pub(super) connections: FxHashSet<Operation>,
     pub(super) requests: FxHashSet<Operation>,
-    /// Operations whose spans are requests inside of any other, as `service:name`.
+    /// Operations whose spans are requests inside any other, as `service:name`.
     declared: FxHashSet<String>,
 }
 
@@ -39,8 +39,9 @@ impl Connections {
         self.connections.is_empty() && self.requests.is_empty() && self.declared.is_empty()
     }
 
-    /// Returns what was learned, with each span of these operations, `service:name`, as a request, wherever it is. With [`NO_REQUESTS`]
-    /// among them, children of connections are none.
+    /// Returns the learned connections, with each span of these operations (`service:name`) as a
+    /// request, wherever it occurs. With [`NO_REQUESTS`] among them, children of connections are no
+    /// requests.
     #[must_use]
     pub fn with_requests(&self, operations: &[String]) -> Self {
         let (none, declared): (Vec<&String>, Vec<&String>) = operations
@@ -66,14 +67,14 @@ impl Connections {
         names
     }
 
-    /// Returns true if spans of this operation are requests inside of connections.
+    /// Returns true if spans of this operation are requests inside connections.
     #[must_use]
     pub fn is_request(&self, span: &SpanRecord) -> bool {
         !self.is_empty() && (self.requests.contains(&operation(span)) || self.is_declared(span))
     }
 
-    /// Returns true if a span of this operation is where a request begins: it has no parent, unless it is that of a connection, or it
-    /// is a request inside of one.
+    /// Returns true if a request begins with a span of this operation: it has no parent, unless it
+    /// is a connection's, or it is a request inside one.
     #[must_use]
     pub fn begins_request(&self, service: &str, name: &str, is_root: bool) -> bool {
         if self.is_empty() {

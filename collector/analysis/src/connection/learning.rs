@@ -1,4 +1,4 @@
-//! Learning from long traces which operations are of connections.
+//! Learns the operations of connections from long traces.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use super::known::{Connections, Operation, is_worker, operation};
 use crate::name_rule::normalise;
 use crate::record::{SpanFlags, SpanRecord, TraceRecords};
 
-/// A connection lasts at least so long, in nanoseconds.
+/// Minimum duration of a connection, in nanoseconds.
 pub const CONNECTION_NS_MIN: i64 = 1_000_000_000;
-/// A span that lasts so long needs no other evidence.
+/// Duration in nanoseconds from which on a span needs no other evidence.
 const EVIDENT_NS_MIN: i64 = 10_000_000_000;
-/// A connection has at least so many children.
+/// Minimum number of children of a connection.
 pub const CHILDREN_MIN: usize = 16;
-/// A connection has so many children of each operation on average.
+/// Minimum average number of children of each operation.
 const CHILDREN_PER_OPERATION_MIN: usize = 4;
-/// A connection lasts so many times as long as its median child.
+/// Minimum ratio of a connection's duration to that of its median child.
 const TIMES_MEDIAN_MIN: i64 = 50;
-/// Most operations that are told apart; spans of others are never divided.
+/// Maximum number of distinct operations; spans of others are never divided.
 const OPERATIONS_MAX: usize = 4_096;
 
-/// Traces of which connections are learned.
+/// Evidence from traces for the operations of connections.
 #[derive(Debug, Default)]
 pub struct ConnectionLearning {
-    /// By the operation of long spans: the number of connections, and of other spans.
+    /// Number of connections, and of other spans, by the operation of long spans.
     votes: BTreeMap<Operation, [u64; 2]>,
-    /// By the operation of their connection; that of an unrecorded one is not known.
+    /// Requests by the operation of their connection, which is unknown for an unrecorded one.
     requests: BTreeMap<Option<Operation>, RequestsSeen>,
     /// Operations that traces began with, unless their callers are known.
     roots: FxHashSet<Operation>,
@@ -35,16 +35,16 @@ pub struct ConnectionLearning {
     operations: usize,
 }
 
-/// The requests inside of connections of one operation.
+/// The requests inside connections of one operation.
 #[derive(Debug, Default)]
 struct RequestsSeen {
     operations: FxHashSet<Operation>,
-    /// Length of the longest of these connections.
+    /// Duration of the longest of these connections, in nanoseconds.
     longest_ns: i64,
 }
 
 impl ConnectionLearning {
-    /// Notes the connections of a trace. Returns true if it has a span that may be one.
+    /// Records the connections of a trace. Returns true if it has a span that may be one.
     pub fn observe(&mut self, trace: &TraceRecords) -> bool {
         let marks = trace.spans.iter().filter(|span| is_marked(span));
         let mut is_judged = false;
@@ -95,14 +95,15 @@ impl ConnectionLearning {
         is_judged
     }
 
-    /// Notes that spans of this operation are marked as connections.
+    /// Records that spans of this operation are marked as connections.
     pub fn mark(&mut self, service: &str, name: &str) {
         if self.marked.len() < OPERATIONS_MAX {
             self.marked.insert((service.into(), normalise(name).into()));
         }
     }
 
-    /// Notes that traces begin with spans of this operation, which are neither servers' nor clients'.
+    /// Records that traces begin with spans of this operation, which are neither servers' nor
+    /// clients'.
     pub fn note_root(&mut self, service: &str, name: &str) {
         if self.roots.len() < OPERATIONS_MAX {
             self.roots.insert((service.into(), normalise(name).into()));
@@ -119,7 +120,7 @@ impl ConnectionLearning {
         }
     }
 
-    /// Returns what was learned.
+    /// Returns the connections learned so far.
     #[must_use]
     pub fn learned(&self) -> Connections {
         let Self {
@@ -156,8 +157,8 @@ pub fn is_marked(span: &SpanRecord) -> bool {
     span.parent_id == 0 && span.flags.contains(SpanFlags::CONNECTION)
 }
 
-/// Judges a span by its children, by the rule above, and returns how long it lasts; `None` if it is short, or takes part in a
-/// request of others.
+/// Judges a span by its children, by the rule of the parent module, and returns its duration in
+/// nanoseconds. Returns `None` if it is short, or takes part in a request of others.
 fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool, i64)> {
     let (from_ns, to_ns) = match parent {
         Some(parent) => (parent.start_ns, parent.end_ns),
@@ -191,7 +192,7 @@ fn judge(parent: Option<&SpanRecord>, children: &[&SpanRecord]) -> Option<(bool,
     Some((is_connection, length_ns))
 }
 
-/// Time in which a child runs.
+/// Returns the time in which a child runs, in nanoseconds.
 fn covered_ns(children: &[&SpanRecord], from_ns: i64, to_ns: i64) -> i64 {
     let mut times: Vec<(i64, i64)> = children
         .iter()

@@ -1,36 +1,36 @@
-//! Requests that went on after their caller had its answer.
+//! Analyses requests that continued after their caller had its answer.
 //!
-//! A segment that ended after the answer comes before none that ended by it: what comes before another one ended before
-//! that one started. So the two parts can be analysed apart, and the relations between segments of the request are what they
-//! would be had nothing gone on.
+//! A segment that ended after the answer precedes none that ended by it, as a predecessor ends
+//! before its successor starts. So the two parts can be analysed separately, and the relations
+//! between segments of the request are unaffected by the work after the answer.
 
 use super::{TracePath, analyse_whole, first_max};
 use crate::model::Relations;
 use crate::segment::{SegmentedTrace, interval_ns};
 
-/// What went on after a request's answer, and the chain of segments that it lasted for.
+/// Work after a request's answer, and the chain of segments that determines its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfterAnswer {
-    /// From the answer to the last event.
+    /// Time from the answer to the last event.
     pub duration_ns: u64,
-    /// The chain, in order. With the tail, it is exactly as long as that.
+    /// The chain, in order. With the tail, it is exactly as long as `duration_ns`.
     pub path: Vec<LateStep>,
     /// Time after the last segment in which nothing was logged.
     pub tail_wait_ns: u64,
 }
 
-/// A segment on the way from the answer to the last event.
+/// A segment on the path from the answer to the last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateStep {
-    /// An index into [`TracePath::segments`].
+    /// Index into [`TracePath::segments`].
     pub index: usize,
-    /// How much of what was waited for it lies after the answer.
+    /// Part of the wait before it that lies after the answer.
     pub wait_ns: u64,
-    /// How much of its duration lies after the answer.
+    /// Part of its duration that lies after the answer.
     pub duration_ns: u64,
 }
 
-/// As [`analyse`](super::analyse).
+/// Like [`analyse`](super::analyse), for a request that continued after its answer.
 pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     let is_late = |index: usize| trace.segments[index].end_ns > trace.answer_ns;
     let places: Vec<usize> = (0..trace.segments.len())

@@ -1,10 +1,11 @@
-//! Which segments of one trace come before which.
+//! Predecessors of each segment of one trace.
 //!
-//! A predecessor of B ended before B started. Taken in order of start, the set of labels whose instance has ended only
-//! grows; held as bits and cut with B's row of relations, word by word, it is B's predecessors. Most of them need not be
-//! looked at one by one: what comes before another predecessor of B says nothing new about B, and whole words of such are
-//! taken away at once (the transitive reduction of The Mystery Machine, §4.4.1, done on the fly). Labels that occur
-//! several times in the trace are kept apart from the bits, see [`Repeated`].
+//! A predecessor of B ended before B started. Taken in order of start, the set of labels whose
+//! instance has ended only grows. It is held as bits; its intersection with B's row of relations,
+//! word by word, contains B's predecessors. Most of them can be skipped: the predecessors of
+//! another predecessor of B add nothing about B, and whole words of them are removed at once (the
+//! transitive reduction of The Mystery Machine, §4.4.1, done on the fly). Labels that occur several
+//! times in the trace are kept apart from the bits, see [`Repeated`].
 
 use super::repeated::{Ended, Handed, LargestOf, Repeated};
 use crate::model::Relations;
@@ -13,23 +14,24 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
 const NONE: u32 = u32::MAX;
-/// Where more repeated labels than this come before a segment, as many of the segments that ended last are looked at one
-/// by one, since one of them may stand for all labels.
+/// Number of repeated labels before a segment above which it looks back. It then visits this many
+/// of the segments that ended last one by one, since one of them may represent all labels.
 const LOOK_BACK: usize = 32;
 
 /// Predecessors of a segment.
 enum Found {
-    /// One.
+    /// A single segment.
     One(usize),
-    /// All instances of a repeated label, by its number, that ended before the segment started.
+    /// Instances of a repeated label, by its number, that ended before the segment started.
     Repeated(usize),
 }
 
 /// Precedence among the predecessors of a segment, as the one that it waited for last.
 ///
-/// Of those that ended at once, the one that took time and started last: a span that lasts beside a call, and ends with its
-/// answer, would hide all that the call waited for. Those of no length, which may have had nothing to wait for, come last, the
-/// first of the trace before the others.
+/// Of those that ended at once, the one that took time and started last wins: a span that runs
+/// concurrently with a call, and ends with its answer, would hide all that the call waited for.
+/// Those of no length, which may have had nothing to wait for, come last, the first of the trace
+/// before the others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     end_ns: i64,
@@ -56,18 +58,19 @@ impl Rank {
 pub(crate) struct Predecessors<'a> {
     trace: &'a SegmentedTrace,
     relations: &'a Relations,
-    /// The segments in order of end; of several that end at once, the last of the trace comes first.
+    /// Segments in order of end; of several that end at once, the last of the trace comes first.
     by_end: Vec<u32>,
-    /// How many of `by_end` ended before each segment started, itself and later ones of no length among them.
+    /// Number of segments of `by_end` that ended before each segment started. It includes the
+    /// segment itself and later ones, if they have no length.
     ended: Vec<u32>,
-    /// The words in which the labels lie that occur once, in order.
+    /// Words of the labels that occur once, in order.
     words: Vec<u32>,
-    /// Per bit of those words, the segment of that label.
+    /// Segment of each label, by bit of those words.
     segment_of: Vec<u32>,
-    /// Per segment, one bit for each predecessor whose label occurs once.
+    /// Bits of the predecessors whose labels occur once, by segment.
     rows: Vec<u64>,
     repeated: Repeated,
-    /// Segments by the element that they work on, in order; none without pipelines.
+    /// Segments by the element that they work on, in order; empty without pipelines.
     of_element: FxHashMap<ElementId, Vec<u32>>,
 }
 
@@ -105,10 +108,10 @@ impl<'a> Predecessors<'a> {
         predecessors
     }
 
-    /// Gives each label that occurs once a bit. The result is each segment's bit, if it has one.
+    /// Assigns a bit to each label that occurs once. Returns each segment's bit, if it has one.
     fn place_labels(&mut self) -> Vec<u32> {
         let segments = &self.trace.segments;
-        // Labels that the model does not know come before and after none.
+        // Labels that the model does not know have no predecessors and no successors.
         let label = |i: &u32| {
             Some(segments[*i as usize].id.index()).filter(|id| *id < self.relations.labels())
         };
@@ -144,7 +147,7 @@ impl<'a> Predecessors<'a> {
                 None => {}
             }
         }
-        // Stable: the instances of one label stay in order of end.
+        // The sort is stable: the instances of one label stay in order of end.
         repeated.sort_by_key(|(label, _)| *label);
         self.repeated = Repeated::of(self.trace, &repeated);
         place_of
@@ -180,7 +183,8 @@ impl<'a> Predecessors<'a> {
             for ((row, now), word) in row.iter_mut().zip(&now).zip(&self.words) {
                 *row = now & related[*word as usize];
             }
-            // Itself, or a later one of the trace, of no length, has ended at this very instant.
+            // The segment itself, or a later one of the trace, has no length and has ended at this
+            // very instant.
             if self.by_end[..upto]
                 .last()
                 .is_some_and(|i| segments[*i as usize].end_ns == segment.start_ns)
@@ -195,14 +199,15 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// Calls `visit` with predecessors of a segment: at least with each that is not before another one of them which
-    /// ended later.
+    /// Calls `visit` with predecessors of a segment: at least with each that does not precede
+    /// another one that ended later.
     #[inline]
     fn for_each(&self, index: usize, left: &mut Vec<u64>, mut visit: impl FnMut(Found)) {
         let (segments, width) = (&self.trace.segments, self.words.len());
         left.clear();
         left.extend_from_slice(&self.rows[index * width..(index + 1) * width]);
-        // Labels mostly are numbered in the order in which they first occur: the highest take the most away.
+        // Labels mostly are numbered in the order in which they first occur: the highest remove the
+        // most.
         for word in (0..width).rev() {
             while left[word] != 0 {
                 let bit = 63 - left[word].leading_zeros() as usize;
@@ -242,8 +247,9 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// Looks back from a segment's start, and visits the predecessors met. The latest of them that took any time stands
-    /// for all its own predecessors; it is the result, once everything that ended after its start has been met.
+    /// Looks back from a segment's start, and visits the predecessors met. The latest of them that
+    /// took any time represents all its own predecessors. It is returned once all segments that
+    /// ended after its start have been visited.
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(Found)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;
@@ -269,8 +275,8 @@ impl<'a> Predecessors<'a> {
         None
     }
 
-    /// Calls `found` with each segment, in order, and its predecessor that ended last; of several, the one that
-    /// [started last](Rank).
+    /// Calls `found` with each segment, in order, and its predecessor that ended last; of several,
+    /// the one that [started last](Rank).
     pub(crate) fn for_each_latest(&self, mut found: impl FnMut(usize, Option<usize>)) {
         let segments = &self.trace.segments;
         let rank = |earlier: usize| Some(Rank::of(segments, earlier));
@@ -290,14 +296,15 @@ impl<'a> Predecessors<'a> {
         }
     }
 
-    /// For each segment, the largest of `of(successor, its own result)` over its successors, and at least `least`.
-    /// `of` must not be less than the result it is given.
+    /// Computes, for each segment, the largest of `of(successor, its own result)` over its
+    /// successors, and at least `least`. `of` must not return less than the result it is given.
     pub(crate) fn fold_successors(&self, least: u64, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
         let segments = &self.trace.segments;
         let mut results = vec![least; segments.len()];
         let mut handed = Handed::new(&self.repeated);
         let mut left = Vec::new();
-        // Backwards, so that a segment's own result is known before it is handed to its predecessors.
+        // Goes backwards, so that a segment's own result is known before it is handed to its
+        // predecessors.
         for index in (0..results.len()).rev() {
             results[index] = results[index].max(handed.to(index));
             let value = of(index, results[index]);
@@ -311,9 +318,10 @@ impl<'a> Predecessors<'a> {
         results
     }
 
-    /// For each segment, `of(segment, (the latest end of its predecessors, their largest result), all results so far)`;
-    /// the trace's start and 0, if it has none. Segments are taken in this order, in which those that ended before a
-    /// segment started come before it. `of` must not be less than the results it is given.
+    /// Computes, for each segment, `of(segment, (the latest end of its predecessors, their largest
+    /// result), all results so far)`; the tuple is the trace's start and 0 for a segment without
+    /// predecessors. Segments are taken in this order, in which those that ended before a segment
+    /// started must come before it. `of` must not return less than the results it is given.
     pub(crate) fn fold_in_order(
         &self,
         order: &[u32],

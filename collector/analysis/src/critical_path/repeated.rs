@@ -1,9 +1,10 @@
 //! Labels that occur several times in one trace.
 //!
-//! A label that comes before B does so with each of its instances that ended before B started. These are the first of
-//! its instances in order of end, and taken in order of start, the more the later B starts. So what is asked of
-//! all of them together (the latest, the largest result) need not look at them one by one: a trace of k segments of l labels
-//! takes k·l steps at worst, however often the labels repeat.
+//! A label that precedes B does so with each of its instances that ended before B started. These
+//! are the first of its instances in order of end; their number grows with B's start, in order of
+//! start. So a query over all of them (the latest, the largest result) need not visit them one by
+//! one: a trace of k segments of l labels takes k·l steps at worst, however often the labels
+//! repeat.
 
 use crate::segment::{Segment, SegmentedTrace};
 
@@ -13,22 +14,24 @@ const NONE: u32 = u32::MAX;
 #[derive(Default)]
 pub(super) struct Repeated {
     words: Vec<Word>,
-    /// The instances of each, in order of end; of several that end at once, in order of the trace.
+    /// Instances of each label, in order of end; of several that end at once, in order of the
+    /// trace.
     instances: Vec<Vec<u32>>,
-    /// Per segment, which repeated label it is of, and which of its instances; empty if there are none.
+    /// Repeated label of each segment, and the index among its instances; empty if there are none.
     place_of: Vec<(u32, u32)>,
 }
 
-/// Up to 64 labels, some of which repeat.
+/// Up to 64 labels, some of them repeated.
 struct Word {
     word: usize,
     repeated: u64,
-    /// The number of the first of them.
+    /// Number of the word's first repeated label.
     first: usize,
 }
 
 impl Repeated {
-    /// Of pairs of a label and an instance, sorted by label, instances in order of end.
+    /// Collects the labels from pairs of a label and an instance, sorted by label, instances in
+    /// order of end.
     pub(super) fn of(trace: &SegmentedTrace, pairs: &[(usize, u32)]) -> Repeated {
         let mut repeated = Repeated::default();
         if pairs.is_empty() {
@@ -61,7 +64,7 @@ impl Repeated {
         repeated
     }
 
-    /// How many of them are among these labels.
+    /// Returns the number of repeated labels among these labels.
     pub(super) fn count(&self, labels: &[u64]) -> u32 {
         self.words
             .iter()
@@ -69,7 +72,7 @@ impl Repeated {
             .sum()
     }
 
-    /// Hands each that is among these labels, and not among the others, to `visit`.
+    /// Calls `visit` with each repeated label that is among `labels` and not among `but`.
     pub(super) fn for_each(
         &self,
         labels: &[u64],
@@ -96,15 +99,16 @@ impl Repeated {
     }
 }
 
-/// Whether an instance ended before the segment of this index started. Of instances in order, the first ones did.
+/// True if an instance ended before the segment of this index started. This holds for the first
+/// instances in order.
 fn is_before(segments: &[Segment], instance: u32, index: usize) -> bool {
     (instance as usize) < index && segments[instance as usize].end_ns <= segments[index].start_ns
 }
 
-/// For segments in order: what the instances of each repeated label that have ended come to.
+/// Running aggregate of the ended instances of each repeated label, for segments in order.
 pub(super) struct Ended<'a, T> {
     repeated: &'a Repeated,
-    /// Per label, how many instances have ended, and what they come to.
+    /// Number of ended instances of each label, and their aggregate.
     so_far: Vec<(usize, T)>,
 }
 
@@ -116,8 +120,8 @@ impl<'a, T: Copy> Ended<'a, T> {
         }
     }
 
-    /// What the instances that ended before this segment started come to, which `add` makes of all but one of them and
-    /// that one.
+    /// Returns the aggregate of the instances that ended before this segment started. `add` adds
+    /// one instance to the aggregate of those before it.
     pub(super) fn upto(
         &mut self,
         segments: &[Segment],
@@ -137,11 +141,11 @@ impl<'a, T: Copy> Ended<'a, T> {
     }
 }
 
-/// For segments in any order in which those that ended before one come before it: the latest end, and the largest result,
-/// of the instances of each repeated label that have ended.
+/// The latest end, and the largest result, of the ended instances of each repeated label. Segments
+/// may come in any order in which those that ended before another one come before it.
 pub(super) struct LargestOf<'a> {
     repeated: &'a Repeated,
-    /// Per label, what its first instances come to: the first one, the first two, and so on.
+    /// Prefix aggregates of each label's instances: of the first one, the first two, and so on.
     so_far: Vec<Vec<(i64, u64)>>,
 }
 
@@ -153,7 +157,8 @@ impl<'a> LargestOf<'a> {
         }
     }
 
-    /// What the instances that ended before this segment started come to; their results must be known.
+    /// Returns the aggregate of the instances that ended before this segment started. Their results
+    /// must be known.
     pub(super) fn upto(
         &mut self,
         segments: &[Segment],
@@ -176,10 +181,11 @@ impl<'a> LargestOf<'a> {
     }
 }
 
-/// For segments in reverse order: values handed to all instances of a label that have ended.
+/// Values handed to all ended instances of a label, for segments in reverse order.
 pub(super) struct Handed<'a> {
     repeated: &'a Repeated,
-    /// Per label, to how many instances the largest value so far is still to be given, and that value.
+    /// Number of instances of each label that the largest value so far is still due to, and that
+    /// value.
     so_far: Vec<(usize, u64)>,
 }
 
@@ -195,7 +201,8 @@ impl<'a> Handed<'a> {
         }
     }
 
-    /// Hands `value` to all instances of a label that ended before the segment of this index started.
+    /// Hands `value` to all instances of a label that ended before the segment of this index
+    /// started.
     pub(super) fn hand(
         &mut self,
         segments: &[Segment],
@@ -209,7 +216,8 @@ impl<'a> Handed<'a> {
             .last()
             .filter(|i| !is_before(segments, **i, index))
         {
-            // What comes from now on is not for this one; and the results of those that come later are made already.
+            // Later values are not for this instance; and the results of later segments are
+            // complete.
             if let Some(result) = results[..index].get_mut(*instance as usize) {
                 *result = (*result).max(*largest);
             }
@@ -218,7 +226,7 @@ impl<'a> Handed<'a> {
         *largest = value.max(*largest);
     }
 
-    /// What was handed to a segment, and is not yet in its result.
+    /// Returns the value that was handed to a segment, but is not yet in its result.
     pub(super) fn to(&self, index: usize) -> u64 {
         let outstanding = |(label, at): (usize, usize)| {
             let (upto, largest) = self.so_far[label];

@@ -1,18 +1,19 @@
-//! Timestamps put right within their bounds.
+//! Corrects timestamps within their bounds.
 //!
-//! Where timestamps have a resolution or error bounds, a segment may be recorded to end after one starts that, by the
-//! model, waited for it. Taken as recorded it would then wait for nothing, and have slack that nobody can use. An order
-//! within the bounds contradicts nothing, so the two are taken to touch.
+//! Where timestamps have a resolution or error bounds, a segment may be recorded to end after the
+//! start of one that, by the model, waited for it. As recorded, the later segment would wait for
+//! nothing, and the earlier one would have unusable slack. An order within the bounds contradicts
+//! nothing, so the two are made to touch.
 
 use super::TracePath;
 use crate::model::Relations;
 use crate::segment::{Segment, SegmentedTrace};
 
-/// Of the segments that end within the bounds after one starts, so many are looked at.
+/// Maximum number of segments examined that end within the bounds after one starts.
 const LOOK_MAX: usize = 256;
 
-/// Moves the ends of segments that are recorded as too late, and starts as too early, by no more than their bounds, so that
-/// what the relations say holds in this trace. The request stays as long as it was.
+/// Moves ends that are recorded too late, and starts that are too early, by no more than their
+/// bounds, so that the relations hold in this trace. The request keeps its length.
 pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
     if trace.is_exact() {
         return;
@@ -27,7 +28,7 @@ pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
             let (other, earlier) = (other as usize, &segments[other as usize]);
             let by_ns = earlier.end_ns.abs_diff(later.start_ns);
             let tolerance_ns = trace.tolerance_ns(earlier.end_clock, later.start_clock);
-            // Between clocks that nothing ties together, times say nothing that could be put right.
+            // Between clocks that nothing connects, timestamps cannot be corrected.
             let is_within = by_ns <= tolerance_ns && tolerance_ns < u64::MAX;
             if other == index
                 || !is_within
@@ -53,8 +54,7 @@ pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
     trace.sort();
 }
 
-/// Takes away the slack that is no more than the bounds of the timestamps that it was found from: nobody knows that it is
-/// there.
+/// Removes slack that does not exceed the bounds of its timestamps, as it may not exist.
 pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
     if trace.is_exact() {
         return;
@@ -69,7 +69,8 @@ pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
     }
 }
 
-/// Whether the model has the one wait for the other; of two that exclude each other, the first of the trace comes first.
+/// True if the second segment waits for the first by the model. Of two that exclude each other, the
+/// first of the trace comes first.
 fn comes_first(
     relations: &Relations,
     (at, a): (usize, &Segment),

@@ -5,7 +5,7 @@ use crate::record::{RecordOwner, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Which span or event is about which element, and a number for each element.
+/// Elements by the span or event that is about them, and a number for each.
 #[derive(Default)]
 pub(super) struct Elements<'a> {
     of: FxHashMap<RecordOwner, &'a Arc<str>>,
@@ -16,7 +16,7 @@ impl<'a> Elements<'a> {
     pub(super) fn of(records: &'a TraceRecords) -> Elements<'a> {
         let mut of = FxHashMap::default();
         for record in &records.elements {
-            // Of several, the first by name: the order of records must not matter.
+            // Of several elements, the first by name counts: the order of records must not matter.
             let kept = of.entry(record.owner).or_insert(&record.element);
             *kept = (*kept).min(&record.element);
         }
@@ -26,9 +26,9 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The element that a record says it is about.
+    /// Returns the element that a record names.
     pub(super) fn named(&self, owner: RecordOwner) -> Option<&'a Arc<str>> {
-        // Most traces have none.
+        // Most traces have no elements.
         if self.of.is_empty() {
             None
         } else {
@@ -36,7 +36,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The number of an element of this trace.
+    /// Returns the number of an element of this trace.
     pub(super) fn number(&mut self, element: Option<&Arc<str>>) -> ElementId {
         let Some(element) = element else {
             return ElementId::NONE;
@@ -47,8 +47,9 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// The element that is worked on between two events, given as their names and what each is about: the first's, if the
-/// second is about the same or none. Between two of one name (logged when done) it is the second's.
+/// Returns the element worked on between two events, given as their names and elements. It is the
+/// first event's, if the second event has the same or none. Between two events of one name (logged
+/// when done) it is the second's.
 pub(super) fn between<N: PartialEq, E: PartialEq>(
     (name, element): (&N, Option<E>),
     (next_name, next): (&N, Option<E>),

@@ -1,20 +1,24 @@
-//! Segments of an event log: the interval between two consecutive events of one task (The Mystery Machine, §4.1).
+//! Segments of an event log: the interval between two consecutive events of one task (The Mystery
+//! Machine, §4.1).
 //!
-//! Events of a task on one host are ordered by time, and by order of arrival where times are equal; by name, if some arrived
-//! against their own host's clock, so that their order says nothing. Between hosts with inexact clocks the order of
-//! arrival decides, except where timestamps contradict it by more than their error bounds: only the events that are
-//! contradicted change places. Two events at the same instant make a segment of length zero, so that the same log always has the same segments. A
-//! task with one event has no segment; events that are alike in everything, order of arrival included, are one. Names are
-//! taken as they are: an event log's names are chosen to be few.
+//! Events of a task on one host are ordered by time, and by order of arrival where times are equal.
+//! If some arrived against their own host's clock, their order of arrival is meaningless, and names
+//! decide instead. Between hosts with inexact clocks the order of arrival decides, except where
+//! timestamps contradict it by more than their error bounds: only the contradicted events change
+//! places. Two events at the same instant make a segment of length zero, so that the same log
+//! always has the same segments. A task with one event has no segment; events that are equal in
+//! everything, including the order of arrival, are one. Names are used unchanged: an event log's
+//! names are chosen to be few.
 //!
-//! **Elements.** A segment works on the data element that its first event is about, if its second event is about the same
-//! or none. Between two of the same event that are about different elements (`sent` to `sent`: logged when done) it works
-//! on the second's. Otherwise it works on none: from `end` to `begin`, or before a task's first element, the task
-//! may just as well have waited.
+//! **Elements.** A segment works on the data element of its first event, if its second event has
+//! the same or none. Between two events of the same name that have different elements (`sent` to
+//! `sent`: logged when done) it works on the second's. Otherwise it works on none: from `end` to
+//! `begin`, or before a task's first element, the task may just as well have waited.
 //!
-//! **Trailing elements**, for logs that have no attribute for it and if asked for: where the last token of an event's
-//! name, after one of ` /:#=_-.`, is all digits or an id by the [rule for names](crate::name_rule), it names the
-//! element, and the event is called by its name with `*` instead: `pagelet-7` is event `pagelet-*` about `7`.
+//! **Trailing elements**, for logs without an attribute for it and only on request: if the last
+//! token of an event's name, after one of ` /:#=_-.`, is all digits or an id by the [rule for
+//! names](crate::name_rule), it names the element, and `*` replaces it in the event's name:
+//! `pagelet-7` is event `pagelet-*` about `7`.
 
 use super::elements::between;
 use super::{ClockId, Pieces, ThreadStep};
@@ -24,15 +28,15 @@ use crate::record::{EventRecord, RecordOwner};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// How many names are remembered.
+/// Maximum number of cached names.
 const NAMES_MAX: usize = 1 << 16;
-/// A task on more hosts than these is ordered by time alone.
+/// Maximum number of hosts merged by arrival; a task on more hosts is ordered by time alone.
 const HOSTS_MERGED_MAX: usize = 64;
 
 /// An event's name without its element, and the element.
 type SplitName = (Arc<str>, Option<Arc<str>>);
 
-/// Cuts event logs, and keeps the names it has seen between traces.
+/// Cuts event logs, and caches names between traces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EventCutter {
     trailing_elements: bool,
@@ -98,15 +102,15 @@ impl EventCutter {
     }
 }
 
-/// The events of a trace by task, each task in the order of its thread of control.
+/// Returns the events of a trace by task, each task in the order of its thread of control.
 fn ordered<'a>(events: &'a [EventRecord], pieces: &Pieces<'_>) -> Vec<&'a EventRecord> {
     let mut order: Vec<&EventRecord> = events.iter().collect();
-    // The names come last only to make the order total: the result must not depend on how the records lie.
+    // The names come last only to make the order total: the order of records must not matter.
     order.sort_unstable_by(|a, b| {
         (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
             .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
     });
-    // Alike in everything: what was sent twice and stored twice.
+    // Events that are equal in everything were sent and stored twice.
     order.dedup_by(|b, a| (a.ts_ns, a.seq) == (b.ts_ns, b.seq) && a == b);
     for task in order.chunk_by_mut(|a, b| a.task == b.task) {
         if !task.is_sorted_by_key(|event| event.seq) {
@@ -129,9 +133,10 @@ fn split_trailing(name: &Arc<str>) -> SplitName {
     }
 }
 
-/// Puts a task's events, which are in order of time, in their order of arrival, as far as no timestamps contradict that for
-/// sure: each next event is the one that arrived first of those that none of the others surely precedes. Events of one
-/// host stay in the order of its clock; where some arrived against it, names decide between its equal timestamps.
+/// Sorts a task's events from the order of time into that of arrival, unless timestamps certainly
+/// contradict it. Each next event is the one that arrived first among those that no other event
+/// certainly precedes. Events of one host stay in the order of its clock; if some arrived against
+/// it, names decide between its equal timestamps.
 fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
     let mut by_host: Vec<(ClockId, Vec<&EventRecord>)> = Vec::new();
     for &event in task.iter().rev() {

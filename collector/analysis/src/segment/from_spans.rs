@@ -1,32 +1,39 @@
-//! Segments of a tree of spans: the stretches of a span's interval in which the span itself is active.
+//! Segments of a tree of spans: the stretches of a span's interval in which the span itself is
+//! active.
 //!
 //! **Tasks.** A span's task is the path of `service:name` from its root, joined by ` > `, such as
-//! `client:page > edge:newsfeed.v1.Page/Load > web:auth`. Names go through the
-//! [rule for names of high cardinality](crate::name_rule); a lone `>` inside a name is written `\>`. Where a
-//! parent has several children of one name, they are numbered in order of start, `#1`, `#2` and so on, and those past
-//! [`NUMBERED_SIBLINGS_MAX`] all are `#*`. Roots count as siblings. Spans nested deeper than [`TASK_DEPTH_MAX`] are
-//! named by the path of their ancestor at that depth, `…`, and their own name.
+//! `client:page > edge:newsfeed.v1.Page/Load > web:auth`. Names go through the [rule for names of
+//! high cardinality](crate::name_rule); a lone `>` inside a name is written `\>`. Where a parent
+//! has several children of one name, they are numbered in order of start, `#1`, `#2` and so on, and
+//! those past [`NUMBERED_SIBLINGS_MAX`] all are `#*`. Roots count as siblings. Spans nested deeper
+//! than [`TASK_DEPTH_MAX`] are named by the path of their ancestor at that depth, `…`, and their
+//! own name.
 //!
-//! **Boundaries.** A span's own time is its interval minus its children's (as far as those lie inside it). It is cut
-//! at `start`, at the span's own events, where a stretch of overlapping children begins (`→child`, the first of them
-//! to start) and ends (`←child`, the last of them to end), and at `end`. Own segments of length zero are left out,
-//! but for those that a child's clock made so: where a child starts before its parent, or ends after it, or lies outside of
-//! it as a whole, by less than their clocks may be off, the parent was active before or after it, for a time not known,
-//! and what its segment contradicts counts. Left out, too, are events that happen while the span waits for children: it is not active then.
+//! **Boundaries.** A span's own time is its interval minus its children's (as far as those lie
+//! inside it). It is cut at `start`, at the span's own events, where a stretch of overlapping
+//! children begins (`→child`, the first of them to start) and ends (`←child`, the last of them to
+//! end), and at `end`. Own segments of length zero are left out, except for those that a child's
+//! clock caused: if a child starts before its parent, or ends after it, or lies outside it as a
+//! whole, by less than their clocks may be off, the parent was active before or after it, for an
+//! unknown time, and the contradictions of its segment count. Events that happen while the span
+//! waits for children are left out, too, as it is not active then.
 //!
-//! **Waiting.** A span waits for its children until it ends itself. One that outlives it, by more than their clocks may be
-//! off, was *detached*: whoever ended first did not wait for the other's end. It takes no time from its parent, whose own
-//! time is only cut where it starts (`→child`). A *call* is the exception (a client span's child, or a server's span): that
-//! is what its caller waited for until it ended, with an answer or without, as servers often end a little after their
-//! callers have the answer. Where the callers of a span have all they wait for (the least end of the spans from its
-//! own parent up to the root or a detached span), its own time is cut once more: what comes before keeps its name, and
-//! what comes after is `answered … end`. Within the clocks' errors, an end is moved to that instant instead. The parent's
-//! end is not known where recording ended before it did; children are not said to outlive it then.
+//! **Waiting.** A span waits for its children until it ends itself. A child that outlives it, by
+//! more than their clocks may be off, was *detached*: the first one to end did not wait for the
+//! other's end. It takes no time from its parent, whose own time is only cut where it starts
+//! (`→child`). A *call* is the exception (a client span's child, or a server's span): its caller
+//! waited for it until the caller itself ended, with an answer or without, as servers often end a
+//! little after their callers have the answer. The callers of a span have all they wait for at the
+//! least end of the spans from its own parent up to the root or a detached span. At that instant,
+//! the span's own time is cut once more: the part before keeps its name, and the part after is
+//! `answered … end`. Within the clocks' errors, an end is moved to that instant instead. If
+//! recording ended before the parent did, the parent's end is unknown; children do not count as
+//! outliving it then.
 //!
-//! **Elements.** A span that is about a data element works on it in all of its own time. Such spans are told apart by
-//! their elements and not numbered: siblings of one name are one task, as the stages of a pipeline are. Where an event of
-//! a span is about an element of its own, the segments beside it work on elements as those of
-//! [event logs](super::from_events) do.
+//! **Elements.** A span that is about a data element works on it in all of its own time. Such spans
+//! are distinguished by their elements and not numbered: siblings of one name are one task, as the
+//! stages of a pipeline are. If an event of a span is about an element of its own, the segments
+//! next to it work on elements as those of [event logs](super::from_events) do.
 
 pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 
@@ -39,18 +46,19 @@ use super::{ClockId, ElementId, Instant, Pieces, ThreadStep};
 use crate::diagnostic::Diagnostic;
 use crate::record::{RecordOwner, SpanRecord, TraceRecords};
 
-/// Cuts spans, and keeps its memory and the names it has seen between traces.
+/// Cuts spans. It keeps its memory and a cache of names between traces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanCutter {
     names: NameCache,
     tree: SpanTree,
-    /// What each span is called in paths and boundaries.
+    /// Component of each span in paths and boundaries.
     components: Vec<ComponentId>,
-    /// Per component: how many siblings have it, and how many of them have been numbered.
+    /// Number of siblings with each component, and of those already numbered.
     siblings: Vec<(u32, u32)>,
     pending: Vec<Pending>,
     boundaries: Vec<Boundary>,
-    /// What cuts a span's own time without an end of its activity: its own events, and children it does not wait for.
+    /// Cuts of a span's own time that do not end its activity: its own events, and children it does
+    /// not wait for.
     events: Vec<(i64, BoundaryId, ClockId, ElementId)>,
     stretches: Vec<ChildrenInterval>,
 }
@@ -60,41 +68,44 @@ pub(super) struct SpanCutter {
 struct Pending {
     number: u32,
     task: TaskId,
-    /// When its callers had all that they waited for, if somebody waits for it.
+    /// Instant at which its callers had all that they waited for; `None` if no caller waits for it.
     answered: Option<Instant>,
 }
 
-/// One instant at which a span's own time is cut.
+/// An instant at which a span's own time is cut.
 #[derive(Clone, Copy, Debug)]
 struct Boundary {
     time_ns: i64,
     clock: ClockId,
     name: BoundaryId,
-    /// What an event is about.
+    /// Element of the event at this boundary, if any.
     element: ElementId,
-    /// Whether what follows, up to the next boundary, is the children's time and not the span's own.
+    /// True if the time up to the next boundary is the children's and not the span's own.
     waits_after: bool,
-    /// Whether it lies here only because a child is cut at its parent's edge, which it crosses within the clocks' errors.
+    /// True if it lies here only because a child is cut at its parent's edge, which it crosses
+    /// within the clocks' errors.
     is_moved: bool,
 }
 
-/// A time in which a span waits for children that overlap, or follow each other without a gap.
+/// Interval in which a span waits for children that overlap, or follow each other without a gap.
 #[derive(Clone, Copy, Debug)]
 struct ChildrenInterval {
     start: Instant,
     end: Instant,
-    /// See [`Boundary::is_moved`].
+    /// True if the start was moved, see [`Boundary::is_moved`].
     start_moved: bool,
-    /// See [`Boundary::is_moved`].
+    /// True if the end was moved, see [`Boundary::is_moved`].
     end_moved: bool,
-    /// The end as its own clock showed it: moved to one edge, children that followed each other are no longer apart.
+    /// End as its own clock showed it. Children that followed each other may both be moved to one
+    /// edge, where their gap is lost.
     recorded_end: Instant,
     first: u32,
     last: u32,
 }
 
 impl ChildrenInterval {
-    /// Whether it ended before another child began: as one clock showed both, or as both are clipped.
+    /// True if it ended before another child began: by one clock, if both have the same, or else as
+    /// both are clipped.
     fn is_before(&self, recorded_start: Instant, start: Instant) -> bool {
         if self.recorded_end.1 == recorded_start.1 {
             self.recorded_end.0 < recorded_start.0
@@ -103,7 +114,7 @@ impl ChildrenInterval {
         }
     }
 
-    /// Whether it has ended when another child ends.
+    /// True if it has ended when another child ends.
     fn ends_by(&self, recorded_end: Instant, end: Instant) -> bool {
         if self.recorded_end.1 == recorded_end.1 {
             self.recorded_end.0 <= recorded_end.0
@@ -173,10 +184,11 @@ impl SpanCutter {
         }
     }
 
-    /// The spans in the order in which they are cut, each before those below it, with their tasks.
+    /// Returns the spans in the order in which they are cut, parents before children, with their
+    /// tasks.
     pub(super) fn outline(&mut self, records: &TraceRecords) -> Vec<OutlineSpan> {
         self.names.bound();
-        // What is wrong with the tree is said where it is cut.
+        // Cutting reports the flaws of the tree.
         self.tree.build(&records.spans, &mut Vec::new());
         self.name_components(&records.spans, &Elements::of(records));
         let mut outline: Vec<OutlineSpan> = Vec::with_capacity(self.tree.len());
@@ -306,7 +318,7 @@ impl SpanCutter {
             let element = between((&a.name, known(a)), (&b.name, known(b)));
             let element = element.unwrap_or(ElementId::NONE);
             let id = self.names.segment(pieces.labels, task, a.name, b.name);
-            // There is room for a second part behind each.
+            // Steps leave room for a second part behind each.
             let place = ThreadStep::of_span(span, 2 * step);
             match answered.filter(|answered| answered.0 < end.0) {
                 Some(answered) if !pieces.is_after(end, answered) => {
@@ -334,7 +346,7 @@ impl SpanCutter {
     /// Finds the span's events inside its interval.
     fn find_own_events(&mut self, span: &SpanRecord, own: ClockId, pieces: &mut Pieces<'_>) {
         self.events.clear();
-        // Numbered by name, as the order of events must not matter.
+        // Number elements by name, as the order of events must not matter.
         let of_events = span.events.iter();
         let mut elements: Vec<_> = of_events.filter_map(|e| e.element.as_ref()).collect();
         elements.sort_unstable();
@@ -361,9 +373,10 @@ impl SpanCutter {
         }
     }
 
-    /// Finds the stretches of a span's children, clipped to the span. Children that surely lie outside of it hold nothing
-    /// up; those that another clock shows outside, by less than the two may be off, are moved to its edge. Of those that it
-    /// does not wait for, it is seen where they start.
+    /// Finds the stretches of a span's children, clipped to the span. Children that certainly lie
+    /// outside it delay nothing. Children that another clock shows outside, by less than the two
+    /// may be off, are moved to its edge. A child that it does not wait for only adds an event at
+    /// its start.
     fn find_stretches(
         &mut self,
         records: &[SpanRecord],
@@ -374,8 +387,8 @@ impl SpanCutter {
         let span = self.tree.span(records, number);
         let from = (span.start_ns, own);
         let to = (span.end_ns.max(span.start_ns), own);
-        // What surely crosses the edge is cut there; what may not have crossed it is moved to it. Of what seems to lie on
-        // it by another clock, the same is not known.
+        // An instant that certainly crosses the edge is cut there; one that may not have crossed it
+        // is moved to it. An instant that another clock shows on the edge is as uncertain.
         let clip = |at: Instant, is_start: bool| {
             let touched = if is_start { from } else { to };
             let (edge, is_sure) = if at.0 == touched.0 {
@@ -445,7 +458,7 @@ impl SpanCutter {
     }
 }
 
-/// Numbers those of the siblings that share their name with another one.
+/// Numbers the siblings that share their name with another one.
 fn number_siblings(
     siblings: impl Iterator<Item = u32> + Clone,
     components: &mut [ComponentId],

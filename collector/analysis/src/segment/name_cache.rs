@@ -1,7 +1,9 @@
-//! What spans' names become, remembered from trace to trace: components, task paths, boundaries and segment numbers.
+//! Cache of the components, task paths, boundaries and segment numbers that spans' names map to,
+//! kept between traces.
 //!
-//! Requests repeat their names, so that almost every name of a trace has been seen before. A task is a node of a trie
-//! (the parent's task, the component); a segment is ⟨task, boundary, boundary⟩. Where all is known, no text is built.
+//! Requests repeat their names, so that almost every name of a trace has been seen before. A task
+//! is a node of a trie (the parent's task, the component); a segment is ⟨task, boundary, boundary⟩.
+//! A lookup of known names builds no text.
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::name_rule::normalise;
@@ -10,17 +12,18 @@ use crate::task_path::{JOINT, escape};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// How many siblings of the same name are told apart; the others are one task.
+/// Maximum number of siblings of the same name that are distinguished; the others are one task.
 pub const NUMBERED_SIBLINGS_MAX: usize = 32;
-/// How many components a task's path has at most, so that a chain of spans does not make paths of quadratic size.
+/// Maximum number of components of a task's path, so that a chain of spans does not make paths of
+/// quadratic size.
 pub const TASK_DEPTH_MAX: usize = 64;
-/// When the cache holds more than about this much, it is emptied before the next trace. Only names that hardly ever
-/// repeat can fill it.
+/// Approximate size in bytes above which the cache is emptied before the next trace. Only names
+/// that hardly ever repeat can fill it.
 const CACHE_BYTES_MAX: usize = 32 << 20;
-/// About what an entry takes beside its text.
+/// Approximate memory of an entry in addition to its text, in bytes.
 const ENTRY_BYTES: usize = 96;
 
-/// `service:name`, perhaps numbered.
+/// Number of a component: `service:name`, perhaps numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ComponentId(u32);
 
@@ -30,11 +33,11 @@ impl ComponentId {
     }
 }
 
-/// A task's path.
+/// Number of a task's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TaskId(u32);
 
-/// An instant at which a span's own time is cut.
+/// Number of a boundary's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BoundaryId(u32);
 
@@ -44,7 +47,7 @@ impl BoundaryId {
     pub(super) const ANSWERED: BoundaryId = BoundaryId(2);
 }
 
-/// Which of a component's boundaries: where a stretch of children begins with it, or ends with it.
+/// The two boundaries of a component: a stretch of children begins with it, or ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Edge {
     Opens,
@@ -55,20 +58,20 @@ pub(super) enum Edge {
 struct Task {
     path: Arc<str>,
     depth: usize,
-    /// The ancestor (or itself) whose path the children's paths go on from.
+    /// The ancestor (or the task itself) whose path the children's paths extend.
     trunk: TaskId,
 }
 
-/// Service and name as recorded, and what they become.
+/// Service and name as recorded, and their component.
 type NamedComponent = (Arc<str>, Arc<str>, ComponentId);
 
-/// See the [module](self).
+/// Interned names of spans. See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct NameCache {
-    /// Pointer identity: by the addresses of service's and name's texts, which is cheaper than hashing them. Both `Arc`s are
-    /// kept, so that no other text gets the same address.
+    /// Components by the addresses of service's and name's texts, which is cheaper than hashing
+    /// them. Both `Arc`s are kept, so that no other text gets the same address.
     of_texts: FxHashMap<(usize, usize), NamedComponent>,
-    /// By service, then by name as recorded.
+    /// Components by service, then by name as recorded.
     of_span: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ComponentId>>,
     of_text: FxHashMap<Arc<str>, ComponentId>,
     components: Vec<Arc<str>>,
@@ -78,7 +81,8 @@ pub(super) struct NameCache {
     boundaries: Vec<Arc<str>>,
     of_event: FxHashMap<Arc<str>, BoundaryId>,
     edges: FxHashMap<(ComponentId, Edge), BoundaryId>,
-    /// With the label itself, which proves that the number is still the one that the labels at hand gave.
+    /// Segment numbers, each with its label. The label proves that the number still belongs to the
+    /// current [`Labels`].
     segments: FxHashMap<(TaskId, BoundaryId, BoundaryId), (SegmentId, SegmentLabel)>,
     bytes: usize,
 }
@@ -104,21 +108,21 @@ impl Default for NameCache {
 }
 
 impl NameCache {
-    /// Empties the cache when it has grown too large. No id outlives this.
+    /// Empties the cache when it has grown too large, which invalidates all ids.
     pub(super) fn bound(&mut self) {
         if self.bytes > CACHE_BYTES_MAX {
             *self = NameCache::default();
         }
     }
 
-    /// How many components there are: the bound on their ids as indices.
+    /// Returns the number of components, which bounds their ids as indices.
     pub(super) fn component_count(&self) -> usize {
         self.components.len()
     }
 
-    /// A span's component, before it is numbered among its siblings.
+    /// Returns a span's component, before it is numbered among its siblings.
     pub(super) fn component(&mut self, span: &SpanRecord) -> ComponentId {
-        // Whoever reads many spans shares the allocations of their texts.
+        // Readers of many spans share the allocations of their texts.
         let address = |text: &Arc<str>| text.as_ptr() as usize;
         let texts = (address(&span.service), address(&span.name));
         if let Some((_, _, id)) = self.of_texts.get(&texts) {
@@ -149,7 +153,8 @@ impl NameCache {
         id
     }
 
-    /// The component of the sibling of this number, counted from 1, among several of the same name.
+    /// Returns the component of the sibling of this number, counted from 1, among several of the
+    /// same name.
     pub(super) fn numbered(&mut self, component: ComponentId, number: usize) -> ComponentId {
         let number = number.min(NUMBERED_SIBLINGS_MAX + 1);
         if let Some(id) = self.numbered.get(&(component, number)) {
@@ -179,7 +184,8 @@ impl NameCache {
         id
     }
 
-    /// The task of a span below `parent` (of a root, below none); and whether its path is shortened.
+    /// Returns the task of a span below `parent` (`None` for a root), and true if its path is
+    /// shortened.
     pub(super) fn task(
         &mut self,
         parent: Option<TaskId>,
@@ -202,7 +208,7 @@ impl NameCache {
                 depth: depth + 1,
                 trunk: id,
             },
-            // All that is deeper goes on from the same trunk.
+            // All deeper tasks extend the same trunk.
             Some((trunk, Task { path, depth, .. })) => Task {
                 path: format!("{path}{JOINT}…{JOINT}{text}").into(),
                 depth: depth + 1,
@@ -216,12 +222,12 @@ impl NameCache {
         (id, shortened)
     }
 
-    /// A task's path.
+    /// Returns a task's path.
     pub(super) fn path(&self, task: TaskId) -> &Arc<str> {
         &self.tasks[task.0 as usize].path
     }
 
-    /// The boundary of a span's own event.
+    /// Returns the boundary of a span's own event.
     pub(super) fn event(&mut self, name: &Arc<str>) -> BoundaryId {
         if let Some(id) = self.of_event.get(name) {
             return *id;
@@ -232,7 +238,7 @@ impl NameCache {
         id
     }
 
-    /// The boundary at the edge of a stretch of children.
+    /// Returns the boundary at the edge of a stretch of children.
     pub(super) fn edge(&mut self, component: ComponentId, edge: Edge) -> BoundaryId {
         if let Some(id) = self.edges.get(&(component, edge)) {
             return *id;
@@ -250,12 +256,12 @@ impl NameCache {
         id
     }
 
-    /// A boundary's text.
+    /// Returns a boundary's text.
     pub(super) fn boundary(&self, id: BoundaryId) -> &str {
         &self.boundaries[id.0 as usize]
     }
 
-    /// The number that `labels` give to a segment; `None` when they have no room for it.
+    /// Returns the number that `labels` give to a segment; `None` if they have no room for it.
     pub(super) fn segment(
         &mut self,
         labels: &mut Labels,

@@ -1,8 +1,9 @@
-//! Which span a segment is of: what is drawn beside the span's name.
+//! Maps segments to their spans, to draw them next to the spans' names.
 //!
 //! A segment knows its task, and nearly every span has a task of its own. Siblings past
-//! [`NUMBERED_SIBLINGS_MAX`](super::from_spans::NUMBERED_SIBLINGS_MAX), spans about data elements and very deep ones share
-//! theirs: among these the interval tells, as a segment lies in its span.
+//! [`NUMBERED_SIBLINGS_MAX`](super::from_spans::NUMBERED_SIBLINGS_MAX), spans about data elements
+//! and very deep ones share theirs. Among these the interval decides, as a segment lies in its
+//! span.
 
 use super::Segment;
 use crate::label::Labels;
@@ -10,21 +11,24 @@ use crate::record::TraceRecords;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// A span in the tree by which a trace is cut. See [`Segmenter::outline`](super::Segmenter::outline).
+/// A span in the tree by which a trace is cut. See
+/// [`Segmenter::outline`](super::Segmenter::outline).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutlineSpan {
-    /// Its index in [`TraceRecords::spans`].
+    /// Index of the span in [`TraceRecords::spans`].
     pub record: usize,
-    /// The place of the span above it in the outline, before its own; none: a root.
+    /// Index of its parent in the outline, lower than its own; `None` for a root.
     pub parent: Option<usize>,
-    /// Its task's path.
+    /// Path of its task.
     pub task: Arc<str>,
 }
 
-/// Of spans that share a task, so many are compared with a segment, from the last that started before it.
+/// Maximum number of spans sharing a task that are compared with a segment, from the last that
+/// started before it.
 const COMPARED_MAX: usize = 64;
 
-/// The place in the outline of the span that each segment is of; none: of none, as those of an event log.
+/// Returns the index in the outline of the span that each segment belongs to. It is `None` for a
+/// segment without a span, as in an event log.
 pub fn owners(
     records: &TraceRecords,
     outline: &[OutlineSpan],
@@ -54,7 +58,7 @@ pub fn owners(
             let edges = u8::from(start_ns == segment.start_ns) + u8::from(end_ns == segment.end_ns);
             (segment.end_ns <= end_ns, edges)
         };
-        // Of equals, the first that is met: the one that started last.
+        // Of equals, the first one visited wins: the one that started last.
         let best = started.reduce(|best, next| if fit(&next) > fit(&best) { next } else { best });
         best.or_else(|| places.first().copied())
     };
@@ -152,7 +156,8 @@ mod tests {
     }
 
     proptest! {
-        /// The slow twin: each span cut as the only one of its name, so that its segments say whose they are.
+        /// Slow reference implementation: cuts each span as the only one of its name, so that its
+        /// segments name their owner.
         #[test]
         fn owners_are_those_of_spans_with_names_of_their_own(
             drawn in proptest::collection::vec((0usize..60, 0i64..1000, 1i64..300), 1..60)
@@ -164,7 +169,7 @@ mod tests {
                     .map(|(at, (parent, start_ns, takes_ns))| {
                         let parent = if at == 0 { 0 } else { (parent % at) as u64 + 1 };
                         let id = at as u64 + 1;
-                        // Distinct begins, so that which of two twins is meant is a question with one answer.
+                        // Begins are distinct, so that exactly one of two equal spans is the owner.
                         let start_ns = start_ns * 64 + at as i64;
                         let name = if is_named { format!("n{}x", char::from(b'a' + (at % 26) as u8).to_string() + &"q".repeat(at / 26)) } else { "same".to_owned() };
                         span(id, parent, &name, start_ns, start_ns + takes_ns * 64)

@@ -1,4 +1,4 @@
-//! Segments in the making: where both ways of cutting put what they find.
+//! Accumulates the segments of a trace, for both ways of cutting.
 
 use super::elements::Elements;
 use super::{ClockBounds, ClockId, ElementId, Segment, ThreadStep};
@@ -8,27 +8,28 @@ use crate::record::HostClock;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// Where the two ways of cutting put what they find.
+/// Output of both ways of cutting, with the data they share.
 pub(super) struct Pieces<'a> {
     pub(super) labels: &'a mut Labels,
     pub(super) clocks: &'a [HostClock],
-    /// The host asked for last, by its allocation, and its clock: neighbours mostly are of one host.
+    /// The last host looked up, by its allocation, and its clock: neighbours mostly share a host.
     pub(super) last_clock: Cell<Option<(*const u8, ClockId)>>,
     pub(super) elements: Elements<'a>,
-    /// When the request's caller had its answer, if that is known.
+    /// Instant at which the request's caller had its answer, if it is known.
     pub(super) answer: Option<Instant>,
-    /// The instants that were moved, as recorded, each with a clock of its own that follows those of the hosts.
+    /// Recorded instants of the moved timestamps, each with a clock of its own that follows those
+    /// of the hosts.
     pub(super) moved: RefCell<Vec<(ClockBounds, Instant)>>,
     pub(super) segments: Vec<Segment>,
     pub(super) refused: u32,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// A time, and the clock that it is of.
+/// A time, and its clock.
 pub(super) type Instant = (i64, ClockId);
 
 impl Pieces<'_> {
-    /// The clock of a host.
+    /// Returns the clock of a host.
     pub(super) fn clock(&self, host: &Arc<str>) -> ClockId {
         if self.clocks.is_empty() {
             return ClockId::EXACT;
@@ -44,7 +45,7 @@ impl Pieces<'_> {
             .clocks
             .binary_search_by(|clock| clock.host.cmp(host))
             .ok();
-        // Hosts past what the number holds count as exact; there never are so many in one request.
+        // Hosts past the number's range count as exact; one request never has that many.
         let clock = at
             .and_then(|at| u16::try_from(at).ok())
             .map_or(ClockId::EXACT, ClockId);
@@ -52,8 +53,8 @@ impl Pieces<'_> {
         clock
     }
 
-    /// How far apart two timestamps may be in the wrong order. Those of one clock are never: whatever its resolution is, it
-    /// does not run backwards.
+    /// Returns the maximum distance of two timestamps in the wrong order. It is 0 for one clock:
+    /// regardless of its resolution, it does not run backwards.
     pub(super) fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
         if a == b {
             0
@@ -74,8 +75,8 @@ impl Pieces<'_> {
         }
     }
 
-    /// Whether the one instant surely came after the other. Between clocks that nothing ties together, by what they say:
-    /// there is nothing better.
+    /// True if the first instant was certainly after the other. Between clocks that nothing
+    /// connects, the timestamps decide, as there is no better evidence.
     pub(super) fn is_after(&self, late: Instant, early: Instant) -> bool {
         let (of_late, of_early) = (self.bounds(late.1), self.bounds(early.1));
         let tolerance_ns = match (late.1 == early.1, of_late.island == of_early.island) {
@@ -86,15 +87,15 @@ impl Pieces<'_> {
         late.0 > early.0.saturating_add_unsigned(tolerance_ns)
     }
 
-    /// The instant, or the answer if it is later than that and not surely so.
+    /// Returns the instant, or the answer if the instant is later than that, but not certainly.
     pub(super) fn by_answer(&self, at: Instant) -> Instant {
         self.answer
             .filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer))
             .unwrap_or(at)
     }
 
-    /// The instant that a thing is known to lie on the near side of, though its own clock says that it lies beyond, by no
-    /// more than the clocks may be off. It may be off by as much as both are.
+    /// Moves an instant to an edge that it is known not to cross, although its own clock shows it
+    /// beyond, by no more than the clocks may be off. The result may be off by both clocks' errors.
     pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
         if from.1 == edge.1 {
             return edge;
@@ -102,7 +103,7 @@ impl Pieces<'_> {
         let of_edge = self.bounds(edge.1);
         let error_ns = self.bounds(from.1).tolerance_ns(of_edge);
         let mut moved = self.moved.borrow_mut();
-        // Past what the number holds, the edge's own clock must do.
+        // Past the number's range, use the edge's own clock.
         let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
         match clock
             .ok()

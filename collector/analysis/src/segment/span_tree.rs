@@ -1,4 +1,4 @@
-//! The tree of a trace's spans, made whole: whatever the records say, every kept span has one place in a forest.
+//! Forest of a trace's spans: whatever the records contain, every kept span has one place in it.
 
 use crate::diagnostic::Diagnostic;
 use crate::record::{PointEvent, SpanRecord};
@@ -8,16 +8,16 @@ use std::collections::hash_map::Entry;
 
 const NO_PARENT: u32 = u32::MAX;
 
-/// A forest over the kept spans. Spans are numbered in the order of (start, longest first, names, id), so that the
-/// result does not depend on the order of arrival, and every list of children is in order of start. Kept between
-/// traces for its memory.
+/// A forest over the kept spans. Spans are numbered in the order of (start, longest first, names,
+/// id), so that the result does not depend on the order of arrival, and every list of children is
+/// in order of start. Reusing it between traces saves allocations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanTree {
-    /// Span `number`'s index in the records.
+    /// Index in the records of each span, by its number.
     kept: Vec<u32>,
     roots: Vec<u32>,
     parent: Vec<u32>,
-    /// Span `number`'s children are `children[first_child[number]..first_child[number + 1]]`.
+    /// Offsets of each span's children: `children[first_child[number]..first_child[number + 1]]`.
     first_child: Vec<u32>,
     children: Vec<u32>,
     number_of: FxHashMap<u64, u32>,
@@ -25,38 +25,39 @@ pub(crate) struct SpanTree {
 }
 
 impl SpanTree {
-    /// How many spans are in the forest.
+    /// Returns the number of spans in the forest.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// The span of this number.
+    /// Returns the span of this number.
     pub(crate) fn span<'a>(&self, records: &'a [SpanRecord], number: usize) -> &'a SpanRecord {
         &records[self.kept[number] as usize]
     }
 
-    /// The index of the span of this number in the records.
+    /// Returns the index of the span of this number in the records.
     pub(super) fn record(&self, number: usize) -> usize {
         self.kept[number] as usize
     }
 
-    /// The numbers of the spans without a parent, in order.
+    /// Numbers of the spans without a parent, in order.
     pub(crate) fn roots(&self) -> &[u32] {
         &self.roots
     }
 
-    /// The numbers of a span's children, in order.
+    /// Numbers of a span's children, in order.
     pub(crate) fn children(&self, number: usize) -> &[u32] {
         &self.children[self.first_child[number] as usize..self.first_child[number + 1] as usize]
     }
 
-    /// The number of a span's parent; `None` for one without, or whose parent is missing.
+    /// Returns the number of a span's parent; `None` for a span without one, or whose parent is
+    /// missing.
     pub(crate) fn parent(&self, number: usize) -> Option<usize> {
         let parent = self.parent[number];
         (parent != NO_PARENT).then_some(parent as usize)
     }
 
-    /// Makes this the forest of these records.
+    /// Rebuilds the forest from these records.
     pub(crate) fn build(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         self.keep_one_of_each_id(records, diagnostics);
         self.find_parents(records, diagnostics);
@@ -110,7 +111,7 @@ impl SpanTree {
         }
     }
 
-    /// Cuts every cycle of parents at its first span, in linear time: each span is walked over once.
+    /// Cuts every cycle of parents at its first span, in linear time: each span is visited once.
     fn break_cycles(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         const UNSEEN: u32 = u32::MAX;
         self.seen_by.clear();
@@ -130,7 +131,8 @@ impl SpanTree {
         }
     }
 
-    /// Names spans that start before their parents. Where hosts are not known, the two may be of different clocks.
+    /// Reports spans that start before their parents. Where hosts are not known, the two may be of
+    /// different clocks.
     fn check_starts(&self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         for (number, parent) in self
             .parent
@@ -171,7 +173,7 @@ impl SpanTree {
                 parent => self.first_child[parent as usize] += 1,
             }
         }
-        // From counts to ends; filling from the back then turns each end into the beginning.
+        // Turns counts into ends; filling from the back then turns each end into the beginning.
         let mut end = 0;
         for count in &mut self.first_child {
             end += *count;
@@ -193,8 +195,9 @@ impl SpanTree {
     }
 }
 
-/// Orders all of what a record says, so that which of several with one id is kept does not hang on the order of arrival.
-/// Of those alike in times and names, the one with most events comes first.
+/// Orders records by all their fields, so that the choice among several with one id does not depend
+/// on the order of arrival. Of records with equal times and names, the one with most events comes
+/// first.
 fn compare(a: &SpanRecord, b: &SpanRecord) -> Ordering {
     let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
     times

@@ -1,10 +1,10 @@
-//! What follows what by construction.
+//! Order of segments within a thread of control, independent of clocks.
 
-/// Tasks have the numbers below, spans the others.
+/// First thread number of spans; tasks have the numbers below.
 const FIRST_SPAN: u16 = 1 << 15;
 
-/// A segment's place in a thread of control: the segments of one span, or of one task of an event log, follow each other,
-/// though the clock may be too coarse to show it.
+/// A segment's place in a thread of control. The segments of one span, or of one task of an event
+/// log, follow each other, even if the clock is too coarse to show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadStep {
     thread: u16,
@@ -12,20 +12,20 @@ pub struct ThreadStep {
 }
 
 impl ThreadStep {
-    /// Of no thread, or of one past what the numbers hold: only timestamps tell.
+    /// Place in no thread, or in one beyond the range of numbers: only timestamps decide.
     pub const NONE: ThreadStep = ThreadStep {
         thread: u16::MAX,
         step: 0,
     };
 
-    /// Of the task of this number of an event log.
+    /// Returns the place in the task of this number of an event log.
     pub fn of_task(task: usize, step: usize) -> ThreadStep {
         ThreadStep::new(task, step)
             .filter(|at| at.thread < FIRST_SPAN)
             .unwrap_or(ThreadStep::NONE)
     }
 
-    /// Of the span of this number.
+    /// Returns the place in the span of this number.
     pub fn of_span(span: usize, step: usize) -> ThreadStep {
         let thread = span.saturating_add(usize::from(FIRST_SPAN));
         ThreadStep::new(thread, step).unwrap_or(ThreadStep::NONE)
@@ -41,12 +41,12 @@ impl ThreadStep {
         })
     }
 
-    /// Whether both are known to be of one thread.
+    /// True if both are known to be in one thread.
     pub fn is_with(self, other: ThreadStep) -> bool {
         self.thread == other.thread && self.thread != u16::MAX
     }
 
-    /// Whether this comes before the other one in their thread.
+    /// True if this comes before the other one in their thread.
     pub fn is_before(self, other: ThreadStep) -> bool {
         self.is_with(other) && self.step < other.step
     }

@@ -1,20 +1,20 @@
-//! Who waits for whom, and until when.
+//! Waiting between spans, and the request's answer.
 
 use super::{Instant, Pieces};
 use crate::record::{SpanFlags, SpanRecord};
 
-/// When a span ended, unless recording ended before it did.
+/// Returns the end of a span; `None` if recording ended before it did.
 pub(super) fn known_end(span: &SpanRecord, pieces: &Pieces<'_>) -> Option<Instant> {
     let is_cut =
         span.flags.contains(SpanFlags::CUT_CLOSE) || span.flags.contains(SpanFlags::UNFINISHED);
     (!is_cut).then(|| (span.end_ns.max(span.start_ns), pieces.clock(&span.host)))
 }
 
-/// Whether the parent cannot have waited for the child: it began after the parent's end, or it ended after it and is no
-/// call. See [`from_spans`](super::from_spans).
+/// True if the parent cannot have waited for the child: the child began after the parent's end, or
+/// it ended after it and is no call. See [`from_spans`](super::from_spans).
 pub(super) fn is_detached(child: &SpanRecord, parent: &SpanRecord, pieces: &Pieces<'_>) -> bool {
     let child_ends_ns = child.end_ns.max(child.start_ns);
-    // Nearly all children are nested, whatever the clocks.
+    // Nearly all children are nested, regardless of the clocks.
     if child_ends_ns <= parent.end_ns {
         return false;
     }
@@ -27,8 +27,8 @@ pub(super) fn is_detached(child: &SpanRecord, parent: &SpanRecord, pieces: &Piec
     is_after(child.start_ns) || (!is_call && is_after(child_ends_ns))
 }
 
-/// When the request's caller has its answer: when its root ends, of several roots the last. Not known without a root, and
-/// where recording ended before a root did.
+/// Returns the instant at which the request's caller has its answer: the end of its root, of
+/// several roots the last. `None` without a root, or if recording ended before a root did.
 pub(super) fn answer(spans: &[SpanRecord], pieces: &Pieces<'_>) -> Option<Instant> {
     let roots = spans.iter().filter(|span| span.parent_id == 0);
     let ends = roots.map(|root| known_end(root, pieces));

@@ -1,38 +1,44 @@
-//! Change points: the place from which on the values of a series differ from those before.
+//! Change points: the places where the values of a series start to differ from those before.
 //!
-//! The series comes in blocks: values that lie close together in time, each replaced by a score such as its rank, so that
-//! one enormous value is no change. The statistic is that of Hawkins and Deng (2010, "A nonparametric change-point control
-//! chart"): at each place, the scores before it against those from it on, standardised; the place with the largest is the
-//! candidate. Pettitt's test, which does not standardise, hardly finds changes in the last tenth, which users ask about.
+//! The series consists of blocks: values that lie close together in time, each replaced by a score
+//! such as its rank, so that one enormous value is no change. The statistic is that of Hawkins and
+//! Deng (2010, "A nonparametric change-point control chart"). At each place, it compares the scores
+//! before it with those from it on, standardised; the place with the largest value is the
+//! candidate. Pettitt's test, which does not standardise, hardly finds changes in the last tenth,
+//! which users ask about.
 //!
-//! Shuffling whole blocks says how likely so large a statistic is without a change: values of one burst are alike, and
-//! shuffling single values would take a few unlike bursts for a change. Neighbouring blocks may still be alike, as load
-//! drifts. So the statistic is divided by how much more the sums of neighbouring blocks vary than independent ones would
-//! (a variance ratio, of what is left when the candidate's step is taken out), in the shuffled series as well.
+//! Shuffling whole blocks yields the probability of so large a statistic without a change. The
+//! values of one burst are alike, and shuffling single values would mistake a few unlike bursts for
+//! a change. Neighbouring blocks may still be alike, as load drifts. So the statistic is divided by
+//! the excess variance of sums of neighbouring blocks over that of independent ones (a variance
+//! ratio, of the residuals without the candidate's step). The shuffled series are treated alike.
 //!
-//! Of values that are 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio of two shares against one.
-//! The share on one side is often 0, where a standardised difference and the variance ratio find half of what this one does.
-//! Their neighbours are not discounted either: a share that drifts changes.
+//! For values that are 0 or 1, such as outcomes of requests, the statistic is the likelihood ratio
+//! of two shares against one. The share on one side is often 0, where a standardised difference and
+//! the variance ratio find half as many changes. Likeness of neighbours is not discounted for them:
+//! a share that drifts changes.
 //!
-//! Of several changes the last is found by binary segmentation. What rises and falls again halfway has no clear change as a
-//! whole, so the last half and the last quarter are searched as well, each with its part of the false alarms. The caller
-//! decides which changes matter; those that do not are no changes, and hide none.
+//! Binary segmentation finds the last of several changes. A series that rises and falls again
+//! halfway has no clear change as a whole, so the last half and the last quarter are searched as
+//! well, each with its part of the false alarms. The caller decides which changes matter; others do
+//! not count as changes, and hide none.
 
 use std::ops::Range;
 
-/// Blocks on either side of a change, at least.
+/// Minimum number of blocks on either side of a change.
 pub const CHANGE_SIDE_MIN: usize = 3;
-/// Shuffles: the smallest probability that can be reported is one in so many, and one.
+/// Number of shuffles. The smallest probability that can be reported is 1 / (`SHUFFLES` + 1).
 const SHUFFLES: u32 = 1_999;
-/// Parts that are searched: the whole, its last half, and its last quarter, with their shares of the false alarms.
+/// Parts to search, as numbers of halvings: the whole, its last half, and its last quarter, with
+/// their shares of the false alarms.
 const PARTS: [(u32, f64); 3] = [(0, 0.6), (1, 0.2), (2, 0.2)];
-/// Seed of the shuffles: the same series has the same answer.
+/// Seed of the shuffles. It is fixed, so the same series has the same answer.
 const SEED: u64 = 0x5eed_0f57_e950_0001;
 
 /// Kind of a series' scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scores {
-    /// Ranks, or other numbers without wild ones.
+    /// Ranks, or other numbers without extreme values.
     Ranks,
     /// 0 or 1.
     Outcomes,
@@ -50,19 +56,19 @@ pub struct Block {
 /// A place from which on values differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
-    /// First block of those compared with: 0, or the change before this one.
+    /// First block of the reference values: 0, or the change before this one.
     pub from: usize,
     /// First block of the new values.
     pub at: usize,
     /// Probability of so clear a change anywhere in a series without one, 0 to 1.
     pub p_value: f64,
-    /// Square of the standardised statistic, but for the variance of a single score; of outcomes the logarithm of the
-    /// likelihood ratio.
+    /// Square of the standardised statistic, without the variance of a single score. For outcomes,
+    /// the logarithm of the likelihood ratio.
     pub square: f64,
 }
 
-/// Finds the last change that `matters`, given the blocks before it and those from it on; `None` where none is as
-/// unlikely to be chance as `p_max` says.
+/// Finds the last change that `matters`, given the blocks before it and those from it on. Returns
+/// `None` if no change has a probability of chance of at most `p_max`.
 #[must_use]
 pub fn last_change(
     blocks: &[Block],
@@ -76,7 +82,7 @@ pub fn last_change(
         matters,
     };
     let last = search.anywhere(blocks)?;
-    // It only says how far to look back, and nobody is told how sure it is.
+    // The earlier change only bounds the search backwards, and its certainty is not reported.
     let earlier = Search {
         scores,
         p_max: p_max / 10.0,
@@ -84,7 +90,7 @@ pub fn last_change(
     };
     let before = earlier.anywhere(&blocks[..last.at]);
     let from = before.map_or(0, |before| before.at);
-    // A half may begin just before a change, and know too little of what was before.
+    // A half may begin just before a change, and so cover too little of the time before it.
     let again = search.clearest(blocks, from, p_max);
     Some(again.unwrap_or(ChangePoint { from, ..last }))
 }
@@ -96,7 +102,7 @@ struct Search<M> {
 }
 
 impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
-    /// The last change of the whole, and of what remains without its first half and three quarters.
+    /// Returns the last change of the whole, of its last half, and of its last quarter.
     fn anywhere(&self, blocks: &[Block]) -> Option<ChangePoint> {
         let changes = PARTS.iter().filter_map(|(halvings, share)| {
             let from = blocks.len() - (blocks.len() >> halvings);
@@ -105,7 +111,8 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
         changes.max_by(|a, b| a.at.cmp(&b.at).then(b.p_value.total_cmp(&a.p_value)))
     }
 
-    /// The last change from a place on. What follows a change is shorter than what it was found in.
+    /// Returns the last change from a place on. The loop ends because each search covers a shorter
+    /// part.
     fn last_from(&self, blocks: &[Block], mut from: usize, p_max: f64) -> Option<ChangePoint> {
         let mut last = None;
         while let Some(change) = self.clearest(blocks, from, p_max) {
@@ -122,7 +129,7 @@ impl<M: Fn(Range<usize>, Range<usize>) -> bool> Search<M> {
     }
 }
 
-/// Finds the clearest change of a series; `None` where it is not as unlikely to be chance as `p_max` says.
+/// Finds the clearest change of a series; `None` if its probability of chance exceeds `p_max`.
 #[must_use]
 pub fn clearest_change(blocks: &[Block], scores: Scores, p_max: f64) -> Option<ChangePoint> {
     let (at, square) = largest(blocks, scores)?;
@@ -132,13 +139,13 @@ pub fn clearest_change(blocks: &[Block], scores: Scores, p_max: f64) -> Option<C
     };
     let square = square / ratio(blocks, at);
     let mut shuffled = blocks.to_vec();
-    // Among the shuffled ones the series itself counts as one.
+    // The series itself counts as one of the shuffles.
     let mut as_large = 1u32;
     let bearable = p_max * f64::from(SHUFFLES + 1);
     let mut random = SEED;
     for _ in 0..SHUFFLES {
         shuffle(&mut shuffled, &mut random);
-        // Most are smaller before they are divided, and need not be.
+        // Most statistics are smaller even before the division, which can then be skipped.
         let is_as_large = largest(&shuffled, scores).is_some_and(|(place, of_shuffled)| {
             let least = square * (1.0 - ROUNDING);
             of_shuffled >= least && of_shuffled / ratio(&shuffled, place) >= least
@@ -157,7 +164,7 @@ pub fn clearest_change(blocks: &[Block], scores: Scores, p_max: f64) -> Option<C
     })
 }
 
-/// Relative difference of sums that are equal but for the order in which they were added.
+/// Tolerance for sums that differ only by the order of their additions.
 const ROUNDING: f64 = 1e-9;
 
 fn sum(blocks: &[Block]) -> Block {
@@ -167,8 +174,8 @@ fn sum(blocks: &[Block]) -> Block {
     })
 }
 
-/// Where the statistic is largest, and that of ranks squared, but for a factor that all orders of the same blocks share; the
-/// first of equal ones.
+/// Returns the place with the largest statistic, and its value: for ranks the square, without a
+/// factor that all orders of the same blocks share. The first of equal ones wins.
 fn largest(blocks: &[Block], scores: Scores) -> Option<(usize, f64)> {
     let statistic = match scores {
         Scores::Ranks => standardised_square,
@@ -191,12 +198,13 @@ fn largest(blocks: &[Block], scores: Scores) -> Option<(usize, f64)> {
 }
 
 fn standardised_square(before: Block, all: Block) -> f64 {
-    // Multiplied before it is divided, so that for ranks nothing is exactly 0.
+    // Multiply before dividing, so that without a difference the result is exactly 0 for ranks.
     let off = (before.scores * all.values - before.values * all.scores) / all.values;
     off * off / (before.values * (all.values - before.values))
 }
 
-/// The logarithm of how much likelier the outcomes are with a share for either side than with one for all.
+/// Returns the log-likelihood ratio of the outcomes for a share of either side against one share
+/// for all.
 fn likelihood_ratio(before: Block, all: Block) -> f64 {
     let likelihood = |of: Block| {
         let part = |count: f64| match count > 0.0 {
@@ -212,8 +220,9 @@ fn likelihood_ratio(before: Block, all: Block) -> f64 {
     (likelihood(before) + likelihood(after) - likelihood(all)).max(0.0)
 }
 
-/// How many times as much the sums of neighbouring blocks vary as independent blocks' would, at least 1: the largest ratio
-/// over runs of 2, 4, 8 … blocks on either side of a place, each side's mean taken out.
+/// Returns the ratio of the variance of sums of neighbouring blocks to that of independent blocks,
+/// at least 1. It is the largest ratio over runs of 2, 4, 8 … blocks on either side of a place,
+/// with each side's mean removed.
 fn variance_ratio(blocks: &[Block], at: usize) -> f64 {
     let residuals = [&blocks[..at], &blocks[at..]].map(|side| {
         let all = sum(side);
@@ -230,7 +239,7 @@ fn variance_ratio(blocks: &[Block], at: usize) -> f64 {
     loop {
         let (mut squares, mut runs) = (0.0, 0.0);
         for side in residuals.iter().filter(|side| length * 4 <= side.len()) {
-            // Residuals of a side sum up to nothing, which makes long runs vary less.
+            // Residuals of a side sum up to zero, which makes long runs vary less.
             let independent = length as f64 * (1.0 - length as f64 / side.len() as f64);
             let mut sum: f64 = side[..length].iter().sum();
             for (out, off) in side.iter().zip(&side[length..]) {
@@ -249,7 +258,7 @@ fn variance_ratio(blocks: &[Block], at: usize) -> f64 {
     }
 }
 
-/// Fisher and Yates, with numbers of SplitMix64.
+/// Shuffles by Fisher and Yates, with numbers of SplitMix64.
 fn shuffle(blocks: &mut [Block], state: &mut u64) {
     for last in (1..blocks.len()).rev() {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -269,7 +278,7 @@ mod tests {
     use super::*;
     use crate::test_noise::Noise;
 
-    /// The statistic by its definition: all pairs are counted.
+    /// Computes the statistic by its definition: counts all pairs.
     fn obvious(series: &[f64]) -> Option<(usize, f64)> {
         let n = series.len();
         let mut best: Option<(usize, f64)> = None;
@@ -285,7 +294,7 @@ mod tests {
                 }
             }
             let pairs = (at * (n - at)) as f64;
-            // Of the statistic's variance, the part that depends on the place.
+            // The part of the statistic's variance that depends on the place.
             let square = (larger - pairs / 2.0).powi(2) * 4.0 / pairs;
             if best.is_none_or(|(_, known)| square > known + 1e-9) {
                 best = Some((at, square));
@@ -294,7 +303,8 @@ mod tests {
         best.filter(|(_, square)| *square > 0.0)
     }
 
-    /// Each value as a block of its own; twice the rank of each, equal ones share the mean of theirs.
+    /// Makes each value a block of its own. Its score is twice its rank; equal values share their
+    /// mean rank.
     fn singles(series: &[f64]) -> Vec<Block> {
         let rank = |value: &f64| {
             let below = series.iter().filter(|other| *other < value).count();
@@ -327,7 +337,7 @@ mod tests {
         }
     }
 
-    /// The likelihood ratio by its definition: the probability of each outcome.
+    /// Computes the likelihood ratio by its definition, from the probability of each outcome.
     fn obvious_of_outcomes(series: &[bool]) -> Option<f64> {
         let likelihood = |side: &[bool]| -> f64 {
             let share = side.iter().filter(|of| **of).count() as f64 / side.len() as f64;
@@ -360,7 +370,7 @@ mod tests {
         );
     }
 
-    /// All orders of a short series, one by one.
+    /// Enumerates all orders of a short series.
     fn orders(values: &mut Vec<f64>, place: usize, each: &mut impl FnMut(&[f64])) {
         if place == values.len() {
             return each(values);
@@ -400,7 +410,8 @@ mod tests {
     }
 
     impl Noise {
-        /// Normal; its exponential is skewed as latencies are, and its quotients have no mean at all.
+        /// Normal; its exponential is skewed as latencies are, and its quotients have no mean at
+        /// all.
         fn normal(&mut self) -> f64 {
             let (a, b) = (self.uniform(), self.uniform());
             (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
@@ -410,7 +421,7 @@ mod tests {
             let value = |noise: &mut Noise| match kind % 4 {
                 0 => (noise.normal() * 0.8).exp(),
                 1 => noise.normal() / noise.normal(),
-                // Two ways to take, and few values at all.
+                // Two ways to sample, and few values at all.
                 2 => {
                     f64::from(u8::from(noise.uniform() < 0.3)) * 5.0
                         + (noise.uniform() * 3.0).floor()
@@ -431,7 +442,7 @@ mod tests {
         }
         println!("false alarms: {found} of 1000");
         assert!(found <= 30, "{found}");
-        // The level is kept, not undercut by a rule that finds nothing.
+        // The level must be kept, not undercut by a rule that finds nothing.
         let at_a_tenth = (0..1_000).filter(|at| {
             clearest_change(&singles(&noise.series(*at, 30)), Scores::Ranks, 0.1).is_some()
         });
@@ -467,11 +478,11 @@ mod tests {
         series.truncate(60);
         let change = last(&series).unwrap();
         assert_eq!((change.from, change.at), (0, 30));
-        // One wild value is none.
+        // One extreme value is no change.
         let mut calm: Vec<f64> = (0..60).map(|_| noise.uniform()).collect();
         calm[40] = 1e12;
         assert_eq!(last(&calm), None);
-        // What does not matter is no change, and hides none.
+        // A change that does not matter is none, and hides none.
         series[45..].iter_mut().for_each(|value| *value += 3.0);
         let is_large = |before: Range<usize>, after: Range<usize>| {
             let mean = |side: Range<usize>| {

@@ -1,11 +1,13 @@
-//! How latencies are distributed: a kernel density estimate of their binary logarithm, and its modes.
+//! Distribution of latencies: a kernel density estimate of their binary logarithm, and its modes.
 //!
-//! The bandwidth is that of Botev, Grotowski and Kroese (Kernel density estimation via diffusion, 2010, the improved
-//! Sheather-Jones rule). Unlike rules of thumb and the older plug-in rules it assumes nowhere that the density is near to a
-//! normal one, under which the modes of a mixture (a cache that hits and misses) are smoothed together. Where its equation has no
-//! root, as with few values, Silverman's rule of thumb is taken, and said.
+//! The bandwidth is that of Botev, Grotowski and Kroese (Kernel density estimation via diffusion,
+//! 2010, the improved Sheather-Jones rule). Unlike rules of thumb and the older plug-in rules, it
+//! never assumes that the density is close to normal. That assumption smooths the modes of a
+//! mixture (a cache that hits and misses) together. If its equation has no root, as with few
+//! values, Silverman's rule of thumb is used, and reported.
 //!
-//! Values are first spread over a grid of [`GRID`] places, so that the time is for the grid and not for the values times it.
+//! Values are first spread over a grid of [`GRID`] places, so the time is that of the grid, not of
+//! the grid times the values.
 
 use std::f64::consts::{PI, TAU};
 
@@ -13,17 +15,17 @@ mod modes;
 
 pub use modes::Mode;
 
-/// Places of the grid.
+/// Number of places of the grid.
 pub const GRID: usize = 2_048;
 
-/// Where a bandwidth is from.
+/// Source of a bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandwidthRule {
     /// Botev, Grotowski and Kroese's.
     Diffusion,
     /// Silverman's rule of thumb.
     Silverman,
-    /// The least that the grid can show: values are nearly all the same, or the same few.
+    /// Minimum that the grid can show: values are nearly all the same, or the same few.
     Grid,
 }
 
@@ -32,39 +34,40 @@ pub enum BandwidthRule {
 pub struct Density {
     /// The size of the sample.
     pub count: u64,
-    /// The binary logarithm of a value in nanoseconds, at the first place of the grid.
+    /// Binary logarithm of the value in nanoseconds at the first place of the grid.
     pub start_log2: f64,
-    /// From place to place.
+    /// Step of the grid, in binary logarithms.
     pub step_log2: f64,
-    /// The standard deviation of the kernel.
+    /// Standard deviation of the kernel, in binary logarithms.
     pub bandwidth_log2: f64,
-    /// Where that is from.
+    /// Rule that determined the bandwidth.
     pub rule: BandwidthRule,
-    /// For each doubling of the latency, at each place.
+    /// Density at each place, per doubling of the latency.
     pub densities: Vec<f64>,
-    /// Its maxima that are no noise, the shortest latency first.
+    /// Maxima of the density that are not noise, the shortest latency first.
     pub modes: Vec<Mode>,
 }
 
 impl Density {
-    /// The latency of a place.
+    /// Returns the latency of a place, in ns.
     pub fn value_ns(&self, place: usize) -> f64 {
         (self.start_log2 + place as f64 * self.step_log2).exp2()
     }
 }
 
-/// Values as binary logarithms; those of less than 1 ns as 1 ns.
+/// Returns the binary logarithm of a value; values of less than 1 ns count as 1 ns.
 fn log2(value_ns: u64) -> f64 {
     (value_ns.max(1) as f64).log2()
 }
 
-/// The density of latencies, given as (value in nanoseconds, count); of none, there is none.
+/// Estimates the density of latencies, given as (value in nanoseconds, count); `None` without any.
 pub fn density(values: &[(u64, u64)]) -> Option<Density> {
     let size = values.iter().map(|(_, count)| count).sum();
     density_of_sample(values, size)
 }
 
-/// The same of a sample of this effective size, where counts are sums of weights.
+/// Estimates the density of a weighted sample, with sums of weights as counts, and `size` as its
+/// effective size.
 pub fn density_of_sample(values: &[(u64, u64)], size: u64) -> Option<Density> {
     let values: Vec<(f64, u64)> = values
         .iter()
@@ -75,7 +78,7 @@ pub fn density_of_sample(values: &[(u64, u64)], size: u64) -> Option<Density> {
     let extreme = |of: fn(f64, f64) -> f64| values.iter().map(|(at, _)| *at).reduce(of);
     let (least, most) = (extreme(f64::min)?, extreme(f64::max)?);
     let thumb = silverman(&values, count, size);
-    // Room for the kernels of the first and the last.
+    // The margin leaves room for the kernels of the first and the last value.
     let margin = ((most - least) / 2.0)
         .max(0.5)
         .max(REACH * TOO_WIDE * thumb / 2.0);
@@ -105,7 +108,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Each value's part of all, shared between the two places around it (linear binning).
+    /// Spreads each value's fraction of the total over the two places around it (linear binning).
     fn masses(&self, values: &[(f64, u64)], count: u64) -> Vec<f64> {
         let mut masses = vec![0.0; GRID];
         for (at, of) in values {
@@ -119,14 +122,14 @@ impl Grid {
     }
 }
 
-/// A kernel is never narrower than so many steps, as it would be no kernel on the grid.
+/// Minimum width of a kernel, in steps of the grid; a narrower one is no kernel on the grid.
 const STEPS_MIN: f64 = 2.0;
 
-/// A bandwidth so many times that of the rule of thumb is of an equation without a root that means anything, as of a few
-/// values that are alike.
+/// Maximum ratio of the bandwidth to that of the rule of thumb. A larger one comes from an equation
+/// without a meaningful root, as for a few values that are alike.
 const TOO_WIDE: f64 = 1.5;
 
-/// Of so many different values; `thumb` is what the rule of thumb says.
+/// Chooses the bandwidth for this number of different values. `thumb` is the rule of thumb's.
 fn bandwidth(masses: &[f64], different: usize, thumb: f64, grid: &Grid) -> (f64, BandwidthRule) {
     let range = grid.step * GRID as f64;
     let by_diffusion = diffusion_time(masses, different).map(|time| time.sqrt() * range);
@@ -152,15 +155,16 @@ fn silverman(values: &[(f64, u64)], count: u64, size: u64) -> f64 {
     0.9 * (squares.sum::<f64>() / n).sqrt() * (size as f64).powf(-0.2)
 }
 
-/// The square of the bandwidth as a part of the range: the smallest root of their equation. Values that are the same count once
-/// (as in the authors' program), since those that a clock's resolution made equal would make the bandwidth vanish.
+/// Returns the square of the bandwidth as a fraction of the range: the smallest root of the
+/// authors' equation. Equal values count once (as in the authors' program), since those that a
+/// clock's resolution made equal would make the bandwidth vanish.
 fn diffusion_time(masses: &[f64], different: usize) -> Option<f64> {
     if different < 3 {
         return None;
     }
     let squares = cosine_squares(masses);
     let off = |time: f64| time - fixed_point(time, different as f64, &squares);
-    // From a bandwidth of 1/30,000 of the range to one of a third.
+    // Search from a bandwidth of 1/30,000 of the range to one of a third.
     const STEPS: i32 = 120;
     let time_at = |step: i32| 1e-9 * 1e8f64.powf(f64::from(step) / f64::from(STEPS));
     let rise =
@@ -177,7 +181,7 @@ fn diffusion_time(masses: &[f64], different: usize) -> Option<f64> {
     Some(high)
 }
 
-/// Squares of the coefficients of the cosine series of the masses, from the first that is no constant.
+/// Returns the squared coefficients of the cosine series of the masses, without the constant term.
 fn cosine_squares(masses: &[f64]) -> Vec<f64> {
     let period = 4 * GRID;
     let cosines: Vec<f64> = (0..period)
@@ -198,7 +202,8 @@ fn cosine_squares(masses: &[f64]) -> Vec<f64> {
     (1..GRID).map(|k| coefficient(k).powi(2)).collect()
 }
 
-/// The time that follows from estimating derivatives of the density with this one: their ξγ^[5].
+/// Returns the time that follows from estimating derivatives of the density with `time`: the
+/// authors' ξγ^[5].
 fn fixed_point(time: f64, n: f64, squares: &[f64]) -> f64 {
     const STAGES: i32 = 7;
     let norm = |order: i32, time: f64| {
@@ -219,7 +224,7 @@ fn fixed_point(time: f64, n: f64, squares: &[f64]) -> f64 {
     (2.0 * n * PI.sqrt() * norm_found).powf(-0.4)
 }
 
-/// Kernels further off than so many bandwidths add nothing.
+/// Number of bandwidths beyond which a kernel adds nothing.
 const REACH: f64 = 8.0;
 
 fn smoothed(masses: &[f64], bandwidth: f64, step: f64) -> Vec<f64> {

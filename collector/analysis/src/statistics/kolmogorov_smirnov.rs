@@ -1,31 +1,33 @@
 //! The two-sample test of Kolmogorov and Smirnov.
 //!
-//! Exact for small samples, by counting the orders in which the values of both can come (Hodges, The significance
-//! probability of the Smirnov two-sample test, 1958); beyond, as if it were the distance of one sample of n m / (n + m) values
-//! from its distribution, as scipy's `ks_2samp(method='asymp')` does. With ties both are conservative: values that are equal
-//! cannot lie apart.
+//! Small samples are tested exactly, by counting the orders in which the values of both can come
+//! (Hodges, The significance probability of the Smirnov two-sample test, 1958). Larger ones are
+//! treated as the distance of one sample of n m / (n + m) values from its distribution, as scipy's
+//! `ks_2samp(method='asymp')` does. With ties both are conservative: equal values cannot lie apart.
 
 mod one_sample;
 
-/// How two samples differ.
+/// Difference of two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KolmogorovSmirnov {
     /// The largest distance between their distribution functions.
     pub statistic: f64,
-    /// The largest distance by which the first one's lies above the second one's: the second sample has larger values.
+    /// Largest distance by which the first function lies above the second one: the second sample
+    /// has larger values.
     pub above: f64,
-    /// The largest distance by which it lies below: the second sample has smaller values.
+    /// Largest distance by which it lies below: the second sample has smaller values.
     pub below: f64,
-    /// The probability of such a distance or a larger one where both are of one distribution.
+    /// Probability of at least this distance if both samples are from one distribution.
     pub p_value: f64,
-    /// Whether that is exact, but for ties.
+    /// True if the p-value is exact, except for ties.
     pub is_exact: bool,
 }
 
-/// The test is exact where the product of the sizes is at most this: a tenth of a millisecond.
+/// Maximum product of the sizes for an exact test, which then takes a tenth of a millisecond.
 const EXACT_MAX: u64 = 10_000;
 
-/// Compares two samples, given as (value, count) in order of value. Of nothing, nothing differs.
+/// Compares two samples, given as (value, count) in order of value. An empty sample differs from
+/// none.
 pub fn kolmogorov_smirnov(a: &[(u64, u64)], b: &[(u64, u64)]) -> KolmogorovSmirnov {
     let total = |of: &[(u64, u64)]| of.iter().map(|(_, count)| count).sum::<u64>();
     let (n, m) = (total(a), total(b));
@@ -38,7 +40,7 @@ pub fn kolmogorov_smirnov(a: &[(u64, u64)], b: &[(u64, u64)]) -> KolmogorovSmirn
             is_exact: true,
         };
     }
-    // In units of 1 / (n m), in which it is a whole number.
+    // Distances in units of 1 / (n m) are whole numbers.
     let (mut i, mut j, mut below_a, mut below_b) = (0, 0, 0u128, 0u128);
     let (mut above, mut below) = (0u128, 0u128);
     while i < a.len() || j < b.len() {
@@ -75,8 +77,9 @@ pub fn kolmogorov_smirnov(a: &[(u64, u64)], b: &[(u64, u64)]) -> KolmogorovSmirn
     }
 }
 
-/// The part of all orders of n and m values that lie at least so far apart somewhere, in units of 1 / (n m). As the
-/// probability of having done so after i of the one and j of the other, it is exact to the last digits however small.
+/// Returns the fraction of all orders of n and m values that lie at least this far apart somewhere,
+/// in units of 1 / (n m). The recursion computes the probability of having done so after i values
+/// of the one and j of the other, so even small results are exact to the last digits.
 fn exact(n: usize, m: usize, distance: u128) -> f64 {
     let mut row = vec![0.0; m + 1];
     for i in 0..=n {
@@ -110,7 +113,7 @@ mod tests {
             .collect()
     }
 
-    /// All orders of n and m values, as which of them are of the first sample.
+    /// Enumerates all orders of n and m values, by the sample that each place belongs to.
     fn orders(n: usize, m: usize) -> Vec<Vec<bool>> {
         if n == 0 || m == 0 {
             return vec![[vec![true; n], vec![false; m]].concat()];
@@ -167,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Figures of scipy 1.17: `ks_2samp(a, b, method=…)`, of 0, 1 … n-1 and of s, s+1 … s+m-1.
+    /// Figures of scipy 1.17: `ks_2samp(a, b, method=…)`, for 0, 1 … n-1 and for s, s+1 … s+m-1.
     #[test]
     fn figures_are_those_of_scipy() {
         let shifted = |n: u64, from: u64| -> Vec<(u64, u64)> {
@@ -185,7 +188,7 @@ mod tests {
         check(40, 60, 20, 2.0 / 3.0, 1.398_687_826_885_095_6e-10, 1e-9);
         check(100, 100, 55, 0.55, 3.040_658_508_705_030_5e-14, 1e-9);
         check(7, 90, 30, 1.0, 1.556_875_691_206_879_2e-10, 1e-9);
-        // Of large samples scipy takes the distribution for one sample of n m / (n + m) values.
+        // For large samples scipy takes the distribution for one sample of n m / (n + m) values.
         check(5000, 5000, 200, 0.04, 0.000_651_868_963_245_677_8, 1e-6);
         check(5000, 5000, 300, 0.06, 2.889_141_156_254_228_7e-8, 1e-6);
     }

@@ -1,14 +1,16 @@
-//! Percentiles and medians of samples that are there as values; those of histograms are [`Distribution`](crate::distribution)'s.
+//! Percentiles and medians of samples of values. For histograms, see
+//! [`Distribution`](crate::distribution).
 
-/// The smallest of the ascending values that at least this part of them (0 to 1) does not exceed: the nearest rank. `None` of
-/// no values.
+/// Returns the smallest of the ascending values that at least this fraction of them (0 to 1) does
+/// not exceed: the nearest rank. `None` without values.
 pub fn percentile<T: Copy>(sorted: &[T], part: f64) -> Option<T> {
-    // 0.07 × 100 is a little more than 7.
+    // In floating point, 0.07 × 100 is a little more than 7.
     let rank = (part * sorted.len() as f64 - 1e-9).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// The median, between the two in the middle where their number is even. `None` of no values.
+/// Returns the median, the midpoint of the two middle values if their number is even. `None`
+/// without values.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);

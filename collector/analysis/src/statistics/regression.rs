@@ -1,18 +1,19 @@
 //! Linear regression by least squares, with a ridge.
 
-/// What was fitted.
+/// Result of a linear regression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearFit {
-    /// One for each column.
+    /// Weight of each column.
     pub weights: Vec<f64>,
-    /// Their standard errors; the ridge's bias is not in them.
+    /// Standard errors of the weights, without the ridge's bias.
     pub errors: Vec<f64>,
-    /// The sum of squared residuals.
+    /// Sum of squared residuals.
     pub residual: f64,
 }
 
-/// Weights w that make |y − Xw|² + `ridge` |w|² the least, by Cholesky's decomposition of the normal equations. `None`: there
-/// are no rows or columns, lengths differ, or the equations have no single solution (a ridge above 0 gives them one).
+/// Finds the weights w that minimise |y − Xw|² + `ridge` |w|², by Cholesky's decomposition of the
+/// normal equations. Returns `None` if there are no rows or columns, lengths differ, or the
+/// equations have no single solution (a ridge above 0 gives them one).
 #[must_use]
 pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<LinearFit> {
     let width = rows.first()?.len();
@@ -33,7 +34,7 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<LinearFit> {
             }
         }
     }
-    // A ridge for columns of any scale.
+    // Scale the ridge to each column.
     for (i, row) in normal.iter_mut().enumerate() {
         row[i] += ridge * row[i].max(1.0);
     }
@@ -128,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// The twin: no small step in any direction makes the residual less.
+        /// Checks the optimum directly: no small step in any direction reduces the residual.
         #[test]
         fn nothing_nearby_is_better(
             rows in prop::collection::vec(prop::collection::vec(-5.0..5.0_f64, 3), 5..30),

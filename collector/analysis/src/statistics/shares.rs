@@ -1,18 +1,18 @@
-//! Do two shares differ, or is it chance? Fisher's exact test, and by how much they differ at least.
+//! Tests if two shares differ (Fisher's exact test), and estimates their minimum difference.
 
 use super::ln_gamma;
 
-/// So many of so many.
+/// A share as a count out of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Share {
-    /// How many have it; at most `of`.
+    /// Number of members with the property; at most `of`.
     pub part: u64,
-    /// Of how many.
+    /// Total number of members.
     pub of: u64,
 }
 
 impl Share {
-    /// Its value; 0 of nothing.
+    /// Returns the share's value; 0 if the total is 0.
     pub fn value(self) -> f64 {
         if self.of == 0 {
             0.0
@@ -21,7 +21,8 @@ impl Share {
         }
     }
 
-    /// Wilson's interval for the share that this is a sample of, at this many standard deviations.
+    /// Returns Wilson's interval for the share that this is a sample of, at this many standard
+    /// deviations.
     fn interval(self, deviations: f64) -> (f64, f64) {
         if self.of == 0 {
             return (0.0, 1.0);
@@ -37,8 +38,9 @@ impl Share {
 /// Standard deviations of a 95 % interval.
 const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
 
-/// By how much two shares differ at least, at 95 % confidence: the lower end of Newcombe's interval for the difference of
-/// two proportions (method 10, 1998), the larger share less the smaller one; 0 where they may be equal.
+/// Returns the minimum difference of two shares at 95 % confidence: the lower end of Newcombe's
+/// interval for the difference of two proportions (method 10, 1998), the larger share minus the
+/// smaller one; 0 if they may be equal.
 pub fn differ_by_at_least(one: Share, other: Share) -> f64 {
     let (high, low) = if one.value() >= other.value() {
         (one, other)
@@ -50,7 +52,8 @@ pub fn differ_by_at_least(one: Share, other: Share) -> f64 {
     (high.value() - low.value() - below.hypot(above)).max(0.0)
 }
 
-/// Can Fisher's test tell anything of them? Not where nobody has it, or everybody has: every split gives p = 1.
+/// Reports whether Fisher's test can find a difference. It cannot if no member or every member has
+/// the property, as every split then gives p = 1.
 pub fn is_testable(one: Share, other: Share) -> bool {
     let (parts, of) = (
         one.part.min(one.of) + other.part.min(other.of),
@@ -59,10 +62,11 @@ pub fn is_testable(one: Share, other: Share) -> bool {
     one.of > 0 && other.of > 0 && parts > 0 && parts < of
 }
 
-/// The two-sided p-value of Fisher's exact test: how probable it is, if both are samples of one share, that they differ by
-/// as much or more (by tables that are at most as probable as this one). It assumes that requests are independent.
+/// Returns the two-sided p-value of Fisher's exact test: the probability, if both are samples of
+/// one share, that they differ by as much or more (by tables that are at most as probable as this
+/// one). It assumes that requests are independent.
 ///
-/// Time: some standard deviations of the parts, not their number.
+/// The time follows some standard deviations of the parts, not their number.
 pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
     if !is_testable(one, other) {
         return 1.0;
@@ -82,7 +86,8 @@ pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
         return 1.0;
     }
     let ln_seen = table.ln_probability(seen);
-    // Probabilities fall from the mode to either side, so what is at most as probable on the far side is a tail.
+    // Probabilities fall from the mode to either side, so the values on the far side that are at
+    // most as probable form a tail.
     let is_rarer = |x: u64| table.ln_probability(x) <= ln_seen + 1e-7;
     let near = table.tail(seen, seen > mode);
     let far = if seen > mode {
@@ -97,7 +102,8 @@ pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
     (ln_seen.exp() * (near + far)).min(1.0)
 }
 
-/// The least number in a range for which a condition holds, which then holds for all after it.
+/// Returns the least number in a range that satisfies a condition, which must hold for all numbers
+/// after it.
 fn first(mut from: u64, to: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     let mut above = to + 1;
     while from < above {
@@ -111,7 +117,8 @@ fn first(mut from: u64, to: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     (from <= to).then_some(from)
 }
 
-/// Both samples, and how many have it in both together: how many of them are in the first is hypergeometric.
+/// Sizes of both samples, and the number of members with the property in both together. The number
+/// of those in the first sample is hypergeometric.
 struct Table {
     n: u64,
     m: u64,
@@ -129,7 +136,7 @@ impl Table {
             - ln_choose(self.n + self.m, self.parts)
     }
 
-    /// The probabilities from `x` on outwards, relative to that of `x`.
+    /// Returns the sum of the probabilities from `x` on outwards, relative to that of `x`.
     fn tail(&self, x: u64, upwards: bool) -> f64 {
         let (n, m, parts) = (self.n as f64, self.m as f64, self.parts as f64);
         let (mut x, mut term, mut sum) = (x as f64, 1.0, 1.0);

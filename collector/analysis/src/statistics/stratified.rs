@@ -1,25 +1,28 @@
 //! Exact permutation tests of two samples within strata.
 //!
-//! Under the null hypothesis any choice of as many members of each stratum as are of the later sample is equally probable
-//! (Lehmann, Nonparametrics, 1975, §3.3). For few observations the probability is counted over all choices, which a normal
-//! approximation would overstate: five of 96 that all rank highest have a probability of 4e-8, not 2e-4.
+//! Under the null hypothesis, any choice of as many members of each stratum as are in the later
+//! sample is equally probable (Lehmann, Nonparametrics, 1975, §3.3). For few observations the
+//! probability is counted over all choices, which a normal approximation would overstate: five of
+//! 96 that all rank highest have a probability of 4e-8, not 2e-4.
 
 use super::ln_gamma;
 
-/// Members of a stratum, as far as a rank-sum test is concerned.
+/// Members of a stratum in a rank-sum test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankStratum {
-    /// Twice the joint rank of each member: whole numbers, with ties at the middle of theirs.
+    /// Twice the joint rank of each member, as a whole number. Tied members share their middle
+    /// rank.
     pub doubled_ranks: Vec<u32>,
     /// Number of members of the later sample.
     pub later: usize,
 }
 
-/// Additions above which the exact distribution of rank sums is not computed.
+/// Maximum number of additions; beyond it, the exact distribution of rank sums is not computed.
 const STEPS_MAX: usize = 8_000_000;
 
-/// Returns the two-sided probability that the later sample's rank sum lies as far from its mean as `doubled_sum`, twice
-/// the observed one; `None` where counting all choices would take too long.
+/// Returns the two-sided probability that the later sample's rank sum lies as far from its mean as
+/// `doubled_sum`, twice the observed one. Returns `None` if counting all choices would take too
+/// long.
 pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f64> {
     let steps: usize = strata
         .iter()
@@ -49,7 +52,7 @@ pub fn rank_sum_two_sided(strata: &[RankStratum], doubled_sum: u64) -> Option<f6
     Some(both_tails(&all, mean, doubled_sum as f64))
 }
 
-/// The probability of each doubled rank sum of a random choice.
+/// Returns the probability of each doubled rank sum of a random choice.
 fn rank_sums(stratum: &RankStratum) -> Vec<f64> {
     let most = *stratum.doubled_ranks.iter().max().unwrap_or(&0) as usize * stratum.later;
     let mut ways = vec![vec![0.0f64; most + 1]; stratum.later + 1];
@@ -74,7 +77,7 @@ fn rank_sums(stratum: &RankStratum) -> Vec<f64> {
     last.into_iter().map(|count| count / choices).collect()
 }
 
-/// Members of a stratum, as far as a test of one property is concerned.
+/// Members of a stratum in a test of one property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareStratum {
     /// Number of members with the property.
@@ -85,8 +88,8 @@ pub struct ShareStratum {
     pub later: u64,
 }
 
-/// Returns the two-sided probability that as many of the later sample have the property as `seen`, or a number as far
-/// from the mean; `None` where there are too many members to count.
+/// Returns the two-sided probability that as many members of the later sample have the property as
+/// `seen`, or a number as far from the mean. Returns `None` if there are too many members to count.
 pub fn shares_two_sided(strata: &[ShareStratum], seen: u64) -> Option<f64> {
     let mut all = vec![1.0];
     let mut mean = 0.0;
@@ -107,7 +110,7 @@ pub fn shares_two_sided(strata: &[ShareStratum], seen: u64) -> Option<f64> {
     Some(both_tails(&all, mean, seen as f64))
 }
 
-/// The probability that so many of the later members have the property.
+/// Returns the probability that this number of the later members have the property.
 fn hypergeometric(stratum: ShareStratum, with: u64) -> f64 {
     let others = stratum.of - stratum.with;
     if stratum.later - with > others {
@@ -122,7 +125,7 @@ fn hypergeometric(stratum: ShareStratum, with: u64) -> f64 {
     .exp()
 }
 
-/// The distribution of the sum of two independent whole numbers.
+/// Returns the distribution of the sum of two independent whole numbers.
 fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
     if a.len() == 1 {
         return b.iter().map(|p| p * a[0]).collect();

@@ -1,4 +1,4 @@
-//! Tradeoffs and what items were worth, as the SDK records them.
+//! Tradeoffs and the worth of items, as the SDK records them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::pass::Pass;
 use crate::record::{AttributeRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 
-/// The event that is a tradeoff.
+/// Name of the event that records a tradeoff.
 pub const EVENT: &str = "stroboscope.tradeoff";
-/// The event that says what items were worth.
+/// Name of the event that records the worth of items.
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
-/// The attributes of both events.
+/// Attributes of both events.
 pub const ATTRIBUTES: [&str; 15] = [
     "tradeoff.point",
     "tradeoff.kind",
@@ -33,38 +33,38 @@ pub const ATTRIBUTES: [&str; 15] = [
 /// One tradeoff, or one exploration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
-    /// The request.
+    /// Id of the request.
     pub trace: TraceId,
-    /// When the component began, ns since the Unix epoch.
+    /// Start of the component, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// How long the component took: the first span of the request in its process.
+    /// Duration of the component: the first span of the request in its process.
     pub latency_ns: u64,
     /// The service that made it.
     pub service: Arc<str>,
     /// `omit`, `default` or `low_fidelity`.
     pub kind: Arc<str>,
-    /// Decided before trying, and not forced by a timeout or an error.
+    /// True if it was decided before trying, and not forced by a timeout or an error.
     pub is_proactive: bool,
-    /// Items there were.
+    /// Number of items.
     pub items: u64,
-    /// Items left out.
+    /// Number of items left out.
     pub omitted: u64,
-    /// How many of which class.
+    /// Number of items left out by class.
     pub omitted_by: Vec<(Arc<str>, u64)>,
     /// Requests per second at the point.
     pub requests_per_second: f64,
-    /// The version of the policy; 0: none.
+    /// Version of the policy; 0 if there was none.
     pub policy: u64,
-    /// The request was told to.
+    /// True if the request's baggage asked for exploration.
     pub is_explored: bool,
-    /// What was left out was chosen by a model, and not at random.
+    /// True if a model chose the items to leave out; false if they were random.
     pub is_by_model: bool,
-    /// Of a tradeoff that was forced: by what.
+    /// Cause of a forced tradeoff; empty otherwise.
     pub cause: Arc<str>,
 }
 
 impl Made {
-    /// The share that was left out, 0 to 1.
+    /// Returns the share of items left out, 0 to 1.
     #[must_use]
     pub fn rate(&self) -> f64 {
         if self.items == 0 {
@@ -77,49 +77,51 @@ impl Made {
 /// The value of a feature of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeatureValue {
-    /// On a continuous scale.
+    /// A value on a continuous scale.
     Number(f64),
-    /// One of several.
+    /// One of several discrete values.
     Text(Arc<str>),
 }
 
-/// What the items of one whole answer were worth, best first as the answer has them.
+/// Worth of the items of one whole answer, in the answer's order, best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The request.
+    /// Id of the request.
     pub trace: TraceId,
-    /// The features of each item, and what its absence alone would cost.
+    /// Features of each item, with the cost of its absence alone.
     pub rows: Vec<(Vec<FeatureValue>, f64)>,
 }
 
-/// What was observed of one point.
+/// Observations of one point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointObserved {
-    /// Names of features.
+    /// Names of the features.
     pub schema: Vec<Arc<str>>,
-    /// In order of begin.
+    /// Tradeoffs, in order of start.
     pub made: Vec<Made>,
-    /// By trace.
+    /// Whole answers, in order of trace id.
     pub answers: Vec<Answer>,
-    /// Answers beyond 4,000 that were left aside, an even sample being kept.
+    /// Number of answers dropped beyond 4,000; an even sample is kept.
     pub answers_left: u64,
-    /// Metered answers that nothing is learned from: their request gave something up, or nothing says that it did not. What
-    /// remains of an answer is worth more than it is beside what was left out.
+    /// Number of metered answers that are unsuitable for learning: their request gave data up, or
+    /// no record shows that it did not. The rest of a reduced answer is worth more than it is next
+    /// to the missing items.
     pub answers_reduced: u64,
 }
 
-/// Answers that are kept of a point: those whose trace ids hash lowest, so that a merge keeps the same.
+/// Maximum number of answers kept for a point: those with the lowest hashes of trace ids, so that a
+/// merge keeps the same.
 const ANSWERS_MAX: usize = 4_000;
 
 impl PointObserved {
-    /// Requests that explored, proactively.
+    /// Iterates over the requests that explored, proactively.
     pub fn explored(&self) -> impl Iterator<Item = &Made> {
         self.made
             .iter()
             .filter(|made| made.is_explored && made.is_proactive)
     }
 
-    /// Whether the point decides about calls, each of which is made in full or not, and not about items.
+    /// True if the point decides about calls, each made in full or not, and not about items.
     #[must_use]
     pub fn is_of_calls(&self) -> bool {
         self.made.iter().any(|made| &*made.kind != "omit")
@@ -142,19 +144,19 @@ impl PointObserved {
     }
 }
 
-/// What was observed of all points.
+/// Observations of all points.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// By name.
+    /// Points by name.
     pub points: BTreeMap<Arc<str>, PointObserved>,
-    /// Events whose attributes cannot be read.
+    /// Number of events with unreadable attributes.
     pub malformed: u64,
-    /// Tradeoffs whose component was not seen whole: cut by a burst's edge.
+    /// Number of tradeoffs whose component a burst's edge cut.
     pub cut: u64,
 }
 
 impl Observed {
-    /// Puts all into an order that does not depend on how it was read.
+    /// Sorts everything, so that the result does not depend on the order of reading.
     pub fn finish(&mut self) {
         for point in self.points.values_mut() {
             point.made.sort_by(|a, b| {
@@ -184,7 +186,7 @@ impl Observed {
                         .rev()
                         .find(|known| known.trace == records.id)
                     {
-                        // Long answers come in several events.
+                        // Long answers are split into several events.
                         Some(known) => known.rows.extend(rows),
                         None => point.answers.push(Answer {
                             trace: records.id,
@@ -266,10 +268,10 @@ impl Pass<TraceRecords> for Observed {
     }
 }
 
-/// The attributes of one event, by key.
+/// Attributes of one event, by key.
 type Event<'a> = BTreeMap<&'a str, &'a String>;
 
-/// The attributes of tradeoffs by the span they happened in.
+/// Returns the attributes of tradeoffs by the span that contains their event.
 fn owned(records: &TraceRecords) -> BTreeMap<u64, Vec<(&str, String)>> {
     let mut owned: BTreeMap<u64, Vec<(&str, String)>> = BTreeMap::new();
     for AttributeRecord { owner, key, value } in &records.attributes {
@@ -285,11 +287,11 @@ fn owned(records: &TraceRecords) -> BTreeMap<u64, Vec<(&str, String)>> {
     owned
 }
 
-/// The attributes of a span's events stand one event after the other, and events of a name have the same keys: a key that
-/// is there already begins the next.
+/// Splits a span's attributes into events. They are stored one event after the other, and events of
+/// a name have the same keys: a repeated key begins the next event.
 fn events<'a>(attributes: &'a [(&'a str, String)]) -> Vec<Event<'a>> {
     let mut done = Vec::new();
-    // Of each kind one that is being read.
+    // One open event of each kind.
     let mut open: [Event<'a>; 2] = [Event::new(), Event::new()];
     for (key, value) in attributes {
         let kind = usize::from(key.starts_with("tradeoff_items."));
@@ -302,7 +304,8 @@ fn events<'a>(attributes: &'a [(&'a str, String)]) -> Vec<Event<'a>> {
     done
 }
 
-/// The points that a request decided about, if it gave nothing up anywhere: only then is its answer whole.
+/// Returns the points that a request decided about, if it gave nothing up anywhere: only then is
+/// its answer whole.
 fn decided_in_full<'a>(events: &[(u64, Event<'a>)]) -> BTreeSet<&'a str> {
     let mut points = BTreeSet::new();
     for (_, event) in events {
@@ -320,11 +323,11 @@ fn decided_in_full<'a>(events: &[(u64, Event<'a>)]) -> BTreeSet<&'a str> {
     points
 }
 
-/// The first span of the request in the process in which a span is.
+/// Returns the first span of the request in the process of this span.
 fn component(records: &TraceRecords, span: u64) -> Option<&SpanRecord> {
     let find = |id: u64| records.spans.iter().find(|span| span.span_id == id);
     let mut at = find(span)?;
-    // Parents form no circle in what was read; a bound costs nothing.
+    // Parents form no cycle in stored records, but a bound costs nothing.
     for _ in 0..records.spans.len() {
         let is_root =
             at.flags.contains(SpanFlags::LOCAL_ROOT) || at.flags.contains(SpanFlags::SERVER);

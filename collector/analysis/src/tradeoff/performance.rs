@@ -1,4 +1,4 @@
-//! Latency by load and tradeoff rate.
+//! Learns latency by load and tradeoff rate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use super::observed::{Made, PointObserved};
 use crate::statistics::incomplete_beta;
 use crate::statistics::regression::{LinearFit, fit};
 
-/// How a performance model is learned.
+/// Options for learning a performance model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerformanceSettings {
-    /// Which quantile of latency.
+    /// Quantile of latency to learn, 0 to 1.
     pub quantile: f64,
-    /// Requests of one tradeoff rate at one load, at least.
+    /// Minimum number of requests of one tradeoff rate at one load.
     pub requests_min: usize,
-    /// Loads are put together that differ by no more than this share.
+    /// Maximum relative difference of loads that are grouped.
     pub load_step: f64,
-    /// Items are taken to differ in cost where chance would make them seem to with less probability than this.
+    /// Significance level for differences in cost between items: below this p-value they count as
+    /// real.
     pub class_p_max: f64,
 }
 
@@ -34,13 +35,13 @@ impl Default for PerformanceSettings {
     }
 }
 
-/// Tradeoff rates that differ by less are one: of few items not every share can be had.
+/// Minimum difference of distinct tradeoff rates. Few items do not allow every share.
 const RATE_STEP: f64 = 0.02;
 
 /// Learns from the requests that explored.
 ///
 /// # Errors
-/// When there are none, or too few at any load.
+/// Returns an error if there are none, or too few at any load.
 pub fn learn_performance(
     point: &PointObserved,
     settings: &PerformanceSettings,
@@ -71,14 +72,16 @@ pub fn learn_performance(
     Ok(model)
 }
 
-/// A load is measured over the last second. What it is a second later says whether it was measured late.
+/// A load is measured over the last second. The load one second later shows if the measurement
+/// lagged.
 const LATER_NS: std::ops::Range<i64> = 800_000_000..1_200_000_000;
-/// Loads that differ by more than this factor within a second are on their way to another.
+/// Factor of change within a second above which a load is in transition to another.
 const CHANGE_MAX: f64 = 1.5;
 
-/// Requests of which one a second later had about the same load; of those that none followed then, nothing is known against it.
-/// While a load rises, requests already wait for others that are not in its measure yet: they would make low loads look slow.
-/// Several instances have each their own load, and one that goes on is enough.
+/// Returns the requests with about the same load one second later. A request that none followed
+/// then counts as steady. While a load rises, requests already wait for others that are not in its
+/// measure yet: they would make low loads look slow. Several instances have each their own load,
+/// and one that continues is enough.
 fn steady<'a>(explored: &[&'a Made]) -> Vec<&'a Made> {
     let mut ordered = explored.to_vec();
     ordered.sort_by_key(|made| made.start_ns);
@@ -116,7 +119,8 @@ fn by_rate<'a>(explored: &[&'a Made]) -> Vec<Vec<&'a Made>> {
     groups
 }
 
-/// Requests of neighbouring loads, by ascending load; too few of them are left out.
+/// Groups requests of neighbouring loads, by ascending load. Groups of too few requests are left
+/// out.
 fn by_load<'a>(of_rate: &[&'a Made], settings: &PerformanceSettings) -> Vec<Vec<&'a Made>> {
     let mut ordered = of_rate.to_vec();
     ordered.sort_by(|a, b| a.requests_per_second.total_cmp(&b.requests_per_second));
@@ -137,7 +141,8 @@ fn by_load<'a>(of_rate: &[&'a Made], settings: &PerformanceSettings) -> Vec<Vec<
     bins
 }
 
-/// The quantile of a bin, with half of its 95 % interval by order statistics (a binomial's normal approximation).
+/// Returns the quantile of a bin, with half of its 95 % interval by order statistics (a binomial's
+/// normal approximation).
 fn curve_point(bin: &[&Made], quantile: f64) -> CurvePoint {
     let mut latencies: Vec<u64> = bin.iter().map(|made| made.latency_ns).collect();
     latencies.sort_unstable();
@@ -157,8 +162,9 @@ fn curve_point(bin: &[&Made], quantile: f64) -> CurvePoint {
     }
 }
 
-/// What items of a class save, where a test says that classes differ: latency by the number of each that was left out,
-/// against latency by the number of all, within requests of one rate at one load (F test of nested regressions).
+/// Returns the classified feature with the relative costs of its classes, if a test shows that they
+/// differ. The test compares latency by the number of omitted items of each class with latency by
+/// their total number, within requests of one rate at one load (F test of nested regressions).
 fn class_costs(
     point: &PointObserved,
     explored: &[&Made],
@@ -180,7 +186,7 @@ fn class_costs(
     if width < 2 {
         return None;
     }
-    // Centred within a bin, so that load and rate say nothing.
+    // Values are centred within a bin, which removes the effect of load and rate.
     let (mut rows, mut latencies, mut bins) = (Vec::new(), Vec::new(), 0);
     for of_rate in by_rate(&random) {
         for bin in by_load(&of_rate, settings) {
@@ -211,8 +217,9 @@ fn class_costs(
     if freedom < 30.0 || !differ(&apart, &together, (width - 1) as f64, freedom, settings) {
         return None;
     }
-    // As many items are left out of each request of a bin, so that within bins only the differences between classes show;
-    // what an item saves on the whole, bins of that rate show beside those in which nothing is left out.
+    // All requests of a bin leave out equally many items, so within bins only the differences
+    // between classes show. The average savings per item follow from comparing these bins with
+    // those that leave nothing out.
     let mean_saved_ns = mean_saved_ns(curves, &random)?;
     let frequency = |place: usize| rows_mean(&random, &classes, place);
     let weighted: f64 = apart
@@ -229,15 +236,16 @@ fn class_costs(
             .map_or(0.0, |weight| weight - weighted / all);
         ClassCost {
             class: class.to_string(),
-            // One that seems to cost nothing is as cheap as can be told.
+            // A class that seems to cost nothing gets the lowest cost that can be distinguished.
             relative_cost: ((mean_saved_ns - deviation) / mean_saved_ns).max(0.05),
         }
     });
     Some((feature.to_string(), costs.collect()))
 }
 
-/// What leaving an item out saves on average, ns: latency at rate 0 less that of requests at the same load. `None`: nothing
-/// was measured at rate 0, or nothing is saved.
+/// Returns the average savings of leaving an item out, in ns: latency at rate 0 minus that of
+/// requests at the same load. Returns `None` if no latency was measured at rate 0, or nothing is
+/// saved.
 fn mean_saved_ns(curves: &[Curve], random: &[&Made]) -> Option<f64> {
     let full = curves
         .iter()
@@ -252,7 +260,7 @@ fn mean_saved_ns(curves: &[Curve], random: &[&Made]) -> Option<f64> {
     Some(saved_ns / omitted).filter(|mean| *mean > 0.0)
 }
 
-/// How many of a class are left out of a request on average.
+/// Returns the average number of omitted items of a class per request.
 fn rows_mean(random: &[&Made], classes: &BTreeMap<Arc<str>, usize>, place: usize) -> f64 {
     let counted = random.iter().flat_map(|made| &made.omitted_by);
     let of_class = counted.filter(|(class, _)| classes.get(class) == Some(&place));
@@ -278,7 +286,7 @@ fn differ(
 ) -> bool {
     let gained = (together.residual - apart.residual).max(0.0) / more;
     let f = gained / (apart.residual / freedom);
-    // The upper tail of F: I_x(d2/2, d1/2) at x = d2 / (d2 + d1 F).
+    // Upper tail of F: I_x(d2/2, d1/2) at x = d2 / (d2 + d1 F).
     let p = incomplete_beta(freedom / 2.0, more / 2.0, freedom / (freedom + more * f));
     f.is_finite() && p < settings.class_p_max
 }
@@ -350,7 +358,8 @@ mod tests {
 
     #[test]
     fn loads_that_are_on_their_way_are_left_out() {
-        // From 10 to 40 a second at the tenth second; measured a second late, and slow at once.
+        // The load rises from 10 to 40 a second at the tenth second; it is measured a second late,
+        // and slow at once.
         let of = |number: u64| {
             let at_s = match number {
                 0..100 => number as f64 / 10.0,

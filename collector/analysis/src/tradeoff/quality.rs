@@ -1,4 +1,4 @@
-//! What the absence of an item costs, by its provenance.
+//! Learns the cost of an item's absence by its provenance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,12 +8,13 @@ use stroboscope_tradeoff::{Chooser, Feature, QualityDrop, QualityModel, Scorer, 
 use super::observed::{Answer, FeatureValue, PointObserved};
 use crate::statistics::regression::fit;
 
-/// How a quality model is learned.
+/// Options for learning a quality model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QualitySettings {
-    /// One answer in so many is held out, to judge by.
+    /// Interval of held-out answers: one in this many judges the model.
     pub held_out_every: u64,
-    /// Of a discrete feature, so many values have weights of their own, the most frequent; the others are like an unknown one.
+    /// Maximum number of values of a discrete feature with weights of their own, the most frequent
+    /// ones. The others count as unknown.
     pub values_max: usize,
 }
 
@@ -26,13 +27,14 @@ impl Default for QualitySettings {
     }
 }
 
-/// Regularises: as much as a few rows in a hundred thousand.
+/// Regularisation, equivalent to a few rows in a hundred thousand.
 const RIDGE: f64 = 1e-4;
-/// Tradeoff rates that are judged; of calls also 1, where none is made in full.
+/// Tradeoff rates that are judged. For calls, also 1, where none is made in full.
 const JUDGED: [f64; 11] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 
-/// Learns from whole answers whose provenance is direct: each item of one is a data point of its own (§4.3.2). Also how
-/// many answers it was learned from, and how many others it was judged by.
+/// Learns from whole answers whose provenance is direct: each item of one is a data point of its
+/// own (§4.3.2). Also returns the number of answers it was learned from, and of those that judged
+/// it.
 #[must_use]
 pub fn learn_quality(
     point: &PointObserved,
@@ -93,7 +95,7 @@ fn regress(schema: Vec<String>, answers: &[&Answer], settings: &QualitySettings)
             row
         })
         .collect();
-    // A discrete feature's values take the intercept's place; without one, a column of ones does.
+    // The values of a discrete feature replace the intercept; without one, add a column of ones.
     let is_discrete = columns
         .iter()
         .any(|column| matches!(column, Column::Value(..)));
@@ -165,7 +167,8 @@ fn columns(answers: &[&Answer], settings: &QualitySettings) -> Vec<Column> {
     columns
 }
 
-/// What a tradeoff rate costs answers: by the model's choice, and at random. Losses add.
+/// Returns the cost of a tradeoff rate for answers: by the model's choice, and at random. Losses
+/// add up.
 fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
     let scorer = Scorer::new(model);
     let mut chooser = Chooser::new();
@@ -176,7 +179,7 @@ fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> Quali
             .iter()
             .map(|(features, _)| scored(&scorer, features))
             .collect();
-        // Losses of chance, the same for everyone who judges these answers.
+        // Random losses, the same for every judge of these answers.
         let random: Vec<f64> = (0..losses.len())
             .map(|place| f64::from(scatter(number as u64, place as u64)))
             .collect();
@@ -203,8 +206,8 @@ fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> Quali
     }
 }
 
-/// What it costs answers when this share of calls is not made in full. Each call is decided about alone, whatever it is
-/// worth, so the model's choice is one at random.
+/// Returns the cost for answers if this share of calls is not made in full. Each call is decided
+/// alone, regardless of its worth, so the model's choice is a random one.
 fn judge_calls(answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
     let (mut with_drop, mut drop) = (0.0, 0.0);
     for answer in answers {
@@ -236,7 +239,7 @@ fn scored(scorer: &Scorer, features: &[FeatureValue]) -> f64 {
     scorer.loss(&features)
 }
 
-/// SplitMix64 of two numbers, its upper half.
+/// Hashes two numbers by SplitMix64, and returns its upper half.
 fn scatter(a: u64, b: u64) -> u32 {
     let mut z = (a << 20 ^ b)
         .wrapping_add(1)
@@ -251,8 +254,8 @@ mod tests {
     use super::*;
     use crate::record::TraceId;
 
-    /// Of three generators, `friends` have the first place in six of ten answers, `pages` in three, `ads` in one; of each
-    /// generator the surest candidate.
+    /// Three generators: `friends` have the first place in six of ten answers, `pages` in three,
+    /// `ads` in one. Each generator's surest candidate comes first.
     fn point(answers: u64) -> PointObserved {
         let generators: [Arc<str>; 3] = ["friends".into(), "pages".into(), "ads".into()];
         let answers = (0..answers).map(|number| {

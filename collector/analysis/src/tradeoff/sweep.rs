@@ -1,40 +1,42 @@
-//! A load sweep: which request rates to measure, and for how long.
+//! Load sweep: selects the request rates to measure, and the time to hold each.
 
 use crate::statistics::median;
 
-/// How a sweep goes.
+/// Options of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SweepSettings {
-    /// The request rate it begins with.
+    /// First request rate, per second.
     pub first_per_second: f64,
-    /// By which factor the rate is raised.
+    /// Factor by which the rate grows.
     pub factor: f64,
-    /// It ends beyond this latency, ns.
+    /// Latency in ns beyond which the sweep ends.
     pub limit_ns: f64,
-    /// A level is settled when the 95 % interval of its median is within this share of it.
+    /// Precision of a level's median: the level is settled when its 95 % interval is within this
+    /// share of it.
     pub precision: f64,
-    /// No level takes longer, settled or not, seconds.
+    /// Maximum duration of a level in seconds, settled or not.
     pub seconds_max: f64,
 }
 
-/// What a level has measured so far: latencies in order of sending.
+/// Measurements of a level so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Level {
-    /// Latencies, ns.
+    /// Latencies in ns, in order of sending.
     pub latencies_ns: Vec<u64>,
-    /// How long it has been held.
+    /// Time that the level has been held, in seconds.
     pub seconds: f64,
 }
 
 impl Level {
-    /// The median latency, ns; 0 of none.
+    /// Returns the median latency in ns; 0 without any.
     #[must_use]
     pub fn median_ns(&self) -> f64 {
         median_of(&self.latencies_ns)
     }
 
-    /// Whether it has been held for long enough (§4.3.2: "the request rate is held until the variance has settled"): its
-    /// median is known to the precision asked for, and that of its later half is the earlier half's.
+    /// True if the level has been held for long enough (§4.3.2: "the request rate is held until the
+    /// variance has settled"): its median has the requested precision, and the later half's median
+    /// is close to the earlier half's.
     #[must_use]
     pub fn is_settled(&self, settings: &SweepSettings) -> bool {
         if self.seconds >= settings.seconds_max {
@@ -67,7 +69,7 @@ fn median_of(values_ns: &[u64]) -> f64 {
     median(values).unwrap_or_default()
 }
 
-/// A sweep under way.
+/// State of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadSweep {
     settings: SweepSettings,
@@ -75,7 +77,7 @@ pub struct LoadSweep {
 }
 
 impl LoadSweep {
-    /// Begins with the lowest rate.
+    /// Starts a sweep at the lowest rate.
     #[must_use]
     pub const fn new(settings: SweepSettings) -> Self {
         Self {
@@ -84,19 +86,19 @@ impl LoadSweep {
         }
     }
 
-    /// How it goes.
+    /// Options of the sweep.
     #[must_use]
     pub const fn settings(&self) -> &SweepSettings {
         &self.settings
     }
 
-    /// The request rate to hold now; none: the limit was passed.
+    /// Returns the request rate to hold now; `None` once the limit was passed.
     #[must_use]
     pub const fn requests_per_second(&self) -> Option<f64> {
         self.next
     }
 
-    /// A level is done: higher, or to the end.
+    /// Completes a level: raises the rate, or ends the sweep.
     pub fn done(&mut self, level: &Level) {
         let is_beyond = level.latencies_ns.is_empty() || level.median_ns() > self.settings.limit_ns;
         self.next = self

@@ -1,23 +1,24 @@
-//! Maxima of a density, and which of them are no noise.
+//! Finds the maxima of a density that are not noise.
 
 use super::Density;
 
-/// A latency around which many are.
+/// A latency around which many values lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mode {
-    /// The place of the maximum on the grid.
+    /// Place of the maximum on the grid.
     pub place: usize,
-    /// Its latency.
+    /// Latency of the maximum, in ns.
     pub value_ns: f64,
-    /// The density there.
+    /// Density at the maximum.
     pub density: f64,
-    /// How far it rises above the higher one of the two valleys that part it from what is higher, in standard errors.
+    /// Rise above the higher of the two valleys that separate it from higher values, in standard
+    /// errors.
     pub prominence: f64,
-    /// The part of all values between the valleys to both sides.
+    /// Fraction of all values between the valleys on both sides.
     pub share: f64,
 }
 
-/// A maximum that rises less above its valleys is noise.
+/// Minimum prominence; a maximum below it is noise.
 const PROMINENCE_MIN: f64 = 3.0;
 
 pub(super) fn modes(density: &Density) -> Vec<Mode> {
@@ -27,7 +28,7 @@ pub(super) fn modes(density: &Density) -> Vec<Mode> {
         .map(|peak| (peak, prominence(density, peak)))
         .filter(|(_, prominence)| *prominence >= PROMINENCE_MIN)
         .collect();
-    // One value, or few: something is the most frequent all the same.
+    // With one value, or few, the most frequent one is still a mode.
     if kept.is_empty() {
         let highest = maxima(heights)
             .into_iter()
@@ -56,7 +57,7 @@ pub(super) fn modes(density: &Density) -> Vec<Mode> {
     modes
 }
 
-/// Places that are higher than what comes before and after; of equal neighbours the first.
+/// Returns the places that are higher than their neighbours; of equal neighbours the first.
 fn maxima(heights: &[f64]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut rose_at = Some(0);
@@ -72,7 +73,8 @@ fn maxima(heights: &[f64]) -> Vec<usize> {
     found
 }
 
-/// How far a maximum rises above the higher one of its valleys, in standard errors of the difference.
+/// Returns the rise of a maximum above the higher of its valleys, in standard errors of the
+/// difference.
 fn prominence(density: &Density, peak: usize) -> f64 {
     let heights = &density.densities;
     let height = heights[peak];
@@ -84,7 +86,7 @@ fn prominence(density: &Density, peak: usize) -> f64 {
             }
             lowest = lowest.min(heights[at]);
         }
-        // Nothing is higher on this side.
+        // No place is higher on this side.
         None
     };
     let sides = [

@@ -1,18 +1,18 @@
-//! The distribution of the largest distance between a sample's distribution function and the one that it is of.
+//! Distribution of the largest distance between a sample's distribution function and the true one.
 //!
-//! As Simard and L'Ecuyer choose among the ways to compute it (Computing the two-sided Kolmogorov-Smirnov distribution, 2011),
-//! so that it is scipy's `kstwo.sf`.
+//! The choice among the methods of computation is that of Simard and L'Ecuyer (Computing the
+//! two-sided Kolmogorov-Smirnov distribution, 2011), so that results equal scipy's `kstwo.sf`.
 
 use std::f64::consts::PI;
 
-/// Samples of at most so many values are small there.
+/// Maximum size of a sample that Simard and L'Ecuyer treat as small.
 const SMALL_MAX: u64 = 140;
-/// The matrix would take long from here on, and the expansion is as good.
+/// Size of a sample above which the matrix takes long, and the expansion is as good.
 const MATRIX_MAX: u64 = 2_000;
-/// And the sum from here on.
+/// Size of a sample above which the sum takes long.
 const SUM_MAX: u64 = 50_000;
 
-/// The probability that it is at least `x` for a sample of `n`.
+/// Returns the probability that the distance is at least `x` for a sample of `n`.
 pub(super) fn at_least(n: u64, x: f64) -> f64 {
     let size = n as f64;
     let scaled = size * x * x;
@@ -22,7 +22,7 @@ pub(super) fn at_least(n: u64, x: f64) -> f64 {
     if x >= 1.0 {
         return 0.0;
     }
-    // Far out, it is hardly ever far on both sides.
+    // Far out, the distance is hardly ever that large on both sides.
     let is_far = scaled > if n <= SMALL_MAX { 4.0 } else { 2.2 };
     let p = if x >= 0.5 || is_far {
         2.0 * one_side(n, x)
@@ -34,12 +34,12 @@ pub(super) fn at_least(n: u64, x: f64) -> f64 {
     p.clamp(0.0, 1.0)
 }
 
-/// The same for the distance to one side (Birnbaum and Tingey, 1951).
+/// Returns the probability for the distance to one side (Birnbaum and Tingey, 1951).
 fn one_side(n: u64, x: f64) -> f64 {
     let size = n as f64;
     if n > SUM_MAX {
-        // Lauwerier's expansion (The asymptotic expansion of the statistical distribution of N. V. Smirnov, 1963), as that of
-        // its logarithm.
+        // Lauwerier's expansion (The asymptotic expansion of the statistical distribution of N. V.
+        // Smirnov, 1963), in logarithms.
         let x2 = x * x;
         let ln = -2.0 * size * x2 - 2.0 / 3.0 * x
             + 4.0 / 9.0 * (x2 - size * x2 * x2)
@@ -60,8 +60,9 @@ fn one_side(n: u64, x: f64) -> f64 {
     x * sum
 }
 
-/// The probability of less, by Durbin's matrix (Marsaglia, Tsang and Wang, Evaluating Kolmogorov's distribution, 2003). Only
-/// one element of its power is asked for, so it is applied to one row again and again.
+/// Returns the probability of a smaller distance, by Durbin's matrix (Marsaglia, Tsang and Wang,
+/// Evaluating Kolmogorov's distribution, 2003). Only one element of its power is needed, so it is
+/// applied to one row repeatedly.
 fn matrix(n: u64, x: f64) -> f64 {
     let reach = n as f64 * x;
     let middle = reach.ceil() as usize;
@@ -103,21 +104,22 @@ fn matrix(n: u64, x: f64) -> f64 {
     row[middle - 1] * SCALE.powi(exponent)
 }
 
-/// 2⁻¹²⁸: rows that are smaller are kept in units of this.
+/// 2⁻¹²⁸, the unit for smaller rows.
 const SCALE: f64 = 2.938_735_877_055_719e-39;
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The probability of less, by the expansion of Pelz and Good (Approximating the lower tail-areas of the Kolmogorov-Smirnov
-/// one-sample statistic, 1976): to five digits at least for more than 140 values.
+/// Returns the probability of a smaller distance, by the expansion of Pelz and Good (Approximating
+/// the lower tail-areas of the Kolmogorov-Smirnov one-sample statistic, 1976): to five digits at
+/// least for more than 140 values.
 fn expansion(n: u64, x: f64) -> f64 {
     let root = (n as f64).sqrt();
     let z = root * x;
     let (z2, z4, z6) = (z.powi(2), z.powi(4), z.powi(6));
     let mut terms = [0.0; 4];
-    // Of both sums as many terms as z, which is less than 1.5 here, has digits for.
+    // Both sums have as many terms as the precision of z, which is less than 1.5 here, allows.
     for k in (0..20).rev() {
         let a = (f64::from(k) + 0.5).powi(2) * PI * PI;
         let weight = 2.0 * (-a / (2.0 * z2)).exp();
@@ -252,7 +254,7 @@ mod tests {
         (1000000, 0.0032, 2.5452722655456384e-09),
     ];
 
-    /// Where one way ends and another one begins, both say the same.
+    /// Adjacent methods agree where one ends and the next begins.
     #[test]
     fn ways_agree_where_they_meet() {
         for n in [60, 139, 140, 141, 400, 1_999] {
@@ -268,7 +270,7 @@ mod tests {
         for z in [1.5f64, 2.0, 2.8, 3.7] {
             let x = z / (SUM_MAX as f64).sqrt();
             let (summed, expanded) = (one_side(SUM_MAX, x), one_side(SUM_MAX + 1, x));
-            // One value more makes it so much less probable.
+            // One value more reduces the probability by this much.
             let next = summed * (-2.0 * x * x).exp();
             assert!(
                 (expanded / next - 1.0).abs() < 1e-6,
