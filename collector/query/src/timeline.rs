@@ -21,6 +21,7 @@ use super::reading_memory::Room;
 use super::source::Source;
 use super::stored_request::RequestWanted;
 use super::time_range::TimeRange;
+use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::{
     ANALYSED_RECORD_BYTES, AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader,
     list_kernel, read_batches,
@@ -42,6 +43,8 @@ pub struct TimelineView {
     pub damage: Vec<Damage>,
     /// Number of requests that are missing because they are too large for the memory.
     pub large_traces: u64,
+    /// Memory reserved for the requests of a burst.
+    _share: Option<QueryShare>,
 }
 
 /// Shown part of a burst: all of it, unless it is long, as in a recording that is always on. Wall
@@ -169,6 +172,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         damage,
         large_traces: 0,
         burst: None,
+        _share: None,
     })
 }
 
@@ -293,13 +297,14 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         compare_configs(source, &mut kernel, from_ns, to_ns)?;
         let shown_ns = (from_ns, to_ns);
         let burst_ns = whole_burst(&files, (open_ns, close_ns));
-        let (requests, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
+        let (requests, share, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
         return Ok(TimelineView {
             requests,
             kernel,
             damage: [damage, damaged].concat(),
             large_traces,
             burst: Some(BurstPart { burst_ns, shown_ns }),
+            _share: Some(share),
         });
     }
     Err(QueryError::NoBurst {
@@ -329,7 +334,7 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
     }
     kernel.retain(|part| !part.timeline.is_empty());
     compare_configs(source, &mut kernel, from_ns, to_ns)?;
-    let (requests, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
+    let (requests, share, damaged, large_traces) = requests_between(source, from_ns, to_ns)?;
     Ok(TimelineView {
         requests,
         kernel,
@@ -339,6 +344,7 @@ pub fn of_recorded_burst(source: &Source, at_ns: i64) -> Result<TimelineView, Qu
             burst_ns: (open_ns, close_ns),
             shown_ns: (from_ns, to_ns),
         }),
+        _share: Some(share),
     })
 }
 
@@ -364,7 +370,7 @@ fn requests_between(
     source: &Source,
     from_ns: i64,
     to_ns: i64,
-) -> Result<(Vec<TraceRecords>, Vec<Damage>, u64), QueryError> {
+) -> Result<(Vec<TraceRecords>, QueryShare, Vec<Damage>, u64), QueryError> {
     let mut progress = source
         .observer()
         .begin("looking for requests", "traces", None);
@@ -392,7 +398,12 @@ fn requests_between(
         }
     }
     requests.sort_by_key(|records| (bounds(records), records.id));
-    Ok((requests, traces.damage(), traces.left_out().large_traces))
+    Ok((
+        requests,
+        share,
+        traces.damage(),
+        traces.left_out().large_traces,
+    ))
 }
 
 /// Sums over everything that the kernel recorded.

@@ -352,7 +352,7 @@ fn made(trace: TraceId, component: &SpanRecord, event: &Event<'_>) -> Option<Mad
     Some(Made {
         trace,
         start_ns: component.start_ns,
-        latency_ns: u64::try_from(component.end_ns - component.start_ns).ok()?,
+        latency_ns: u64::try_from(component.end_ns.saturating_sub(component.start_ns)).ok()?,
         service: component.service.clone(),
         kind: text("tradeoff.kind")?.into(),
         is_proactive: flag("tradeoff.proactive")?,

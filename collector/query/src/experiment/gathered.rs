@@ -33,7 +33,8 @@ pub(super) struct Gathered {
     values: BTreeMap<Arc<str>, u64>,
     pub(super) of_no_side: u64,
     pub(super) of_several: u64,
-    pub(super) without_unit: u64,
+    /// Requests of control and of test whose unit is not known.
+    pub(super) without_unit: [u64; 2],
     is_by_said: bool,
     is_unit_said: bool,
 }
@@ -77,7 +78,7 @@ impl Gathered {
                 hasher.hash_one(&*unit)
             }
             Some(Said::Several | Said::Nothing) => {
-                self.without_unit += 1;
+                self.without_unit[usize::from(is_test)] += 1;
                 return;
             }
         };
@@ -127,7 +128,9 @@ impl Gathered {
         }
         self.of_no_side += other.of_no_side;
         self.of_several += other.of_several;
-        self.without_unit += other.without_unit;
+        for (own, other) in self.without_unit.iter_mut().zip(other.without_unit) {
+            *own += other;
+        }
         self.is_by_said |= other.is_by_said;
         self.is_unit_said |= other.is_unit_said;
     }
@@ -144,7 +147,7 @@ impl Gathered {
         }
         for (values, is_test) in [(&settings.control, false), (&settings.test, true)] {
             let is_own = |seen: &SeenRequest| seen.observed.is_test == is_test;
-            if !self.seen.iter().any(is_own) && self.without_unit == 0 {
+            if !self.seen.iter().any(is_own) && self.without_unit[usize::from(is_test)] == 0 {
                 let known: Vec<&str> = self.values.keys().map(|value| &**value).collect();
                 return Err(QueryError::NoSide {
                     attribute: settings.by.clone(),

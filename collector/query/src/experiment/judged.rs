@@ -88,7 +88,7 @@ impl Gathered {
             left_out,
             of_no_side: self.of_no_side,
             of_several: self.of_several,
-            without_unit: self.without_unit,
+            without_unit: self.without_unit.iter().sum(),
             notes,
         }
     }

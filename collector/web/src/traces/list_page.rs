@@ -96,7 +96,9 @@ impl Asked {
             })
             .transpose()?;
         if formula.as_ref().is_some_and(Formula::names_kernel) {
-            return Err("This list does not read the kernel's events. The page Search does.".to_owned());
+            return Err(
+                "This list does not read the kernel's events. The page Search does.".to_owned(),
+            );
         }
         let duration = |text: &str| some(text).map(|text| parse_duration(&text)).transpose();
         Ok(RequestsWanted {
