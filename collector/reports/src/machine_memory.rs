@@ -1,17 +1,17 @@
-//! Memory that this process may have: of its control groups, or of the machine.
+//! Memory available to this process: the limit of its control groups, or the machine's memory.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// Where the memory that there is was found.
+/// Source of the available memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySource {
     Cgroup,
     Machine,
 }
 
-/// The least of the limits of the process's control groups, of either version, and of the machine's memory; `None` where the
-/// system does not say.
+/// Returns the smallest of the limits of the process's control groups, of either version, and of
+/// the machine's memory; `None` if the system reports neither.
 pub fn memory_there_is() -> Option<(u64, MemorySource)> {
     memory_below(Path::new("/"))
 }
@@ -19,7 +19,7 @@ pub fn memory_there_is() -> Option<(u64, MemorySource)> {
 fn memory_below(root: &Path) -> Option<(u64, MemorySource)> {
     let machine = machine_bytes(root).map(|bytes| (bytes, MemorySource::Machine));
     let cgroup = cgroup_bytes(root).map(|bytes| (bytes, MemorySource::Cgroup));
-    // A group without a limit says a number that is larger than any machine.
+    // A group without a limit reports a number larger than any machine.
     cgroup
         .into_iter()
         .chain(machine)
@@ -47,7 +47,8 @@ fn cgroup_bytes(root: &Path) -> Option<u64> {
             }
             _ => return Vec::new(),
         };
-        // The limits of all groups above hold as well. In a container, those that are seen begin at its own.
+        // The limits of all parent groups apply as well. In a container, the visible groups begin
+        // at its own.
         let above = Path::new(path).ancestors().map(|group| {
             let group = group.strip_prefix("/").unwrap_or(group);
             let text = read_to_string(root.join(folder).join(group).join(file)).ok()?;

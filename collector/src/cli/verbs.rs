@@ -1,4 +1,4 @@
-//! All subcommands: one line for each that is no report, and the reports.
+//! Registry of the subcommands: one line for each that is no report, and the reports.
 
 use std::fmt::Write as _;
 
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Whoever adds a table says so there.
+    /// Fails if the help of `sql` does not name a table.
     #[test]
     fn the_help_of_sql_names_every_table() {
         let mut sql = super::super::sql::Sql::augment_args(clap::Command::new("sql"));
