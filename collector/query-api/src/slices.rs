@@ -1,12 +1,14 @@
-//! A span of time in slices, the latest first: who asks for the last few traces of a week rarely needs more than an hour of it.
+//! Splits a span of time into slices, the latest first. A client that asks for the last few traces
+//! of a week rarely needs more than an hour of it.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use stroboscope_store::tables::Hour;
 
-/// Slices that are the whole of this time, each with twice as many hours in which something was recorded as the one before
-/// it: whoever reads all of them in turn opens hardly more files than at once.
+/// Returns slices that together cover this time. Each has twice as many hours with recordings as
+/// the one before it, so reading all of them in turn opens hardly more files than reading the whole
+/// span at once.
 pub(crate) fn slices(
     begins_ns: &RangeInclusive<i64>,
     recorded: &BTreeSet<Hour>,

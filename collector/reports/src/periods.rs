@@ -74,8 +74,8 @@ pub(crate) struct FlowArguments {
     /// Level of detail
     #[arg(long, value_enum, default_value_t = ZoomArgument::Operation)]
     zoom: ZoomArgument,
-    /// Folding of consecutive repetitions: in buckets (1, 2, 3–4, 5–8, …), which shows a growing
-    /// loop without a category for every data-dependent length; not at all (none); or to one (all)
+    /// Precision of consecutive repetitions: in buckets (1, 2, 3–4, 5–8, …), which shows a growing
+    /// loop without a category for every data-dependent length; exact (none); or ignored (all)
     #[arg(long, value_enum, default_value_t = FoldArgument::Buckets)]
     fold: FoldArgument,
     /// Distinguish equal operations on different hosts
