@@ -128,8 +128,8 @@ fn purge() {
 mod tests {
     use super::*;
 
-    /// 384 MB in small pieces, of which one of each MiB stays. Half of it leaves room for what other tests of the process
-    /// take meanwhile.
+    /// Allocates 384 MB in small pieces, and keeps one piece of each MiB. Half of it leaves room
+    /// for the memory that other tests of the process take at the same time.
     #[test]
     fn what_threads_freed_goes_back_to_the_system() {
         let hold = || {

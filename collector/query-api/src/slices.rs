@@ -53,7 +53,7 @@ mod tests {
                 i64::MIN..=13 * HOUR_NS - 1,
             ]
         );
-        // Hours outside of it do not count, and one that it begins in is not cut.
+        // Hours outside of the span do not count, and the hour in which it begins is not cut.
         let some = 12 * HOUR_NS + 5..=14 * HOUR_NS + 7;
         assert_eq!(
             of(some, &[3, 12, 13, 14, 20]),
@@ -63,7 +63,7 @@ mod tests {
             ]
         );
         assert_eq!(of(5..=7, &[0]), [5..=7]);
-        // Whatever there is, they follow each other without a gap.
+        // Slices follow each other without a gap, whatever was recorded.
         for hours in 0..60 {
             let recorded: Vec<i64> = (0..hours).map(|hour| hour * hour % 97).collect();
             let whole = -5 * HOUR_NS + 1..=80 * HOUR_NS + 3;

@@ -76,7 +76,8 @@ impl Traces {
     /// recorded.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be listed, or if the trace takes more memory than the query may.
+    /// Returns an error if the store cannot be listed, or if the trace takes more memory than the
+    /// query may.
     pub fn by_id(
         &self,
         id: u128,
@@ -322,7 +323,7 @@ mod tests {
     const HOURS: i64 = 18;
     const PER_HOUR: i64 = 6;
 
-    /// When the traces began, the last first, with their ids.
+    /// Returns beginning and id of each trace that was written, the latest first.
     fn written(store: &Store) -> Vec<(i64, u128)> {
         let mut all = Vec::new();
         for hour in (0..HOURS).filter(|hour| hour % 7 != 3) {
@@ -330,7 +331,7 @@ mod tests {
             let [service, name, host] = ["web", "load", "h"].map(|text| rows.strings.intern(text));
             for number in 0..PER_HOUR {
                 let start_ns = T0_NS + hour * HOUR_NS + number * HOUR_NS / PER_HOUR;
-                // In no order of time.
+                // Ids are in no order of time.
                 let id = ((start_ns as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1) as u128 + 1;
                 rows.spans.push(SpanRow {
                     trace_id: id,
@@ -372,7 +373,7 @@ mod tests {
         ];
         for begins_ns in ranges {
             for traces_max in [1, 20, 1_000] {
-                // All of them, and those of which something holds.
+                // Search for all traces, and for those that satisfy a condition.
                 for longest_ns in [i64::MAX, 2_000] {
                     let is_short = |took_ns: i64| took_ns <= longest_ns;
                     let asked = AtomicUsize::new(0);
@@ -398,7 +399,7 @@ mod tests {
                     let expected: Vec<u128> =
                         expected.take(traces_max).map(|(_, id)| *id).collect();
                     assert_eq!(found, expected, "{begins_ns:?} {traces_max} {longest_ns}");
-                    // Of the last hour.
+                    // One trace is found in the last hour alone.
                     if traces_max == 1 {
                         assert!(asked.into_inner() <= PER_HOUR as usize);
                     }

@@ -29,14 +29,15 @@ use stroboscope_query::{
 ///
 ///   stroboscope experiment --by build --control 41 --test 42 --unit user
 ///
-/// Requests of one user are alike, and so are requests of one burst: intervals contain the true value
-/// with the given certainty despite that. Set --unit to what was assigned to a side (users, processes,
-/// hosts): with few units, little can be learned, however many requests they send. The command first
-/// checks whether both sides get the same kinds of requests, as often and from as many units, and leaves
-/// out times at which something other than the change happened.
+/// Requests of one user are alike, and so are requests of one burst: intervals contain the true
+/// value with the given certainty despite that. Set --unit to what was assigned to a side (users,
+/// processes, hosts): with few units, little can be learned, however many requests they send. The
+/// command first checks whether both sides get the same kinds of requests, as often and from as
+/// many units, and leaves out times at which something other than the change happened.
 ///
-/// If each side has its own processes, name them: `--by process --of web --control 1a2b3c4d --test
-/// 5e6f7a8b`.
+/// If each side has its own processes, name them:
+///
+///   stroboscope experiment --by process --of web --control 1a2b3c4d --test 5e6f7a8b
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ExperimentVerb {

@@ -87,7 +87,7 @@ mod tests {
         );
         check(&[], None);
         check(&[machine], of_machine);
-        // Version 2, of which a group above has the limit, and in a container.
+        // Version 2: a parent group has the limit; and in a container.
         let own = ("proc/self/cgroup", "0::/a/b\n");
         let above = ("sys/fs/cgroup/a/memory.max", "536870912\n");
         let none = ("sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -98,7 +98,7 @@ mod tests {
             ("sys/fs/cgroup/memory.max", "1048576"),
         ];
         check(&container, Some((MIB, group)));
-        // Version 1, in a container that sees its path outside.
+        // Version 1, in a container that sees its path on the host.
         let own = ("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/1\n0::/\n");
         let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
         check(&[machine, own, limit], Some((2 * MIB, group)));

@@ -116,7 +116,7 @@ pub(crate) struct Neighbour {
     contradictions: u64,
     /// Share of these traces among the traces with that segment of the operation in focus, 0 to 1.
     share: f64,
-    /// All pairs of segments, the earlier segment first.
+    /// Pairs of segments, the earlier segment first.
     pairs: Vec<RelationEntry>,
     #[serde(skip)]
     is_after: bool,

@@ -25,9 +25,9 @@ use stroboscope_query::{
 /// Predict the CPU or memory percentiles of one process that serves the users of several
 ///
 /// Processes with the SDK report about once a second what they use. A sum of normal distributions
-/// describes the larger process if the usage of one is normal in its bulk, and if processes do not depend
-/// on each other. The command checks both; if either fails, it sums what processes used at the same time
-/// instead. It also predicts by how much the 99th percentile exceeds the normal one.
+/// describes the larger process if the usage of one is normal in its bulk, and if processes do not
+/// depend on each other. The command checks both; if either fails, it sums what processes used at
+/// the same time instead. It also predicts by how much the 99th percentile exceeds the normal one.
 ///
 ///   stroboscope pool --service store                   one process instead of two
 ///   stroboscope pool --service web --with ranker       one of either, on the same processors

@@ -173,7 +173,7 @@ mod tests {
         let day_ns = 86_400_000_000_000;
         let today_ns = Utc::now().timestamp_nanos_opt().unwrap() / day_ns * day_ns;
         let of_today = parse_instant("10:30").unwrap() - today_ns;
-        // Unless it is midnight just now.
+        // `rem_euclid` covers a midnight that passes meanwhile.
         assert_eq!(of_today.rem_euclid(day_ns), 37_800_000_000_000);
         let now_ns = SystemTime::now()
             .duration_since(UNIX_EPOCH)

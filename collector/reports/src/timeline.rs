@@ -56,7 +56,7 @@ pub struct TimelineVerb {
     /// Output format; perfetto is for ui.perfetto.dev and requires --trace or --burst
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     format: Format,
-    /// Same as --format json
+    /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Write the output to this file instead of standard output

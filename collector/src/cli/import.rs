@@ -65,8 +65,9 @@ const NAMES_SHOWN: usize = 40;
 /// Records are lines of JSON, unless one of these settings changes that:
 ///
 ///   csv = ","                            # CSV; the first line names the columns
-///   records = "$.result.spans"           # a list inside of JSON documents; "$": the documents themselves
-///   pattern = '^(?<time>\S+) (?<trace>\S+) (?<what>.*)$'    # a regular expression; its named groups are the fields
+///   records = "$.result.spans"           # a list in JSON documents; "$": the documents themselves
+///   # a regular expression whose named groups are the fields
+///   pattern = '^(?<time>\S+) (?<trace>\S+) (?<what>.*)$'
 ///
 /// A section [interval] turns a line that reports a beginning and an end into two events,
 /// `EVENT begin` and `EVENT end`, with duration = "{seconds}", duration_unit = "s", and time_is =

@@ -156,7 +156,7 @@ mod tests {
         arguments.split()
     }
 
-    /// The parts and what they grow to are less than the whole.
+    /// Checks that the sum of all parts, at their maximum sizes, stays below the limit.
     #[test]
     fn the_parts_fit() {
         for limit in [LEAST, 512 * MIB, 1_024 * MIB, 2_048 * MIB, 65_536 * MIB] {
@@ -178,7 +178,7 @@ mod tests {
                 + split.queries
                 + limit / 16;
             assert!(parts < limit, "{parts} of {limit}");
-            // One alone may have half.
+            // A single request may take half of its part.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
             assert!(doors.connections_max >= 90);
         }

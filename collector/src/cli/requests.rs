@@ -35,7 +35,7 @@ pub(super) struct SetRequests {
 /// Operations that are set.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RequestSetting {
-    /// `service:name`, or `none`; empty where nothing is set.
+    /// `service:name`, or `none`; empty if nothing is set.
     requests: Vec<String>,
 }
 

@@ -212,7 +212,8 @@ mod tests {
     use stroboscope_reports::verb::Report;
     use tokio::runtime::Runtime;
 
-    /// Counts segments: the first place, which says what the result is.
+    /// A subcommand that counts segments: this type is the first place to edit, and defines the
+    /// result.
     #[derive(Debug, Args)]
     struct Dummy {
         #[command(flatten)]
@@ -305,7 +306,7 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let folder = folder();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        // The second place.
+        // The registry is the second place to edit.
         let verbs = [reading::<Dummy>("dummy")];
         let arguments = [
             "stroboscope",

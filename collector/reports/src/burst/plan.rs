@@ -27,15 +27,15 @@ use stroboscope_query::{BurstBasis, BusiestProcess, Notes, burst_basis};
 
 /// Plan bursts from the rate and latency of the requests in the store
 ///
-/// A goal states the longest requests of interest, the maximum cost of recording, and how many whole
-/// requests to record:
+/// A goal states the longest requests of interest, the maximum cost of recording, and how many
+/// whole requests to record:
 ///
 ///   stroboscope burst plan --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'
 ///
 /// Overhead is recording's share of the CPU time of the process that it costs most, over all time;
-/// `duty 1 %` bounds the share of time that is recorded. Of masks that reach the goal, those come first
-/// whose bursts and periods are at least ten times as long as a request. If none reaches it, the output
-/// shows what each part of the goal would have to be if the others stay.
+/// `duty 1 %` bounds the share of time that is recorded. Of masks that reach the goal, those come
+/// first whose bursts and periods are at least ten times as long as a request. If none reaches it,
+/// the output shows what each part of the goal would have to be if the others stay.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct PlanVerb {

@@ -277,7 +277,7 @@ impl PageInput<'_> {
     }
 }
 
-/// All key figures in one row.
+/// Key figures in one row.
 struct Summary<'a>(&'a PageInput<'a>);
 
 rows! {

@@ -146,7 +146,8 @@ mod tests {
         );
         let after = said(&items);
         assert_eq!(together(&mut after.iter().map(|line| line.2)), before);
-        // Those below the threshold are 17 of three threads; the long ones come after them.
+        // The 17 intervals below the threshold are of three threads, and become one for each; the
+        // long ones come after them.
         assert_eq!(after.len(), 3 + 40 - 17);
     }
 }

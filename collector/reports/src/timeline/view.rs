@@ -186,7 +186,7 @@ impl Report for Seen {
     }
 }
 
-/// Shows which part of which burst this is.
+/// Shows the part of a burst that is displayed.
 fn show_burst(part: BurstPart, doc: &mut Doc) {
     let at = |at_ns: i64| {
         format!(

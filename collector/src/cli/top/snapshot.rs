@@ -107,8 +107,8 @@ pub(super) struct Totals {
     pub records: u64,
     /// Number of finished requests, complete or not.
     pub requests: u64,
-    /// Counts of everything that was lost, rejected or left out, by cause; causes that never occurred
-    /// are absent.
+    /// Counts of everything that was lost, rejected or left out, by cause; causes that never
+    /// occurred are absent.
     pub lost: BTreeMap<String, u64>,
 }
 

@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(press(&mut state(), "\u{1b}"), KeyAsks::Quit);
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(state().press(control), KeyAsks::Quit);
-        // Help is closed by any key, a filter takes letters.
+        // Any key closes the help; a filter accepts letters.
         assert_eq!(press(&mut state(), "?q"), KeyAsks::Nothing);
         assert_eq!(press(&mut state(), "/q"), KeyAsks::Nothing);
     }
@@ -383,7 +383,7 @@ mod tests {
         };
         assert_eq!(at(12, 140, 3), Some((1.0, 20.0)));
         assert_eq!(at(32, 240, 13), Some((2.0, 10.0)));
-        // It is another one.
+        // The collector was restarted.
         assert_eq!(at(0, 0, 14), None);
         assert_eq!(at(3, 6, 15), Some((3.0, 6.0)));
     }

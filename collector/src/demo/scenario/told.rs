@@ -7,7 +7,7 @@ use clap::ValueEnum as _;
 
 use super::Scenario;
 
-/// One figure.
+/// One figure of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Label of the figure.
