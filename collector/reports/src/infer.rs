@@ -31,8 +31,8 @@ use stroboscope_query::{Inference, Notes, Recorded, save_model};
 ///
 /// Starts from every hypothesis about every two segments (one happens before the other; they
 /// exclude each other) and about every two tasks that work on the same data elements (a pipeline),
-/// and drops those that a trace contradicts. The attribute `element` names the data that a span or
-/// an event works on.
+/// and drops what a trace contradicts. The attribute `element` names the data that a span or an
+/// event works on.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]

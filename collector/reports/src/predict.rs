@@ -37,7 +37,7 @@ pub struct PredictVerb {
     /// have
     #[arg(long, value_name = "ATTRIBUTE")]
     key: Vec<String>,
-    /// Minimum slack that counts as slack; by default the median
+    /// Threshold that slack must exceed to count; by default the median
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     threshold: Option<Duration>,
     #[command(flatten)]

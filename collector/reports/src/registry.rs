@@ -88,7 +88,7 @@ impl Entry {
 #[must_use]
 pub fn reports() -> Vec<Entry> {
     vec![
-        // These two have richer pages elsewhere in the site: the start page and Traces.
+        // The site has richer pages for these two: the start page and Traces.
         Entry {
             page: None,
             ..reading::<overview::OverviewVerb>("overview")

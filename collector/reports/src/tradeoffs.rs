@@ -63,8 +63,8 @@ struct Learn {
     /// Learn the slack of this service or operation only; repeatable
     #[arg(long, value_name = "COMPONENT", requires = "slack_by")]
     slack_of: Vec<String>,
-    /// Minimum slack that counts as slack in the quality of predictions; by default the component's
-    /// median
+    /// Threshold that slack must exceed to count in the quality of predictions; by default the
+    /// component's median
     #[arg(long, value_name = "DURATION", requires = "slack_by", value_parser = parse_duration)]
     slack_threshold: Option<Duration>,
     /// Quantile of latency to model

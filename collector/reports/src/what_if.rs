@@ -25,9 +25,9 @@ const ROOTS_SHOWN: usize = 10;
 /// Maximum number of changed segments to list in the text.
 const SEGMENTS_SHOWN: usize = 10;
 
-/// Predict how fast requests would be if a segment took less time, or more
+/// Show how fast requests would be if a segment took less time, or more
 ///
-/// Replays every request by the model: a segment starts when the last of its predecessors has
+/// Every request is replayed by the model: a segment starts when the last of its predecessors has
 /// ended. The differences between requests distinguish waiting from working: a wait ends when
 /// something else does (another segment, a place in a pool, a timer), and ends earlier or later
 /// with it; waits without a recorded reason keep their length. Queues that requests share (workers,

@@ -27,7 +27,8 @@ use stroboscope_reports::arguments::{DataArguments, parse_duration};
 use stroboscope_reports::output::{has_colour, print, width};
 use stroboscope_reports::{Failure, Status};
 
-/// Maximum time that a key press waits for a redraw.
+/// Maximum wait for a key before the loop looks for a new snapshot, and minimum pause between two
+/// snapshots.
 const KEY_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Watch what requests wait for, live in the terminal

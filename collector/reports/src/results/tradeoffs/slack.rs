@@ -34,7 +34,7 @@ struct SlackRow {
     requests: u64,
     slack_p50_ns: u64,
     slack_p95_ns: u64,
-    /// Minimum slack in ns to count as slack.
+    /// Threshold in ns that slack must exceed to count.
     threshold_ns: u64,
     /// Number of requests whose key had an earlier request.
     predicted: u64,
