@@ -31,8 +31,9 @@ use stroboscope_store::memory::QueryShare;
 
 /// Bytes of memory for a relation in all forms in which it is shown.
 const BYTES_PER_RELATION: usize = 160;
-/// Maximum number of rows of each table on a page. With 100 rows in each of three tables, the
-/// browser took twice as long for the layout. --json has all rows, and --focus finds specific ones.
+/// Maximum number of rows of each table on a page. Users read no more, and with 100 rows in each of
+/// three tables, the browser took twice as long for the layout. --json has all rows, and --focus
+/// finds specific ones.
 const PAGE_ROWS: usize = 40;
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///

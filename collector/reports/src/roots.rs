@@ -48,10 +48,10 @@ pub struct RootRow {
     latency: Latency,
     after_answer_requests: u64,
     after_answer: Latency,
-    /// Number of recorded requests, if requests have sampling weights,
+    /// Number of recorded requests, if requests have sampling weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded: Option<u64>,
-    /// and size of an unweighted sample of equal certainty, for the requests with a latency (Kish).
+    /// Size of an unweighted sample as certain as the weighted requests with a latency (Kish).
     #[serde(skip_serializing_if = "Option::is_none")]
     effective_sample: Option<f64>,
 }

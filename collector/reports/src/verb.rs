@@ -69,9 +69,9 @@ pub trait PageVerb {
 /// A subcommand as a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Name on the command line,
+    /// Name on the command line.
     pub name: &'static str,
-    /// including its parent subcommand.
+    /// Name with its parent subcommand, if it has one.
     pub words: &'static str,
     /// Arguments that the page does not have.
     pub without: &'static [&'static str],

@@ -30,9 +30,9 @@ pub(super) struct Stage {
     collector: Collector,
     fleet: Fleet,
     load: RankLoad,
-    /// Seed of the users. Each load gets its own,
+    /// Seed of the users; each load gets its own unless `is_fixed`.
     seed: u64,
-    /// except for the next load if this is true.
+    /// True if the next load keeps the seed.
     is_fixed: bool,
     accelerator_us: Option<u64>,
 }

@@ -30,9 +30,9 @@ struct PlanRow {
     /// True if the goal is predicted to be met.
     met: bool,
     expected_drop: f64,
-    /// Utility per second, for a goal of utility,
+    /// Utility per second, for a goal of utility.
     utility_per_second: Option<f64>,
-    /// and `add` or `remove` if another number of instances pays off.
+    /// `add` or `remove` if another number of instances pays off, for a goal of utility.
     instances: Option<String>,
 }
 
