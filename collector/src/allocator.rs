@@ -1,40 +1,46 @@
-//! The allocator of the program.
+//! Global allocator of the program.
 //!
-//! A collector with 512 MiB was besieged: bombs, readers of huge requests, a hundred heavy pages, and full ingest. It held 100
-//! to 330 MiB at a time; its memory was 2,160 MiB with glibc, which keeps an arena for each of many threads, 3,845 MiB with
-//! mimalloc, whose threads keep the pages of each size that they once had, and 528 to
-//! 707 MiB with jemalloc in three runs.
+//! A collector with 512 MiB was put under siege: decompression bombs, readers of huge requests, a
+//! hundred heavy pages, and full ingest. It used 100 to 330 MiB at a time. Its resident memory was
+//! 2,160 MiB with glibc, which keeps an arena for each of many threads; 3,845 MiB with mimalloc,
+//! whose threads keep the pages of each size that they once had; and 528 to 707 MiB with jemalloc
+//! in three runs.
 
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 use tikv_jemallocator::Jemalloc;
 
-/// The allocator of all programs that link this library, and of C code in them, such as zstd.
+/// Allocator of all programs that link this library, and of C code in them, such as zstd.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Settings that jemalloc reads by this name when the program starts. The environment variable `MALLOC_CONF` overrides them.
+/// Settings that jemalloc reads by this name when the program starts. The environment variable
+/// `MALLOC_CONF` overrides them.
 ///
-/// Free memory goes back at once, since a verb that runs once seldom needs it again: with a second's delay, the model of 4,096
-/// segments took 2,350 MB and as long as with none, which took 1,560. A server keeps it for a while: see [`keep_within`].
-/// jemalloc's own threads would begin before the program drops its capabilities, and keep them: [`keep_within`] starts them.
+/// Free memory returns to the system at once, because a subcommand that runs once seldom needs it
+/// again: with a delay of one second, the model of 4,096 segments took 2,350 MB, and without a
+/// delay 1,560 MB in the same time. A server keeps free memory for a while: see [`keep_within`].
+/// jemalloc's own threads would start before the program drops its capabilities, and would keep
+/// them; [`keep_within`] starts them instead.
 #[allow(unsafe_code, reason = "jemalloc finds its settings by name")]
 #[unsafe(export_name = "malloc_conf")]
 static SETTINGS: Option<&CStr> = Some(c"background_thread:false,dirty_decay_ms:0,muzzy_decay_ms:0");
 
-/// Time for which a server keeps free memory, in milliseconds. With a shorter one, a span costs a fifth to a third more to store.
+/// Time for which a server keeps free memory, in milliseconds. With a shorter time, storing a span
+/// costs a fifth to a third more.
 const KEPT_MS: isize = 1_000;
 
-/// Time between two looks at the memory that is resident.
+/// Interval between two checks of the resident memory.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Starts threads that give free memory back: jemalloc's own, when it was free for [`KEPT_MS`], and one that gives all of it
-/// back whenever more than three quarters of the limit are resident. Where the threads that free memory give it back
-/// themselves, a span costs a third more to store. The threads have the capabilities of the calling one.
+/// Starts threads that return free memory to the system: jemalloc's own, after memory has been free
+/// for [`KEPT_MS`], and one that returns all free memory whenever more than three quarters of the
+/// limit are resident. If the threads that free memory return it themselves, storing a span costs a
+/// third more. The new threads have the capabilities of the calling thread.
 ///
 /// # Errors
-/// Returns the system's error if it starts no thread.
+/// Returns the system's error if it cannot start a thread.
 pub(crate) fn keep_within(limit_bytes: u64) -> std::io::Result<()> {
     start_own_threads();
     let run = move || {
@@ -49,9 +55,11 @@ pub(crate) fn keep_within(limit_bytes: u64) -> std::io::Result<()> {
     thread.spawn(run).map(drop)
 }
 
-/// Has jemalloc keep free memory for a while, and start its threads. Without them, the threads that free memory give it back.
+/// Lets jemalloc keep free memory for [`KEPT_MS`], and starts its threads. Without them, the
+/// threads that free memory would return it.
 fn start_own_threads() {
-    // Arenas to come, and those of threads that are there: others refuse. The one of large blocks keeps nothing, as always.
+    // Set the default of future arenas, then each arena of threads that exists: the others reject
+    // the control. The arena of large blocks keeps no free memory, as before.
     let arenas = std::iter::once("arenas.dirty_decay_ms".to_owned());
     let arenas =
         arenas.chain((0..arenas_of_threads()).map(|i| format!("arena.{i}.dirty_decay_ms")));
@@ -64,12 +72,13 @@ fn start_own_threads() {
     }
 }
 
-/// The most arenas that jemalloc shares out among threads.
+/// Maximum number of arenas that jemalloc shares out among threads.
 fn arenas_of_threads() -> u32 {
     let (mut count, mut size) = (0_u32, size_of::<u32>());
     let none = std::ptr::null_mut();
     #[allow(unsafe_code, reason = "the allocator's own function")]
-    // SAFETY: this control returns one `u32`, for which there is room, and takes none where none is given.
+    // SAFETY: this control returns one `u32`, for which `count` has room, and takes no new value
+    // because none is given.
     unsafe {
         let name = c"opt.narenas".as_ptr();
         tikv_jemalloc_sys::mallctl(name, (&raw mut count).cast(), &raw mut size, none, 0);
@@ -77,11 +86,12 @@ fn arenas_of_threads() -> u32 {
     count
 }
 
-/// Sets a control of jemalloc; its error, or 0.
+/// Sets a control of jemalloc and returns its error code, or 0.
 fn set<T: Copy>(name: &CStr, mut value: T) -> i32 {
     let none = std::ptr::null_mut();
     #[allow(unsafe_code, reason = "the allocator's own function")]
-    // SAFETY: a control refuses a value of another size than its own, and returns none where none is asked for.
+    // SAFETY: a control rejects a value whose size differs from its own, and returns nothing
+    // because no output buffer is given.
     unsafe {
         let value = (&raw mut value).cast();
         tikv_jemalloc_sys::mallctl(
@@ -94,20 +104,21 @@ fn set<T: Copy>(name: &CStr, mut value: T) -> i32 {
     }
 }
 
-/// Memory of the process that is resident; 0 where that cannot be read.
+/// Resident memory of this process in bytes; 0 if it cannot be read.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     pages.unwrap_or(0_u64) * rustix::param::page_size() as u64
 }
 
-/// Gives back the free memory of all arenas.
+/// Returns the free memory of all arenas to the system.
 fn purge() {
-    // 4096 stands for all arenas.
+    // Arena number 4096 addresses all arenas.
     let name = c"arena.4096.purge".as_ptr();
     let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
     #[allow(unsafe_code, reason = "the allocator's own function")]
-    // SAFETY: this control takes no value, returns none, and gives back only pages that no block is on.
+    // SAFETY: this control takes no value, returns none, and releases only pages that hold no
+    // allocated block.
     unsafe {
         tikv_jemalloc_sys::mallctl(name, nothing, none, nothing, 0);
     }
@@ -117,8 +128,8 @@ fn purge() {
 mod tests {
     use super::*;
 
-    /// 384 MB in small pieces, of which one of each MiB stays. Half of it leaves room for what other tests of the process
-    /// take meanwhile.
+    /// Allocates 384 MB in small pieces, and keeps one piece of each MiB. Half of it leaves room
+    /// for the memory that other tests of the process take at the same time.
     #[test]
     fn what_threads_freed_goes_back_to_the_system() {
         let hold = || {

@@ -1,8 +1,9 @@
-//! The program `stroboscope`: its verbs and its demo.
+//! The program `stroboscope`: its subcommands and its demo.
 //!
-//! What it is made of are crates of their own, beside this one: `stroboscope-store` keeps, `stroboscope-server` collects,
-//! `stroboscope-import` reads what others recorded, `stroboscope-query` answers, `stroboscope-analysis` infers,
-//! `stroboscope-reports` says what an answer is, `stroboscope-present` shows it.
+//! Other crates do the work: `stroboscope-store` stores data, `stroboscope-server` collects it,
+//! `stroboscope-import` reads the recordings of other systems, `stroboscope-query` answers queries,
+//! `stroboscope-analysis` infers models, `stroboscope-reports` defines reports,
+//! `stroboscope-present` renders them.
 
 #[cfg(target_os = "linux")]
 mod allocator;

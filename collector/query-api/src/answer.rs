@@ -1,4 +1,4 @@
-//! That what reads the disk does not stop others, and why a request failed.
+//! Runs blocking reads off the async runtime; errors of requests.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use tokio::sync::Semaphore;
 use crate::parameters::BadParameter;
 use crate::store::{ReadError, Traces};
 
-/// Requests that read the store at the same time; others wait for their turn.
+/// Maximum number of requests that read the store concurrently; others wait.
 const READING_MAX: usize = 4;
 
-/// When to come again, in seconds, where others hold the memory.
+/// Seconds after which to retry, if other queries hold the memory.
 const RETRY_AFTER_S: u64 = 5;
-/// The content type of answers that are written in pieces.
+/// Content type of responses that are written in pieces.
 pub(crate) const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
 
-/// Why there is no answer.
+/// Error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Bad(String),
-    /// What was asked for is not there.
+    /// The requested item does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// It takes more memory than one query may.
+    /// The request takes more memory than one query may.
     #[error("{0}")]
     TooLarge(String),
-    /// There is no memory for it now.
+    /// The memory of queries is exhausted now; a retry may succeed.
     #[error("{0}")]
     Busy(String),
     /// The store cannot be read.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// Whoever made the answer did not end.
+    /// The task that builds the response panicked or was cancelled.
     #[error("the answer could not be made")]
     Interrupted,
 }
@@ -61,7 +61,7 @@ impl From<ReadError> for Refusal {
 }
 
 impl Refusal {
-    /// A refusal for want of memory.
+    /// Creates an error for a lack of memory.
     pub(crate) fn lack(lack: QueryLack, what: &str) -> Self {
         match lack {
             QueryLack::Query(..) => Self::TooLarge(format!(
@@ -71,7 +71,7 @@ impl Refusal {
         }
     }
 
-    /// This answer with the status of the refusal, which says when to come again where that helps.
+    /// Builds a response with the status of the error, and with `Retry-After` if a retry may help.
     pub(crate) fn response(&self, words: impl IntoResponse) -> Response {
         let status = StatusCode::from_u16(self.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, words).into_response();
@@ -93,7 +93,7 @@ impl Refusal {
     }
 }
 
-/// What routes share.
+/// State shared by the routes.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     traces: Traces,
@@ -108,7 +108,7 @@ impl Door {
         }
     }
 
-    /// Makes an answer where it may take its time, with the memory of one query.
+    /// Builds an answer on a blocking thread, with the memory of one query.
     pub(crate) async fn answer<T: Send + 'static>(
         &self,
         make: impl FnOnce(&Traces, QueryShare) -> Result<T, Refusal> + Send + 'static,

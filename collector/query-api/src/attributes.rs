@@ -1,4 +1,5 @@
-//! Attributes that have columns, and so those that most spans have: their names and values, by these columns alone.
+//! Names and values of attributes that have columns, which are those that most spans have. Reads
+//! only these columns.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,10 +10,10 @@ use arrow_array::{
 };
 use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader, attribute_fields};
 
-/// So long are files read for values, the newest first.
+/// Maximum time to read files for values, the newest file first.
 const READING_MAX: Duration = Duration::from_secs(2);
 
-/// All names.
+/// Returns the names of all attributes with columns.
 pub(crate) fn attribute_names(store: &Store) -> BTreeSet<String> {
     let fields = attribute_fields(store, StoreTable::Spans).unwrap_or_default();
     let key = |field: &arrow_schema::Field| {
@@ -22,7 +23,7 @@ pub(crate) fn attribute_names(store: &Store) -> BTreeSet<String> {
     fields.iter().filter_map(key).collect()
 }
 
-/// Up to so many values of these attributes, with their types.
+/// Returns up to `most` values of these attributes, with their types.
 pub(crate) fn attribute_values(
     store: &Store,
     names: &[String],
@@ -46,7 +47,7 @@ pub(crate) fn attribute_values(
             for (prefix, kind) in types {
                 let column = format!("{prefix}:{name}");
                 let columns = [&*column];
-                // A file without the column is one without rows.
+                // A file without the column yields no rows.
                 let table = StoreTable::Spans;
                 let mut reader =
                     TableReader::open(store, table, object, &columns, ReadBudget::of(1));

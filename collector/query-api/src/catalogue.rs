@@ -1,8 +1,8 @@
 //! Services and their operations, from a cache that never fails and follows the store's files.
 //!
-//! Readers ask for them whenever they are opened, and take an error for a broken data source. Files never change, so each is
-//! read once, by the three columns that matter; what was known before is the answer while a file cannot be read, or another
-//! request is reading.
+//! Clients ask for them whenever they are opened, and treat an error as a broken data source. Files
+//! never change, so each is read once, by the three columns that matter. While a file cannot be
+//! read, or another request is reading, the previous state is the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -14,22 +14,22 @@ use object_store::path::Path;
 use stroboscope_proto::v1::SpanFlag;
 use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader};
 
-/// Operations of a service that are told; some services make names up as they go.
+/// Maximum number of operations of a service to return; some services generate names.
 const OPERATIONS_MAX: usize = 10_000;
-/// So long does one request read files that nobody has read yet; the next one goes on.
+/// Maximum time that one request spends reading new files; the next request continues.
 const READING_MAX: Duration = Duration::from_secs(5);
-/// The column of what spans say of their kind themselves.
+/// Column of the span kind that spans record themselves.
 const KIND: &str = "text:span.kind";
 
-/// An operation and its kind, which is empty if it is not known.
+/// An operation and its kind, which is empty if unknown.
 pub(crate) type Operation = (String, String);
 type Services = BTreeMap<String, BTreeSet<Operation>>;
 
-/// What there is in the store.
+/// Cached services and operations of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     known: Mutex<Known>,
-    /// Held by who reads files.
+    /// Lock held while files are read.
     reading: Mutex<()>,
 }
 
@@ -40,7 +40,7 @@ struct Known {
 }
 
 impl Catalogue {
-    /// All services with their operations.
+    /// Returns all services with their operations.
     pub(crate) fn services(&self, store: &Store) -> Services {
         self.refresh(store);
         self.known().all.clone()
@@ -67,7 +67,7 @@ impl Catalogue {
         let _reading = match self.reading.try_lock() {
             Ok(reading) => reading,
             Err(TryLockError::Poisoned(reading)) => reading.into_inner(),
-            // Better a moment later than nothing at all.
+            // Waiting a moment is better than an empty answer.
             Err(TryLockError::WouldBlock) if nothing_is_known => {
                 self.reading.lock().unwrap_or_else(PoisonError::into_inner)
             }
@@ -96,10 +96,10 @@ impl Catalogue {
     }
 }
 
-/// One that cannot be read has none.
+/// Reads the services of a file; an unreadable file has none.
 fn read_file(store: &Store, object: &(Path, u64)) -> Services {
     let mut found = Services::new();
-    // A file has the column only if its spans say such things.
+    // A file has the column only if its spans record a kind.
     for columns in [
         &["service", "name", "flags", KIND][..],
         &["service", "name", "flags"],
@@ -107,7 +107,7 @@ fn read_file(store: &Store, object: &(Path, u64)) -> Services {
         let table = StoreTable::Spans;
         let mut reader = TableReader::open(store, table, object, columns, ReadBudget::of(1));
         while let Some(batch) = reader.next_batch() {
-            // Columns of another type are damage, of which the readers of traces tell.
+            // A column of another type is damage, which readers of traces report.
             let _ = add_batch(&batch, &mut found);
         }
         if !found.is_empty() {

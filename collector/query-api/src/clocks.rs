@@ -1,8 +1,9 @@
-//! What is known of the hosts' clocks, and what that changes of a trace's times.
+//! Relations between the hosts' clocks, and the correction of a trace's times.
 //!
-//! Only timestamps of clocks that are proven to differ are moved, and each span says by how much and how far that may be off. The
-//! proof needs many traces: it is made in the background, of the store as it was, and made anew when there are other files, but
-//! never for more than a tenth of the time.
+//! Moves only timestamps of clocks that are proven to differ; each moved span carries the
+//! correction and its possible error. The proof needs many traces: it is computed in the background
+//! from a snapshot of the store, and computed again when the files change, but for at most a tenth
+//! of the time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,11 +18,11 @@ use stroboscope_store::tables::{
 
 use crate::trace::{StoredTrace, TraceSpan};
 
-/// So much longer than making it took is it believed, whatever arrives.
+/// Ratio of the minimum lifetime of an alignment to the time that computing it took.
 const REST_FACTOR: u32 = 9;
 const REST_MIN: Duration = Duration::from_secs(10);
 
-/// The clocks of a store's hosts.
+/// Clocks of a store's hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
     known: Mutex<Known>,
@@ -29,10 +30,10 @@ pub(crate) struct Clocks {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// None: nothing is to be corrected, as far as is known.
+    /// Known corrections; none if nothing is to be corrected, as far as is known.
     alignment: Option<Arc<Alignment>>,
     files: Vec<(Path, u64)>,
-    /// Not to be made before this.
+    /// Earliest time of the next computation.
     next: Option<Instant>,
     is_being_made: bool,
 }
@@ -42,7 +43,7 @@ impl Clocks {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known; `is_due` says whether somebody should [`make`](Clocks::make) it anew.
+    /// Returns the known alignment, and whether the caller must [`make`](Clocks::make) a new one.
     pub(crate) fn now(&self, store: &Store) -> (Option<Arc<Alignment>>, bool) {
         let files = store.list(StoreTable::Spans).unwrap_or_default();
         let mut known = self.known();
@@ -52,7 +53,7 @@ impl Clocks {
         (known.alignment.clone(), is_due)
     }
 
-    /// Compares all clocks in one reading of the store.
+    /// Compares all clocks in one pass over the store.
     pub(crate) fn make(&self, store: &Store) {
         let begun = Instant::now();
         let made = store
@@ -86,7 +87,7 @@ fn alignment(store: &Store) -> Result<Alignment, StoreError> {
     Ok(estimates.align(None))
 }
 
-/// Corrects the times of a trace, and says so on each span whose times change.
+/// Corrects the times of a trace, and adds a warning to each span whose times change.
 pub(crate) fn correct(trace: &mut StoredTrace, alignment: &Alignment) {
     let mut records = TraceRecords {
         id: TraceId(trace.id),

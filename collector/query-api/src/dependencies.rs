@@ -1,4 +1,4 @@
-//! Which service calls which, and how often.
+//! Counts the calls between services.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -8,10 +8,10 @@ use stroboscope_store::tables::StoreError;
 
 use crate::store::Traces;
 
-/// Calls by caller and callee.
+/// Number of calls by caller and callee.
 pub(crate) type Calls = BTreeMap<(String, String), u64>;
 
-/// The calls of the traces that began in this time: spans whose parent is of another service.
+/// Counts the calls in traces that began in this time: spans whose parent is of another service.
 pub(crate) fn calls(traces: &Traces, begins_ns: &RangeInclusive<i64>) -> Result<Calls, StoreError> {
     let mut calls = Calls::new();
     traces.each(begins_ns, |records| {

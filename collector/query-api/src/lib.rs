@@ -1,22 +1,23 @@
-//! Doors that other tools read a store by: the query API of Jaeger, v1 and v3, and that of Tempo, as far as Grafana's Explore
-//! needs it.
+//! Query APIs for other tools that read a store: those of Jaeger, v1 and v3, and that of Tempo, as
+//! far as Grafana's Explore needs it.
 //!
-//! The modules, from the bottom up; each knows only those before it:
+//! The modules, from the bottom up; each depends only on those before it:
 //!
 //! - [`trace`]: a trace as it is stored, with the types of its attributes.
-//! - `clocks`: what is known of the hosts' clocks, and what that changes.
+//! - `clocks`: relations between the hosts' clocks, and the correction of times.
 //! - `slices`: a span of time, the latest hours first.
-//! - [`store`]: traces by id, and the latest of which something holds.
-//! - `catalogue`: services and operations that there are, from a cache.
+//! - [`store`]: traces by id, and the latest traces that satisfy a condition.
+//! - `catalogue`: services and operations, from a cache.
 //! - `attributes`: names and values of attributes.
-//! - `dependencies`: which service calls which.
-//! - `parameters`: what a request asks for, as texts.
-//! - `answer`: how errors are told, and that what reads the disk does not stop others.
-//! - `written`: answers in pieces, within the memory of a query.
-//! - [`jaeger`]: Jaeger's answers, and its routes.
-//! - [`tempo`]: the same of Tempo.
+//! - `dependencies`: calls between services.
+//! - `parameters`: parameters of a request.
+//! - `answer`: errors of requests, and blocking reads off the async runtime.
+//! - `written`: responses in pieces, within the memory of a query.
+//! - [`jaeger`]: Jaeger's responses and routes.
+//! - [`tempo`]: Tempo's responses and routes.
 //!
-//! Conversions are pure functions, and take no part in reading. Nothing here writes, and nothing knows the collector.
+//! Conversions are pure functions, and do not read the store. Nothing here writes, and nothing
+//! depends on the collector.
 
 mod answer;
 mod attributes;
@@ -34,7 +35,8 @@ mod written;
 use axum::Router;
 use store::Traces;
 
-/// Both doors on one port: Jaeger's at `/api/…`, Tempo's below `/tempo`, as both have an `/api/traces/{id}`.
+/// Serves both APIs on one port: Jaeger's at `/api/…`, Tempo's below `/tempo`, because both have
+/// `/api/traces/{id}`.
 pub fn router(traces: &Traces) -> Router {
     jaeger::router(traces).nest("/tempo", tempo::router(traces))
 }

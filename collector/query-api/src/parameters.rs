@@ -1,18 +1,18 @@
-//! What a request asks for, as texts: parameters by name, times and lengths of time.
+//! Parameters of a request: texts by name, times and durations.
 
 use std::collections::BTreeMap;
 
 use chrono::DateTime;
 use stroboscope_analysis::duration::parse_ns;
 
-/// Longest text of a query.
+/// Maximum length of a query string, in bytes.
 const QUERY_BYTES_MAX: usize = 64 << 10;
 
-/// The parameters of a request, in their order.
+/// Parameters of a request, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
-/// What is wrong with one, for whoever asked.
+/// Description of a wrong parameter, for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BadParameter(pub(crate) String);
@@ -30,25 +30,25 @@ impl Parameters {
         Ok(Self(pairs.collect()))
     }
 
-    /// The first of these names that says something.
+    /// Returns the first non-empty value of any of these names.
     pub(crate) fn text(&self, names: &[&str]) -> Option<&str> {
         let is_it =
             |(name, value): &&(String, String)| names.contains(&name.as_str()) && !value.is_empty();
         self.0.iter().find(is_it).map(|(_, value)| value.as_str())
     }
 
-    /// All values of a name that may be repeated.
+    /// Returns all values of a name that may be repeated.
     pub(crate) fn texts<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let values = self.0.iter().filter(move |(known, _)| known == name);
         values.map(|(_, value)| value.as_str())
     }
 
-    /// Whether it is there, with a value or without.
+    /// Reports whether the parameter is present, with a value or without.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    /// A whole number.
+    /// Parses a whole number.
     pub(crate) fn number(&self, names: &[&str]) -> Result<Option<u64>, BadParameter> {
         let wrong = |text: &str| {
             let name = names.first().copied().unwrap_or_default();
@@ -59,7 +59,7 @@ impl Parameters {
             .transpose()
     }
 
-    /// Of a trace, the spans that are wanted: all, or the first so many by `max_spans`.
+    /// Maximum number of spans of a trace to return: `max_spans`, or all.
     pub(crate) fn spans_max(&self) -> Result<usize, BadParameter> {
         let most = self.number(&["max_spans"])?.filter(|most| *most > 0);
         Ok(most.map_or(usize::MAX, |most| {
@@ -67,7 +67,7 @@ impl Parameters {
         }))
     }
 
-    /// A point in time that is given in such units, ns since the Unix epoch.
+    /// Parses a point in time in this unit to ns since the Unix epoch.
     pub(crate) fn time_ns(&self, name: &str, unit_ns: i64) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {
             BadParameter(format!(
@@ -81,7 +81,7 @@ impl Parameters {
         self.text(&[name]).map(ns).transpose()
     }
 
-    /// A point in time as RFC 3339 has it, ns since the Unix epoch.
+    /// Parses a point in time in RFC 3339 to ns since the Unix epoch.
     pub(crate) fn instant_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
         let Some(text) = self.text(names) else {
             return Ok(None);
@@ -93,7 +93,7 @@ impl Parameters {
                 "{name}={text}: expected a time such as 2026-03-01T12:00:00.5Z ({error})"
             ))
         })?;
-        // Years beyond 1677 and 2262 are all of the time there is.
+        // Years before 1677 or after 2262 exceed the range, and become its end.
         let end = if parsed.timestamp() < 0 {
             i64::MIN
         } else {
@@ -102,7 +102,7 @@ impl Parameters {
         Ok(Some(parsed.timestamp_nanos_opt().unwrap_or(end)))
     }
 
-    /// A duration, as Go writes it: a plain `0` has no unit.
+    /// Parses a duration in Go's format; a plain `0` needs no unit.
     pub(crate) fn duration_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
         let wrong = |text: &str| {
             let name = names.first().copied().unwrap_or_default();
@@ -120,7 +120,8 @@ impl Parameters {
             .transpose()
     }
 
-    /// An object of JSON whose values are texts, numbers or booleans, all as texts.
+    /// Parses a JSON object whose values are texts, numbers or booleans, and returns all values as
+    /// texts.
     pub(crate) fn object(&self, names: &[&str]) -> Result<BTreeMap<String, String>, BadParameter> {
         let Some(text) = self.text(names) else {
             return Ok(BTreeMap::new());

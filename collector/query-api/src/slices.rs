@@ -1,12 +1,14 @@
-//! A span of time in slices, the latest first: who asks for the last few traces of a week rarely needs more than an hour of it.
+//! Splits a span of time into slices, the latest first. A client that asks for the last few traces
+//! of a week rarely needs more than an hour of it.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use stroboscope_store::tables::Hour;
 
-/// Slices that are the whole of this time, each with twice as many hours in which something was recorded as the one before
-/// it: whoever reads all of them in turn opens hardly more files than at once.
+/// Returns slices that together cover this time. Each has twice as many hours with recordings as
+/// the one before it, so reading all of them in turn opens hardly more files than reading the whole
+/// span at once.
 pub(crate) fn slices(
     begins_ns: &RangeInclusive<i64>,
     recorded: &BTreeSet<Hour>,
@@ -51,7 +53,7 @@ mod tests {
                 i64::MIN..=13 * HOUR_NS - 1,
             ]
         );
-        // Hours outside of it do not count, and one that it begins in is not cut.
+        // Hours outside of the span do not count, and the hour in which it begins is not cut.
         let some = 12 * HOUR_NS + 5..=14 * HOUR_NS + 7;
         assert_eq!(
             of(some, &[3, 12, 13, 14, 20]),
@@ -61,7 +63,7 @@ mod tests {
             ]
         );
         assert_eq!(of(5..=7, &[0]), [5..=7]);
-        // Whatever there is, they follow each other without a gap.
+        // Slices follow each other without a gap, whatever was recorded.
         for hours in 0..60 {
             let recorded: Vec<i64> = (0..hours).map(|hour| hour * hour % 97).collect();
             let whole = -5 * HOUR_NS + 1..=80 * HOUR_NS + 3;

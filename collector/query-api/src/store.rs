@@ -1,4 +1,4 @@
-//! Traces by id, and the latest of which something holds.
+//! Traces by id, and the latest traces that satisfy a condition.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -16,30 +16,31 @@ use crate::clocks::{Clocks, correct};
 use crate::slices::slices;
 use crate::trace::StoredTrace;
 
-/// Files are left out all of whose records begin this much outside of the time that is asked for; a longer trace may be found
-/// in part.
+/// Margin around the requested time, in ns. Files whose records all begin further outside are
+/// skipped, so a longer trace may be found only in part.
 const REQUEST_NS_MAX: i64 = 3_600_000_000_000;
-/// Ranges of ids that are read at the same time.
+/// Maximum number of ranges of ids that are read concurrently.
 const THREADS_MAX: usize = 4;
-/// A range is of no fewer rows.
+/// Minimum number of rows of a range.
 const RANGE_ROWS_MIN: u64 = 20_000;
 
-/// Bytes that a query holds for each of a row: of the row, the span that is made of it, its record when clocks are corrected.
-/// Of 200,000 spans with four attributes, 1.6 were measured, without the last.
+/// Bytes that a query reserves for each byte of a row: for the row, the span made from it, and its
+/// record when clocks are corrected. For 200,000 spans with four attributes, 1.6 were measured,
+/// without the last.
 const FORMS: usize = 3;
 
-/// The reason why traces are not read.
+/// Error while reading traces.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The store cannot be listed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A trace takes more memory than there is for the query.
+    /// A trace takes more memory than the query has.
     #[error("a trace of {} spans: {}", .0.spans, .0.lack)]
     TooLarge(TraceTooLarge),
 }
 
-/// The traces of a store, at rest or being written.
+/// Traces of a store, at rest or being written.
 #[derive(Clone, Debug)]
 pub struct Traces {
     pub(crate) store: Store,
@@ -48,19 +49,19 @@ pub struct Traces {
     pub(crate) memory: QueryMemory,
 }
 
-/// Which traces to find.
+/// Condition and limits of a search for traces.
 pub(crate) struct Search<'a> {
-    /// Of its first span, ns since the Unix epoch.
+    /// Range of the beginning of a trace's first span, ns since the Unix epoch.
     pub(crate) begins_ns: RangeInclusive<i64>,
-    /// Which attributes the condition asks for.
+    /// Attributes that the condition needs.
     pub(crate) keys: AttributeKeys,
-    /// Whether a trace is one.
+    /// Returns true if a trace satisfies the condition.
     pub(crate) is_one: &'a (dyn Fn(&TraceRecords) -> bool + Sync),
     pub(crate) traces_max: usize,
 }
 
 impl Traces {
-    /// Those of this store, read within this memory.
+    /// Opens the traces of this store, to be read within this memory.
     #[must_use]
     pub fn of(store: Store, memory: QueryMemory) -> Self {
         Self {
@@ -71,10 +72,12 @@ impl Traces {
         }
     }
 
-    /// The trace of an id, by the files' indexes, or its first spans; times as recorded.
+    /// Returns the trace of an id, or its first spans, by the files' indexes. Times are as
+    /// recorded.
     ///
     /// # Errors
-    /// When the store cannot be listed, or the trace takes more memory than the query may.
+    /// Returns an error if the store cannot be listed, or if the trace takes more memory than the
+    /// query may.
     pub fn by_id(
         &self,
         id: u128,
@@ -88,10 +91,11 @@ impl Traces {
         read(&files, id, spans_max, share).map_err(ReadError::TooLarge)
     }
 
-    /// The same with its clocks corrected, where they are proven to differ.
+    /// Returns the trace of an id, like [`by_id`](Self::by_id), with clocks corrected if they are
+    /// proven to differ.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`by_id`](Self::by_id).
     pub fn by_id_corrected(
         &self,
         id: u128,
@@ -114,12 +118,13 @@ impl Traces {
         }
     }
 
-    /// Compares the clocks of all hosts now, and not some time in the background.
+    /// Compares the clocks of all hosts now, instead of in the background.
     pub fn compare_clocks(&self) {
         self.clocks.make(&self.store);
     }
 
-    /// The traces that began last, the last first; of those that began at the same time, by id.
+    /// Returns the traces that began last, the latest first; traces that began at the same time are
+    /// in order of their ids.
     pub(crate) fn find(
         &self,
         search: &Search<'_>,
@@ -148,7 +153,8 @@ impl Traces {
         Ok(found)
     }
 
-    /// Their ids, in that order, and when rows begin of the files that have them. Nothing earlier is read than is needed.
+    /// Returns their ids in that order, and the range of times in which to look for their rows.
+    /// Reads nothing earlier than necessary.
     fn latest(&self, search: &Search<'_>) -> Result<(Vec<u128>, RangeInclusive<i64>), StoreError> {
         let mut hours = BTreeSet::new();
         for table in [StoreTable::Spans, StoreTable::Events] {
@@ -165,7 +171,7 @@ impl Traces {
             let missing = search.traces_max - ids.len();
             from_ns = *slice.start();
             let of_slice = self.latest_of(search, slice, missing)?;
-            // The end of a trace of many hours may have been found already.
+            // An earlier slice may already have found the end of a trace of many hours.
             let news = of_slice.into_iter().map(|(_, id)| id);
             ids.extend(news.filter(|id| known.insert(*id)));
             if ids.len() == search.traces_max {
@@ -175,7 +181,7 @@ impl Traces {
         Ok((ids, with_margin(&(from_ns..=*search.begins_ns.end()))))
     }
 
-    /// So many of them, of those that began in this time.
+    /// Returns up to `traces_max` of them, among those that began in this time.
     fn latest_of(
         &self,
         search: &Search<'_>,
@@ -211,7 +217,7 @@ impl Traces {
         Ok(found)
     }
 
-    /// Hands each trace that may have begun in this time to `visit`.
+    /// Passes each trace that may have begun in this time to `visit`.
     pub(crate) fn each(
         &self,
         begins_ns: &RangeInclusive<i64>,
@@ -229,7 +235,7 @@ impl Traces {
     }
 }
 
-/// When it began, and its id.
+/// Beginning and id of a trace, the latest first.
 type Key = (Reverse<i64>, u128);
 
 impl Search<'_> {
@@ -270,7 +276,7 @@ fn read(
     let mut reader = files.read(&IdRange::only(id), 1);
     let used = share.used();
     let rows = reader.next_rows(spans_max, FORMS, share).transpose();
-    // An answer that ends before this trace has the memory that was taken for a part of it.
+    // On an error before this trace is complete, release the memory reserved for its part.
     let rows = rows.inspect_err(|_| share.give_back(share.used() - used))?;
     let damage = reader.damage();
     let Some(rows) = rows.filter(|rows| rows.id == id) else {
@@ -317,7 +323,7 @@ mod tests {
     const HOURS: i64 = 18;
     const PER_HOUR: i64 = 6;
 
-    /// When the traces began, the last first, with their ids.
+    /// Returns beginning and id of each trace that was written, the latest first.
     fn written(store: &Store) -> Vec<(i64, u128)> {
         let mut all = Vec::new();
         for hour in (0..HOURS).filter(|hour| hour % 7 != 3) {
@@ -325,7 +331,7 @@ mod tests {
             let [service, name, host] = ["web", "load", "h"].map(|text| rows.strings.intern(text));
             for number in 0..PER_HOUR {
                 let start_ns = T0_NS + hour * HOUR_NS + number * HOUR_NS / PER_HOUR;
-                // In no order of time.
+                // Ids are in no order of time.
                 let id = ((start_ns as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1) as u128 + 1;
                 rows.spans.push(SpanRow {
                     trace_id: id,
@@ -367,7 +373,7 @@ mod tests {
         ];
         for begins_ns in ranges {
             for traces_max in [1, 20, 1_000] {
-                // All of them, and those of which something holds.
+                // Search for all traces, and for those that satisfy a condition.
                 for longest_ns in [i64::MAX, 2_000] {
                     let is_short = |took_ns: i64| took_ns <= longest_ns;
                     let asked = AtomicUsize::new(0);
@@ -393,7 +399,7 @@ mod tests {
                     let expected: Vec<u128> =
                         expected.take(traces_max).map(|(_, id)| *id).collect();
                     assert_eq!(found, expected, "{begins_ns:?} {traces_max} {longest_ns}");
-                    // Of the last hour.
+                    // One trace is found in the last hour alone.
                     if traces_max == 1 {
                         assert!(asked.into_inner() <= PER_HOUR as usize);
                     }

@@ -11,33 +11,34 @@ use stroboscope_foreign::otlp::{
 use stroboscope_proto::v1::SpanFlag;
 use stroboscope_store::tables::{AttributeValues, EventRead, SpanRead, TraceRows};
 
-/// Under which key OTLP has warnings for Jaeger, which has no other place for them there.
+/// Attribute key in OTLP under which Jaeger expects warnings, for which OTLP has no field.
 const WARNINGS: &str = "@jaeger@warnings";
 
 /// A trace with at least one span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredTrace {
-    /// Its id.
+    /// Trace id.
     pub id: u128,
-    /// In order of time.
+    /// Spans, in order of time.
     pub spans: Vec<TraceSpan>,
-    /// What there is to say of the trace.
+    /// Warnings about the trace.
     pub warnings: Vec<String>,
 }
 
-/// A span, and what there is to say of it.
+/// A span with its warnings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceSpan {
-    /// As it is stored.
+    /// Span as it is stored.
     pub stored: StoredSpan,
-    /// Lines of logs inside it, which are no events of it.
+    /// Log lines inside the span, which are not events of it.
     pub lines: Vec<StoredEvent>,
-    /// What a reader should know of its times.
+    /// Warnings about its times.
     pub warnings: Vec<String>,
 }
 
 impl StoredTrace {
-    /// The trace of these rows; `None` without a span: readers look at the first one without asking.
+    /// Builds a trace from these rows; `None` without spans, because clients access the first span
+    /// unchecked.
     #[must_use]
     pub fn of_rows(rows: TraceRows) -> Option<Self> {
         let mut spans: Vec<TraceSpan> = rows
@@ -56,7 +57,8 @@ impl StoredTrace {
             let Some(places) = places.get(&event.span_id) else {
                 continue;
             };
-            // Of several spans of one id, as Zipkin shares them, the one of that host and time.
+            // If several spans have this id, as in Zipkin's shared spans, use the one with the
+            // event's host and time.
             let is_inside = |place: &&usize| {
                 let span = &spans[**place].stored;
                 *span.host == *event.host
@@ -82,7 +84,7 @@ impl StoredTrace {
         })
     }
 
-    /// The span that nothing of the trace caused: without a parent, or else the first whose parent is not here.
+    /// Returns the root: the span without a parent, or else the first span whose parent is missing.
     #[must_use]
     pub fn root(&self) -> Option<&TraceSpan> {
         let is_root = |span: &&TraceSpan| span.stored.parent_id == 0;
@@ -92,7 +94,7 @@ impl StoredTrace {
             .or_else(|| self.orphans().next())
     }
 
-    /// The spans whose parent is not in the trace.
+    /// Returns the spans whose parent is not in the trace.
     pub fn orphans(&self) -> impl Iterator<Item = &TraceSpan> {
         let ids: std::collections::HashSet<u64> =
             self.spans.iter().map(|span| span.stored.span_id).collect();
@@ -101,7 +103,7 @@ impl StoredTrace {
             .filter(move |span| span.stored.parent_id != 0 && !ids.contains(&span.stored.parent_id))
     }
 
-    /// From its first to its last instant, ns since the Unix epoch.
+    /// Returns the first and last instant, ns since the Unix epoch.
     #[must_use]
     pub fn times_ns(&self) -> (i64, i64) {
         let starts = self.spans.iter().map(|span| span.stored.start_ns);
@@ -109,7 +111,7 @@ impl StoredTrace {
         (starts.min().unwrap_or(0), ends.max().unwrap_or(0))
     }
 
-    /// As the messages of OTLP, each span's warnings as an attribute.
+    /// Converts the spans to messages of OTLP, with warnings as an attribute.
     pub fn otlp_parts(&self) -> impl Iterator<Item = SpanParts> {
         let of = |span: &TraceSpan| {
             let mut parts = span.stored.parts();
@@ -130,9 +132,11 @@ impl StoredTrace {
         self.spans.iter().map(of)
     }
 
-    /// As the messages of OTLP, each of spans of one resource, and all of no more than some memory at a time.
+    /// Converts the trace to messages of OTLP, each with spans of one resource. Yields them in
+    /// batches, to bound the memory.
     pub(crate) fn resource_spans(&self) -> impl Iterator<Item = ResourceSpans> {
-        /// Spans of a resource beyond are another message of it.
+        /// Maximum number of spans in a batch; further spans of the same resource go into another
+        /// message.
         const SPANS_MAX: usize = 1_024;
         let mut parts = self.otlp_parts().peekable();
         std::iter::from_fn(move || {
@@ -144,7 +148,7 @@ impl StoredTrace {
 }
 
 impl TraceSpan {
-    /// Whether it failed: as OTLP's status, or an attribute of others, says.
+    /// Reports whether the span failed, by OTLP's status or by an attribute of other systems.
     #[must_use]
     pub fn is_error(&self) -> bool {
         let has_flag = self.has(SpanFlag::Panicked);
@@ -159,13 +163,13 @@ impl TraceSpan {
         has_flag || self.stored.attributes.iter().any(says_so)
     }
 
-    /// Whether a flag is set.
+    /// Reports whether a flag is set.
     #[must_use]
     pub fn has(&self, flag: SpanFlag) -> bool {
         self.stored.flags & flag as u32 != 0
     }
 
-    /// Says what its flags mean for its times.
+    /// Adds warnings about the effect of its flags on its times.
     fn warn_of_flags(&mut self) {
         let said = [
             (
@@ -228,10 +232,10 @@ fn event_of(event: EventRead) -> StoredEvent {
     }
 }
 
-/// Attributes that were read as JSON.
+/// Converts attributes that were read as JSON.
 fn typed(attributes: AttributeValues) -> StoredAttributes {
     let typed = |(key, json): (std::sync::Arc<str>, std::sync::Arc<str>)| {
-        // What is none is shown as it is.
+        // Show invalid JSON as text.
         let value = any_of_json(&json).unwrap_or_else(|| AnyValue {
             kind: Some(AnyKind::Text(json.to_string())),
         });
@@ -240,7 +244,8 @@ fn typed(attributes: AttributeValues) -> StoredAttributes {
     attributes.into_iter().map(typed).collect()
 }
 
-/// An id as a path has it: hex, or base64 as protobuf's JSON writes it; or what is wrong with it.
+/// Parses an id in a path: hex, or base64 as in protobuf's JSON. Returns a description of the
+/// problem if it is neither.
 pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
     if let Some(bytes) = stroboscope_foreign::base64_of(text, true) {
         let mut padded = [0; 16];
@@ -254,7 +259,7 @@ pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
     Ok(parsed.0)
 }
 
-/// As Jaeger and Tempo call kinds; empty where nothing was said.
+/// Name of a span kind in Jaeger and Tempo; empty if unknown.
 pub(crate) fn kind_name(kind: i32) -> &'static str {
     match kind {
         1 => "internal",

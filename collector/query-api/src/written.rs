@@ -1,4 +1,4 @@
-//! Answers in pieces, as bytes whose memory is the query's until they are sent.
+//! Responses in pieces. Their memory is charged to the query until they are sent.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,11 @@ use stroboscope_store::memory::{QueryLack, QueryShare};
 
 use crate::answer::Refusal;
 
-/// Smallest step by which an answer grows, in bytes; a step is also a quarter of what is there.
+/// Minimum step in bytes by which a response grows; the step is a quarter of its length if that is
+/// more.
 const STEP_BYTES_MIN: usize = 64 << 10;
 
-/// An answer that is being written.
+/// A response that is being written.
 #[derive(Debug)]
 pub(crate) struct Written {
     bytes: Vec<u8>,
@@ -19,7 +20,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// An answer of which nothing is written. The share is that of what it is made of.
+    /// Creates an empty response. `share` holds the memory of its sources.
     pub(crate) fn new(share: QueryShare) -> Self {
         Self {
             bytes: Vec::new(),
@@ -43,7 +44,7 @@ impl Written {
         written.map_err(|_| self.refusal())
     }
 
-    /// Writes a list of JSON, each element by itself.
+    /// Writes a JSON list, one element at a time.
     pub(crate) fn list(
         &mut self,
         elements: impl IntoIterator<Item = serde_json::Value>,
@@ -65,7 +66,7 @@ impl Written {
         }
     }
 
-    /// The body, when what it was made of is gone.
+    /// Converts to a response body, after the sources were dropped, and releases their memory.
     pub(crate) fn into_body(self) -> Body {
         let Self {
             bytes, mut share, ..

@@ -1,4 +1,4 @@
-//! What to do about errors of the libraries: they say what is wrong, and know no command line.
+//! Advice on errors of the libraries, which report what is wrong but know no command line.
 
 use std::error::Error;
 use std::path::Path;
@@ -8,7 +8,7 @@ use stroboscope_store::data_dir::DataDirError;
 
 use crate::suggest::command_on;
 
-/// What to do about an error, where there is more to say than it says by itself.
+/// Returns advice on an error, if there is more to say than the error itself does.
 pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref() {
         return of_query(error);
@@ -54,7 +54,7 @@ fn of_folder(error: &DataDirError) -> Option<String> {
     }
 }
 
-/// What to do about an empty folder.
+/// Advice on an empty data directory.
 fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
     if unflushed_bytes > 0 {
         return format!(

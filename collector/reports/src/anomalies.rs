@@ -1,4 +1,4 @@
-//! `anomalies`
+//! The `anomalies` subcommand.
 
 use clap::Args;
 
@@ -10,22 +10,23 @@ use crate::verb::ReadingVerb;
 use stroboscope_present::show::{Row as _, TableSpec};
 use stroboscope_query::AnomalyQuestion;
 
-/// Say what is different about slow requests
+/// Show what is different about slow requests
 ///
-/// Compares each segment's share of the critical path in the slowest requests with that in the others. The effect is
-/// Cohen's d; q is the p-value of Welch's t-test, corrected for the number of segments by Benjamini and Hochberg's
-/// rule. Segments with more of the critical path in slow requests come first, and of these the ones that surely differ
-/// (q up to 0.05).
+/// Compares each segment's share of the critical path in the slowest requests with that in the
+/// others. The effect is Cohen's d; q is the p-value of Welch's t-test, corrected for the number of
+/// segments by the rule of Benjamini and Hochberg. Segments with more of the critical path in slow
+/// requests come first, and among them those that differ significantly (q up to 0.05).
 #[derive(Debug, Args)]
 pub struct AnomaliesVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// So many of the requests are slow
+    /// Share of the requests that count as slow
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
     slowest: f64,
-    /// Show so many segments, of those that surely differ, by half a percent of the critical path or more; 0 shows all
+    /// Maximum number of segments to show, among those that differ significantly and by half a
+    /// percent of the critical path or more; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
 }

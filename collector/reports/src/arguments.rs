@@ -1,4 +1,4 @@
-//! Arguments that several verbs take.
+//! Arguments shared by several subcommands.
 
 use crate::output::say;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,18 @@ use stroboscope_search::{Formula, parse};
 use stroboscope_store::data_dir::DataDir;
 use tokio::runtime::Handle;
 
-/// Where the data is.
+/// Argument for the location of the data.
 #[derive(Clone, Debug, Args)]
 pub struct DataArguments {
-    /// The data folder; verbs that only read also take what was published to an object store: s3://BUCKET/PREFIX
-    /// (credentials, region and endpoint as AWS_… variables) or file:///FOLDER
+    /// Data directory. Subcommands that only read also accept a store that was published to an
+    /// object store: s3://BUCKET/PREFIX (credentials, region and endpoint from the AWS_… variables)
+    /// or file:///DIRECTORY
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
 }
 
 impl DataArguments {
-    /// The folder, for who writes to it.
+    /// Returns the data directory for writing; rejects object-store URLs.
     pub fn local(&self) -> Result<&Path, Failure> {
         if is_remote(&self.data) {
             return Err(Failure::new(format!(
@@ -43,7 +44,8 @@ impl DataArguments {
         Ok(&self.data)
     }
 
-    /// Returns these, or the newest store of a demo, if that is all that the default directory holds.
+    /// Returns these arguments, or the newest store of a demo if the default directory holds
+    /// nothing else.
     #[must_use]
     pub fn or_newest_demo(self) -> Self {
         let Some(data) = newest_demo(&self.data) else {
@@ -56,7 +58,8 @@ impl DataArguments {
         Self { data }
     }
 
-    /// Returns the directory to read from: itself, or a mirror of what is published, for as long as that is kept.
+    /// Returns the directory to read from: the data directory itself, or a mirror of the published
+    /// store, which lives as long as the result.
     pub fn to_read(&self, runtime: &Handle) -> Result<Readable, Failure> {
         match self.data.to_str().filter(|_| is_remote(&self.data)) {
             None => Ok(Readable::Folder(self.data.clone())),
@@ -87,7 +90,7 @@ fn newest_demo(data: &Path) -> Option<PathBuf> {
     demos.max().map(|(_, path)| path)
 }
 
-/// What is read.
+/// Directory to read from.
 #[derive(Debug)]
 pub enum Readable {
     Folder(PathBuf),
@@ -103,43 +106,48 @@ impl Readable {
     }
 }
 
-/// What is read, and whether the answer is for people.
+/// Arguments that select requests and the format of the output.
 #[derive(Clone, Debug, Args)]
 pub struct SelectionArguments {
-    /// Where to read from
+    /// Location of the data
     #[command(flatten)]
     pub data: DataArguments,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Only requests that began then or later: a time such as 2026-11-21, 2026-11-21T10:00 or 2026-11-21T10:00:00+01:00
-    /// (UTC where no offset is given), or how long ago, such as 10min, 1d or 2w; files of records that began more than an
-    /// hour before it, or after --until, are not read
+    /// Only requests that began then or later: a time such as 2026-11-21, 2026-11-21T10:00 or
+    /// 2026-11-21T10:00:00+01:00 (UTC unless an offset is given), or an age such as 10min, 1d or
+    /// 2w. Files of records that began more than an hour before it, or after --until, are not read
     #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
     pub since: Option<i64>,
-    /// Only requests that began before that time, which is written like --since and lies after it
+    /// Only requests that began before that time, in the format of --since; must be later than
+    /// --since
     #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
     pub until: Option<i64>,
-    /// Only requests of this root operation (service:name, as the table by root operation lists them)
+    /// Only requests of this root operation (service:name, as in the table by root operation)
     #[arg(long, value_name = "OPERATION")]
     pub root: Option<String>,
-    /// Take each span of this operation (service:name) for a request, wherever it is, and leave out what it is inside of; `none`: take no children of long-lived spans,
-    /// such as those of connections and of workers' loops, for requests [default: those of `store set-requests`]
+    /// Count each span of this operation (service:name) as a request, wherever it is, and ignore
+    /// the spans around it; repeatable. `none`: do not count children of long-lived spans, such as
+    /// those of connections and of workers' loops, as requests [default: those of `store
+    /// set-requests`]
     #[arg(id = "request", long = "request", value_name = "OPERATION", value_parser = parse_operation)]
     pub requests: Vec<String>,
-    /// Only requests of which this formula holds, as `search` takes it: '{ service = "store" && duration > 5ms }'
+    /// Only requests that satisfy this formula, in the language of `search`: '{ service = "store"
+    /// && duration > 5ms }'
     #[arg(long = "where", value_name = "FORMULA", value_parser = parse_formula)]
     pub filter: Option<(String, Formula)>,
-    /// Also use traces of which a part is known to be missing
+    /// Also use traces with known missing parts
     #[arg(long)]
     pub include_incomplete: bool,
-    /// Memory for the traces that are read and the model of them: a trace that takes more than half of it is left out and counted,
-    /// and a model that takes more is refused [default: 60 % of the control group's limit, or of the machine's memory]
+    /// Memory for traces and the model inferred from them. A trace that takes more than half of it
+    /// is left out and counted; a model that takes more is rejected [default: 60 % of the control
+    /// group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_reading_limit)]
     pub memory_limit: Option<u64>,
 }
 
-/// Parses an operation of requests.
+/// Parses the operation of a request, or `none`.
 pub fn parse_operation(text: &str) -> Result<String, String> {
     if text == NO_REQUESTS || text.contains(':') {
         return Ok(text.to_owned());
@@ -149,7 +157,7 @@ pub fn parse_operation(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Reads a formula; what is wrong is said with a mark below the place.
+/// Parses a formula; an error marks the wrong place.
 pub fn parse_formula(text: &str) -> Result<(String, Formula), String> {
     match parse(text) {
         Ok(formula) => Ok((text.to_owned(), formula)),
@@ -160,47 +168,48 @@ pub fn parse_formula(text: &str) -> Result<(String, Formula), String> {
     }
 }
 
-/// What every verb takes that infers.
+/// Arguments of all subcommands that infer a model.
 #[derive(Clone, Debug, Args)]
 pub struct ReadingArguments {
     #[command(flatten)]
     pub from: SelectionArguments,
-    /// Part of the traces that may contradict a relation that is still believed (0 to 1)
+    /// Share of traces that may contradict a relation before it is dropped (0 to 1)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = parse_part)]
     pub tolerance: f64,
-    /// Leave out segments that match, such as those of debugging code: a regular expression over
-    /// `task [start … end]`, as the verbs print segments
+    /// Leave out segments that match this regular expression over `task [start … end]`, the printed
+    /// form of segments; for example those of debugging code
     #[arg(long, value_name = "REGEX")]
     pub exclude: Option<Regex>,
-    /// In event logs, take the last token of an event's name for the data element it is about, if it is an id or a
-    /// number and the event has no attribute `element`: `sent-17` is `sent-*` about 17
+    /// In event logs, use the last token of an event's name as its data element, if the token is an
+    /// id or a number and the event has no attribute `element`: `sent-17` becomes `sent-*` about 17
     #[arg(long)]
     pub trailing_elements: bool,
-    /// Take timestamps as recorded, also where round trips prove that the hosts' clocks differ
+    /// Use timestamps as recorded, even if round trips prove that the hosts' clocks differ
     #[arg(long)]
     pub trust_clocks: bool,
 }
 
-/// Where else a result goes, and how it is shown.
+/// Arguments for additional outputs of a result.
 #[derive(Clone, Debug, Args)]
 pub struct ShowArguments {
-    /// Also write the result as a page
+    /// Also write the result as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Also write the result's tables, all their rows, each to a Parquet file in this folder
+    /// Also write the result's tables with all rows, each to a Parquet file in this directory
     #[arg(long, value_name = "FOLDER")]
     pub parquet: Option<PathBuf>,
-    /// Call segments by their full path, and not by as much of it as is unique
+    /// Show the full paths of segments, instead of the shortest unique part
     #[arg(long)]
     pub full_names: bool,
 }
 
-/// How segments are put into categories.
+/// Argument for the categories of segments.
 #[derive(Clone, Debug, Args)]
 pub struct CategoryArguments {
-    /// Take the value of this attribute for the category of an operation's segments, instead of server, network or
-    /// client by the kind of span. An operation without it is of the category of the one it runs inside. `service`,
-    /// `host`, `operation` and `kind` are known of every span; `recorded:service` is an attribute that is called so
+    /// Categorise an operation's segments by the value of this attribute, instead of server,
+    /// network or client by the kind of span. An operation without the attribute gets the category
+    /// of its enclosing operation. Every span has `service`, `host`, `operation` and `kind`;
+    /// `recorded:service` is a recorded attribute named service
     #[arg(long, value_name = "ATTRIBUTE")]
     pub category_by: Option<String>,
 }
@@ -213,12 +222,12 @@ impl CategoryArguments {
     }
 }
 
-/// What counts as the server's time.
+/// Arguments for the definition of server time.
 #[derive(Clone, Debug, Args)]
 pub struct ServerArguments {
     #[command(flatten)]
     pub categories: CategoryArguments,
-    /// The category whose time is the server's
+    /// Category that counts as server time
     #[arg(long, value_name = "CATEGORY", default_value = "server")]
     pub server: String,
 }
@@ -233,7 +242,7 @@ impl ServerArguments {
 }
 
 impl ReadingArguments {
-    /// Of what is selected; nothing special is inferred of it.
+    /// Arguments that select requests, with all defaults of inference.
     pub fn of(from: SelectionArguments) -> Self {
         Self {
             from,
@@ -245,7 +254,7 @@ impl ReadingArguments {
     }
 
     /// # Errors
-    /// When the range of time ends before it begins.
+    /// Returns an error if the time range ends before it begins.
     pub fn selection(&self) -> Result<Selection, Failure> {
         let SelectionArguments {
             since,
@@ -277,12 +286,13 @@ pub fn parse_part(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A burst-config, as people write it, and whether it had to be rounded: say so with [`config_of`].
+/// Parses a burst-config, and remembers whether it was rounded; [`config_of`] reports that.
 pub fn parse_config(text: &str) -> Result<Parsed, String> {
     BurstConfig::parse(text).map_err(|error| error.to_string())
 }
 
-/// The config, and on standard error what it was rounded from, in the SDK's own words: burst and period are powers of two.
+/// Returns the config. If it was rounded, because burst and period are powers of two, prints that
+/// on standard error in the SDK's words.
 pub fn config_of(parsed: &Parsed) -> BurstConfig {
     if let Some(text) = &parsed.rounded_from {
         say!(
@@ -293,12 +303,12 @@ pub fn config_of(parsed: &Parsed) -> BurstConfig {
     parsed.config
 }
 
-/// Whole nanoseconds; what is longer than 584 years counts as that.
+/// Duration in nanoseconds; durations longer than 584 years saturate.
 pub fn to_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A share such as `5%` or `0.05`.
+/// Parses a share such as `5%` or `0.05`.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let (number, scale) = text
         .strip_suffix('%')

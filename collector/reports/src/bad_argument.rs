@@ -1,4 +1,4 @@
-//! Errors of arguments, in words of ours where the parser of a value has only its own.
+//! Rewords errors of arguments for which the standard library's parser has only its own words.
 
 use std::error::Error as _;
 use std::net::AddrParseError;
@@ -8,7 +8,8 @@ use std::str::ParseBoolError;
 use clap::Error;
 use clap::error::{ContextKind, ContextValue};
 
-/// Returns the error of an argument, which says what the argument takes if the standard library's parser refused it.
+/// Returns the error of an argument. If the standard library's parser rejected it, the error states
+/// what the argument accepts.
 #[must_use]
 pub fn in_our_words(error: Error) -> Error {
     let Some(takes) = error.source().and_then(what_it_takes) else {

@@ -1,4 +1,4 @@
-//! `burst`
+//! The `burst` subcommand.
 
 mod plan;
 
@@ -16,29 +16,30 @@ use crate::output::{print, print_json};
 use crate::{Failure, Status};
 use stroboscope_present::humanise::{duration, percent};
 
-/// Windows shown.
+/// Number of windows to show.
 const WINDOWS_SHOWN: usize = 5;
-/// Paper 004, §3.3.1, picks a burst period at least ten times the request's length. Read as the time from burst to burst
-/// it says that requests are seen at all; read as the burst's own length, that most of them are seen whole: of requests
-/// a tenth as long as the burst, about a tenth of those in it are cut by its edges. Both are shown; plans obey the
-/// stricter one.
+/// Minimum ratio of a burst period to the request's length. Paper 004, §3.3.1, picks a burst period
+/// at least ten times the request's length. Applied to the time from burst to burst, the rule makes
+/// sure that requests are seen at all. Applied to the burst itself, it makes sure that most
+/// requests are seen whole: of requests a tenth as long as the burst, the edges cut about a tenth.
+/// Explanations show both; plans obey the stricter one.
 const TIMES_REQUEST: u32 = 10;
 
 /// Explain a burst-config, or plan one
 ///
-/// Recording is on at wall time t, in ms since the Unix epoch, when config & t == config. `--config` explains one;
-/// `--request` and `--duty` plan one: bursts at least ten times as long as a request, for at most that share of time. `plan`
-/// plans by what the store knows of its requests.
+/// Recording is on at wall time t, in ms since the Unix epoch, when config & t == config.
+/// `--config` explains a config; `--request` and `--duty` plan one: bursts at least ten times as
+/// long as a request, for at most that share of time. `plan` uses the requests in the store.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["config", "request"]))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Burst {
     #[command(subcommand)]
     verb: Option<BurstVerb>,
-    /// The config: 0b11100, 0x1c, 28, 4ms/32ms, always or off
+    /// Config to explain: 0b11100, 0x1c, 28, 4ms/32ms, always or off
     #[arg(long, value_name = "CONFIG")]
     config: Option<String>,
-    /// Plan for requests of this length, such as 3ms
+    /// Length of requests to plan for, such as 3ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     request: Option<Duration>,
     /// Share of time to record, such as 5%
@@ -54,7 +55,7 @@ enum BurstVerb {
     Plan(Box<plan::PlanVerb>),
 }
 
-/// What the verb says in JSON: of `burst plan` the second.
+/// JSON output of `burst`, or of `burst plan`.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "the document's schema is made of it")]
@@ -65,10 +66,10 @@ pub enum BurstSays {
 
 struct Explained {
     config: BurstConfig,
-    /// Windows from now on, ms since the Unix epoch; the end is none when it never closes.
+    /// Next windows, ms since the Unix epoch; the end is none for a window that never closes.
     windows: Vec<(u64, Option<u64>)>,
     now_ms: u64,
-    /// A tenth of the period; none for masks that have no single one.
+    /// A tenth of the period; none for masks without a single period.
     request_max: Option<Duration>,
     /// A tenth of the burst.
     request_whole_max: Option<Duration>,
@@ -77,28 +78,28 @@ struct Explained {
 /// A burst-config, explained or planned.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BurstPlan {
-    /// The mask.
+    /// Mask.
     config: u64,
     config_binary: String,
-    /// Null for masks with gaps.
+    /// Length of a burst in ms; null for masks with gaps.
     burst_ms: Option<u64>,
     period_ms: Option<u64>,
-    /// The share of time that is recorded.
+    /// Share of time that is recorded.
     duty: f64,
     open_now: bool,
-    /// Since the Unix epoch, as all times here.
+    /// Current time in ms since the Unix epoch, like all times here.
     now_ms: u64,
-    /// The next ones.
+    /// Next windows.
     windows: Vec<PlannedWindow>,
-    /// The longest requests that the period is right for; null for masks that have no single one.
+    /// Longest requests that suit the period, in ns; null for masks without a single period.
     request_max_ns: Option<u64>,
-    /// The longest that are mostly recorded whole.
+    /// Longest requests that are mostly recorded whole, in ns.
     request_whole_max_ns: Option<u64>,
-    /// What was made of what was asked for.
+    /// Remark on how the input was rounded or planned.
     remark: Option<String>,
 }
 
-/// Its end is null when it never closes.
+/// One recording window; its end is null if it never closes.
 #[derive(Debug, Serialize, JsonSchema)]
 struct PlannedWindow {
     open_ms: u64,
@@ -141,8 +142,8 @@ impl Burst {
     }
 }
 
-/// The config whose bursts are the shortest power of two of ms that is ten requests long, and whose period gives at
-/// most the duty cycle asked for.
+/// Plans a config whose bursts are the shortest power of two of ms that is ten requests long, and
+/// whose period gives at most this duty cycle.
 fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     let burst_ms = (request * TIMES_REQUEST).as_secs_f64() * 1e3;
     let zeros = burst_ms.max(1.0).log2().ceil() as u32;

@@ -1,4 +1,4 @@
-//! What is known about hosts' clocks, in words and as JSON.
+//! Describes hosts' clocks in words and as JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use stroboscope_analysis::clock::{Alignment, Verdict};
 
 use stroboscope_present::humanise::{counted, duration};
 
-/// Most hosts named one by one.
+/// Maximum number of hosts to list by name.
 const NAMES_SHOWN: usize = 8;
 
-/// A host as people read it.
+/// Name of a host for the user.
 pub(crate) fn name(host: &str) -> &str {
     if host.is_empty() { "(no name)" } else { host }
 }
 
-/// Hosts one after the other, the first of many.
+/// Lists hosts, up to [`NAMES_SHOWN`].
 pub(crate) fn names<'a>(hosts: impl IntoIterator<Item = &'a Arc<str>>) -> String {
     let all: Vec<&str> = hosts.into_iter().map(|host| name(host)).collect();
     let shown = all
@@ -32,7 +32,7 @@ pub(crate) fn names<'a>(hosts: impl IntoIterator<Item = &'a Arc<str>>) -> String
     }
 }
 
-/// A difference, with its sign.
+/// Formats a difference with its sign.
 pub(crate) fn signed(ns: i128) -> String {
     let sign = match ns {
         0 => "",
@@ -42,7 +42,7 @@ pub(crate) fn signed(ns: i128) -> String {
     format!("{sign}{}", duration(ns.unsigned_abs() as f64))
 }
 
-/// What a host's timestamps are whole multiples of.
+/// Unit that a host's timestamps are whole multiples of.
 pub(crate) fn unit(unit_ns: u64) -> String {
     match unit_ns {
         1 => "ns".to_owned(),
@@ -53,7 +53,7 @@ pub(crate) fn unit(unit_ns: u64) -> String {
     }
 }
 
-/// What is to be said before any result, a line each.
+/// Warnings to print before any result, one per line.
 pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
     let mut lines = Vec::new();
     let islands = alignment.islands();
@@ -84,7 +84,8 @@ pub(crate) fn warnings(alignment: &Alignment) -> Vec<String> {
     lines
 }
 
-/// Which hosts tell time in which whole units, where those are coarser than nanoseconds; a line each.
+/// Lists the hosts whose timestamps are whole multiples of a unit coarser than nanoseconds, one
+/// line for each unit.
 pub(crate) fn resolutions(alignment: &Alignment) -> Vec<String> {
     let mut hosts_of: BTreeMap<u64, (Vec<&Arc<str>>, u64)> = BTreeMap::new();
     for host in alignment.islands().iter().flatten() {
@@ -105,27 +106,27 @@ pub(crate) fn resolutions(alignment: &Alignment) -> Vec<String> {
     hosts_of.into_iter().map(line).collect()
 }
 
-/// How sure the orders of timestamps are.
+/// Reliability of the order of timestamps.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Timestamps {
-    /// Groups of hosts that nothing ties together.
+    /// Number of groups of hosts; no round trips connect different groups.
     islands: usize,
     hosts: Vec<HostTimestamps>,
     contradictory_pairs: Vec<(String, String)>,
-    /// Tasks whose order of lines is not that of control.
+    /// Number of tasks whose order of lines is not the order of control.
     disbelieved_tasks: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct HostTimestamps {
     host: String,
-    /// The number of its group.
+    /// Number of its group.
     island: usize,
-    /// All of its timestamps are whole multiples of this.
+    /// Unit in ns that all of its timestamps are whole multiples of.
     resolution_ns: u64,
     tick_ns: u64,
     timestamps: u64,
-    /// Whether the kernel says that something keeps the clock right; null where it was not asked.
+    /// True if the kernel reports that its clock is synchronised; null if it was not asked.
     synchronised: Option<bool>,
     max_error_ns: Option<u64>,
 }
@@ -160,7 +161,7 @@ impl Timestamps {
     }
 }
 
-/// A verdict in a word.
+/// Verdict in one word.
 pub(crate) fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Agree => "agree",

@@ -1,4 +1,4 @@
-//! `clocks`
+//! The `clocks` subcommand.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -16,21 +16,23 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Doc, Row, TableSpec};
 use stroboscope_query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
 
-/// Say how the clocks of the hosts are related
+/// Show how the clocks of the hosts are related
 ///
-/// Where a request goes from one host to another and comes back, the time between on the first host's clock minus that
-/// on the other's is the round trip's time on the network (RTT), and the offset between the two clocks is known to
-/// half of that. For each pair of hosts the round trips of lowest RTT are kept over time, so that drift is
-/// followed. Clocks that agree with nearly all round trips are believed as recorded; they are corrected where nearly all
-/// round trips agree with one offset, or one drift, that is not zero. Between hosts that nothing ties together orders are unknown,
-/// and such hosts are named. So is what timestamps are whole multiples of, since an order within that is unknown too.
+/// If a request goes from one host to another and comes back, the time between on the first host's
+/// clock minus that on the other's is the round-trip time on the network (RTT), and the offset
+/// between the two clocks is known to half of that. For each pair of hosts, the round trips of
+/// lowest RTT are kept over time, to follow drift. Clocks that agree with nearly all round trips
+/// are used as recorded. Clocks are corrected if nearly all round trips agree with one offset, or
+/// one drift, that is not zero. Between hosts that no round trips connect, orders are unknown; the
+/// output names such hosts. It also shows the unit of each host's timestamps, because orders within
+/// a unit are unknown, too.
 #[derive(Debug, Args)]
 pub struct Clocks {
     #[command(flatten)]
     from: SelectionArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Relate the others to this host; by default to the one with the most round trips
+    /// Reference host; by default the one with the most round trips
     #[arg(long, value_name = "HOST")]
     reference: Option<String>,
 }
@@ -64,7 +66,7 @@ impl ReadingVerb for Clocks {
     }
 }
 
-/// How the clocks of all hosts are related.
+/// Relations between the clocks of all hosts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ClocksReport {
     #[serde(flatten)]
@@ -85,7 +87,7 @@ pub struct ClocksReport {
     alignment: Alignment,
 }
 
-/// One host beside the reference host.
+/// One host, compared with the reference host.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Host {
     host: String,
@@ -98,7 +100,7 @@ struct Host {
     unit: String,
 }
 
-/// What a kernel knows of its clock.
+/// Clock of a host, as reported by its kernel.
 #[derive(Debug, Serialize, JsonSchema)]
 struct OwnWord {
     synchronised: bool,
@@ -106,7 +108,7 @@ struct OwnWord {
     estimated_error_ns: u64,
 }
 
-/// What a host's kernel said last, if it did.
+/// Last report of a host's kernel, if there is one.
 #[derive(Debug)]
 struct KernelSays {
     host: String,
@@ -167,10 +169,11 @@ impl ClocksReport {
     }
 }
 
-/// A kernel's bound grows while nothing sets its clock, and Linux stops counting here (`NTP_PHASE_LIMIT`).
+/// Bound in ns at which Linux stops counting (`NTP_PHASE_LIMIT`). The bound of a kernel grows until
+/// its clock is set.
 const BOUND_MAX_NS: u64 = 16_000_000_000;
 
-/// What kernels' words are of, what is made of them, and when they matter.
+/// Explains the kernels' bounds: what they refer to, how they are used, and when they matter.
 fn what_bounds_mean(kernels: &[KernelSays]) -> String {
     let mut said = "That is how far each clock may be from UTC, by its host's own kernel. No timestamp is changed for it: \
                     timestamps are corrected by how much hosts differ from each other, which round trips show; the word of \

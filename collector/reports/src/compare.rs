@@ -1,4 +1,4 @@
-//! `compare`
+//! The `compare` subcommand.
 
 use clap::Args;
 use stroboscope_analysis::compare::Comparison;
@@ -13,12 +13,13 @@ use crate::{Failure, Status};
 use stroboscope_present::show::TableSpec;
 use stroboscope_query::{HowCompared, compare, explain_first_cause, failure_shifts};
 
-/// Say what changed between two periods, and why
+/// Show what changed between two periods, and why
 ///
-/// Requests are put into categories of equal structure. Of each, its times are compared (Kolmogorov and Smirnov), edge by
-/// edge of the critical path, and its share of the requests; what one operation or one difference of structure is
-/// responsible for is one cause, and causes are set against the whole change. Failed requests are counted by root operation
-/// and by where their failures start, incomplete requests included.
+/// Groups requests into categories of equal structure. Compares the times of each category
+/// (Kolmogorov and Smirnov), edge by edge of the critical path, and its share of the requests.
+/// Changes due to one operation or one difference of structure form one cause, and causes are
+/// related to the whole change. Counts failed requests by root operation and by the origin of their
+/// failures, including incomplete requests.
 #[derive(Debug, Args)]
 pub struct CompareVerb {
     #[command(flatten)]
@@ -27,7 +28,7 @@ pub struct CompareVerb {
     show: ShowArguments,
     #[command(flatten)]
     periods: PeriodArguments,
-    /// Show so many mutations; 0 shows all
+    /// Maximum number of mutations to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     top: usize,
 }
@@ -56,7 +57,7 @@ impl CompareVerb {
 
 impl ReadingVerb for CompareVerb {
     type Report = Compared;
-    /// Without two periods there is nothing to compare.
+    /// No tables: SQL cannot pass the two periods to compare.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {

@@ -1,4 +1,4 @@
-//! `critical-path`
+//! The `critical-path` subcommand.
 
 mod request;
 
@@ -21,37 +21,39 @@ use stroboscope_query::{
     BreakdownQuestion, Notes, PathsQuestion, QueryError, Selection, StrataRule, each_path, path_of,
 };
 
-/// Say what requests' latency is made of
+/// Show what makes up the latency of requests
 ///
-/// Without --trace: for each segment, in how many requests it is critical, its mean share of the critical path, and
-/// how long it takes; and the same by category: a client span's own time is network, what is below a server's span is
-/// server, all else client. Summed delay adds up all segments, whatever ran at once.
+/// Without --trace: for each segment, in how many requests it is critical, its mean share of the
+/// critical path, and how long it takes; and the same by category. A client span's own time is
+/// network, time below a server's span is server, all else is client. Summed delay adds up all
+/// segments, including concurrent ones.
 ///
-/// With --by: requests are put into strata by the value of an attribute, or by quantiles of one that is a number.
+/// With --by: groups requests into strata by the value of an attribute, or by quantiles of a
+/// numeric attribute.
 ///
 /// With --trace: one request, segment by segment.
 ///
-/// A request ends when its caller has its answer: when its root span ends. What goes on after that is on no critical path
-/// and in no latency; it is shown apart, with a path of its own. An event log has no root; its requests end with their
-/// last event.
+/// A request ends when its caller has the response: when its root span ends. Later work is on no
+/// critical path and in no latency; it is shown separately, with its own path. An event log has no
+/// root; its requests end with their last event.
 #[derive(Debug, Args)]
 pub struct CriticalPath {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// One trace, by its id or the name its source gave it
+    /// One trace, by its id or by the name that its source gave it
     #[arg(long, value_name = "ID", conflicts_with = "each")]
     trace: Option<String>,
-    /// Every trace: one JSON document a line, with or without --json
+    /// Print every trace as one JSON document per line, with or without --json
     #[arg(long)]
     each: bool,
-    /// Show latency and categories for each value of this attribute of requests; of one that is a number and has many
-    /// values, for each fifth of them. `service`, `host`, `operation` and `kind` are those of the request's root span;
-    /// `recorded:service` is an attribute that is called so
+    /// Show latency and categories for each value of this attribute of requests; for each fifth of
+    /// a numeric attribute with many values. `service`, `host`, `operation` and `kind` are those of
+    /// the request's root span; `recorded:service` is a recorded attribute named service
     #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each"])]
     by: Option<String>,
-    /// With --by, show so many quantiles of the attribute
+    /// Number of quantiles of the attribute of --by
     #[arg(long, value_name = "COUNT", requires = "by", value_parser = clap::value_parser!(u8).range(2..=50))]
     quantiles: Option<u8>,
     /// Show the distributions of latency and of each category's share of the critical path
@@ -59,7 +61,7 @@ pub struct CriticalPath {
     cdf: bool,
     #[command(flatten)]
     categories: CategoryArguments,
-    /// Show so many segments; 0 shows all
+    /// Maximum number of segments to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
 }
@@ -106,7 +108,7 @@ impl ReadingVerb for CriticalPath {
 
 impl CriticalPath {
     fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
-        // Asked for by name, an incomplete trace is shown too, and said to be incomplete.
+        // A request for one trace includes it even if it is incomplete, and marks it as incomplete.
         let selection = Selection {
             include_incomplete: true,
             ..Selection::default()
@@ -120,7 +122,7 @@ impl CriticalPath {
                 data: study.source().name(),
             }));
         };
-        // Other than that files could not be read, there is nothing to say of one.
+        // Of one trace, only unreadable files are worth a note.
         let notes = Notes {
             damage: noted.damage,
             ..Notes::default()
@@ -147,7 +149,7 @@ fn each(study: &NamedStudy) -> Result<Status, Failure> {
     failure.map_or_else(|| Ok(notes::tell(&noted)), Err)
 }
 
-/// Critical paths of all requests, of strata, or of one.
+/// Critical paths of all requests, of strata, or of one request.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CriticalPathReport {

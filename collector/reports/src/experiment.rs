@@ -1,4 +1,4 @@
-//! `experiment`
+//! The `experiment` subcommand.
 
 mod rows;
 
@@ -23,18 +23,21 @@ use stroboscope_query::{
     experiment,
 };
 
-/// Say whether the test of an experiment differs from its control, by how much, and how sure that is
+/// Show whether an experiment's test differs from its control, by how much, and how surely
 ///
-/// Both sides are recorded at the same time; an attribute says of which one a request is:
+/// Both sides are recorded at the same time; an attribute tells which side a request belongs to:
 ///
 ///   stroboscope experiment --by build --control 41 --test 42 --unit user
 ///
-/// Requests of one user are alike, and so are those of one burst: an interval holds the truth with the certainty asked for
-/// where that is so, too. Name by --unit what was assigned to a side (users, processes, hosts): with few of them, little can be
-/// known, however many requests they make. Whether both sides are asked for the same, as often and by as many is looked at first,
-/// and times at which something happened that is not the change are left out.
+/// Requests of one user are alike, and so are requests of one burst: intervals contain the true
+/// value with the given certainty despite that. Set --unit to what was assigned to a side (users,
+/// processes, hosts): with few units, little can be learned, however many requests they send. The
+/// command first checks whether both sides get the same kinds of requests, as often and from as
+/// many units, and leaves out times at which something other than the change happened.
 ///
-/// Where each side has processes of its own, name those: `--by process --of web --control 1a2b3c4d --test 5e6f7a8b`.
+/// If each side has its own processes, name them:
+///
+///   stroboscope experiment --by process --of web --control 1a2b3c4d --test 5e6f7a8b
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct ExperimentVerb {
@@ -42,34 +45,38 @@ pub struct ExperimentVerb {
     from: SelectionArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// The attribute that says which side a request is of. `service`, `host`, `process`, `operation` and `kind` are those of the
-    /// request's root span
+    /// Attribute that tells which side a request belongs to. `service`, `host`, `process`,
+    /// `operation` and `kind` are those of the request's root span
     #[arg(long, value_name = "ATTRIBUTE")]
     by: String,
-    /// With --by process or host: that of this service's spans. A request that several of them served is left out
+    /// With --by process or host: use that of this service's spans. Leaves out requests that
+    /// several of them served
     #[arg(long, value_name = "SERVICE")]
     of: Option<String>,
-    /// Its value for the control; repeatable
+    /// Value of the attribute for the control; repeatable
     #[arg(long, value_name = "VALUE", required = true)]
     control: Vec<String>,
-    /// Its value for the test; repeatable
+    /// Value of the attribute for the test; repeatable
     #[arg(long, value_name = "VALUE", required = true)]
     test: Vec<String>,
-    /// The part of the units that was assigned to the test, such as 50%: whether so many came is looked at
+    /// Share of the units that was assigned to the test, such as 50%; the command checks whether
+    /// that many arrived
     #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "unit")]
     share: Option<f64>,
-    /// When both sides were treated alike, such as before the change: 3d..2d, or two times with .. between them. What differs then
-    /// is not the change, and how much does by chance is learned from it
+    /// Time range in which both sides were treated alike, such as before the change: 3d..2d, or two
+    /// times with .. between them. A difference in it is not due to the change, and shows how much
+    /// the sides differ by chance
     #[arg(long, value_name = "FROM..TO", value_parser = parse_range, allow_hyphen_values = true)]
     equal: Option<TimeRange>,
-    /// The attribute whose values were assigned to a side, such as the user. Otherwise each request counts by itself
+    /// Attribute whose values were assigned to a side, such as the user. By default, each request
+    /// counts by itself
     #[arg(long, value_name = "ATTRIBUTE")]
     unit: Option<String>,
-    /// How probable it is that an interval holds the truth: 0.5 to 0.9999
+    /// Probability that an interval contains the true value: 0.5 to 0.9999
     #[arg(long, value_name = "PART", default_value_t = 0.95, value_parser = parse_certainty)]
     certainty: f64,
-    /// How often the data was looked at, with this time, while it grew: who looks often sees differences by chance, so each
-    /// look must be surer than the one before
+    /// Number of times that the growing data was examined, including this one. Repeated looks find
+    /// differences by chance, so each look must be more certain than the one before
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     look: u32,
 }
@@ -83,7 +90,7 @@ fn parse_certainty(text: &str) -> Result<f64, String> {
 
 impl ReadingVerb for ExperimentVerb {
     type Report = ExperimentSays;
-    /// Nobody can guess what is compared.
+    /// No tables: SQL cannot name the sides to compare.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
@@ -124,47 +131,50 @@ impl ReadingVerb for ExperimentVerb {
     }
 }
 
-/// What an experiment says.
+/// Result of an experiment.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ExperimentSays {
     #[serde(flatten)]
     notes: Notes,
     by: String,
     unit: Option<String>,
-    /// The certainty of each interval, after the correction for looks.
+    /// Certainty of each interval, after the correction for looks.
     certainty: f64,
     control: SideOf,
     test: SideOf,
-    /// Bursts, or equal times where nothing was recorded in bursts, whose requests were taken to be alike.
+    /// Number of blocks whose requests are assumed to be alike: bursts, or equal times if nothing
+    /// was recorded in bursts.
     blocks: usize,
     are_bursts: bool,
-    /// From the first request's begin to the last one's.
+    /// Time from the beginning of the first request to that of the last, in ns.
     covered_ns: u64,
-    /// Of the week's 168 hours, those in which both sides have requests.
+    /// Number of hours of the week, of 168, in which both sides have requests.
     hours_of_week: usize,
-    /// Whether the sides are alike in users, load and mix, as far as can be told.
+    /// True if the sides are alike in users, load and mix, as far as the data shows.
     is_balanced: bool,
     balance: Vec<BalanceRow>,
-    /// Whether the sides differed while they were treated alike; null, if no such time was named, or too little is in it.
+    /// True if the sides differed while they were treated alike; null if no such time was given, or
+    /// it has too little data.
     differed_before: Option<bool>,
     metrics: Vec<MetricRow>,
-    /// By hour of the day, where there are several.
+    /// Metrics by hour of the day, if there are several.
     hours: Vec<MetricRow>,
-    /// While both sides were treated alike, if such a time was named.
+    /// Metrics of the time in which both sides were treated alike, if it was given.
     equal: Vec<MetricRow>,
     noise: Vec<NoiseRow>,
     needed: Vec<NeededRow>,
     mix: Vec<SideMixRow>,
     left_out: Vec<LeftOutRow>,
-    /// Requests of another value of the attribute, or without it.
+    /// Number of requests with another value of the attribute, or without it.
     of_no_side: u64,
-    /// Requests that several processes or hosts of the service served.
+    /// Number of requests that several processes or hosts of the service served.
     of_several: u64,
-    /// Requests without a unit.
+    /// Number of requests without a unit.
     without_unit: u64,
 }
 
-/// What an experiment like this one would need, for all requests.
+/// Computes the size of an experiment like this one that would show a given difference, for all
+/// requests.
 fn needed(found: &ExperimentReport, alpha: f64) -> Vec<NeededRow> {
     let (requests, units) = (found.requests, found.units);
     let all = found.metrics.iter();
@@ -245,7 +255,7 @@ impl ExperimentSays {
         }
     }
 
-    /// What matters, in one sentence.
+    /// Main result in one sentence.
     fn headline(&self) -> String {
         let all: Vec<&MetricRow> = self.metrics.iter().filter(|of| of.root.is_none()).collect();
         if let Some(unlike) = self.balance.iter().find(|of| !of.is_balanced) {
@@ -353,7 +363,7 @@ impl Report for ExperimentSays {
                 counted(self.without_unit, "request")
             ));
         }
-        // A week has all that a service does in the course of one.
+        // A week covers everything that a service does in the course of one.
         if self.covered_ns < 7 * 86_400_000_000_000 {
             doc.sentence(
                 "Less than a week was recorded: what differs at other hours or on other days is not in it.",

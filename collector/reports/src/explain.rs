@@ -1,4 +1,4 @@
-//! `explain`
+//! The `explain` subcommand.
 
 use clap::Args;
 use stroboscope_analysis::compare::Comparison;
@@ -15,13 +15,14 @@ use crate::{Failure, Status};
 use stroboscope_present::show::TableSpec;
 use stroboscope_query::{Explained, HowCompared, explain_change};
 
-/// Say which parameters tell requests with a change from those without
+/// Show which parameters distinguish requests with a change from those without
 ///
-/// Attributes, of spans and of events, up to the operation at which the requests part, are asked about by a decision tree
-/// (C4.5), grown from a part of the requests and judged by others. Precision and recall are counted among all requests.
-/// Ids, timestamps, identities of processes and all else that differs in every request are left out, and consequences: measured times
-/// where times changed, and descriptions of failures where requests fail. `failures` tells failed requests from others without two
-/// periods.
+/// A decision tree (C4.5) splits requests by attributes of spans and events, up to the operation at
+/// which the requests diverge. It is grown from a part of the requests and judged by the others.
+/// Precision and recall are relative to all requests. The tree ignores ids, timestamps, identities
+/// of processes and everything else that differs in every request. It also ignores consequences:
+/// measured times if times changed, and descriptions of failures if requests fail. `failures`
+/// distinguishes failed requests from others without two periods.
 #[derive(Debug, Args)]
 pub struct ExplainVerb {
     #[command(flatten)]
@@ -30,7 +31,7 @@ pub struct ExplainVerb {
     show: ShowArguments,
     #[command(flatten)]
     periods: PeriodArguments,
-    /// Explain the cause of this rank
+    /// Rank of the cause to explain
     #[arg(
         long,
         value_name = "RANK",
@@ -38,13 +39,13 @@ pub struct ExplainVerb {
         conflicts_with = "mutation"
     )]
     cause: usize,
-    /// Explain the mutation of this rank instead
+    /// Rank of the mutation to explain, instead of a cause
     #[arg(long, value_name = "RANK")]
     mutation: Option<usize>,
-    /// Leave out a parameter, such as count, or "count (web:read)"; can be repeated
+    /// Leave out a parameter, such as count, or "count (web:read)"; repeatable
     #[arg(long, value_name = "NAME")]
     without: Vec<String>,
-    /// Another number takes other requests for the sample
+    /// Seed of the sample of requests
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
 }
@@ -84,7 +85,7 @@ impl ExplainVerb {
 
 impl ReadingVerb for ExplainVerb {
     type Report = ExplainedSays;
-    /// Without two periods there is nothing to explain.
+    /// No tables: SQL cannot pass the two periods to explain.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {

@@ -1,4 +1,4 @@
-//! The end of a verb: a result, a part of one, or a failure.
+//! Outcome of a subcommand: a result, a partial result, or a failure.
 
 use std::error::Error;
 use std::fmt;
@@ -8,22 +8,24 @@ use stroboscope_store::memory::QueryLack;
 
 use crate::advice::advice;
 
-/// The end of a verb that has a result.
+/// Outcome of a subcommand that has a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Exit status 0.
     Done,
-    /// Something was left out of the result, as standard error says. Exit status 1.
+    /// The result is incomplete; standard error lists what was left out. Exit status 1.
     Partly,
-    /// A signal of this number ended the verb before it had a result, and the verb stopped what it had started. Exit status as
-    /// shells give it: 128 more than the number, so 130 after Ctrl-C.
+    /// A signal of this number ended the subcommand before it had a result, and the subcommand
+    /// stopped everything that it had started. The exit status is that of shells: 128 more than the
+    /// number, so 130 after Ctrl-C.
     Interrupted(i32),
 }
 
-/// The kind of a failure. The command line ends with status 2 for each; pages have a status of HTTP for each.
+/// Kind of a failure. The command line exits with status 2 for each; pages map each to an HTTP
+/// status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCode {
-    /// No report has the name that was asked for.
+    /// No report has the requested name.
     Unknown,
     /// The arguments are wrong.
     Asked,
@@ -31,7 +33,7 @@ pub enum FailureCode {
     NeedsMore,
     /// The report takes more memory than a query may have.
     TooLarge,
-    /// Other queries hold the memory: the same may succeed later.
+    /// Other queries hold the memory: a retry may succeed later.
     Busy,
     /// Two periods have no change, or too few requests, to explain.
     NothingToExplain,
@@ -39,23 +41,23 @@ pub enum FailureCode {
     Failed,
 }
 
-/// The reason why a verb has no result.
+/// Reason that a subcommand has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: FailureCode,
-    /// What is wrong.
+    /// Description of the problem.
     pub cause: String,
-    /// What to do about it, where the cause does not say that.
+    /// Advice on the problem, if the cause does not include it.
     pub remedy: Option<String>,
 }
 
 impl Failure {
-    /// A failure that says all in its cause.
+    /// Creates a failure without a remedy.
     pub fn new(cause: impl Into<String>) -> Self {
         Self::coded(FailureCode::Failed, cause)
     }
 
-    /// A failure of this kind.
+    /// Creates a failure of this kind, without a remedy.
     pub fn coded(code: FailureCode, cause: impl Into<String>) -> Self {
         Self {
             code,
@@ -64,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// A failure by any error, with advice where there is some.
+    /// Converts any error to a failure, with advice if there is some.
     pub fn of(error: impl Error + 'static) -> Self {
         let error: &(dyn Error + 'static) = &error;
         let query: Option<&QueryError> = error.downcast_ref();

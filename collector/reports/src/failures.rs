@@ -1,4 +1,5 @@
-//! The report `failures`: which requests fail, since when, where their failures start, and what tells them from others.
+//! The report `failures`: which requests fail, since when, where their failures start, and what
+//! distinguishes them from others.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -27,53 +28,59 @@ use crate::time::{since, written_periods};
 use crate::verb::{ReadingVerb, Report, give};
 use crate::{Failure, Status};
 
-/// Root operations shown.
+/// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
-/// Sentences on medians that failed requests move, at most; failed requests, and others, of each, at least.
+/// Maximum number of warnings about medians that failed requests shift, and minimum number of
+/// failed and of other requests for each.
 const WARNINGS: (usize, u64) = (3, 12);
 
-/// Show which requests fail, since when, where their failures start, and what tells them from others
+/// Show which requests fail, since when, where their failures start, and what distinguishes them
 ///
-/// A request fails if its root does: by an attribute `error` that is not false, or by a panic. Requests of which a part is
-/// missing count, too; those without a root fail if a failure travels out of what was recorded of them. A failure starts at the
-/// failed span below which no other one failed; of several, at the one that ended first. Requests with a failed span whose root did not fail have
-/// recovered. Attributes of spans tell failed requests of a root operation from others, as `explain` does, if there are at least
-/// 12 of both, since the error rate rose, if it did; what is part of the failure itself is left out.
+/// A request fails if its root does: by an attribute `error` that is not false, or by a panic.
+/// Requests with missing parts count, too; those without a root fail if a failure leaves the
+/// recorded part. A failure starts at the failed span below which no other one failed; of several,
+/// at the one that ended first. Requests with a failed span whose root did not fail have recovered.
+/// Attributes of spans distinguish failed requests of a root operation from others, as `explain`
+/// does, if there are at least 12 of both since the error rate rose, if it did; attributes of the
+/// failure itself are left out.
 #[derive(Debug, Args)]
 pub struct FailuresVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Show so many origins of failures; 0 shows all
+    /// Maximum number of origins of failures to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
 }
 
-/// Which requests fail, since when, where their failures start, and what tells them from others.
+/// Failed requests, changes of their rate, origins of their failures, and their distinguishing
+/// attributes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailuresReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Requests, incomplete ones included.
+    /// Number of requests, including incomplete ones.
     requests: u64,
     failed: u64,
     failed_share: f64,
-    /// Requests in which a span failed, and not the root.
+    /// Number of requests in which a span failed, but not the root.
     recovered: u64,
-    /// The root operations with the most failed requests first.
+    /// Root operations, most failed requests first.
     roots: Vec<FailureRootRow>,
-    /// The last change of each root operation's error rate, the surest first; none, where nothing is unlikely to be chance.
+    /// Last change of each root operation's error rate, the most certain first; empty if all
+    /// changes may be chance.
     changes: Vec<FailureChangeRow>,
-    /// Where failed requests began to fail, the most frequent first.
+    /// Origins of failures, the most frequent first.
     origins: Vec<FailureOriginRow>,
-    /// Where the failures of requests that recovered started.
+    /// Origins of failures in requests that recovered.
     recovered_origins: Vec<RecoveredOriginRow>,
-    /// Requests with failures of more origins than are told apart.
+    /// Number of requests whose origins of failures are beyond the limit of distinct origins.
     other_origins: u64,
-    /// What tells failed requests of a root operation from others, failed ones and the largest part first.
+    /// Attributes that distinguish failed requests of a root operation from others; failed ones and
+    /// the largest share first.
     leaves: Vec<FailureLeafRow>,
-    /// Commands that say more of the first change; empty on a page, which has links.
+    /// Commands that examine the first change further; empty on a page, which has links.
     #[serde(skip)]
     commands: String,
     #[serde(skip)]
@@ -83,19 +90,19 @@ pub struct FailuresReport {
 /// Requests of a root operation, and how many of them failed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureRootRow {
-    /// `service:name`; `(no root)` is of requests whose beginning was not recorded.
+    /// `service:name`, or `(no root)` for requests whose beginning was not recorded.
     root: String,
     requests: u64,
     failed: u64,
     failed_share: f64,
     recovered: u64,
-    /// Latency of the requests whose root was recorded from its begin to its end; null, if there is none.
+    /// Latency of the requests whose root was recorded completely; null if there are none.
     latency: Option<Latency>,
-    /// The same without failed requests.
+    /// Latency without failed requests.
     latency_without_failed: Option<Latency>,
 }
 
-/// A change of the share of a root operation's requests that fail.
+/// Change of a root operation's share of failed requests.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct FailureChangeRow(RateChange);
@@ -104,21 +111,21 @@ pub struct FailureChangeRow(RateChange);
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureOriginRow {
     root: String,
-    /// The operation that failed first.
+    /// Operation that failed first.
     origin: String,
-    /// The type of its error, or its status.
+    /// Type of its error, or its status.
     kind: String,
-    /// Its message, with ids replaced by `*`; empty, if there is none.
+    /// Error message, with ids replaced by `*`; empty if there is none.
     message: String,
     requests: u64,
-    /// The part of all failed requests, 0 to 1.
+    /// Share of all failed requests, 0 to 1.
     share: f64,
-    /// When the first and the last of these spans ended, ns since the Unix epoch.
+    /// Times at which the first and the last of these spans ended, ns since the Unix epoch.
     first_ns: Option<i64>,
     last_ns: Option<i64>,
-    /// Id of the request with the first of them.
+    /// Id of the request with the first of these spans.
     example: Option<String>,
-    /// The operations through which its failure travelled, from the origin to the root.
+    /// Operations through which its failure travelled, from the origin to the root.
     trail: Vec<String>,
 }
 
@@ -135,23 +142,24 @@ pub struct RecoveredOriginRow {
     example: Option<String>,
 }
 
-/// Requests of a root operation that have something in common, and mostly failed, or did not.
+/// Requests of a root operation with common attributes, most of which failed, or most of which did
+/// not.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureLeafRow {
     root: String,
-    /// All of these are true of them.
+    /// Conditions that all of these requests satisfy.
     conditions: Vec<String>,
-    /// Whether most of them failed.
+    /// True if most of them failed.
     failed: bool,
-    /// The part of such requests that did.
+    /// Share of these requests that have the outcome.
     precision: f64,
-    /// The part of all requests of that outcome that are such.
+    /// Share of all requests with the outcome that satisfy the conditions.
     recall: f64,
-    /// How many requests are such.
+    /// Number of requests that satisfy the conditions.
     requests: u64,
-    /// How many of those that judged the tree are such.
+    /// Number of requests in the held-out sample that satisfy the conditions.
     held_out: u64,
-    /// How probable it is that so many are told by chance.
+    /// Probability of such a separation by chance.
     p_value: f64,
     #[serde(skip)]
     sentence: String,
@@ -167,7 +175,7 @@ rows! {
         let others = |of| ns(&row.latency_without_failed, of);
     }
     root: Text, "root operation" = match row.root == NO_ROOT {
-        // Pages of requests list those with a root.
+        // Pages of requests list only requests with a root.
         true => Cell::from(row.root.as_str()),
         false => Cell::Linked(
             row.root.clone(),
@@ -284,7 +292,7 @@ impl FailureRootRow {
         }
     }
 
-    /// A sentence, where failed requests make latency misleading.
+    /// Warning, if failed requests make latency misleading.
     fn warning(&self) -> Option<String> {
         let (all, others) = (
             self.latency.as_ref()?,

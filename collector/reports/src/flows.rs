@@ -1,4 +1,4 @@
-//! `flows`
+//! The `flows` subcommand.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -20,27 +20,28 @@ use stroboscope_query::{Flows, flows, path_of};
 
 /// Browse the requests of a period by their structure
 ///
-/// Requests are put into categories of equal structure, see `compare`. Categories are ranked; how long requests take is shown
-/// as a density over the logarithm of latency, with its modes. With --category, one of them: its structure, a request of it as a
-/// train schedule with a lane for each service, and its graph.
+/// Groups requests into categories of equal structure, see `compare`, and ranks the categories.
+/// Shows latency as a density over its logarithm, with its modes. With --category, shows one of
+/// them: its structure, an example request as a train schedule with a lane for each service, and
+/// its graph.
 #[derive(Debug, Args)]
 pub struct FlowsVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Rank categories by this
+    /// Order of the categories
     #[arg(long, value_enum, default_value_t = ByArgument::Total)]
     by: ByArgument,
-    /// Show so many categories; 0 shows all
+    /// Maximum number of categories to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
-    /// Only requests that take so long, such as 80ms..200ms, or 200ms..
+    /// Only requests with a latency in this range, such as 80ms..200ms, or 200ms..
     #[arg(long, value_name = "FROM..TO", value_parser = parse_latency)]
     latency: Option<RangeInclusive<u64>>,
     #[command(flatten)]
     flow: FlowArguments,
-    /// Show one category, by its name or as much of it as is unique
+    /// Show one category, by its name or a unique prefix of it
     #[arg(long, value_name = "ID")]
     category: Option<String>,
     /// With --category, also write its graph for Graphviz to this file
@@ -53,15 +54,15 @@ pub struct FlowsVerb {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ByArgument {
-    /// How many requests there are
+    /// Number of requests
     Count,
-    /// Their mean latency
+    /// Mean latency
     Mean,
-    /// The variance of their latencies
+    /// Variance of the latencies
     Variance,
-    /// That as a part of the squared mean: how much requests of one structure differ
+    /// Variance divided by the squared mean: how much requests of one structure differ
     C2,
-    /// Their latencies, summed
+    /// Sum of the latencies
     Total,
 }
 
@@ -126,7 +127,7 @@ impl FlowsVerb {
     }
 }
 
-/// The category of which this is the beginning of the name.
+/// Finds the category whose name starts with this text.
 fn find<'a>(
     asked: &str,
     found: &'a Flows,
@@ -163,7 +164,7 @@ fn find<'a>(
     }
 }
 
-/// Most categories that an error lists.
+/// Maximum number of categories that an error lists.
 const LISTED_MAX: usize = 5;
 
 impl ReadingVerb for FlowsVerb {

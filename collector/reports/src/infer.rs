@@ -1,4 +1,4 @@
-//! `infer`
+//! The `infer` subcommand.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,30 +27,31 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::{Inference, Notes, Recorded, save_model};
 
-/// Infer the causal model and say what it holds
+/// Infer the causal model and show it
 ///
-/// Starts from every hypothesis about every two segments (one happens before the other; they exclude each other) and
-/// about every two tasks that work on the same data elements (a pipeline), and drops what a trace contradicts. What a
-/// span or an event works on is named by its attribute `element`.
+/// Starts from every hypothesis about every two segments (one happens before the other; they
+/// exclude each other) and about every two tasks that work on the same data elements (a pipeline),
+/// and drops what a trace contradicts. The attribute `element` names the data that a span or an
+/// event works on.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Show what the model held after each so many traces, at most 512 times; 0 does not. With --json, 10000 unless
-    /// said otherwise
+    /// Number of traces between two points of the model's convergence, at most 512 points; 0 shows
+    /// none. Default with --json: 10000
     #[arg(long, value_name = "COUNT")]
     convergence_every: Option<u64>,
-    /// Also save the model, for `model --load`; packed by zstd if the name ends in .zst
+    /// Also save the model, for `model --load`; compressed by zstd if the name ends in .zst
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
-/// Traces between two points of the convergence that `--json` shows.
+/// Number of traces between two points of the convergence with `--json`.
 const CONVERGENCE_EVERY: u64 = 10_000;
 
-/// What the model held after so many traces, and what came and went since the point before.
+/// Size of the model after this number of traces, and changes since the previous point.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ConvergenceEntry {
     traces: u64,
@@ -80,10 +81,10 @@ impl From<&ConvergencePoint> for ConvergenceEntry {
     }
 }
 
-/// What the model held after so many traces.
+/// Size of the model after this number of traces.
 struct ConvergenceRow<'a> {
     point: &'a ConvergencePoint,
-    /// Since the point before.
+    /// Number of traces since the previous point.
     traces: u64,
 }
 
@@ -115,18 +116,18 @@ fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
         .collect()
 }
 
-/// How clocks were corrected.
+/// Correction of the clocks.
 #[derive(Debug, Serialize, JsonSchema)]
 struct CorrectedClocks {
-    /// The host whose clock the others were corrected to.
+    /// Host to whose clock the others were corrected.
     reference: Option<String>,
-    /// Hosts that nothing ties to it.
+    /// Hosts that no round trips connect to it.
     unaligned: Vec<String>,
     pairs: Vec<ClockPair>,
 }
 
 impl CorrectedClocks {
-    /// None where clocks agree.
+    /// Returns none if the clocks agree.
     fn of(inference: &Inference) -> Option<Self> {
         let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
         Some(Self {
@@ -141,7 +142,7 @@ impl CorrectedClocks {
     }
 }
 
-/// How clocks were corrected, and how coarse they are.
+/// Describes the correction of the clocks, and their resolution.
 fn clocks_text(inference: &Inference) -> String {
     let alignment = &inference.clocks;
     let mut text = String::new();
@@ -168,19 +169,20 @@ fn clocks_text(inference: &Inference) -> String {
     text
 }
 
-/// What was recorded, and what of it was lost.
+/// Recorded data, and losses.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RecordedEntry {
     processes: u64,
-    /// Processes of each service.
+    /// Number of processes of each service.
     services: BTreeMap<String, u64>,
     batches: u64,
     records: u64,
     bursts: u64,
-    /// Of the time that processes ran side by side, how much of what either recorded both did; null of one process.
+    /// Share of the time recorded by either of two processes that both recorded, while both ran;
+    /// null for one process.
     window_overlap: Option<f64>,
     lost_records: u64,
-    /// The same by service and cause.
+    /// Lost records by service and cause.
     lost: Vec<LostRecords>,
     missing_batches: u64,
 }
@@ -240,7 +242,7 @@ fn recorded_text(recorded: &Recorded) -> String {
 
 impl Infer {
     pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        // Each point costs a look at all relations.
+        // Each point costs a pass over all relations.
         let convergence_every = self.convergence_every.unwrap_or(if self.reading.from.json {
             CONVERGENCE_EVERY
         } else {
@@ -285,7 +287,7 @@ impl PageVerb for Infer {
     }
 }
 
-/// The model, and what it was made of.
+/// The model, and the data that it was inferred from.
 #[derive(Serialize, JsonSchema)]
 pub struct Inferred<'a> {
     #[serde(flatten)]
@@ -293,7 +295,8 @@ pub struct Inferred<'a> {
     recorded: RecordedEntry,
     roots: Vec<RootRow>,
     segments: Vec<SegmentEntry<'a>>,
-    /// Pairs of segments of which the first ends before the second begins, in all requests that have both.
+    /// Pairs of segments where the first ends before the second begins, in all requests that have
+    /// both.
     #[schemars(with = "Vec<[u32; 2]>")]
     happens_before: Pairs<'a>,
     /// Pairs of segments that never overlapped, in either order.
@@ -301,7 +304,7 @@ pub struct Inferred<'a> {
     mutual_exclusion: Pairs<'a>,
     pipelines: Vec<PipelineEntry<'a>>,
     convergence: Vec<ConvergenceEntry>,
-    /// Null where clocks agree.
+    /// Null if the clocks agree.
     clocks: Option<CorrectedClocks>,
     timestamps: Timestamps,
     #[serde(skip)]
@@ -321,7 +324,7 @@ impl Report for Inferred<'_> {
 
     fn show(&self, doc: &mut Doc) {
         let Known { inference, .. } = self.known;
-        // What makes orders between hosts uncertain stands before all that rests on them.
+        // Show what makes orders between hosts uncertain before everything that depends on them.
         doc.sentence(warnings(&inference.clocks).join("\n"));
         show_roots(&self.roots, doc);
         doc.sentence(self.recorded_text.trim_end());

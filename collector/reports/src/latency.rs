@@ -1,4 +1,4 @@
-//! A distribution of durations, as reports have it.
+//! Distribution of durations in reports.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,15 +29,15 @@ impl Latency {
     }
 }
 
-/// Points of a cumulative distribution in JSON.
+/// Number of steps of a cumulative distribution in JSON.
 const JSON_STEPS: usize = 200;
-/// Rows of one in a table: 5 % apart.
+/// Number of rows of a cumulative distribution in a table: 5 % apart.
 pub(crate) const TABLE_STEPS: usize = 20;
 
-/// A part of all, and what that part does not exceed, in ns.
+/// Share of the values, and the duration in ns that this share does not exceed.
 pub(crate) type CdfPoint = (f64, u64);
 
-/// A cumulative distribution, in steps of 0.5 %.
+/// Cumulative distribution in steps of 0.5 %.
 pub(crate) fn cdf(distribution: &Distribution) -> Vec<CdfPoint> {
     if distribution.count() == 0 {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn cdf(distribution: &Distribution) -> Vec<CdfPoint> {
     (0..=JSON_STEPS).map(point).collect()
 }
 
-/// The same in steps of 5 %.
+/// Cumulative distribution in steps of 5 %.
 pub(crate) fn cdf_rows(distribution: &Distribution) -> Vec<CdfRow> {
     let row = |step: usize| {
         let share = step as f64 / TABLE_STEPS as f64;

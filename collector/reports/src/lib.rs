@@ -1,9 +1,11 @@
 //! Reports on a store of traces.
 //!
-//! A report is its arguments, the question that they ask of a store, and the rows that show the answer: a type that the command
-//! line prints, pages show, and SQL reads. From the bottom up: `failure` with `advice` and `suggest`; the console (`output`,
-//! `stderr`, `progress`); `time`, `size`, `arguments`, `reading_memory`; `study` (an opened store, and the names of its segments);
-//! `verb` (what a report is made of); `results` (what several reports show); then a module for each report, and the `registry` of them.
+//! A report consists of its arguments, the question that it asks a store, and the rows of the
+//! answer: a type that the command line prints, pages show, and SQL reads. The modules, from the
+//! bottom up: `failure` with `advice` and `suggest`; the console (`output`, `stderr`, `progress`);
+//! `time`, `size`, `arguments`, `reading_memory`; `study` (an opened store, and the names of its
+//! segments); `verb` (the traits of reports); `results` (results shared by several reports); then a
+//! module for each report, and their `registry`.
 #![allow(
     missing_docs,
     reason = "the users are the program's crates beside this one, and help texts document arguments"

@@ -1,17 +1,17 @@
-//! Memory that this process may have: of its control groups, or of the machine.
+//! Memory available to this process: the limit of its control groups, or the machine's memory.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// Where the memory that there is was found.
+/// Source of the available memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySource {
     Cgroup,
     Machine,
 }
 
-/// The least of the limits of the process's control groups, of either version, and of the machine's memory; `None` where the
-/// system does not say.
+/// Returns the smallest of the limits of the process's control groups, of either version, and of
+/// the machine's memory; `None` if the system reports neither.
 pub fn memory_there_is() -> Option<(u64, MemorySource)> {
     memory_below(Path::new("/"))
 }
@@ -19,7 +19,7 @@ pub fn memory_there_is() -> Option<(u64, MemorySource)> {
 fn memory_below(root: &Path) -> Option<(u64, MemorySource)> {
     let machine = machine_bytes(root).map(|bytes| (bytes, MemorySource::Machine));
     let cgroup = cgroup_bytes(root).map(|bytes| (bytes, MemorySource::Cgroup));
-    // A group without a limit says a number that is larger than any machine.
+    // A group without a limit reports a number larger than any machine.
     cgroup
         .into_iter()
         .chain(machine)
@@ -47,7 +47,8 @@ fn cgroup_bytes(root: &Path) -> Option<u64> {
             }
             _ => return Vec::new(),
         };
-        // The limits of all groups above hold as well. In a container, those that are seen begin at its own.
+        // The limits of all parent groups apply as well. In a container, the visible groups begin
+        // at its own.
         let above = Path::new(path).ancestors().map(|group| {
             let group = group.strip_prefix("/").unwrap_or(group);
             let text = read_to_string(root.join(folder).join(group).join(file)).ok()?;
@@ -86,7 +87,7 @@ mod tests {
         );
         check(&[], None);
         check(&[machine], of_machine);
-        // Version 2, of which a group above has the limit, and in a container.
+        // Version 2: a parent group has the limit; and in a container.
         let own = ("proc/self/cgroup", "0::/a/b\n");
         let above = ("sys/fs/cgroup/a/memory.max", "536870912\n");
         let none = ("sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -97,7 +98,7 @@ mod tests {
             ("sys/fs/cgroup/memory.max", "1048576"),
         ];
         check(&container, Some((MIB, group)));
-        // Version 1, in a container that sees its path outside.
+        // Version 1, in a container that sees its path on the host.
         let own = ("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/1\n0::/\n");
         let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
         check(&[machine, own, limit], Some((2 * MIB, group)));

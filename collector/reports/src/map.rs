@@ -1,4 +1,4 @@
-//! `map`
+//! The `map` subcommand.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,19 +27,21 @@ use crate::study::NamedStudy;
 use crate::suggest::command_on;
 use crate::verb::{ReadingVerb, Report};
 
-/// Services and edges in the picture, which has up to 310 kB then.
+/// Maximum number of services and edges in the picture, which then has up to 310 kB.
 const SERVICES_DRAWN: usize = 200;
 const EDGES_DRAWN: usize = 600;
-/// With more of them, figures beside arrows would hide others.
+/// Maximum number of edges with labels; more labels would hide each other.
 const EDGES_LABELLED: usize = 60;
-/// Services without a caller whose names the text lists.
+/// Maximum number of services without a caller that the text lists.
 const UNCALLED_LISTED: usize = 8;
 
-/// Show which services call which: how often, how long calls take, how many fail, and what requests wait for
+/// Show which services call which: how often, how long calls take, how many fail, and what requests
+/// wait for
 ///
-/// A call is a span whose parent is of another service. Its latency is that of the caller's client span or, without one, of the called
-/// span. It failed if either of them did. Services that record no spans are not seen. Counts complete requests; a service's share is
-/// that of the critical path of all requests together.
+/// A call is a span whose parent is of another service. Its latency is that of the caller's client
+/// span or, without one, of the called span. It failed if either of them did. Services that record
+/// no spans are missing. Counts complete requests; a service's share is its share of the critical
+/// path of all requests together.
 #[derive(Debug, Args)]
 pub struct MapVerb {
     #[command(flatten)]
@@ -49,7 +51,7 @@ pub struct MapVerb {
     /// Only this service, its callers, and the services that it calls
     #[arg(long, value_name = "SERVICE")]
     focus: Option<String>,
-    /// Show so many services, and so many edges; 0 shows all
+    /// Maximum number of services, and of edges, to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     top: usize,
 }
@@ -59,11 +61,11 @@ pub struct MapVerb {
 pub struct MapReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Complete requests.
+    /// Number of complete requests.
     used_traces: u64,
-    /// Spans of services beyond the 4,096 that are told apart.
+    /// Number of spans of services beyond the limit of 4,096 services.
     other_spans: u64,
-    /// Calls of edges beyond the 4,096 that are told apart.
+    /// Number of calls of edges beyond the limit of 4,096 edges.
     other_calls: u64,
     /// Services, those that requests wait for most first.
     services: Vec<ServiceRow>,
@@ -83,12 +85,12 @@ pub struct MapReport {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ServiceRow {
     service: String,
-    /// Part of the critical path of all requests, 0 to 1.
+    /// Share of the critical path of all requests, 0 to 1.
     critical_share: f64,
-    /// Requests with a span of it.
+    /// Number of requests with a span of the service.
     requests: u64,
     spans: u64,
-    /// Spans that failed, by an attribute `error` that is not false, or by a panic.
+    /// Number of spans that failed, by an attribute `error` that is not false, or by a panic.
     failed: u64,
     /// Number of services that call it.
     callers: u64,
@@ -96,15 +98,15 @@ pub struct ServiceRow {
     callees: u64,
 }
 
-/// The calls of a service by another one.
+/// Calls from one service to another.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EdgeRow {
     caller: String,
     callee: String,
-    /// Requests with such a call.
+    /// Number of requests with such a call.
     requests: u64,
     calls: u64,
-    /// Calls whose client's or called span failed.
+    /// Number of calls whose client span or called span failed.
     failed: u64,
     /// Latency of the client's span or, without one, of the called span.
     latency: Latency,
@@ -146,7 +148,7 @@ rows! {
 }
 
 impl ServiceRow {
-    /// The map around it.
+    /// Path of the page with the map around this service.
     fn path(&self) -> String {
         format!("/map?focus={}", path_segment(&self.service))
     }
@@ -181,7 +183,7 @@ impl EdgeRow {
         )
     }
 
-    /// The figures beside its arrow.
+    /// Lines of the label of its arrow.
     fn label(&self) -> Vec<String> {
         let failed = match self.failed {
             0 => String::new(),
@@ -199,7 +201,7 @@ impl EdgeRow {
     }
 }
 
-/// The service of a `service:name`; both may have colons.
+/// Service of a `service:name`; both may contain colons.
 fn service_of<'a>(
     operation: &'a str,
     services: &BTreeMap<Arc<str>, ServiceCounts>,
@@ -209,7 +211,7 @@ fn service_of<'a>(
     prefixes.find(|prefix| services.contains_key(*prefix))
 }
 
-/// The rows of all services, in order of name; `waited` has shares of the critical path.
+/// Rows of all services, in order of name; `waited` has shares of the critical path.
 fn service_rows(map: &ServiceMap, waited: &BTreeMap<&str, f64>) -> Vec<ServiceRow> {
     let mut neighbours: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
     for (caller, callee) in map.calls.keys() {
@@ -268,7 +270,7 @@ impl ReadingVerb for MapVerb {
             let around = |service: &str| edges.iter().any(|edge| edge.is_of(service));
             services.retain(|row| row.service == *focus || around(&row.service));
         }
-        // Stable sorts: equals stay in order of name.
+        // Stable sorts keep equal rows in order of name.
         services.sort_by(|a, b| b.critical_share.total_cmp(&a.critical_share));
         edges.sort_by_key(|edge| Reverse((edge.requests, edge.calls)));
         let requests = paths.aggregate.traces();
@@ -288,7 +290,8 @@ impl ReadingVerb for MapVerb {
 }
 
 impl MapReport {
-    /// The services in most requests, and the edges between them that most requests use; always the one in focus.
+    /// Builds the graph of the services in most requests, and of the edges that most requests use;
+    /// always includes the service in focus.
     fn graph(&self) -> Graph {
         let requests = self.used_traces.max(1) as f64;
         let mut drawn: Vec<&ServiceRow> = self.services.iter().collect();
@@ -330,7 +333,7 @@ impl MapReport {
         }
     }
 
-    /// The picture; none where no service calls another one.
+    /// Picture of the map; none if no service calls another one.
     fn figure(&self) -> Option<Figure> {
         let graph = self.graph();
         let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
@@ -358,7 +361,7 @@ impl MapReport {
         Some(Figure::new(title, alternative, graph).on_pages_only())
     }
 
-    /// The services that no other one calls.
+    /// Sentence about the services that no other service calls.
     fn uncalled_text(&self) -> Option<String> {
         let uncalled = self.services.iter().filter(|row| row.callers == 0);
         let uncalled: BTreeSet<&str> = uncalled.map(|row| &*row.service).collect();

@@ -1,4 +1,4 @@
-//! `model`
+//! The `model` subcommand.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,47 +29,50 @@ use stroboscope_query::{
 };
 use stroboscope_store::memory::QueryShare;
 
-/// Memory of a relation in all forms that it is shown in.
+/// Bytes of memory for a relation in all forms in which it is shown.
 const BYTES_PER_RELATION: usize = 160;
-/// More rows of a table nobody reads on a page, and with 100 in each of three the browser took twice as long to lay it out;
-/// --json has all, and --focus what somebody looks for.
+/// Maximum number of rows of each table on a page. Users read no more, and with 100 rows in each of
+/// three tables, the browser took twice as long for the layout. --json has all rows, and --focus
+/// finds specific ones.
 const PAGE_ROWS: usize = 40;
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
-/// Shows one operation with the segments right before and right after its own: that of --focus, otherwise the one that
-/// requests wait for most. --all shows all. Tables and graphs show only relations that do not follow from others; --json has
-/// all of them with their support: how many traces could have contradicted each, and how many did.
+/// Shows one operation with the segments right before and right after its own: that of --focus, by
+/// default the one that requests wait for most. --all shows all. Tables and graphs show only
+/// relations that do not follow from others; --json has all of them with their support: how many
+/// traces could have contradicted each, and how many did.
 ///
-/// The model is that of the store, or with --load a saved one; --merge adds saved ones to it. With --compare, what is
-/// shown instead is how it differs from an earlier one: relations that one of the two contradicts and the other does
-/// not, and segments that only one has. Each difference is tested (Fisher's exact test, with regard to how many relations
-/// were compared); listed are those that are more than sampling gives, the largest certain change first.
+/// Uses the model of the store, or with --load a saved one; --merge adds saved models. With
+/// --compare, shows instead how it differs from an earlier one: relations that one of the two
+/// contradicts and the other does not, and segments that only one has. Each difference is tested
+/// (Fisher's exact test, corrected for the number of relations compared); the list has those that
+/// exceed sampling noise, the largest certain change first.
 #[derive(Debug, Args)]
 pub struct ModelVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Take this saved model instead of the store's
+    /// Use this saved model instead of the store's
     #[arg(long, value_name = "FILE", conflicts_with_all = ["since", "until", "exclude", "include_incomplete"])]
     load: Option<PathBuf>,
-    /// Add this saved model; may be given several times
+    /// Add this saved model; repeatable
     #[arg(long, value_name = "FILE")]
     merge: Vec<PathBuf>,
-    /// Save the model; packed by zstd if the name ends in .zst
+    /// Save the model; compressed by zstd if the name ends in .zst
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Show what changed since an earlier model: a saved one, or that of a range FROM..UNTIL of the store, such as
-    /// 2h..1h or 2026-11-21T10:00..2026-11-21T11:00, times as for --since
+    /// Show what changed since an earlier model: a saved one, or that of a range FROM..UNTIL of the
+    /// store, such as 2h..1h or 2026-11-21T10:00..2026-11-21T11:00, in the format of --since
     #[arg(long, value_name = "FILE|RANGE", conflicts_with = "dot")]
     compare: Option<String>,
-    /// Show so many changes of each kind; 0 shows all
+    /// Maximum number of changes of each kind to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25, requires = "compare")]
     top: usize,
-    /// List changes of which at most this part is chance, on average; 1 lists all differences
+    /// Maximum share of chance among the listed changes, on average; 1 lists all differences
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share, requires = "compare")]
     false_discoveries: f64,
-    /// Show this operation (service:name), with what comes right before and right after it
+    /// Show this operation (service:name), with the segments right before and right after it
     #[arg(long, value_name = "OPERATION", conflicts_with_all = ["compare", "dot"])]
     focus: Option<String>,
     /// Show all operations
@@ -127,7 +130,7 @@ impl ModelVerb {
         )
     }
 
-    /// Shares of operations in the critical path, where the operation in focus is chosen by them.
+    /// Returns shares of operations in the critical path, if they determine the operation in focus.
     fn waited(&self, study: &NamedStudy) -> Result<BTreeMap<String, f64>, Failure> {
         if self.all || self.dot || self.focus.is_some() || self.compare.is_some() {
             return Ok(BTreeMap::new());
@@ -140,7 +143,7 @@ impl ModelVerb {
         Ok(share.collect())
     }
 
-    /// The report with its operations, and with one of them in focus unless all are asked for.
+    /// Adds the operations to the report, with one of them in focus unless all are requested.
     fn focused<'a>(
         &self,
         report: Believed<'a>,
@@ -173,7 +176,7 @@ impl ModelVerb {
         notes: &Notes,
         runtime: &Runtime,
     ) -> Result<Status, Failure> {
-        // A file of such a name is meant, rather than a range.
+        // A file of this name takes precedence over a range.
         let (before, notes_before) = if Path::new(earlier).exists() {
             load(Path::new(earlier))?
         } else if earlier.contains("..") {
@@ -191,7 +194,7 @@ impl ModelVerb {
                 from,
                 ..self.reading.clone()
             };
-            // Which of the two ranges it is about, is said.
+            // The error names the range that it is about.
             inferred(&reading, runtime).map_err(|failure| Failure {
                 cause: format!("--compare {earlier}, the earlier range: {}", failure.cause),
                 ..failure
@@ -242,7 +245,7 @@ impl PageVerb for ModelVerb {
     }
 }
 
-/// Takes the memory of all relations as they are shown.
+/// Reserves the memory of all relations as they are shown.
 fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure> {
     let bytes = relations.count().saturating_mul(BYTES_PER_RELATION);
     share.take(bytes).map_err(|lack| {
@@ -253,7 +256,7 @@ fn take_for(relations: &Relations, share: &mut QueryShare) -> Result<(), Failure
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
-    // Only what could be used is in a saved model.
+    // A saved model has only complete traces.
     let notes = Notes {
         traces: model.traces(),
         complete_traces: model.traces(),
@@ -267,7 +270,7 @@ fn inferred(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Model, Not
     Ok((inference.model, inference.notes))
 }
 
-/// What the verb says in JSON: what the model believes, or with `--compare` how it differs from an earlier one.
+/// JSON output: the model, or with `--compare` its differences from an earlier one.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(

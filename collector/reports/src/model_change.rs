@@ -1,4 +1,4 @@
-//! What `model --compare` shows.
+//! Report of `model --compare`.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -23,7 +23,7 @@ fn seen_segments(model: &Model) -> usize {
         .count()
 }
 
-/// A model in short.
+/// Size of a model.
 #[derive(Serialize, JsonSchema)]
 struct ModelSize {
     traces: u64,
@@ -39,7 +39,7 @@ impl From<&Model> for ModelSize {
     }
 }
 
-/// How sure it is.
+/// Statistical evidence for a change.
 #[derive(Serialize, JsonSchema)]
 struct EvidenceEntry {
     p_value: f64,
@@ -63,7 +63,7 @@ impl From<ChangeEvidence> for EvidenceEntry {
     }
 }
 
-/// A segment, or of pipelines a task only.
+/// Name of a segment, or of a task in pipelines.
 #[derive(Serialize, JsonSchema)]
 struct NameEntry {
     task: String,
@@ -98,7 +98,7 @@ impl From<Support> for SupportEntry {
     }
 }
 
-/// A relation that one model has and the other has not.
+/// A relation that only one of the two models has.
 #[derive(Serialize, JsonSchema)]
 struct RelationChange {
     kind: &'static str,
@@ -133,7 +133,7 @@ impl From<&ChangedRelation> for RelationChange {
     }
 }
 
-/// A segment that one model has and the other has not.
+/// A segment that only one of the two models has.
 #[derive(Serialize, JsonSchema)]
 struct SegmentChange {
     #[serde(flatten)]
@@ -155,7 +155,7 @@ impl From<&ChangedSegment> for SegmentChange {
     }
 }
 
-/// Changes of each kind that sampling alone gives.
+/// Number of changes of each kind that sampling alone produces.
 #[derive(Serialize, JsonSchema)]
 struct ByChanceEntry {
     gained: usize,
@@ -164,7 +164,7 @@ struct ByChanceEntry {
     vanished: usize,
 }
 
-/// Both models in short, and all that differs.
+/// Sizes of both models, and all differences.
 #[derive(Serialize, JsonSchema)]
 struct ChangeEntry {
     before: ModelSize,
@@ -207,12 +207,12 @@ impl ChangeEntry {
     }
 }
 
-/// How a model differs from an earlier one.
+/// Differences between a model and an earlier one.
 pub struct Changed<'a> {
     pub change: &'a StructuralChange,
     pub before: &'a Model,
     pub after: &'a Model,
-    /// So many of each kind are shown.
+    /// Maximum number of changes of each kind to show.
     pub top: usize,
     pub notes: &'a Notes,
 }

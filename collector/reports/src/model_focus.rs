@@ -1,4 +1,4 @@
-//! One operation of a model, with what comes right before and right after it.
+//! One operation of a model, with the operations right before and right after it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use stroboscope_query::CausalGraph;
 
 use crate::model_json::RelationEntry;
 
-/// The path of the model's page with this operation in focus.
+/// Path of the model's page with this operation in focus.
 pub(crate) fn focus_path(operation: &str) -> String {
     format!("/model?focus={}", path_segment(operation))
 }
@@ -25,14 +25,14 @@ pub(crate) fn focus_path(operation: &str) -> String {
 pub(crate) struct ModelOperation {
     /// `service:name`.
     pub operation: String,
-    /// Part of the critical path of all requests, 0 to 1; null where that was not asked for.
+    /// Share of the critical path of all requests, 0 to 1; null if shares were not computed.
     pub critical_share: Option<f64>,
-    /// Requests with the segment of it that is in most requests.
+    /// Number of requests with its most frequent segment.
     pub requests: u64,
     segments: u64,
-    /// Other operations that come right before it.
+    /// Number of other operations right before it.
     before: u64,
-    /// Other operations that come right after it.
+    /// Number of other operations right after it.
     after: u64,
 }
 
@@ -46,7 +46,8 @@ rows! {
     after: Count, "right after" = row.after;
 }
 
-/// The operations of a model, those that requests wait for most first; `waited` has shares of the critical path.
+/// Returns the operations of a model, those that requests wait for most first; `waited` has shares
+/// of the critical path.
 pub(crate) fn operations(
     model: &Model,
     graph: &CausalGraph,
@@ -75,7 +76,7 @@ pub(crate) fn operations(
         found.entry(second).and_modify(|of| of.before += 1);
     }
     let mut operations: Vec<ModelOperation> = found.into_values().collect();
-    // A stable sort: equals stay in order of name.
+    // A stable sort keeps equal operations in order of name.
     operations.sort_by(|a, b| {
         let share = |of: &ModelOperation| of.critical_share.unwrap_or_default();
         share(b)
@@ -85,20 +86,21 @@ pub(crate) fn operations(
     operations
 }
 
-/// The operation of each segment that occurs.
+/// Operation of each segment that occurs.
 fn operations_of(model: &Model) -> BTreeMap<SegmentId, String> {
     let labels = model.labels().iter();
     let seen = labels.filter(|(id, _)| model.segment_counts(*id).traces > 0);
     seen.map(|(id, label)| (id, label.operation())).collect()
 }
 
-/// An operation, and what comes right before and after it: by relations of segments that do not follow from others.
+/// An operation, and the operations right before and after it, by relations of segments that do not
+/// follow from others.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Focus {
     pub operation: String,
-    /// Operations of which a segment ends before one of its own begins.
+    /// Operations with a segment that ends before one of this operation begins.
     pub before: Vec<Neighbour>,
-    /// Operations of which a segment begins after one of its own ended.
+    /// Operations with a segment that begins after one of this operation has ended.
     pub after: Vec<Neighbour>,
     #[serde(skip)]
     pub own: BTreeSet<SegmentId>,
@@ -108,13 +110,13 @@ pub(crate) struct Focus {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Neighbour {
     operation: String,
-    /// Traces with both segments of the pair that is in most traces.
+    /// Number of traces with both segments of the most frequent pair.
     traces: u64,
-    /// Requests among them with another order.
+    /// Number of requests among them with another order.
     contradictions: u64,
-    /// Part of the traces with that segment of the operation in focus that have both, 0 to 1.
+    /// Share of these traces among the traces with that segment of the operation in focus, 0 to 1.
     share: f64,
-    /// All pairs of segments, the earlier one first.
+    /// Pairs of segments, the earlier segment first.
     pairs: Vec<RelationEntry>,
     #[serde(skip)]
     is_after: bool,
@@ -131,7 +133,7 @@ rows! {
 }
 
 impl Focus {
-    /// Collects a model's relations of an operation; `None` if no segment is of it.
+    /// Collects a model's relations of an operation; `None` if the operation has no segment.
     pub(crate) fn of(
         operation: &str,
         model: &Model,
@@ -144,7 +146,7 @@ impl Focus {
         if own.is_empty() {
             return None;
         }
-        // Pairs by the other operation, and whether that comes after.
+        // Pairs by the other operation, and by whether that operation comes after.
         let mut pairs: BTreeMap<(&str, bool), Vec<(SegmentId, SegmentId)>> = BTreeMap::new();
         for (a, b) in &graph.edges {
             let (other, is_after) = match (own.contains(a), own.contains(b)) {
@@ -187,7 +189,7 @@ impl Focus {
         let (mut after, mut before): (Vec<Neighbour>, Vec<Neighbour>) =
             neighbours.into_iter().partition(|of| of.is_after);
         for side in [&mut before, &mut after] {
-            // A stable sort: equals stay in order of name.
+            // A stable sort keeps equal operations in order of name.
             side.sort_by_key(|of| Reverse(of.traces));
         }
         Some(Self {
@@ -198,7 +200,7 @@ impl Focus {
         })
     }
 
-    /// A picture of it; an operation that comes before and after has two boxes.
+    /// Draws the operation and its neighbours; a neighbour on both sides has two boxes.
     pub(crate) fn graph(&self, operations: &[ModelOperation], model_traces: f64) -> Graph {
         let node = |operation: &str, style: usize| {
             let of = operations.iter().find(|of| of.operation == operation);

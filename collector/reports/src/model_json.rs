@@ -1,4 +1,4 @@
-//! Parts of a model, as several verbs show them.
+//! Parts of a model, shared by several subcommands.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -11,18 +11,18 @@ use stroboscope_present::show::SegmentName;
 /// A segment.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SegmentEntry<'a> {
-    /// What relations call it.
+    /// Number by which relations refer to it.
     id: u32,
     task: &'a str,
     start: &'a str,
     end: &'a str,
-    /// How often it was seen.
+    /// Number of occurrences.
     count: u64,
-    /// In so many traces.
+    /// Number of traces with the segment.
     traces: u64,
 }
 
-/// Those that were seen.
+/// Returns the segments that occurred.
 pub(crate) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
     let mut entries = Vec::new();
     for (id, SegmentLabel { task, start, end }) in model.labels().iter() {
@@ -47,7 +47,7 @@ pub(crate) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
 pub(crate) struct RelationEntry {
     pub first: u32,
     pub second: u32,
-    /// Traces that have both.
+    /// Number of traces with both segments.
     pub traces: u64,
     pub contradictions: u64,
 }
@@ -63,7 +63,7 @@ impl From<&Relation> for RelationEntry {
     }
 }
 
-/// Two tasks of which the second works on an element after the first did.
+/// Two tasks where the second works on an element after the first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct PipelineEntry<'a> {
     first: &'a str,
@@ -89,8 +89,8 @@ pub(crate) fn pipeline_entries(relations: &Relations) -> Vec<PipelineEntry<'_>> 
     entries
 }
 
-/// Relations as pairs of segments' numbers. There may be millions: they are written one by one, and not held as values
-/// before.
+/// Relations as pairs of segments' numbers. Serializes them one by one, without intermediate
+/// values, because there may be millions.
 #[derive(Debug)]
 pub(crate) struct Pairs<'a>(pub &'a [Relation]);
 

@@ -1,4 +1,4 @@
-//! The report of `model`: what a model believes, about one operation or all.
+//! Report of `model`: the relations of a model, for one operation or all.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,11 +28,11 @@ pub struct Believed<'a> {
     happens_before: Vec<RelationEntry>,
     mutual_exclusion: Vec<RelationEntry>,
     pipelines: Vec<PipelineEntry<'a>>,
-    /// Pairs of segments: without those that follow from others.
+    /// Pairs of segments, without those that follow from others.
     reduced_happens_before: Vec<(u32, u32)>,
     /// Operations, those that requests wait for most first.
     operations: Vec<ModelOperation>,
-    /// The operation in focus; null where all are asked for.
+    /// Operation in focus; null if all operations are shown.
     focus: Option<Focus>,
     #[serde(skip)]
     pub(crate) model: &'a Model,
@@ -42,19 +42,19 @@ pub struct Believed<'a> {
     pub(crate) graph: &'a CausalGraph,
     #[serde(skip)]
     names: &'a Names,
-    /// The command that shows all operations.
+    /// Command that shows all operations.
     #[serde(skip)]
     all_command: String,
-    /// Rows of each table.
+    /// Number of rows of each table.
     #[serde(skip)]
     top: usize,
 }
 
-/// Operations listed below the one in focus.
+/// Number of operations to list below the one in focus.
 const OPERATIONS_LISTED: usize = 20;
 
 impl<'a> Believed<'a> {
-    /// Adds the operations, one of them in focus unless all are shown by the command.
+    /// Adds the operations and the one in focus. Without a focus, the report shows all.
     pub(crate) fn about(
         self,
         operations: Vec<ModelOperation>,
@@ -69,12 +69,13 @@ impl<'a> Believed<'a> {
         }
     }
 
-    /// Shows so many rows of each table.
+    /// Limits each table to this number of rows.
     pub(crate) fn short(self, top: usize) -> Self {
         Self { top, ..self }
     }
 
-    /// The operation of this name, with what is around it; none if the model has no such one.
+    /// Returns the operation of this name with its neighbours; `None` if the model does not have
+    /// it.
     pub(crate) fn focus_on(&self, operation: &str) -> Option<Focus> {
         Focus::of(operation, self.model, self.relations, self.graph)
     }
@@ -115,16 +116,16 @@ impl<'a> Believed<'a> {
     }
 }
 
-/// Two segments of which something is believed.
+/// Two segments with a relation.
 struct Pair {
     first: SegmentName,
     second: SegmentName,
     traces: u64,
 }
 
-/// They are in this order.
+/// A pair in which the first ends before the second begins.
 struct InOrder(Pair);
-/// They exclude each other.
+/// A pair that excludes each other.
 struct Apart(Pair);
 
 rows! {
@@ -160,7 +161,7 @@ impl Report for Believed<'_> {
 }
 
 impl Believed<'_> {
-    /// The operation in focus, and where to go from it.
+    /// Shows the operation in focus, and links from it.
     fn show_focus(&self, focus: &Focus, doc: &mut Doc) {
         let traces = self.model.traces().max(1) as f64;
         if let Some(of) = self
@@ -215,7 +216,7 @@ impl Believed<'_> {
         doc.link(all, "/model?all=on", &self.all_command);
     }
 
-    /// All segments, and their orders.
+    /// Shows all segments, and their orders.
     fn show_all(&self, doc: &mut Doc) {
         let (model, traces) = (self.model, self.model.traces());
         let seen = || {

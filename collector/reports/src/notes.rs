@@ -1,4 +1,4 @@
-//! Remarks on a query beside its result.
+//! Remarks on a query, next to its result.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use stroboscope_analysis::connection::NO_REQUESTS;
 use stroboscope_present::humanise::{are, counted};
 use stroboscope_query::Notes;
 
-/// Said where nothing was read, so that nobody takes it for an answer.
+/// Remark if nothing was read, so that an empty result is not mistaken for an answer.
 pub(crate) const NOTHING_READ: &str =
     "No request in the store is of the time and the root operation that are asked for.";
 
-/// Most damaged files shown one by one.
+/// Maximum number of damaged files to show one by one.
 const DAMAGE_SHOWN: usize = 20;
 
-/// Says on standard error what was left out, and whether that makes the result partial.
+/// Prints on standard error what was left out, and returns whether that makes the result partial.
 pub fn tell(notes: &Notes) -> Status {
     let remarks = remarks(notes);
     remarks.iter().for_each(|remark| say!("{remark}"));
@@ -29,14 +29,14 @@ pub fn tell(notes: &Notes) -> Status {
     }
 }
 
-/// A remark beside a result.
+/// A remark on a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// Something that was left out, or makes figures mislead.
+    /// Data that was left out, or a circumstance that makes figures misleading.
     Note(String),
-    /// More on the remark before.
+    /// Detail of the previous remark.
     Detail(String),
-    /// Something that could not be read.
+    /// Data that could not be read.
     Error(String),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// The remarks on what was left out.
+/// Returns the remarks on data that was left out.
 pub fn remarks(notes: &Notes) -> Vec<Remark> {
     let mut remarks = Vec::new();
     macro_rules! note {
@@ -72,7 +72,7 @@ pub fn remarks(notes: &Notes) -> Vec<Remark> {
         );
         let incomplete = notes.traces - notes.complete_traces;
         if notes.fragments == incomplete {
-            // All causes are those of one thing.
+            // All traces are incomplete for the same reason.
             detail!("all of them: {}", explanation("no_root"));
         } else {
             for cause in notes.incomplete.keys() {

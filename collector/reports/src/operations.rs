@@ -1,4 +1,4 @@
-//! `operations`
+//! The `operations` subcommand.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,18 @@ use crate::latency::Latency;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
 
-/// List operations: how often each is done and fails, how long it takes, and how much of requests waits for it
+/// List operations: how often each is done and fails, how long it takes, and how much requests wait
+/// for it
 ///
-/// Counts complete requests. Operations that requests wait for most come first; the share is that of the critical path of
-/// all requests together.
+/// Counts complete requests. Operations that requests wait for most come first; the share is that
+/// of the critical path of all requests together.
 #[derive(Debug, Args)]
 pub struct OperationsVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Show so many operations; 0 shows all
+    /// Maximum number of operations to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     top: usize,
 }
@@ -40,9 +41,9 @@ pub struct OperationsVerb {
 pub struct OperationsReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Complete requests.
+    /// Number of complete requests.
     used_traces: u64,
-    /// Spans of operations beyond the 4,096 that are told apart.
+    /// Number of spans of operations beyond the limit of 4,096 operations.
     other_spans: u64,
     operations: Vec<OperationRow>,
     #[serde(skip)]
@@ -56,12 +57,12 @@ pub struct OperationsReport {
 pub struct OperationRow {
     /// `service:name`.
     operation: String,
-    /// Part of the critical path of all requests, 0 to 1.
+    /// Share of the critical path of all requests, 0 to 1.
     critical_share: f64,
-    /// Requests in which it occurs.
+    /// Number of requests in which it occurs.
     requests: u64,
     spans: u64,
-    /// Spans that failed, by an attribute `error` that is not false, or by a panic.
+    /// Number of spans that failed, by an attribute `error` that is not false, or by a panic.
     failed: u64,
     duration: Latency,
     /// Id of the request with its longest span.

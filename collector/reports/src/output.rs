@@ -1,4 +1,4 @@
-//! Text and JSON on standard output.
+//! Prints text and JSON on standard output.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
@@ -11,12 +11,13 @@ use stroboscope_present::show::{TextView, escaped_json, scrubbed_lines};
 
 pub use crate::stderr::say;
 
-/// Prints a text, without what a terminal would obey.
+/// Prints a text, without control characters.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_as_is(&scrubbed_lines(text))
 }
 
-/// Returns true if an error of standard output means that it has no reader any more: `| head`, or a closed terminal.
+/// Reports whether an error of standard output means that its reader is gone: `| head`, or a closed
+/// terminal.
 fn is_unread(error: &io::Error) -> bool {
     let is_of_terminal = || {
         let about = rustix::fs::fstat(io::stdout());
@@ -26,17 +27,17 @@ fn is_unread(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_of_terminal()
 }
 
-/// Prints what is known to be harmless.
+/// Prints text that is known to be harmless.
 pub fn print_as_is(text: &str) -> Result<(), Failure> {
     print_parts(&[text.as_bytes(), b"\n"])
 }
 
-/// Prints bytes as they are. That nobody reads them any more is no error.
+/// Prints raw bytes. A closed reader is not an error.
 pub fn print_parts(parts: &[&[u8]]) -> Result<(), Failure> {
     print_some(parts).map(|_| ())
 }
 
-/// Prints bytes as they are, and breaks where nobody reads them any more.
+/// Prints raw bytes, and breaks if the reader is gone.
 pub fn print_some(parts: &[&[u8]]) -> Result<ControlFlow<()>, Failure> {
     let mut out = io::stdout().lock();
     let written = parts.iter().try_for_each(|part| out.write_all(part));
@@ -53,14 +54,14 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     print_as_is(&json(value)?)
 }
 
-/// One JSON document on one line, without what a terminal would obey.
+/// Formats one JSON document on one line, without control characters.
 pub fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string(value).map_err(Failure::of)?;
     Ok(escaped_json(&json))
 }
 
-/// How many columns there are to print into: `COLUMNS`, or those of the terminal. None, if it is no terminal: what reads
-/// it there wants all.
+/// Width of the output in columns: `COLUMNS`, or that of the terminal. None if standard output is
+/// no terminal: its readers want full lines.
 pub fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS")
         .ok()
@@ -73,7 +74,8 @@ pub fn width() -> Option<usize> {
     said.or_else(terminal).filter(|columns| *columns > 0)
 }
 
-/// Whether standard output is a terminal that nobody asked to be without colour (no-color.org).
+/// Reports whether standard output is a terminal that supports colour, and the user did not disable
+/// it (no-color.org).
 pub fn has_colour() -> bool {
     let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !is_unwanted
@@ -81,7 +83,7 @@ pub fn has_colour() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Returns the form of texts on standard output: as wide as the terminal is.
+/// View of text on standard output, as wide as the terminal.
 pub fn terminal_view() -> TextView {
     TextView {
         width: width(),

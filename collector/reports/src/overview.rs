@@ -24,15 +24,17 @@ use crate::study::NamedStudy;
 use crate::time::since;
 use crate::verb::{ReadingVerb, Report};
 
-/// Operations in the picture.
+/// Maximum number of operations in the picture.
 const OPERATIONS_SHOWN: usize = 10;
-/// Failed requests pull the median down, or up, where both medians differ by more than this factor.
+/// Ratio of medians, with and without failed requests, beyond which failed requests pull the median
+/// down or up.
 pub(crate) const MEDIANS_RATIO: f64 = 1.1;
 
 /// Show how long requests take, when that changed, what they wait for, and how many failed
 ///
-/// Shows the latency of requests; when it changed, with the commands that compare before and after; the operations that
-/// requests wait for most; requests by root operation; and losses. The JSON has latency over time, too.
+/// Shows the latency of requests; when it changed, with the commands that compare before and after;
+/// the operations that requests wait for most; requests by root operation; and losses. The JSON
+/// also has latency over time.
 #[derive(Debug, Args)]
 pub struct OverviewVerb {
     #[command(flatten)]
@@ -46,42 +48,44 @@ pub struct OverviewVerb {
 pub struct OverviewReport {
     #[serde(flatten)]
     pub notes: Notes,
-    /// Requests that the figures are of: complete ones, and incomplete ones if they were asked for.
+    /// Number of requests behind the figures: complete ones, and incomplete ones if requested.
     pub used_traces: u64,
-    /// Recorded requests among them whose root failed, by an attribute `error` that is not false, or by a panic.
+    /// Number of recorded requests among them whose root failed, by an attribute `error` that is
+    /// not false, or by a panic.
     pub failed: u64,
     /// Latency of the requests with a caller, if there are any; otherwise of all.
     pub latency: Latency,
-    /// The same without failed requests; null if none failed.
+    /// Latency without failed requests; null if none failed.
     pub latency_without_failed: Option<Latency>,
     /// Last change of latency; null if none was detected.
     pub step: Option<LatencyStep>,
-    /// The operation that requests wait for most; one of each root operation, where these differ.
+    /// Operation that requests wait for most; one for each root operation, if these differ.
     pub bottlenecks: Vec<Bottleneck>,
-    /// Sentences on what makes figures mislead: busy processors, failed requests, requests that no context joins.
+    /// Sentences about circumstances that make figures misleading: busy processors, failed
+    /// requests, requests without propagated context.
     pub circumstances: Vec<String>,
     /// Operations by their time on critical paths, the largest first.
     pub operations: Vec<OperationTime>,
     pub roots: Vec<RootRow>,
-    /// Requests over time of the up to eight root operations with callers and the most time.
+    /// Requests over time, for up to eight root operations with callers and the most time.
     pub series: Vec<RootSeries>,
     pub heatmap: Vec<HeatmapRow>,
-    /// Windows in which at least one process recorded; those that overlap are one.
+    /// Number of windows in which at least one process recorded; overlapping windows count as one.
     pub bursts: u64,
     pub processes: u64,
-    /// Records lost by service and cause, as processes counted them.
+    /// Records lost by service and cause, as counted by the processes.
     pub losses: Vec<LossRow>,
-    /// Batches missing between others.
+    /// Number of batches missing between others.
     pub missing_batches: u64,
     #[serde(skip)]
     pub map: Heatmap,
-    /// The requests that `latency` is of, in words.
+    /// Requests that `latency` refers to, in words.
     #[serde(skip)]
     pub latency_is_of: &'static str,
-    /// `used_traces`, with their weights.
+    /// Weighted count behind `used_traces`.
     #[serde(skip)]
     pub requests: WeightedCount,
-    /// Commands that say more of the step; empty on a page, which has links.
+    /// Commands that examine the step further; empty on a page, which has links.
     #[serde(skip)]
     commands: String,
 }
@@ -89,15 +93,15 @@ pub struct OverviewReport {
 /// Requests that began in one span of time and took about as long.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct HeatmapRow {
-    /// Ns since the Unix epoch.
+    /// Beginning of the span of time, ns since the Unix epoch.
     from_ns: i64,
     until_ns: i64,
-    /// The shortest latency.
+    /// Shortest latency in this row.
     latency_from_ns: u64,
-    /// The first latency that is too long; null if none is.
+    /// Exclusive upper bound of latency; null if there is none.
     latency_until_ns: Option<u64>,
     requests: u64,
-    /// Id of one of them.
+    /// Id of one of these requests.
     example: String,
 }
 
@@ -142,7 +146,7 @@ rows! {
 }
 
 impl OverviewReport {
-    /// Reads the study's store once.
+    /// Computes the overview in one pass over the study's store.
     pub fn of(study: &Study) -> Result<Self, QueryError> {
         let asked = (
             ((HeatmapQuestion, RootSeriesQuestion), StepQuestion),
@@ -184,7 +188,7 @@ impl OverviewReport {
         })
     }
 
-    /// Latency without failed requests, and how these move the median; `None` if none failed.
+    /// Latency without failed requests, and their effect on the median; `None` if none failed.
     #[must_use]
     pub fn without_failed_text(&self) -> Option<String> {
         let others = self.latency_without_failed.as_ref()?;
@@ -204,14 +208,14 @@ impl OverviewReport {
         ))
     }
 
-    /// Records that processes lost.
+    /// Number of records that processes lost.
     pub fn lost_records(&self) -> u64 {
         self.losses
             .iter()
             .fold(0, |sum, row| sum.saturating_add(row.records))
     }
 
-    /// The operations in a picture; none, where nothing was waited for.
+    /// Picture of the operations that requests wait for; none if they wait for none.
     pub fn waits(&self) -> Option<Figure> {
         let bars: Vec<Bar> = self
             .operations
@@ -234,7 +238,7 @@ impl OverviewReport {
 
 fn heatmap_rows(map: &Heatmap) -> Vec<HeatmapRow> {
     let edges_ns = band_edges_ns();
-    // The first band begins at 1 ns, and has what takes no time, too.
+    // The first band begins at 1 ns, but also holds requests that take no time.
     let from_ns = |band: usize| match band {
         0 => 0,
         _ => edges_ns.get(band).copied().unwrap_or(u64::MAX),
@@ -343,7 +347,7 @@ impl Report for OverviewReport {
             doc.sentence(format!("Missing between others: {missing}."));
         }
         doc.table("Records lost", &self.losses, usize::MAX);
-        // Thousands of rows that nobody reads: for tables and SQL.
+        // Hide thousands of rows from readers; Parquet files and SQL have them.
         doc.table("Latency over time", &self.heatmap, 0);
         let rows = self.series.iter().flat_map(|series| {
             let columns = series.columns.iter();

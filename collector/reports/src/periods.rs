@@ -1,4 +1,4 @@
-//! Two periods, as they are asked for on the command line.
+//! Arguments for two periods to compare.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,39 +15,40 @@ use crate::study::{NamedStudy, open};
 use stroboscope_query::{PeriodOf, Source, TimeRange};
 use stroboscope_search::Formula;
 
-/// Two periods, and what makes requests of both alike.
+/// Arguments that select two periods, and define which requests of both are alike.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PeriodArguments {
-    /// The earlier period: a range FROM..UNTIL, such as 2h..1h or 2026-11-21T10:00..2026-11-21T10:30, or requests that say
-    /// something, such as service.version=1.4
+    /// Earlier period: a range FROM..UNTIL, such as 2h..1h or 2026-11-21T10:00..2026-11-21T10:30,
+    /// or the requests with an attribute, such as service.version=1.4
     #[arg(long, value_name = "PERIOD")]
     before: Option<String>,
-    /// The later period, written in the same way
+    /// Later period, in the same format
     #[arg(long, value_name = "PERIOD")]
     after: Option<String>,
-    /// Of the earlier period only requests of which this formula holds, as `search` takes it. A formula for one side, and
-    /// nothing for the other: that one has the requests of which it does not hold
+    /// Only requests of the earlier period that satisfy this formula, in the language of `search`.
+    /// If only one side has a formula, the other side gets the requests that do not satisfy it
     #[arg(long, value_name = "FORMULA", value_parser = parse_formula)]
     before_where: Option<(String, Formula)>,
-    /// The same of the later period
+    /// Only requests of the later period that satisfy this formula
     #[arg(long, value_name = "FORMULA", value_parser = parse_formula)]
     after_where: Option<(String, Formula)>,
-    /// Take the earlier period from this data folder
+    /// Data directory of the earlier period
     #[arg(long, value_name = "DIR")]
     before_data: Option<PathBuf>,
     #[command(flatten)]
     pub flow: FlowArguments,
-    /// Leave categories alone of which there are fewer requests more, scaled to the later period
+    /// Minimum number of additional requests for a category to count as changed, scaled to the
+    /// later period
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     threshold: u64,
-    /// Least change that matters, as a part of the mean latency of the requests that it is seen in, such as 5% or 0.05
+    /// Minimum change, as a share of the mean latency of the affected requests, such as 5% or 0.05
     #[arg(long, value_name = "PART", default_value = "1%", value_parser = parse_part)]
     min_effect: f64,
-    /// Take categories for precursors, too, that lost fewer requests than the mutation gained
+    /// Also accept categories as precursors that lost fewer requests than the mutation gained
     #[arg(long)]
     any_precursor: bool,
-    /// Both periods were given the same to do: compare how many requests there are of each category as they are, and not
-    /// as parts of their kind
+    /// Compare absolute numbers of requests per category, instead of shares. For two periods with
+    /// the same workload
     #[arg(long)]
     same_workload: bool,
 }
@@ -56,35 +57,35 @@ pub(crate) struct PeriodArguments {
 pub(crate) struct Periods {
     pub before: PeriodOf,
     pub after: PeriodOf,
-    /// A mirror is this process's own until here.
+    /// Directories of both periods: dropping this releases the mirrors.
     _folders: Vec<Readable>,
 }
 
 impl Periods {
-    /// The earlier one first.
+    /// Returns both periods, the earlier one first.
     pub(crate) fn both(&self) -> [&PeriodOf; 2] {
         [&self.before, &self.after]
     }
 }
 
-/// What makes two requests of one category.
+/// Arguments that define the categories of requests.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct FlowArguments {
-    /// How much of a request is looked at
+    /// Level of detail
     #[arg(long, value_enum, default_value_t = ZoomArgument::Operation)]
     zoom: ZoomArgument,
-    /// How often the same is done in a row: in buckets (1, 2, 3–4, 5–8, …), so that a loop that grows is seen and one whose
-    /// length depends on the data does not make a category of every length; exactly (none); or not at all (all)
+    /// Precision of consecutive repetitions: in buckets (1, 2, 3–4, 5–8, …), which shows a growing
+    /// loop without a category for every data-dependent length; exact (none); or ignored (all)
     #[arg(long, value_enum, default_value_t = FoldArgument::Buckets)]
     fold: FoldArgument,
-    /// Tell the same apart on different hosts
+    /// Distinguish equal operations on different hosts
     #[arg(long)]
     with_hosts: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ZoomArgument {
-    /// Where it goes from service to service
+    /// Calls from service to service
     Service,
     /// Every span
     Operation,
@@ -118,7 +119,7 @@ impl FlowArguments {
 }
 
 impl PeriodArguments {
-    /// What is compared how.
+    /// Settings of the comparison.
     pub(crate) fn settings(&self) -> CompareSettings {
         CompareSettings {
             count_min: self.threshold,
@@ -129,14 +130,14 @@ impl PeriodArguments {
         }
     }
 
-    /// Whether any is given.
+    /// True if any period was requested.
     pub(crate) fn are_asked(&self) -> bool {
         let is_time = self.before.is_some() || self.after.is_some();
         let is_formula = self.before_where.is_some() || self.after_where.is_some();
         is_time || is_formula || self.before_data.is_some()
     }
 
-    /// Opens both; without a runtime, of one store.
+    /// Opens both periods; without a runtime, both are of the study's store.
     pub(crate) fn open(
         &self,
         verb: &str,
@@ -181,7 +182,7 @@ impl PeriodArguments {
         let is_one_store = self.before_data.is_none() && !is_by_formula;
         if is_one_store && before.only.is_none() && after.only.is_none() {
             let (old, new) = (&mut before.selection.range, &mut after.selection.range);
-            // The one that is not given is what lies on the other side.
+            // A missing period is the time on the other side of the given one.
             if self.before.is_none() {
                 old.until_ns = new.since_ns;
             } else if self.after.is_none() {
@@ -198,7 +199,7 @@ impl PeriodArguments {
         })
     }
 
-    /// The formulas of both sides.
+    /// Formulas of both sides.
     fn formulas(&self) -> [Option<(String, Formula)>; 2] {
         let others = |of: &(String, Formula)| {
             let (text, formula) = of.clone();
@@ -214,7 +215,7 @@ impl PeriodArguments {
         }
     }
 
-    /// A period as it was asked for, of a store.
+    /// Selects a period of a store.
     fn period(
         (name, period): (&str, Option<&str>),
         reading: &ReadingArguments,
@@ -246,7 +247,7 @@ impl PeriodArguments {
     }
 }
 
-/// Of which both hold.
+/// Conjunction of two formulas.
 fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(String, Formula)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((
@@ -257,7 +258,8 @@ fn both(a: Option<(String, Formula)>, b: Option<(String, Formula)>) -> Option<(S
     }
 }
 
-/// Requests that are in both periods differ from themselves by nothing, and hide what differs.
+/// Error if the periods overlap. Requests in both periods do not differ from themselves, and hide
+/// differences.
 fn overlap(before: TimeRange, after: TimeRange) -> Option<String> {
     let from_ns = before.since_ns.max(after.since_ns);
     let until = [before.until_ns, after.until_ns]

@@ -1,4 +1,4 @@
-//! `pool`
+//! The `pool` subcommand.
 
 mod samples;
 
@@ -22,16 +22,16 @@ use stroboscope_query::{
     Notes, PoolReport, PoolSettings, PooledUse, Source, TimeRange, UsesByService,
 };
 
-/// Say what a process would use that serves the users of several: the percentiles of its CPU or memory
+/// Predict the CPU or memory percentiles of one process that serves the users of several
 ///
-/// Processes with the SDK say about once a second what they use. The sum of normal distributions is what a larger process
-/// would use, if what one uses is normal in its bulk, and if processes do not depend on each other: both is looked at, and
-/// where it is not so, the sums of what processes used at the same time are the answer. By how much the 99th percentile will
-/// exceed the normal one is foretold.
+/// Processes with the SDK report about once a second what they use. A sum of normal distributions
+/// describes the larger process if the usage of one is normal in its bulk, and if processes do not
+/// depend on each other. The command checks both; if either fails, it sums what processes used at
+/// the same time instead. It also predicts by how much the 99th percentile exceeds the normal one.
 ///
 ///   stroboscope pool --service store                   one process instead of two
 ///   stroboscope pool --service web --with ranker       one of either, on the same processors
-///   stroboscope pool --samples used.csv                anybody's samples: process,ts_ns,value
+///   stroboscope pool --samples used.csv                samples of other tools: process,ts_ns,value
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct PoolVerb {
@@ -42,16 +42,16 @@ pub struct PoolVerb {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
-    /// Only what was used then or later: a time such as 2026-11-21T10:00, or how long ago, such as 1d
+    /// Only usage from then on: a time such as 2026-11-21T10:00, or an age such as 1d
     #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
     since: Option<i64>,
-    /// Only what was used before that time
+    /// Only usage before that time
     #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
     until: Option<i64>,
-    /// The service whose processes are pooled; not needed if there is only one
+    /// Service whose processes are pooled; not needed if there is only one
     #[arg(long, value_name = "SERVICE")]
     service: Option<String>,
-    /// Pool a process of it with one of this service, and not with one of its own
+    /// Pool one of its processes with one of this service, instead of with one of its own
     #[arg(
         long,
         value_name = "SERVICE",
@@ -59,25 +59,26 @@ pub struct PoolVerb {
         conflicts_with = "times"
     )]
     with: Option<String>,
-    /// So many processes become one
+    /// Number of processes to merge into one
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=16))]
     times: u8,
-    /// What they use
+    /// Resource to predict
     #[arg(long = "of", value_enum, value_name = "WHAT", default_value_t = What::Cpu)]
     what: What,
-    /// Read samples from this file, and not from the data folder: lines of CSV, the names of its columns in the first one, or
-    /// JSON, with process, ts_ns (ns since the Unix epoch) and value; service, too, if there are several
+    /// Read samples from this file instead of the data directory: lines of CSV with column names in
+    /// the first line, or JSON, with process, ts_ns (ns since the Unix epoch) and value; and
+    /// service, if there are several
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "what"])]
     samples: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Processor time by time: 1 is one core kept busy
+    /// Processor time per time: 1 is one busy core
     Cpu,
-    /// Memory that is resident
+    /// Resident memory
     Memory,
-    /// Requests that enter a process, by second
+    /// Requests per second that enter a process
     Requests,
 }
 
@@ -132,7 +133,7 @@ enum Unit {
     Cores,
     Bytes,
     RequestsPerSecond,
-    /// As the file says.
+    /// Unit of the samples in a file.
     Any,
 }
 
@@ -150,30 +151,30 @@ impl Unit {
     }
 }
 
-/// What a larger process would use.
+/// Predicted usage of a larger process.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PoolSays {
     #[serde(flatten)]
     notes: Notes,
     services: Vec<PooledService>,
-    /// So many processes of the one service become one; of two services, one of either.
+    /// Number of processes of one service that become one; with two services, one of each.
     times: usize,
     unit: Unit,
     samples: usize,
-    /// Time between two samples of a process.
+    /// Time between two samples of a process, in ns.
     step_ns: i64,
-    /// Samples that are missing between others.
+    /// Number of samples that are missing between others.
     gaps: u64,
-    /// Whether the normal percentiles are to be believed, but for the tail that is foretold.
+    /// True if the normal percentiles are reliable, except for the predicted tail.
     is_normal: bool,
-    /// Why they are not.
+    /// Reasons that the normal percentiles are not reliable.
     refused: Vec<RefusalOf>,
     percentiles: Vec<PercentileRow>,
-    /// What one process of the first service uses.
+    /// Usage of one process of the first service.
     one: Vec<OneRow>,
-    /// Sums of what processes used at the same time.
+    /// Number of sums of values that processes used at the same time.
     together: usize,
-    /// Pairs of processes that were looked at.
+    /// Number of pairs of processes that were examined.
     pairs: usize,
     strongest_dependence: Option<DependenceOf>,
 }
@@ -181,13 +182,13 @@ pub struct PoolSays {
 #[derive(Debug, Serialize, JsonSchema)]
 struct PooledService {
     service: String,
-    /// Those that were measured.
+    /// Number of processes that were measured.
     processes: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct RefusalOf {
-    /// `not_normal`, `dependent`, `untold`, `few_samples`.
+    /// `not_normal`, `dependent`, `untold` or `few_samples`.
     kind: &'static str,
     said: String,
 }
@@ -196,25 +197,25 @@ struct RefusalOf {
 struct DependenceOf {
     first: String,
     second: String,
-    /// So much later the second one uses what the first one did.
+    /// Delay in ns after which the second process uses what the first one did.
     shift_ns: i64,
-    /// Of ranks: 1 is together, −1 is in turn.
+    /// Rank correlation: 1 for together, −1 for in turn.
     correlation: f64,
-    /// Without the shift.
+    /// Rank correlation without the shift.
     at_once: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct PercentileRow {
-    /// `p50`, `p95`, `p99`.
+    /// `p50`, `p95` or `p99`.
     percentile: String,
-    /// By a sum of normal distributions.
+    /// Percentile of a sum of normal distributions.
     normal: f64,
-    /// By a sum of what was found of each, as if they were independent.
+    /// Percentile of a sum of the measured distributions, assuming independence.
     independent: f64,
-    /// By how much that exceeds the normal one, as part of it.
+    /// Relative excess of that over the normal percentile.
     foretold_error: f64,
-    /// Of sums of what was used at the same time; null, if there are too few.
+    /// Percentile of sums of values at the same time; null if there are too few.
     together: Option<f64>,
     #[serde(skip)]
     unit: Option<Unit>,
@@ -224,7 +225,7 @@ struct PercentileRow {
 struct OneRow {
     percentile: String,
     found: f64,
-    /// Of a normal distribution of the same mean and variance.
+    /// Percentile of a normal distribution with the same mean and variance.
     normal: f64,
     #[serde(skip)]
     unit: Option<Unit>,
@@ -338,7 +339,7 @@ impl PoolSays {
         }
     }
 
-    /// What matters, in a sentence or two.
+    /// Main result in one or two sentences.
     fn headline(&self) -> String {
         let list = |of: &dyn Fn(&PercentileRow) -> Option<f64>| -> Option<String> {
             let each = self.percentiles.iter().map(|row| {

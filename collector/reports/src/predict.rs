@@ -1,4 +1,4 @@
-//! `predict`
+//! The `predict` subcommand.
 
 use std::time::Duration;
 
@@ -18,24 +18,26 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc, Row, TableSpec};
 use stroboscope_query::{ATTRIBUTES_MAX, Notes, PredictSettings};
 
-/// Say which attribute of a request foretells whether its server has slack
+/// Show which attribute of a request predicts whether its server has slack
 ///
-/// For each attribute, a request is foretold to have slack if the last request with the same value had. Attributes are
-/// ranked by how much they tell: the part of slack that was foretold, less the part of no slack that was called slack
-/// (Youden's J: 0 for one that tells nothing, 1 for one that tells all). A type I error foretells slack that is not
-/// there, a type II error misses slack that is. The slack is that of a request's last server segment: by how much its
-/// answer could have come later.
+/// For each attribute, a request is predicted to have slack if the last request with the same value
+/// had slack. Attributes are ranked by informedness: the share of slack that was predicted, minus
+/// the share of missing slack that was predicted as slack (Youden's J: 0 for a useless attribute, 1
+/// for a perfect one). A type I error predicts slack that does not exist; a type II error misses
+/// existing slack. The slack is that of a request's last server segment: by how much its response
+/// could have come later.
 #[derive(Debug, Args)]
 pub struct PredictVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Try this attribute only; may be given several times. `service`, `host`, `operation` and `kind` are those of the
-    /// request's root span. Otherwise the 16 recorded ones that most requests have are tried
+    /// Try this attribute only; repeatable. `service`, `host`, `operation` and `kind` are those of
+    /// the request's root span. By default, tries the 16 recorded attributes that most requests
+    /// have
     #[arg(long, value_name = "ATTRIBUTE")]
     key: Vec<String>,
-    /// Slack is more than this; otherwise more than the median
+    /// Threshold that slack must exceed to count; by default the median
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     threshold: Option<Duration>,
     #[command(flatten)]
@@ -70,7 +72,7 @@ impl ReadingVerb for PredictVerb {
     }
 }
 
-/// How well attributes foretell slack.
+/// Quality of attributes as predictors of slack.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Prediction {
     #[serde(flatten)]
@@ -119,7 +121,7 @@ impl Foretold {
         }
     }
 
-    /// Whether there was nothing to tell: all that was foretold had slack, or none had.
+    /// True if there was nothing to predict: all predicted requests had slack, or none had.
     fn is_one_sided(&self) -> bool {
         let with_slack = self.true_positives + self.false_negatives;
         with_slack == 0 || with_slack >= self.predicted
@@ -154,7 +156,7 @@ impl Report for Prediction {
             counted(self.used_traces, "request")
         ));
         let is_untold = self.attributes.iter().all(|of| of.predicted == 0);
-        // What tells nothing is not shown as if it did.
+        // Attributes without information are not shown as if they had some.
         let shown = if is_untold { 0 } else { usize::MAX };
         doc.table("", &self.attributes, shown);
         if self.not_tried > 0 {

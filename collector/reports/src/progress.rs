@@ -1,5 +1,5 @@
-//! Progress of anything that takes longer than two seconds, on standard error: a bar or spinner on a terminal, a plain
-//! line now and then elsewhere.
+//! Shows on standard error the progress of tasks that take longer than two seconds: a bar or
+//! spinner on a terminal, otherwise a plain line now and then.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use stroboscope_store::progress::{Observer, Task};
 
 const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// The clock is asked once per so many steps.
+/// Number of steps between two readings of the clock.
 const STEPS_PER_LOOK: u64 = 64;
 
-/// Shows tasks on standard error.
+/// Returns an observer that shows tasks on standard error.
 pub fn on_stderr() -> Arc<dyn Observer> {
     Arc::new(Stderr)
 }

@@ -1,4 +1,4 @@
-//! `--memory-limit` of verbs that read.
+//! `--memory-limit` of subcommands that read.
 
 use std::sync::OnceLock;
 
@@ -8,17 +8,17 @@ use crate::machine_memory::memory_there_is;
 use crate::size::parse_size;
 
 const MIB: u64 = 1 << 20;
-/// A default is no smaller.
+/// Minimum of the default limit.
 const LEAST_DEFAULT: u64 = 256 * MIB;
-/// With less, not even the buffers of a few files would find room.
+/// Minimum limit in bytes. With less, not even the buffers of a few files would fit.
 const LEAST_TO_READ: u64 = 32 * MIB;
-/// Memory of a machine that does not say.
+/// Assumed memory of a machine that does not report its memory.
 const UNKNOWN: u64 = 4_096 * MIB;
 
-/// A size that a verb can read within.
+/// Parses a memory limit, and rejects one that is too small for reading.
 ///
 /// # Errors
-/// Returns what is wrong with the text.
+/// Returns a description of the problem with the text.
 pub fn parse_reading_limit(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     if size < LEAST_TO_READ {
@@ -29,7 +29,7 @@ pub fn parse_reading_limit(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
-/// The memory of the one verb that this process runs, whatever number of stores it opens.
+/// Memory of the subcommand that this process runs, shared by all stores that it opens.
 pub fn of_verb(limit: Option<u64>) -> QueryMemory {
     static OF_PROCESS: OnceLock<QueryMemory> = OnceLock::new();
     let limit = || usize::try_from(limit.unwrap_or_else(default_limit)).unwrap_or(usize::MAX);
@@ -38,7 +38,7 @@ pub fn of_verb(limit: Option<u64>) -> QueryMemory {
         .clone()
 }
 
-/// Most of what there is: the rest is for the system, and for what is beside it.
+/// Default limit: 60 % of the available memory. The rest is for the system and other programs.
 #[must_use]
 pub fn default_limit() -> u64 {
     let there_is = memory_there_is().map_or(UNKNOWN, |(bytes, _)| bytes);

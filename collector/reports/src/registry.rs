@@ -1,4 +1,5 @@
-//! The reports, one line each: an entry here is a command, a page, and if it reads a study, tables of SQL as well.
+//! Registry of the reports, one line each: an entry is a subcommand, a page, and SQL tables if it
+//! reads a study.
 
 use std::path::Path;
 
@@ -16,20 +17,20 @@ use crate::{
     timeline, tradeoffs, what_if,
 };
 
-/// Runs a verb with its arguments.
+/// Runs a subcommand with its arguments.
 pub type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
 
-/// A verb in the registry.
+/// A subcommand in the registry.
 pub struct Entry {
     pub name: &'static str,
     /// Adds its arguments to its command.
     pub command: fn(Command) -> Command,
     pub run: Run,
-    /// Its tables of SQL, if it has some.
+    /// SQL tables, if it has any.
     pub tables: Option<Tables>,
     /// True if the threads of the subcommand drop capabilities that no collector needs.
     pub is_confined: bool,
-    /// Its page, if it is one.
+    /// Page, if it has one.
     pub page: Option<Page>,
     /// Schema of its JSON.
     pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
@@ -45,14 +46,15 @@ impl Entry {
         }
     }
 
-    /// Adds a page of the same arguments, but those that say how the answer is printed.
+    /// Adds a page with the same arguments, except for those of the output format.
     #[must_use]
     pub fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
         let words = self.name;
         self.paged_as::<V>(words, without)
     }
 
-    /// Gives it threads that drop capabilities from their start; its own thread, it drops itself.
+    /// Marks its worker threads to drop capabilities from their start; the main thread must drop
+    /// its own.
     #[must_use]
     pub fn confined(self) -> Self {
         Self {
@@ -61,7 +63,7 @@ impl Entry {
         }
     }
 
-    /// Adds the page of a verb below it.
+    /// Adds a page for a nested subcommand.
     #[must_use]
     pub fn paged_as<V: PageVerb + Args>(
         self,
@@ -82,11 +84,11 @@ impl Entry {
     }
 }
 
-/// All reports, in the order of the help.
+/// Returns all reports, in the order of the help.
 #[must_use]
 pub fn reports() -> Vec<Entry> {
     vec![
-        // The pages of these two, the first one and Traces, have more to look at.
+        // The site has richer pages for these two: the start page and Traces.
         Entry {
             page: None,
             ..reading::<overview::OverviewVerb>("overview")
@@ -127,7 +129,7 @@ pub fn reports() -> Vec<Entry> {
     ]
 }
 
-/// The pages of all reports.
+/// Returns the pages of all reports.
 #[must_use]
 pub fn pages() -> Vec<Page> {
     reports()
@@ -136,7 +138,7 @@ pub fn pages() -> Vec<Page> {
         .collect()
 }
 
-/// The tables of all reports that have any.
+/// Returns the SQL tables of all reports that have any.
 #[must_use]
 pub fn tables() -> Vec<Tables> {
     reports()
@@ -145,7 +147,7 @@ pub fn tables() -> Vec<Tables> {
         .collect()
 }
 
-/// An entry of a verb that makes a report of a study.
+/// Creates an entry for a subcommand that makes a report of a study.
 #[must_use]
 pub fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
     let run: Run = Box::new(|matches, runtime| parsed::<V>(matches)?.run(runtime));
@@ -166,7 +168,7 @@ pub fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
     .paged::<V>(&[])
 }
 
-/// An entry of any other verb.
+/// Creates an entry for any other subcommand.
 pub fn other<V: Args + 'static>(
     name: &'static str,
     run: impl Fn(V, &Runtime) -> Result<Status, Failure> + 'static,
@@ -184,7 +186,7 @@ pub fn other<V: Args + 'static>(
 }
 
 pub fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
-    // What the command took, its type takes.
+    // The command accepted the arguments, so its type does, too.
     V::from_arg_matches(matches).map_err(Failure::of)
 }
 

@@ -1,4 +1,4 @@
-//! `report`
+//! The `report` subcommand.
 
 mod page;
 
@@ -33,45 +33,50 @@ use stroboscope_query::{
     PathsQuestion, StrataRule, compare, explain_first_cause, failure_shifts, tradeoffs,
 };
 
-/// Write all findings as one page with pictures, for a browser
+/// Write all findings to one HTML page with pictures
 ///
-/// The page needs nothing else: no network, no script, no font. It shows latency, the critical path by operation and
-/// category beside summed delay, example requests as timelines with their critical paths, what is different about slow
-/// requests, slack, the causal model as a graph, how it converged, the hosts' clocks, and what was lost or left out. With
-/// --before or --after also what changed between two periods, as `compare` has it.
+/// The page is self-contained: no network, no script, no font. It shows latency, the critical path
+/// by operation and category next to summed delay, example requests as timelines with their
+/// critical paths, what is different about slow requests, slack, the causal model as a graph, how
+/// it converged, the hosts' clocks, and what was lost or left out. With --before or --after, it
+/// also shows what changed between two periods, as `compare` does.
 #[derive(Debug, Args)]
 pub struct ReportVerb {
     #[command(flatten)]
     reading: ReadingArguments,
-    /// Where to write the page
+    /// File to write the page to
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
-    /// Show what the model held after each so many traces; otherwise, each time that it has seen a thirty-second part more
+    /// Number of traces between two points of the model's convergence; by default, each time that
+    /// the number of traces has grown by a thirty-second
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     convergence_every: Option<u64>,
-    /// Also show categories for each value, or each fifth, of this attribute of requests; may be given several times
+    /// Also show categories for each value, or each fifth, of this attribute of requests;
+    /// repeatable
     #[arg(long, value_name = "ATTRIBUTE")]
     by: Vec<String>,
     #[command(flatten)]
     categories: CategoryArguments,
     #[command(flatten)]
     periods: PeriodArguments,
-    /// Also show the models of this policy of tradeoffs, and what was given up, which reads the store once more
+    /// Also show the models of this policy of tradeoffs, and the observed omissions, which takes
+    /// one more pass over the store
     #[arg(long, value_name = "FILE")]
     tradeoffs: Option<PathBuf>,
 }
 
-/// Points of the convergence come when so large a part of the traces before is new: some hundreds of any store, most of them
-/// where most changes. More cannot be told apart on a picture, and each costs a look at all relations.
+/// Inverse of the growth in traces between two points of the convergence. It yields some hundreds
+/// of points for any store, most of them where most changes are. A picture could not show more, and
+/// each costs a pass over all relations.
 const CONVERGENCE_PART: u64 = 32;
 
-/// So many of the requests are slow, as `anomalies` has it without arguments.
+/// Share of requests that count as slow, as in `anomalies` without arguments.
 const SLOWEST: f64 = 0.05;
-/// Segments shown that differ in slow requests.
+/// Maximum number of segments to show that differ in slow requests.
 const DIFFERENT_SHOWN: usize = 15;
-/// Categories shown that changed.
+/// Maximum number of changed categories to show.
 const MUTATIONS_SHOWN: usize = 10;
-/// Segments in other tables.
+/// Maximum number of segments in other tables.
 const SEGMENTS_SHOWN: usize = 50;
 
 impl ReportVerb {
@@ -103,7 +108,7 @@ impl ReportVerb {
             changed: self.changed(&study, runtime)?,
             tradeoffs: self.given_up(&study)?,
             slack: SlackList::of(&paths, known, SEGMENTS_SHOWN),
-            // Every picture of categories has the same colours.
+            // All pictures use the same colours for categories.
             aggregate: Aggregate::of(paths, known, SEGMENTS_SHOWN)
                 .with_categories(overview.categories.names()),
             strata: strata
@@ -148,7 +153,7 @@ impl ReportVerb {
 }
 
 impl ReportVerb {
-    /// Models of tradeoffs, and what was given up, if that is asked for.
+    /// Returns models and log of tradeoffs, if requested.
     fn given_up(&self, study: &NamedStudy) -> Result<Vec<TradeoffsSay>, Failure> {
         let Some(path) = &self.tradeoffs else {
             return Ok(Vec::new());
@@ -163,7 +168,7 @@ impl ReportVerb {
         ])
     }
 
-    /// What changed, if two periods are asked for.
+    /// Compares the two periods, if requested.
     fn changed(&self, study: &NamedStudy, runtime: &Runtime) -> Result<Option<Compared>, Failure> {
         if !self.periods.are_asked() {
             return Ok(None);
@@ -190,7 +195,7 @@ impl ReportVerb {
     }
 }
 
-/// The page that was written, and of what.
+/// Written page, and its source.
 #[derive(Serialize, JsonSchema)]
 pub struct WrittenPage<'a> {
     #[serde(flatten)]

@@ -19,7 +19,8 @@ use crate::verb::{ReadingVerb, Report};
 
 /// List requests, the slowest or the latest first
 ///
-/// `search` lists the requests that a formula holds of in order of time, with the spans by which it holds.
+/// `search` lists the requests that satisfy a formula in order of time, with the spans that satisfy
+/// it.
 #[derive(Debug, Args)]
 pub struct RequestsVerb {
     #[command(flatten)]
@@ -32,19 +33,20 @@ pub struct RequestsVerb {
     /// Only requests with a span of this name, or this service:name
     #[arg(long, value_name = "OPERATION")]
     operation: Option<String>,
-    /// Only requests that take at least so long
+    /// Minimum latency
     #[arg(long, value_name = "DURATION", value_parser = parse_latency)]
     min: Option<u64>,
-    /// Only requests that take less
+    /// Exclusive maximum latency
     #[arg(long, value_name = "DURATION", value_parser = parse_latency)]
     max: Option<u64>,
-    /// Only requests whose root failed: it has an attribute `error` that is not false, or ended by a panic
+    /// Only requests whose root failed: it has an attribute `error` that is not false, or ended by
+    /// a panic
     #[arg(long)]
     failed: bool,
     /// Order of the list
     #[arg(long, value_enum, default_value_t = OrderArgument::Slowest)]
     order: OrderArgument,
-    /// List so many; 0 only counts them
+    /// Maximum number of requests to list; 0 only counts them
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=100_000))]
     top: u32,
 }
@@ -59,14 +61,14 @@ fn parse_latency(text: &str) -> Result<u64, String> {
     parse_ns(text).ok_or_else(|| format!("a number and a unit ({UNITS}), such as 2.5ms"))
 }
 
-/// Requests, in the order that was asked for.
+/// Requests, in the requested order.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RequestsReport {
     #[serde(flatten)]
     notes: Notes,
-    /// Requests that were read.
+    /// Number of requests read.
     searched: u64,
-    /// Requests among them that were asked for; the first of these are listed.
+    /// Number of requests that match; the first of these are listed.
     matched: u64,
     requests: Vec<RequestRow>,
 }
@@ -74,18 +76,18 @@ pub struct RequestsReport {
 /// A request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RequestRow {
-    /// 32 hexadecimal digits.
+    /// Trace id of 32 hexadecimal digits.
     trace: String,
-    /// Its root's `service:name`; empty: its root is missing.
+    /// `service:name` of its root; empty if its root is missing.
     root: String,
     latency_ns: u64,
-    /// Ns since the Unix epoch.
+    /// Beginning, ns since the Unix epoch.
     start_ns: i64,
     spans: u64,
     services: u64,
     /// True if its root failed, by an attribute `error` that is not false, or by a panic.
     failed: bool,
-    /// Reasons why it is not complete; empty if it is.
+    /// Reasons that it is incomplete; empty if it is complete.
     causes: Vec<&'static str>,
 }
 

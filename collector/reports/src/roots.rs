@@ -14,10 +14,10 @@ use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc};
 
-/// Root operations shown.
+/// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
 
-/// What is said of latency where root operations are not told apart.
+/// Describes the latency over all root operations.
 pub(crate) fn latency_text(roots: &ByRoot) -> String {
     let latency = roots.headline().percentiles();
     let (p50, p95, p99) = (
@@ -41,17 +41,17 @@ pub struct RootRow {
     complete: u64,
     incomplete: u64,
     with_caller: u64,
-    /// Requests among those used whose root failed; absent where attributes are not read.
+    /// Number of failed roots among the used requests; absent if attributes were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<u64>,
     share_of_time: f64,
     latency: Latency,
     after_answer_requests: u64,
     after_answer: Latency,
-    /// How many requests were recorded, where they have sampling weights,
+    /// Number of recorded requests, if requests have sampling weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded: Option<u64>,
-    /// and the size of an unweighted sample as certain as those with a latency (Kish).
+    /// Size of an unweighted sample as certain as the weighted requests with a latency (Kish).
     #[serde(skip_serializing_if = "Option::is_none")]
     effective_sample: Option<f64>,
 }
@@ -60,8 +60,8 @@ fn weighted(requests: WeightedCount) -> Option<WeightedCount> {
     requests.is_weighted().then_some(requests)
 }
 
-/// Those with callers first, the ones with the most time first. `failed` has the number of failed requests by root, where that
-/// is known.
+/// Rows of root operations, those with callers first, and those with the most time first. `failed`
+/// has the number of failed requests by root, if known.
 pub(crate) fn root_rows(
     roots: &ByRoot,
     failed: Option<&BTreeMap<String, WeightedCount>>,

@@ -1,4 +1,4 @@
-//! `search`
+//! The `search` subcommand.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -21,46 +21,48 @@ use stroboscope_query::{
 
 /// Find requests and bursts by what happened in them, and in which order
 ///
-/// Spans are selected as TraceQL does it, and related in time:
+/// Selects spans as TraceQL does, and relates them in time:
 ///
 ///   { service = "store" && name = "read" && duration > 2ms }
 ///   { name = "read" } then { name = "read" } with the same .key within 5ms
 ///   always ({ name = "lock" } implies eventually within 1ms { name = "unlock" })
 ///   at least 3 of { name = "retry" } within 100ms
 ///
-/// Of a request that is cut by a burst's edge, and of hosts whose clocks may err by more than lies between two spans, it may
-/// not be known whether a formula holds: such are counted, and listed after those of which it does.
+/// Whether a formula holds may be unknown for a request that is cut by a burst's edge, or for hosts
+/// whose clocks may err by more than the time between two spans. Such requests are counted, and
+/// listed after those that certainly match.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct SearchVerb {
-    /// What is to hold; docs/search.md has the grammar and ten examples
+    /// Formula to search for; docs/search.md has the grammar and ten examples
     #[arg(value_parser = parse_formula)]
     formula: (String, Formula),
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Search bursts, each with all requests that were recorded in it, and not requests one by one
+    /// Search bursts, each with all requests recorded in it, instead of single requests
     #[arg(long)]
     bursts: bool,
-    /// List so many, the first ones in time; 0 only counts them
+    /// Maximum number of matches to list, the earliest first; 0 only counts them
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
-    /// Say which spans a request needs for the formula to hold, and which files and row groups were skipped as they have none
+    /// Show which spans a request needs to match, and which files and row groups were skipped
+    /// because they have none
     #[arg(long)]
     explain: bool,
-    /// With --bursts: hold so many MiB of rows at a time; a burst that takes more by itself is not searched, which is said
+    /// With --bursts, maximum MiB of rows to hold at a time; a larger burst is skipped and reported
     #[arg(long, value_name = "MIB", default_value_t = HELD_BYTES_MAX >> 20,
         value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     memory: u64,
-    /// Skip nothing: read all requests, also those of which the formula cannot hold
+    /// Skip nothing: read all requests, including those that cannot match
     #[arg(long)]
     read_all: bool,
 }
 
 impl ReadingVerb for SearchVerb {
     type Report = SearchSays;
-    /// There is no formula that anybody could mean.
+    /// No tables: SQL cannot pass a formula.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
@@ -83,26 +85,27 @@ impl ReadingVerb for SearchVerb {
     }
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SearchSays {
     #[serde(flatten)]
     notes: Notes,
-    /// Requests or bursts that were looked at.
+    /// Number of requests or bursts searched.
     searched: u64,
-    /// Those of which the formula holds.
+    /// Number of matches.
     matched: u64,
-    /// Those cut off, or with clocks that err too much, before it could be known.
+    /// Number of requests or bursts with unknown results, because they are cut off or their clocks
+    /// err too much.
     unknown: u64,
-    /// Attributes that the formula asks for, and no span has.
+    /// Attributes in the formula that no span has.
     absent_attributes: Vec<String>,
-    /// Empty, where bursts were searched.
+    /// Matching requests; empty for a search of bursts.
     requests: Vec<FoundRequest>,
-    /// Empty, where requests were.
+    /// Matching bursts; empty for a search of requests.
     bursts: Vec<FoundBurst>,
-    /// Bursts that take more memory than may be held, and were not searched.
+    /// Bursts that exceed the memory limit, and were not searched.
     too_large_bursts: Vec<TooLargeBurst>,
-    /// What was read and what was skipped; null unless it was asked for.
+    /// Data that was read and skipped; null unless requested.
     plan: Option<SearchPlanSays>,
     #[serde(skip)]
     is_of_bursts: bool,
@@ -110,34 +113,34 @@ pub struct SearchSays {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct TooLargeBurst {
-    /// Ns since the Unix epoch.
+    /// Beginning of the burst, ns since the Unix epoch.
     open_ns: i64,
     close_ns: i64,
-    /// What holding it takes.
+    /// Bytes of memory that holding it takes.
     bytes: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct FoundRequest {
-    /// 32 hexadecimal digits.
+    /// Trace id of 32 hexadecimal digits.
     trace: String,
-    /// Its root's `service:name`.
+    /// `service:name` of its root.
     root: String,
-    /// Ns since the Unix epoch.
+    /// Beginning, ns since the Unix epoch.
     start_ns: i64,
     latency_ns: i64,
-    /// Whether the formula holds; otherwise it may.
+    /// True if the formula certainly holds, false if it may hold.
     sure: bool,
-    /// The spans by which it does: 16 hexadecimal digits each.
+    /// Ids of the spans that satisfy it, 16 hexadecimal digits each.
     witness: Vec<String>,
-    /// What those are, for people.
+    /// Description of these spans.
     #[serde(skip)]
     because: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct FoundBurst {
-    /// Ns since the Unix epoch.
+    /// Beginning of the burst, ns since the Unix epoch.
     open_ns: i64,
     close_ns: i64,
     requests: String,
@@ -153,10 +156,10 @@ struct BurstWitness {
     span: String,
 }
 
-/// Most spans that are named to people.
+/// Maximum number of spans to name in the text.
 const NAMED_MAX: usize = 4;
 
-/// `store:read 2.1ms, +3.4ms store:read 1.1ms`
+/// Describes spans: `store:read 2.1ms, +3.4ms store:read 1.1ms`.
 fn because(witness: &[WitnessSpan]) -> String {
     let first_ns = witness.first().map_or(0, |span| span.start_ns);
     let name = |span: &WitnessSpan| {

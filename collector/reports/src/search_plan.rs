@@ -1,4 +1,4 @@
-//! What `search --explain` says.
+//! Report of `search --explain`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,24 +7,24 @@ use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{ProbedFile, SearchReport};
 
-/// Files that are named to people.
+/// Maximum number of files to name in the text.
 const FILES_SHOWN_MAX: usize = 20;
 
-/// What was read, what was skipped, and why.
+/// Data that was read and skipped, and the reasons.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SearchPlanSays {
-    /// Conditions of spans that a request needs.
+    /// Conditions on spans that a request needs.
     needs: Vec<String>,
-    /// Why nothing was skipped; null: something was.
+    /// Reason that nothing was skipped; null if something was.
     all_because: Option<&'static str>,
-    /// Requests that were read, of all.
+    /// Number of requests read, and number of all requests.
     read: u64,
     requests: u64,
-    /// Those that have what is needed.
+    /// Number of requests that have the needed spans.
     candidates: u64,
-    /// Those of which not all was seen, which are read all the same.
+    /// Number of requests that were only partly seen, and were read for that reason.
     not_all_seen: u64,
-    /// Slices of bursts that were held one after the other, and what the largest took.
+    /// Number of slices of bursts held one after the other, and bytes of the largest.
     slices: u64,
     held_bytes: u64,
     files: Vec<FileSays>,

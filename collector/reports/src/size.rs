@@ -1,9 +1,10 @@
-//! Sizes on the command line.
+//! Parses sizes on the command line.
 
-/// Without a unit, sizes from here on are bytes.
+/// Minimum size that is accepted without a unit, as bytes.
 const UNITLESS_MIN: u64 = 1_000;
 
-/// Returns bytes of a number with a decimal or binary unit. Few bytes without a unit are refused: `20` was meant to be more.
+/// Parses a number with a decimal or binary unit to bytes. Rejects small numbers without a unit:
+/// `20` probably meant more.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "must be a number of bytes, such as 500MB, 20GiB or 1TB".to_owned();
     let digits = text

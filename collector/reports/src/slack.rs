@@ -1,4 +1,4 @@
-//! `slack`
+//! The `slack` subcommand.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -18,31 +18,32 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Doc, Figure, Row, TableSpec};
 use stroboscope_query::{Notes, PathsQuestion, SlackCheck, check_slack};
 
-/// Say which segments could take longer at no cost
+/// Show which segments could take longer at no cost
 ///
-/// Slack is by how much a segment may grow, all else staying the same, before its request takes longer. Segments are
-/// listed by their median slack, the largest first.
+/// Slack is the time by which a segment may grow, all else being equal, before its request takes
+/// longer. Segments are listed by their median slack, the largest first.
 ///
-/// With --validate: whether slack means what it says. Requests are put into buckets of about equal size by the slack of
-/// their last server segment. In those with little slack a slower server should make a slower request, and in those with
-/// much it should not: the correlation of server time and latency should fall from bucket to bucket.
+/// With --validate: checks the predictions of slack. Groups requests into buckets of about equal
+/// size by the slack of their last server segment. In buckets with little slack, a slower server
+/// should cause a slower request, and in buckets with much slack it should not: the correlation of
+/// server time and latency should fall from bucket to bucket.
 #[derive(Debug, Args)]
 pub struct Slack {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Show so many segments; 0 shows all
+    /// Maximum number of segments to show; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
-    /// Check slack by the natural variation of requests
+    /// Validate slack by the natural variation of requests
     #[arg(long)]
     validate: bool,
-    /// With --validate, put requests into so many buckets
+    /// With --validate, number of buckets
     #[arg(long, value_name = "COUNT", default_value_t = 20, requires = "validate", value_parser = clap::value_parser!(u16).range(2..=1000))]
     buckets: u16,
-    /// Show the distribution of the slack of requests' last server segment: by how much their answers could have come
-    /// later
+    /// Show the distribution of the slack of requests' last server segment: by how much their
+    /// responses could have come later
     #[arg(long)]
     cdf: bool,
     #[command(flatten)]
@@ -94,7 +95,7 @@ impl Slack {
     }
 }
 
-/// Slack of segments, or a check of what slack says.
+/// Slack of segments, or a validation of slack.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SlackReport {
@@ -102,7 +103,8 @@ pub enum SlackReport {
     Check(Box<Checked>),
 }
 
-/// Buckets with their correlation (figure 10), and how server time and latency lie in each (figure 9).
+/// Buckets with their correlation (figure 10), and the distribution of server time and latency in
+/// each (figure 9).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Checked {
     #[serde(flatten)]
@@ -126,7 +128,7 @@ struct Bucket {
     slack_max_ns: u64,
     requests: u64,
     correlation: Option<f64>,
-    /// Server time, latency, requests.
+    /// Server time in ns, latency in ns, and number of requests.
     server_latency_requests: Vec<(u64, u64, u64)>,
 }
 

@@ -1,19 +1,19 @@
-//! Lines on standard error.
+//! Prints lines on standard error.
 
 use std::fmt;
 use std::io::{self, Write as _};
 
 use stroboscope_present::show::{scrubbed_lines, sentences};
 
-/// Says something on standard error, whatever others wrote into it.
+/// Prints a formatted line on standard error, without control characters.
 #[macro_export]
 macro_rules! say {
     ($($said:tt)*) => { $crate::stderr::say_line(format_args!($($said)*)) };
 }
 pub use say;
 
-/// Writes lines to standard error, as wide as the terminal that it may be. Unlike `eprintln!`, does not panic when nobody reads
-/// any more: a terminal that is gone, `2>&1 | head`.
+/// Writes lines to standard error, wrapped to the width of a terminal. Unlike `eprintln!`, does not
+/// panic if the reader is gone: a closed terminal, `2>&1 | head`.
 pub fn say_line(said: fmt::Arguments<'_>) {
     let mut text = scrubbed_lines(&said.to_string());
     if let Ok(size) = rustix::termios::tcgetwinsize(io::stderr())

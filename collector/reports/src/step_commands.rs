@@ -1,11 +1,12 @@
-//! Commands that say more of a change in time.
+//! Commands that examine a change in time.
 
 use crate::arguments::ReadingArguments;
 use crate::suggest::{command_on, quoted};
 use crate::time::written_periods;
 
-/// The commands that compare the requests of a root operation before and after a step, of the same store and with the same
-/// filters. The times are those at which the period before it begins, of the step, and of the end.
+/// Builds commands that compare the requests of a root operation before and after a step, in the
+/// same store and with the same filters. The times are the beginning of the period before the step,
+/// the step, and the end.
 pub(crate) fn comparing_commands(
     root: &str,
     times_ns: [i64; 3],

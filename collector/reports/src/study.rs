@@ -1,4 +1,4 @@
-//! How reading verbs begin: open the store, and ask.
+//! Opens a store for reports, and asks it questions.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,16 +15,16 @@ use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, S
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 
-/// What a report is made of: the store, what of it is selected, and the model of that once it is known.
+/// Basis of a report: the store, the selection, and the model once it is inferred.
 #[derive(Debug)]
 pub struct NamedStudy {
     of: stroboscope_query::Study,
-    /// A mirror is this process's own until here.
+    /// Directory of the store; dropping this releases a mirror.
     _folder: Readable,
     names: OnceLock<Names>,
 }
 
-/// A model, and what its segments are called.
+/// A model, and the names of its segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     pub inference: &'a Inference,
@@ -32,14 +32,14 @@ pub struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// What a segment is called.
+    /// Returns the name of a segment.
     pub fn name(self, id: SegmentId) -> SegmentName {
         self.names.get(id)
     }
 }
 
 impl NamedStudy {
-    /// Of a whole data folder, as verbs without arguments read it.
+    /// Opens a whole data directory with default arguments.
     pub fn of_folder(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
         let command = <ReadingArguments as clap::Args>::augment_args(clap::Command::new("reading"));
         let arguments = ["reading".as_ref(), "--data".as_ref(), data.as_os_str()];
@@ -52,17 +52,17 @@ impl NamedStudy {
         )
     }
 
-    /// Opens the store for whoever reads.
+    /// Opens the store for this reader.
     pub fn read_by(reading: &ReadingArguments, reader: &Reader) -> Result<Self, Failure> {
         Self::with(reading, None, reader)
     }
 
-    /// Opens the store.
+    /// Opens the store for a terminal.
     pub fn of(reading: &ReadingArguments, runtime: &Handle) -> Result<Self, Failure> {
         Self::with_convergence(reading, None, runtime)
     }
 
-    /// The same, with points of the convergence.
+    /// Opens the store for a terminal, with points of the convergence.
     pub fn with_convergence(
         reading: &ReadingArguments,
         convergence: Option<Pace>,
@@ -71,7 +71,7 @@ impl NamedStudy {
         Self::with(reading, convergence, &Reader::of_terminal(runtime))
     }
 
-    /// The same, for whoever reads.
+    /// Opens the store for this reader, with points of the convergence.
     pub fn with(
         reading: &ReadingArguments,
         convergence: Option<Pace>,
@@ -91,7 +91,7 @@ impl NamedStudy {
         })
     }
 
-    /// What is read.
+    /// Returns the source of the data.
     pub fn source(&self) -> &Source {
         self.of.source()
     }
@@ -100,12 +100,12 @@ impl NamedStudy {
         self.of.selection()
     }
 
-    /// The study itself, for what is more than one question.
+    /// Returns the underlying study, for more than one question.
     pub fn inner(&self) -> &stroboscope_query::Study {
         &self.of
     }
 
-    /// The model. Reads the traces when it is first asked for.
+    /// Returns the model. The first call reads the traces.
     pub fn known(&self) -> Result<Known<'_>, Failure> {
         let inference = self.of.inference().map_err(Failure::of)?;
         Ok(Known {
@@ -116,28 +116,28 @@ impl NamedStudy {
         })
     }
 
-    /// The answer to a question. Better asked before the model is asked for, which then is found on the way.
+    /// Answers a question. If asked before [`known`](Self::known), the same pass infers the model.
     pub fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, Failure> {
         self.of.ask(question).map_err(Failure::of)
     }
 
-    /// The model, for who wants nothing else.
+    /// Consumes the study and returns the model.
     pub fn into_inference(self) -> Result<Inference, Failure> {
         self.of.into_inference().map_err(Failure::of)
     }
 }
 
-/// Who reads, and is told how far it is.
+/// Settings of a reader: runtime, observer of progress, and memory.
 #[derive(Clone, Debug)]
 pub struct Reader {
     pub runtime: Handle,
     pub observer: Arc<dyn Observer>,
-    /// Memory that it shares with others; none: it has that of its own process.
+    /// Memory that it shares with other readers; none for the memory of its own process.
     pub memory: Option<QueryMemory>,
 }
 
 impl Reader {
-    /// Somebody at a terminal.
+    /// Reader at a terminal.
     pub fn of_terminal(runtime: &Handle) -> Self {
         Self {
             runtime: runtime.clone(),
@@ -146,7 +146,7 @@ impl Reader {
         }
     }
 
-    /// The memory to read within.
+    /// Returns the memory to read within.
     pub fn memory(&self, limit: Option<u64>) -> QueryMemory {
         let own = || of_verb(limit);
         self.memory.clone().unwrap_or_else(own)
@@ -166,7 +166,7 @@ fn open_by(
     reader: &Reader,
 ) -> Result<(Readable, Source, Selection), Failure> {
     let runtime = &reader.runtime;
-    // What is wrong with the arguments is said before anything is read.
+    // Report wrong arguments before anything is read.
     let selection = reading.selection()?;
     let folder = reading.from.data.to_read(runtime)?;
     let source = Source::open_cached(folder.folder(), runtime.clone()).map_err(Failure::of)?;

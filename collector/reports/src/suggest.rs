@@ -1,12 +1,14 @@
-//! Commands that messages propose, as they can be typed where this process was started.
+//! Builds commands that messages propose, as they can be typed in the directory where this process
+//! was started.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The data folder of those who name none.
+/// Default data directory.
 pub const DATA_DEFAULT: &str = "./stroboscope-data";
 
-/// How this program is called: as it was, if that was a path (`target/release/stroboscope`); else by its name.
+/// Returns this program's name: its path if it was called by one (`target/release/stroboscope`),
+/// else its plain name.
 fn program(called: Option<OsString>) -> String {
     let called = called.map(|name| name.to_string_lossy().into_owned());
     called
@@ -14,12 +16,12 @@ fn program(called: Option<OsString>) -> String {
         .map_or_else(|| "stroboscope".to_owned(), |path| quoted(&path))
 }
 
-/// A verb and its arguments behind this program's name.
+/// Puts this program's name before a subcommand and its arguments.
 fn command(words: &str) -> String {
     format!("{} {words}", program(std::env::args_os().next()))
 }
 
-/// The same for what is in a data folder.
+/// Puts this program's name before a subcommand, and adds the data directory.
 pub fn command_on(words: &str, data: &Path) -> String {
     if data == Path::new(DATA_DEFAULT) {
         return command(words);
@@ -31,7 +33,7 @@ pub fn command_on(words: &str, data: &Path) -> String {
     )
 }
 
-/// As a shell takes it for one word.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,5 @@
-//! Instants and ranges of time as text, for flags, addresses and forms; durations are `analysis`'s.
+//! Instants and ranges of time as text, for flags, addresses and forms; `analysis` handles
+//! durations.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ const DURATIONS: &str =
     "a number and a unit (ns, us, ms, s, min, h, d, w), such as 500us, 3ms, 10s, 1d, 1h30m";
 const INSTANTS: &str = "a time such as 2026-11-21, 2026-11-21T10:00 (UTC), 2026-11-21T10:00:00+01:00, 10:00 (today, \
                         UTC), or how long ago, such as 10min, 1d, 2w";
-/// Without an offset a time is UTC, as in everything that is printed: hosts may stand in several zones.
+/// Formats without an offset, which mean UTC, as in all output: hosts may be in several time zones.
 const WITHOUT_OFFSET: [&str; 4] = [
     "%Y-%m-%dT%H:%M",
     "%Y-%m-%dT%H:%M:%S%.f",
@@ -19,10 +20,10 @@ const WITHOUT_OFFSET: [&str; 4] = [
     "%Y-%m-%d %H:%M:%S%.f",
 ];
 
-/// Of today, in UTC.
+/// Formats of a time today, in UTC.
 const WITHOUT_DAY: [&str; 2] = ["%H:%M", "%H:%M:%S%.f"];
 
-/// A duration such as `500us`, `3ms`, `10s` or `1h30m`, and not 0.
+/// Parses a duration such as `500us`, `3ms`, `10s` or `1h30m`; rejects 0.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     match parse_ns(text) {
         Some(0) => Err("must be longer than nothing".to_owned()),
@@ -31,7 +32,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An instant as [`parse_instant`] reads it, to the nanosecond.
+/// Formats an instant for [`parse_instant`], to the nanosecond.
 #[must_use]
 pub fn written(at_ns: i64) -> String {
     DateTime::from_timestamp_nanos(at_ns)
@@ -39,7 +40,8 @@ pub fn written(at_ns: i64) -> String {
         .to_string()
 }
 
-/// Begin, change and end of two periods to the millisecond, for people: no request at the end is left out.
+/// Formats begin, change and end of two periods to the millisecond. Rounds the end up, so that no
+/// request at the end is left out.
 #[must_use]
 pub fn written_periods([from_ns, at_ns, until_ns]: [i64; 3]) -> [String; 3] {
     const MS: i64 = 1_000_000;
@@ -47,7 +49,7 @@ pub fn written_periods([from_ns, at_ns, until_ns]: [i64; 3]) -> [String; 3] {
     [from_ns, at_ns, until_ns].map(|ns| written(ns.div_euclid(MS).saturating_mul(MS)))
 }
 
-/// The time of a change in UTC, with its day unless the last request is of the same day.
+/// Formats the time of a change in UTC, with its day unless the last request is of the same day.
 #[must_use]
 pub fn since(at_ns: i64, until_ns: i64) -> String {
     let [at, last] = [at_ns, until_ns].map(DateTime::from_timestamp_nanos);
@@ -58,12 +60,12 @@ pub fn since(at_ns: i64, until_ns: i64) -> String {
     at.format(format).to_string()
 }
 
-/// An instant as [`parse_instant`] reads it, or ns since the Unix epoch.
+/// Parses an instant in the format of [`parse_instant`], or in ns since the Unix epoch.
 pub fn parse_moment(text: &str) -> Result<i64, String> {
     parse_moment_before(text, now_ns()?)
 }
 
-/// An instant as [`parse_moment`] reads it, with times ago counted from `now_ns`.
+/// Parses an instant like [`parse_moment`], but counts ages from `now_ns`.
 pub fn parse_moment_before(text: &str, now_ns: i64) -> Result<i64, String> {
     text.trim().parse().or_else(|_| {
         parse_instant_before(text.trim(), now_ns).map_err(|instants| {
@@ -75,7 +77,8 @@ pub fn parse_moment_before(text: &str, now_ns: i64) -> Result<i64, String> {
     })
 }
 
-/// An instant in ns since the Unix epoch: a day or a time of day, in UTC unless it says otherwise, or a time before now.
+/// Parses an instant to ns since the Unix epoch: a day or a time of day, in UTC unless an offset is
+/// given, or an age.
 pub fn parse_instant(text: &str) -> Result<i64, String> {
     parse_instant_before(text, now_ns()?)
 }
@@ -118,7 +121,7 @@ fn parse_instant_before(text: &str, now_ns: i64) -> Result<i64, String> {
         .ok_or_else(|| "a time from 1677 to 2262".to_owned())
 }
 
-/// A range `FROM..UNTIL` of two times, of which either may be left out.
+/// Parses a range `FROM..UNTIL` of two times; either may be omitted.
 pub fn parse_range(text: &str) -> Result<TimeRange, String> {
     let (since, until) = text.split_once("..").ok_or("a range such as 2h..1h")?;
     let side = |text: &str| {
@@ -135,7 +138,7 @@ pub fn parse_range(text: &str) -> Result<TimeRange, String> {
     .map_err(|reversed| format!("FROM before UNTIL: {reversed}"))
 }
 
-/// The range, unless nothing can lie in it because it ends before it begins.
+/// Returns the range, or an error if it ends before it begins.
 pub(crate) fn in_order(range: TimeRange) -> Result<TimeRange, String> {
     match (range.since_ns, range.until_ns) {
         (Some(since_ns), Some(until_ns)) if since_ns >= until_ns => {
@@ -170,7 +173,7 @@ mod tests {
         let day_ns = 86_400_000_000_000;
         let today_ns = Utc::now().timestamp_nanos_opt().unwrap() / day_ns * day_ns;
         let of_today = parse_instant("10:30").unwrap() - today_ns;
-        // Unless it is midnight just now.
+        // `rem_euclid` covers a midnight that passes meanwhile.
         assert_eq!(of_today.rem_euclid(day_ns), 37_800_000_000_000);
         let now_ns = SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! `timeline`
+//! The `timeline` subcommand.
 
 mod items;
 mod lock_json;
@@ -27,43 +27,45 @@ use stroboscope_present::show::Doc;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
 use stroboscope_query::{Notes, PerfettoHostError, Source, perfetto_trace};
 
-/// Show what the kernel did for requests: segments, and under them system calls, processors, waits and locks
+/// Show what the kernel did for requests: segments with system calls, processors, waits and locks
 ///
-/// With --trace, one request; with --burst, all requests of one burst: each segment with its system calls, the time on
-/// a processor, the time off it and why, by thread, and for each wait for a lock which request held it.
+/// With --trace, one request; with --burst, all requests of one burst: each segment with its system
+/// calls, the time on a processor, the time off it and the reason, by thread, and for each wait for
+/// a lock the request that held it.
 ///
-/// Without either, sums over everything recorded: where requests' time went, at which locks and futexes they wait and who
-/// held them or woke who waited, which system calls requests make, how many and for how long, and the same by operation. Work
-/// done one by one that could be done at once stands at the top. With --lock, one of the locks, with its longest waits.
+/// Without either, sums over everything recorded: where requests' time went, at which locks and
+/// futexes they wait and who held them or woke the waiters, which system calls requests make, how
+/// many and for how long, and the same by operation. Sequential work that could be concurrent comes
+/// first. With --lock, one of the locks, with its longest waits.
 #[derive(Debug, Args)]
 pub struct TimelineVerb {
     #[command(flatten)]
     data: DataArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// One request, by its trace id, the name its source gave it, or the id's last 16 digits
+    /// One request, by its trace id, the name that its source gave it, or the id's last 16 digits
     #[arg(long, value_name = "ID", conflicts_with = "burst")]
     trace: Option<String>,
-    /// The burst that holds this moment, or the next one: ns since the Unix epoch, or a time such as 2026-11-21T10:00:00.5
-    /// (UTC). Of a burst without an end a second is shown from there on
+    /// Burst at or after this moment: ns since the Unix epoch, or a time such as
+    /// 2026-11-21T10:00:00.5 (UTC). Of a burst without an end, shows one second from there on
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     burst: Option<i64>,
-    /// One lock or futex, as the sums call it: PROCESS:LOCK, such as 4711:0x7f0a12345678
+    /// One lock or futex, by its name in the sums: PROCESS:LOCK, such as 4711:0x7f0a12345678
     #[arg(long, value_name = "LOCK", conflicts_with_all = ["trace", "burst"])]
     lock: Option<String>,
-    /// How to show it; perfetto is for ui.perfetto.dev and wants --trace or --burst
+    /// Output format; perfetto is for ui.perfetto.dev and requires --trace or --burst
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     format: Format,
-    /// As --format json
+    /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Write it to this file instead of standard output
+    /// Write the output to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Only this host's kernel, where several were recorded
+    /// Only this host's kernel, if several were recorded
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// Show so many requests, locks and operations of the sums; 0 shows all
+    /// Maximum number of requests, locks and operations in the sums; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
 }
@@ -74,12 +76,12 @@ enum Format {
     Table,
     /// One JSON document
     Json,
-    /// A trace for Perfetto, in protobuf
+    /// Trace for Perfetto, in protobuf
     Perfetto,
 }
 
-/// What the verb says in JSON: one request or burst with `--trace` or `--burst`, one lock with `--lock`, or else sums over
-/// everything.
+/// JSON output: one request or burst with `--trace` or `--burst`, one lock with `--lock`, else sums
+/// over everything.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "the document's schema is made of it")]
@@ -122,7 +124,7 @@ impl TimelineVerb {
         Ok(given)
     }
 
-    /// The request or the burst that is asked for.
+    /// Returns the requested trace or burst.
     fn seen(&self, source: &Source) -> Result<Seen, Failure> {
         let view = match (&self.trace, self.burst) {
             (Some(trace), _) => of_trace(source, trace_id(trace), trace),

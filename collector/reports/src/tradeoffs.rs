@@ -1,4 +1,4 @@
-//! `tradeoffs`
+//! The `tradeoffs` subcommand.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,11 +16,13 @@ use crate::{Failure, Status};
 use stroboscope_present::show::Doc;
 use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 
-/// What data-quality tradeoffs save and cost: learn models, look at them, plan by them, and see what was given up
+/// Data-quality tradeoffs: learn what they save and cost, show models, plan by them, and log what
+/// was left out
 ///
-/// A service names its tradeoff points by the SDK (`stroboscope::tradeoff`). Copies of requests explore them in all
-/// fidelities; `learn` makes models of what that recorded and writes a policy, which `collect --tradeoffs FILE` sends to all
-/// services; `log` says what was given up since.
+/// A service names its tradeoff points with the SDK (`stroboscope::tradeoff`). Copies of requests
+/// explore them in all fidelities. `learn` infers models from these recordings and writes a policy,
+/// which `collect --tradeoffs FILE` sends to all services. `log` shows what has been left out since
+/// then.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct TradeoffsVerb {
@@ -38,40 +40,43 @@ enum Tradeoffs {
 
 /// Learn models of all points that requests explored, and write a policy
 ///
-/// Latency by load and tradeoff rate, from requests that explored; what an item's absence costs, by its provenance, from the
-/// metered answers of those that gave nothing up. One answer in four is held out, to judge by. With --slack-by, also what slack each component has in
-/// requests of the same user, say; this needs no requests that explore.
+/// Learns latency by load and tradeoff rate, from requests that explored; and the cost of an item's
+/// absence by its provenance, from the metered answers of requests that left nothing out. One
+/// answer in four is held out for validation. With --slack-by, also learns the slack of each
+/// component by a key, such as the user; this needs no requests that explore.
 #[derive(Debug, Args)]
 struct Learn {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// What a point is to aim for: POINT=latency:40ms (the best quality within a latency of its component),
-    /// POINT=slack:COMPONENT:50% (this share left out, less where the component is predicted to have slack), POINT=full, or
-    /// POINT=@FILE (JSON, such as a utility); without one, full fidelity. Repeatable
+    /// Goal of a point: POINT=latency:40ms (the best quality within a latency of its component),
+    /// POINT=slack:COMPONENT:50% (this share left out, less if the component is predicted to have
+    /// slack), POINT=full, or POINT=@FILE (JSON, such as a utility). Default: full fidelity.
+    /// Repeatable
     #[arg(long = "goal", value_name = "POINT=GOAL", value_parser = parse_goal)]
     goals: Vec<(String, Goal)>,
-    /// Also learn slack: what each service may take longer, by the value that this attribute had in a key's last request; an
-    /// ingress foretells by it (`tradeoff::foretold_slack`)
+    /// Also learn slack: by how much longer each service may take, by the value that this attribute
+    /// had in a key's last request. An ingress predicts with it (`tradeoff::foretold_slack`)
     #[arg(long, value_name = "ATTRIBUTE")]
     slack_by: Option<String>,
-    /// The slack of this service or operation only; repeatable
+    /// Learn the slack of this service or operation only; repeatable
     #[arg(long, value_name = "COMPONENT", requires = "slack_by")]
     slack_of: Vec<String>,
-    /// Where it is said how well slack is foretold, it is more than this; otherwise more than the component's median
+    /// Threshold that slack must exceed to count in the quality of predictions; by default the
+    /// component's median
     #[arg(long, value_name = "DURATION", requires = "slack_by", value_parser = parse_duration)]
     slack_threshold: Option<Duration>,
-    /// Which quantile of latency
+    /// Quantile of latency to model
     #[arg(long, default_value_t = 0.5, value_parser = crate::arguments::parse_part)]
     quantile: f64,
-    /// Never leave out more than this
+    /// Maximum share to leave out
     #[arg(long, value_name = "SHARE", default_value = "90%", value_parser = parse_share)]
     rate_max: f64,
-    /// The policy's version, in every record of a tradeoff; without it, the time
+    /// Version of the policy, stored in every record of a tradeoff; by default the current time
     #[arg(long)]
     policy_version: Option<u64>,
-    /// How long the models hold, such as 7d; then services go back to full fidelity
+    /// Validity of the models, such as 7d; after that, services return to full fidelity
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     valid_for: Option<Duration>,
     /// Write the policy to this file
@@ -82,7 +87,7 @@ struct Learn {
 /// Show the models of a policy
 #[derive(Debug, Args)]
 struct ShowVerb {
-    /// The policy, as `learn` writes it
+    /// Policy file from `learn`
     policy: PathBuf,
     /// Print JSON instead of text
     #[arg(long)]
@@ -91,12 +96,12 @@ struct ShowVerb {
     show: ShowArguments,
 }
 
-/// Say what a policy would decide, load by load
+/// Show what a policy would decide, load by load
 #[derive(Debug, Args)]
 struct Plan {
-    /// The policy, as `learn` writes it
+    /// Policy file from `learn`
     policy: PathBuf,
-    /// Requests per second; repeatable, without it all that were measured
+    /// Requests per second; repeatable. By default, all measured loads
     #[arg(long = "load", value_name = "RATE")]
     loads: Vec<f64>,
     /// Print JSON instead of text
@@ -106,7 +111,7 @@ struct Plan {
     show: ShowArguments,
 }
 
-/// Say what was given up, when, by which policy, and what forced it
+/// Show what was left out, when, by which policy, and what forced it
 #[derive(Debug, Args)]
 pub struct LogVerb {
     #[command(flatten)]
@@ -268,7 +273,7 @@ impl Learn {
         let json = serde_json::to_string_pretty(&policy).map_err(Failure::of)?;
         write_file(&self.out, format!("{json}\n").as_bytes())?;
         let notes = match &slack {
-            // What reading the same requests for slack has noticed besides.
+            // The pass for slack read the same requests, and noted more about them.
             Some(slack) => slack.notes.clone(),
             None => notes,
         };
@@ -283,7 +288,7 @@ impl Learn {
         )
     }
 
-    /// The model of slack, if that is asked for.
+    /// Learns the model of slack, if requested.
     fn slack(&self, study: &NamedStudy) -> Result<Option<SlackModelReport>, Failure> {
         let Some(key) = &self.slack_by else {
             return Ok(None);
@@ -297,7 +302,7 @@ impl Learn {
     }
 
     fn point(&self, name: &str, learned: LearnedPoint) -> PointPolicy {
-        // The last that is said of a point counts.
+        // The last goal of a point takes precedence.
         let goal = self.goals.iter().rev().find(|(point, _)| point == name);
         PointPolicy {
             point: name.to_owned(),

@@ -1,4 +1,5 @@
-//! The parts of each report: a verb answers a [`NamedStudy`] with a report, and this module shows it in any form.
+//! Traits of reports: a subcommand answers a [`NamedStudy`] with a report, and this module renders
+//! it in any form.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -16,29 +17,29 @@ use stroboscope_present::page::to_page;
 use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
 use stroboscope_query::Notes;
 
-/// A result: its fields are its JSON, and its [`Doc`] is all else.
+/// A result. Its fields are its JSON; its [`Doc`] is every other form.
 pub trait Report: Serialize + JsonSchema {
-    /// Remarks on the reading.
+    /// Returns remarks on the data that was read.
     fn notes(&self) -> &Notes;
 
-    /// Writes the result for people, and as tables.
+    /// Writes the result as text and tables.
     fn show(&self, doc: &mut Doc);
 }
 
-/// A verb that reads the store and gives a report.
+/// A subcommand that reads the store and returns a report.
 pub trait ReadingVerb {
-    /// The report that it answers with.
+    /// Type of its report.
     type Report: Report;
-    /// The tables of its document, for SQL.
+    /// Tables of its document, for SQL.
     const TABLES: &'static [TableSpec];
 
-    /// The arguments of its reading, and of its output.
+    /// Returns the arguments of its reading, and of its output.
     fn arguments(&self) -> (ReadingArguments, &ShowArguments);
 
-    /// Answers with the report.
+    /// Computes the report.
     fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
 
-    /// Answers, and prints.
+    /// Computes the report, and prints it.
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let (reading, show) = self.arguments();
         give(
@@ -49,45 +50,45 @@ pub trait ReadingVerb {
     }
 }
 
-/// The document of a verb as it is without arguments, for SQL.
+/// Document of a subcommand for SQL. `verb` has default arguments.
 pub fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Failure> {
     let mut doc = Doc::new();
     verb.answer(study)?.show(&mut doc);
     Ok(doc)
 }
 
-/// The document of a page with remarks on its reading, or the reason why there is none.
+/// Document of a page with remarks on its reading, or the reason that there is none.
 pub type PageSays = Result<(Doc, Notes), Failure>;
 
-/// A verb that is a page as well.
+/// A subcommand that is a page as well.
 pub trait PageVerb {
-    /// Reads, and makes the document. It prints and writes nothing.
+    /// Reads the store, and builds the document. Prints and writes nothing.
     fn document(&self, reader: &Reader) -> PageSays;
 }
 
-/// A verb as a page.
+/// A subcommand as a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Its name on the command line,
+    /// Name on the command line.
     pub name: &'static str,
-    /// with what it is below.
+    /// Name with its parent subcommand, if it has one.
     pub words: &'static str,
-    /// Arguments that a page does not have.
+    /// Arguments that the page does not have.
     pub without: &'static [&'static str],
     pub command: fn(Command) -> Command,
     pub document: fn(&ArgMatches, &Reader) -> PageSays,
 }
 
-/// The tables of a verb without arguments.
+/// Tables of a subcommand without arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
-    /// The tables of its document.
+    /// Tables of its document.
     pub specs: &'static [TableSpec],
-    /// Makes its document of a study of this data folder.
+    /// Builds its document from a study of this data directory.
     pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
 }
 
-/// Each verb that answers a study with a report is a page.
+/// Each subcommand that answers a study with a report is a page.
 impl<V: ReadingVerb> PageVerb for V {
     fn document(&self, reader: &Reader) -> PageSays {
         let study = NamedStudy::read_by(&self.arguments().0, reader)?;
@@ -95,14 +96,14 @@ impl<V: ReadingVerb> PageVerb for V {
     }
 }
 
-/// The document of a report with its remarks, for a page.
+/// Returns the document of a report with its remarks, for a page.
 pub fn said(report: &impl Report) -> (Doc, Notes) {
     let mut doc = Doc::new();
     report.show(&mut doc);
     (doc, report.notes().clone())
 }
 
-/// Prints a report, and writes it where else it is asked for.
+/// Prints a report, and writes its other requested forms.
 pub fn give(
     report: &impl Report,
     from: &SelectionArguments,
@@ -119,14 +120,14 @@ pub fn give(
     )
 }
 
-/// The form of a printed result.
+/// Form of a printed result.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
-    /// The data folder that the result is of.
+    /// Data directory of the result.
     pub data: &'a Path,
-    /// True for JSON, false for a text for people.
+    /// True for JSON, false for text.
     pub is_json: bool,
-    /// The file that it goes to; none: standard output.
+    /// File to write to; none for standard output.
     pub out: Option<&'a Path>,
 }
 
@@ -159,7 +160,7 @@ pub fn give_as(
     Ok(notes::tell(report.notes()))
 }
 
-/// Writes a document as a page and as tables, if that is asked for.
+/// Writes a document as a page and as tables, if requested.
 pub fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), Failure> {
     if let Some(path) = &show.html {
         write_file(path, to_page(doc, &data.display().to_string()).as_bytes())?;
@@ -169,17 +170,17 @@ pub fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), F
     })
 }
 
-/// Writes a file that was asked for.
+/// Writes an output file.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Rows of a report, of which so many are shown to people and in JSON; tables have all.
+/// Rows of a report. Text and JSON show the first `top` rows; tables have all.
 #[derive(Clone, Debug)]
 pub struct Top<T> {
     pub rows: Vec<T>,
-    /// 0: all.
+    /// Maximum number of rows; 0 for all.
     pub top: usize,
 }
 
@@ -199,7 +200,7 @@ impl<T: Serialize> Serialize for Top<T> {
     }
 }
 
-/// The JSON of `$of` is that of `$shape`, which it is turned into when it is printed.
+/// Declares that the JSON of `$of` is that of `$shape`, to which serialization converts it.
 macro_rules! schema_is_of {
     ($of:ty, $shape:ty) => {
         impl schemars::JsonSchema for $of {
@@ -215,7 +216,7 @@ macro_rules! schema_is_of {
 }
 pub(crate) use schema_is_of;
 
-/// The JSON is a list.
+/// Describes the JSON as a list.
 impl<T: JsonSchema> JsonSchema for Top<T> {
     fn inline_schema() -> bool {
         true

@@ -1,4 +1,4 @@
-//! `what-if`
+//! The `what-if` subcommand.
 
 use clap::Args;
 use regex::Regex;
@@ -20,20 +20,22 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc, SegmentName, TableSpec};
 use stroboscope_query::{CategoriesQuestion, Notes, nearest, what_if};
 
-/// Kinds of requests shown.
+/// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 10;
-/// Most changed segments listed in the text.
+/// Maximum number of changed segments to list in the text.
 const SEGMENTS_SHOWN: usize = 10;
 
-/// Say how fast requests would be if a segment took less time, or more
+/// Show how fast requests would be if a segment took less time, or more
 ///
-/// Every request is replayed by the model: a segment starts when the last of those that must come before it has
-/// ended. What only waits is told from what works by how requests differ: it ends when something else does (another
-/// segment, a place in a pool, a timer), and ends earlier or later with it; other waits that nobody logged stay as long
-/// as they were. Queues that requests share (workers, connections, locks) are found where all requests of a while were
-/// recorded, and replayed with all their requests. Each change has a range: what chance may do to it, and what
-/// requests do not tell, such as how long a segment worked that works first and then waits, or what load does where no queue
-/// explains it. What a change does to caches, or to how many requests come, is not in the replay.
+/// Every request is replayed by the model: a segment starts when the last of its predecessors has
+/// ended. The differences between requests distinguish waiting from working: a wait ends when
+/// something else does (another segment, a place in a pool, a timer), and ends earlier or later
+/// with it; waits without a recorded reason keep their length. Queues that requests share (workers,
+/// connections, locks) are detected if all requests of a period were recorded, and are replayed
+/// with all their requests. Each change has a range: the effect of chance, and of everything that
+/// requests do not show, such as how long a segment works that works first and then waits, or the
+/// effect of load that no queue explains. The replay does not cover the effects of a change on
+/// caches, or on the number of requests.
 #[derive(Debug, Args)]
 #[command(
     group(clap::ArgGroup::new("which").required(true).args(["segment", "operation", "category"])),
@@ -44,24 +46,25 @@ pub struct WhatIfVerb {
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// Change the segments that match: a regular expression over `task [start … end]`, as the verbs print segments
+    /// Change the segments that match this regular expression over `task [start … end]`, the
+    /// printed form of segments
     #[arg(long, value_name = "REGEX")]
     segment: Option<Regex>,
-    /// Change all segments of an operation, as `critical-path` prints operations
+    /// Change all segments of an operation, by its name in `critical-path`
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
-    /// Change all segments of a category, as `critical-path` prints categories
+    /// Change all segments of a category, by its name in `critical-path`
     #[arg(long, value_name = "NAME")]
     category: Option<String>,
     #[command(flatten)]
     categories: CategoryArguments,
-    /// Multiply their durations
+    /// Multiply their durations by this factor
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     scale: Option<f64>,
-    /// Let none of them take longer
+    /// Limit each of them to this duration
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     cap: Option<Duration>,
-    /// Let each of them take so much longer
+    /// Add this duration to each of them
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     add: Option<Duration>,
 }
@@ -73,7 +76,7 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A range is shown from so many times its lower end on.
+/// Minimum ratio of the ends of a range for the range to be shown.
 const UNCERTAIN_FROM: f64 = 1.01;
 
 impl WhatIfVerb {
@@ -91,7 +94,7 @@ impl WhatIfVerb {
 
 impl ReadingVerb for WhatIfVerb {
     type Report = WhatIf;
-    // It has arguments that nobody can guess.
+    // No tables: SQL cannot pass the required arguments.
     const TABLES: &'static [TableSpec] = &[];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
@@ -148,7 +151,8 @@ impl ReadingVerb for WhatIfVerb {
             faster: latency.faster,
             slower: latency.slower,
         };
-        // Both latencies are below 2⁶³ ns, as they are differences of timestamps, unless a change made them longer.
+        // Both latencies are differences of timestamps below 2⁶³ ns, unless a change made them
+        // longer.
         let change_ns =
             |quantile: f64| i64::try_from(latency.change_ns(quantile)).unwrap_or(i64::MAX);
         let longest = Quantiles::of(
@@ -203,13 +207,13 @@ pub struct WhatIf {
     before: Latency,
     after: Latency,
     latency_change: Quantiles<i64>,
-    /// The least by which the latency changes: 95 in 100 changes lie between this and `latency_change_high`.
+    /// Lower bound of the change: 95 in 100 changes lie between this and `latency_change_high`.
     latency_change_low: Quantiles<i64>,
-    /// The most by which it changes.
+    /// Upper bound of the change.
     latency_change_high: Quantiles<i64>,
-    /// The least latency to expect of as many other requests after the change.
+    /// Lower bound of the latency of as many other requests after the change.
     after_low: Quantiles<u64>,
-    /// The most to expect.
+    /// Upper bound of that latency.
     after_high: Quantiles<u64>,
     by_root: Vec<KindChange>,
     after_longest: Quantiles<u64>,
@@ -222,11 +226,11 @@ pub struct WhatIf {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum WrittenChange {
-    /// Durations times this.
+    /// Factor of the durations.
     Scale(f64),
-    /// No longer than this.
+    /// Maximum duration, in ns.
     CapNs(u64),
-    /// Longer by this.
+    /// Additional duration, in ns.
     AddNs(u64),
 }
 
@@ -240,7 +244,7 @@ impl From<Change> for WrittenChange {
     }
 }
 
-/// Three quantiles of something, and its mean.
+/// Mean and three quantiles.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Quantiles<T> {
     mean_ns: f64,
@@ -261,7 +265,7 @@ impl<T> Quantiles<T> {
 }
 
 impl<T> Quantiles<T> {
-    /// One end of the ranges.
+    /// Converts one end of the ranges.
     fn of_ends(ends: [f64; 4], rounded: impl Fn(f64) -> T) -> Self {
         let [mean_ns, p50_ns, p95_ns, p99_ns] = ends;
         Self {
@@ -277,7 +281,7 @@ impl<T> Quantiles<T> {
 struct WaitsFound {
     segments_that_wait: usize,
     waits_before_segments: usize,
-    /// Workers, connections and locks that requests wait for while others hold them.
+    /// Number of workers, connections and locks that requests wait for while others hold them.
     shared_queues: usize,
 }
 
@@ -309,7 +313,7 @@ rows! {
     after_p99_ns: DurationNs, "after" = ns(after.p99_ns);
 }
 
-/// The mean or a quantile, before and after.
+/// Mean or a quantile, before and after.
 struct QuantileChange {
     name: &'static str,
     before_ns: f64,
@@ -405,7 +409,7 @@ impl Report for WhatIf {
             self.faster,
             self.slower
         ));
-        // A latency of several kinds is that of none.
+        // A latency over several root operations describes none of them, so show each.
         let kinds = if self.by_root.len() > 1 {
             ROOTS_SHOWN
         } else {

@@ -1,17 +1,17 @@
-//! One question to a collector's port for pages, and its answer.
+//! Sends one request to a collector's HTTP port and reads the response.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What a collector answered.
+/// Response of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answered {
     pub status: u16,
     pub body: String,
 }
 
-/// Why there is no answer.
+/// Reason for a missing response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswered {
     #[error("no collector answers at {0}: {1}")]
@@ -20,8 +20,8 @@ pub(super) enum Unanswered {
     Foreign(SocketAddr),
 }
 
-/// Asks for a page, without TLS, with the token of STROBOSCOPE_TOKEN where that is set. Of a longer answer than `bytes_max`, the
-/// beginning.
+/// Requests a page without TLS, with the token in STROBOSCOPE_TOKEN if that is set. Truncates the
+/// response at `bytes_max`.
 pub(super) fn ask(
     address: SocketAddr,
     path: &str,
@@ -55,7 +55,7 @@ fn exchange(
     let authorization = token.map_or_else(String::new, |token| {
         format!("Authorization: Bearer {token}\r\n")
     });
-    // The older protocol: its answers are not chunked, and end with the connection.
+    // HTTP/1.0 responses are not chunked, and end with the connection.
     write!(
         connection,
         "GET {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}\r\n"

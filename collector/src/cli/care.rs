@@ -1,4 +1,4 @@
-//! What verbs take that care for the store's files.
+//! Arguments of the subcommands that maintain the store's files.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use stroboscope_reports::size::parse_size;
 use stroboscope_server::intake::CareOptions;
 use stroboscope_store::care::CareSettings;
 
-/// How long data is kept.
+/// Arguments for the retention of data.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RetentionArguments {
-    /// Delete hours of data that ended longer ago than this, such as 36h, 30d or 8w; imported data too, by the time it
-    /// is of
+    /// Delete hours of data that ended longer ago than this, such as 36h, 30d or 8w. Imported data
+    /// expires by its own timestamps
     #[arg(long, value_name = "AGE", value_parser = parse_duration)]
     keep: Option<Duration>,
-    /// Delete the oldest hours of data as long as the tables have more bytes than this, such as 500MB or 20GiB. The
-    /// current hour always stays
+    /// Delete the oldest hours of data while the tables are larger than this, such as 500MB or
+    /// 20GiB. The current hour always stays
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_bytes: Option<u64>,
 }
@@ -28,7 +28,7 @@ impl RetentionArguments {
         CareSettings {
             keep: self.keep,
             keep_bytes: self.keep_bytes,
-            // What is deleted stays for a while, and belongs to what was asked for.
+            // Replaced files stay for a while, and count towards the requested size.
             replaced_bytes_max: self.keep_bytes.map_or(usual.replaced_bytes_max, |most| {
                 usual.replaced_bytes_max.min(most / 4)
             }),
@@ -37,12 +37,12 @@ impl RetentionArguments {
     }
 }
 
-/// How a running collector cares for its store.
+/// Arguments for the maintenance of the store by a running collector.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CareArguments {
     #[command(flatten)]
     retention: RetentionArguments,
-    /// Leave the store's small files as they are: each flush makes one per table and hour
+    /// Do not merge the store's small files; each flush writes one file per table and hour
     #[arg(long)]
     no_compaction: bool,
 }

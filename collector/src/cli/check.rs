@@ -1,4 +1,4 @@
-//! `check`
+//! The `check` subcommand.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -15,21 +15,23 @@ use stroboscope_store::check::{Check, CheckReport, Finding, TableSize};
 use stroboscope_store::data_dir::{DataDir, DataDirError};
 use stroboscope_store::tables::Store;
 
-/// Rows of findings that people are shown.
+/// Maximum number of findings in the text output.
 const SHOWN: usize = 50;
 
-/// Check whether a data folder is in order
+/// Check the integrity of a data directory
 ///
-/// Reads all files of the store to their end, scans the log, and holds the checkpoint's account of batches against those
-/// that are there. Exit status 0: all is in order; 1: something is wrong, and said. Works beside a running collector, and
-/// then leaves out what that is about to change.
+/// Reads all files of the store to their end, scans the log, and compares the checkpoint's list of
+/// batches with the batches in the store. Exit status 0: no problem found; 1: problems found and
+/// printed. Works while a collector is running, and then skips everything that the collector is
+/// about to change.
 #[derive(Debug, Args)]
 pub(super) struct CheckVerb {
     #[command(flatten)]
     data: DataArguments,
-    /// Do about it what can be done without losing anything: move damaged files to `damaged/` (putting back those they
-    /// were compacted of, if these are still there), end interrupted compactions, make a wrong checkpoint anew. Not beside a
-    /// running collector
+    /// Repair everything that can be repaired without losing data: move damaged files to `damaged/`
+    /// (and restore the files that they were compacted from, if these still exist), finish
+    /// interrupted compactions, rebuild a wrong checkpoint. Does not work while a collector is
+    /// running
     #[arg(long)]
     repair: bool,
     /// Print JSON instead of text
@@ -37,22 +39,22 @@ pub(super) struct CheckVerb {
     json: bool,
 }
 
-/// What was found.
+/// Result of the check.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CheckedFolder {
-    /// Whether nothing is wrong, or not any more.
+    /// True if nothing is wrong, or everything wrong was repaired.
     is_clean: bool,
-    /// Whether a collector is running.
+    /// True if a collector is running.
     is_in_use: bool,
     tables: Vec<CheckedTable>,
-    /// Segments of the log that are not in the store yet.
+    /// Number of log segments that are not in the store yet.
     log_segments: u64,
-    /// Batches that never came: counted losses, and no findings.
+    /// Number of batches that never arrived: they are counted as losses, and are not findings.
     holes: u64,
     findings: Vec<Found>,
 }
 
-/// One table of the store.
+/// Sums of one table of the store.
 #[derive(Debug, Serialize, JsonSchema)]
 struct CheckedTable {
     table: &'static str,
@@ -61,14 +63,14 @@ struct CheckedTable {
     bytes: u64,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Found {
     kind: &'static str,
-    /// A file, or a process.
+    /// Path of a file, or name of a process.
     at: String,
     detail: String,
-    /// What was done about it.
+    /// Repair that was made, if any.
     repair: Option<String>,
 }
 

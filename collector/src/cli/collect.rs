@@ -1,4 +1,4 @@
-//! `collect`
+//! The `collect` subcommand.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,70 +41,78 @@ use stroboscope_store::limits::Limits;
 use stroboscope_store::publishing::PublishCounters;
 use stroboscope_web::store_verbs::StoreVerbs;
 
-/// Take what services record, until interrupted
+/// Receive what services record, until interrupted
 ///
-/// A batch is acknowledged when it is in the write-ahead log and synced, and becomes Parquet in the data folder soon
-/// after. The causal model of what has arrived is shown on its pages while it runs. Interrupt (ctrl-C) or terminate to stop; whatever way the collector ends, what it acknowledged is kept.
+/// A batch is acknowledged when it is in the write-ahead log and synced, and is written as Parquet
+/// to the data directory soon after. The pages of the running collector show the causal model of
+/// the data received so far. Interrupt (ctrl-C) or terminate it to stop; however the collector
+/// ends, everything that it acknowledged is kept.
 #[derive(Debug, Args)]
 pub(super) struct Collect {
     #[command(flatten)]
     settings: SettingsArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Address for gRPC; port 0 takes a free one and prints it
+    /// Address for gRPC; port 0 picks a free port and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4317")]
     listen: SocketAddr,
-    /// Also take gRPC on a unix socket
+    /// Unix socket on which to accept gRPC as well
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Permissions, in octal, that the files, folders and the unix socket of the collector do not have: by 077 they are its
-    /// user's alone; services of other users reach the socket by 000, those of its group by 007
+    /// Octal mask of permissions that the collector's files, directories and unix socket do not
+    /// get. 077 restricts them to the collector's user; with 000, services of other users can reach
+    /// the socket; with 007, those of its group
     #[arg(long, value_name = "MASK", default_value = "077", value_parser = parse_umask)]
     umask: Mode,
-    /// Address for OTLP over HTTP, at /v1/traces and /v1/logs; `none`: nowhere. Over gRPC, OTLP is taken at --listen
+    /// Address for OTLP over HTTP, at /v1/traces and /v1/logs; `none` disables it. --listen accepts
+    /// OTLP over gRPC
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = parse_door)]
     otlp_http: Door,
     /// Address for pages and metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
     http: SocketAddr,
-    /// Have all processes record in these bursts, such as 4ms/32ms or 0b11100; without it each keeps its own
+    /// Burst configuration for all processes, such as 4ms/32ms or 0b11100. By default, each process
+    /// keeps its own
     #[arg(long, value_name = "CONFIG", value_parser = parse_config)]
     burst_config: Option<Parsed>,
-    /// Have services decide about data-quality tradeoffs by this policy, as `stroboscope tradeoffs learn` writes it; a file that
-    /// changes is read again, and one that makes no sense is said and not sent
+    /// Policy by which services decide about data-quality tradeoffs, as `stroboscope tradeoffs
+    /// learn` writes it. A changed file is read again; an invalid one is reported and not sent
     #[arg(long, value_name = "FILE")]
     tradeoffs: Option<PathBuf>,
-    /// Put what has arrived into the store at least so often
+    /// Maximum interval between flushes to Parquet
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     flush_interval: Duration,
-    /// Also record what this machine's kernel does for requests, in the same bursts (--burst-config, or else
-    /// STROBOSCOPE_BURST_CONFIG, or 4ms/32ms). Where that is not allowed, says what is missing and collects without
+    /// Also record the kernel's side of requests on this machine, in the same bursts
+    /// (--burst-config, else STROBOSCOPE_BURST_CONFIG, else 4ms/32ms). If that is not permitted,
+    /// prints what is missing and collects without it
     #[arg(long)]
     kernel: bool,
     #[command(flatten)]
     what: kernel::KernelArguments,
-    /// Take a trace for whole, and put it into the live model, when nothing of it has arrived for so long; records that
-    /// come later are in the store, but not in the live model
+    /// Consider a trace complete, and add it to the live model, after this idle time. Records that
+    /// arrive later go into the store, but not into the live model
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     live_quiet: Duration,
-    /// Do without the live model
+    /// Disable the live model
     #[arg(long)]
     no_live_model: bool,
-    /// Redact attributes by their key before anything of them is written: `drop:PATTERN` leaves them out, `hash:PATTERN` puts a
-    /// keyed hash for their value, `keep:PATTERN` keeps them; `*` is any text. May be repeated, and the first that fits is taken
+    /// Redact attributes by key before they are written: `drop:PATTERN` removes them,
+    /// `hash:PATTERN` replaces their value by a keyed hash, `keep:PATTERN` keeps them; `*` matches
+    /// any text. Repeatable; the first matching rule applies
     #[arg(long, value_name = "RULE")]
     redact: Vec<Rule>,
-    /// The key by which values are hashed, 16 bytes or more; without it, one is made in the data folder
+    /// Key for hashing values, 16 bytes or more. By default, one is generated in the data directory
     #[arg(long, value_name = "FILE", requires = "redact")]
     redact_key: Option<PathBuf>,
     #[command(flatten)]
     memory: MemoryArguments,
-    /// Also publish what is in the store to an object store, s3://BUCKET/PREFIX (credentials, region and endpoint as AWS_…
-    /// variables) or file:///FOLDER. Nothing waits for it: while it is away, all stays in the data folder. Several collectors
-    /// may publish to one URL, each from a data folder of its own
+    /// Also publish the store to an object store, s3://BUCKET/PREFIX (credentials, region and
+    /// endpoint from the AWS_… variables) or file:///DIRECTORY. Nothing waits for it: while it is
+    /// unreachable, all data stays in the data directory. Several collectors may publish to one
+    /// URL, each from its own data directory
     #[arg(long, value_name = "URL")]
     publish: Option<String>,
-    /// Delete what was published of hours that ended longer ago than this; without it, what is published stays
+    /// Delete published hours that ended longer ago than this. By default, published data stays
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "publish")]
     publish_keep: Option<Duration>,
     #[command(flatten)]
@@ -115,8 +123,9 @@ pub(super) struct Collect {
     doors: DoorArguments,
     #[command(flatten)]
     log: LogArguments,
-    /// Record what the collector itself does, by its own SDK, and ship it there: `self`, or the address of another collector,
-    /// http://HOST:PORT or unix:/PATH. Never about what it ships. Bursts and the rest as services have them, by STROBOSCOPE_…
+    /// Trace the collector itself with its own SDK, and ship the traces to `self` or to the address
+    /// of another collector, http://HOST:PORT or unix:/PATH. Shipping itself is not traced. The
+    /// STROBOSCOPE_… variables set bursts and all else, as for services
     #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
     own_traces: Option<OwnTracesTo>,
 }
@@ -124,12 +133,12 @@ pub(super) struct Collect {
 fn parse_umask(text: &str) -> Result<Mode, String> {
     let mask = u32::from_str_radix(text, 8).ok();
     let mask = mask.and_then(|bits| Mode::from_bits(bits).filter(|_| bits <= 0o777));
-    // Without them the collector itself could not go on.
+    // The collector itself needs its own permissions.
     mask.filter(|mask| !mask.intersects(Mode::RWXU))
         .ok_or_else(|| "three octal digits, the first of them 0, such as 077 or 022".to_owned())
 }
 
-/// Where the collector's own traces go.
+/// Destination of the collector's own traces.
 #[derive(Clone, Debug)]
 enum OwnTracesTo {
     Itself,
@@ -146,7 +155,7 @@ fn parse_own_traces(text: &str) -> Result<OwnTracesTo, String> {
     }
 }
 
-/// What is said on standard output, or in a log for programs.
+/// Prints announcements on standard output, or logs them as JSON for programs.
 #[derive(Clone, Copy, Debug)]
 struct Announcement(LogArguments);
 
@@ -168,7 +177,7 @@ impl Announcement {
     }
 }
 
-/// Records the kernel, too. That it does not work is no reason not to collect.
+/// Starts to record the kernel. If it fails, collecting goes on without it.
 async fn start_recording(
     announcement: Announcement,
     data: PathBuf,
@@ -194,7 +203,7 @@ async fn start_recording(
     }
 }
 
-/// What the services record by, as far as this process can know.
+/// Returns the burst-config of the services, as far as this process can know it.
 fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
     let of_environment = || {
         std::env::var("STROBOSCOPE_BURST_CONFIG")
@@ -213,7 +222,7 @@ fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
     }
 }
 
-/// Sends a policy again whenever its file changes. One that is unusable changes nothing.
+/// Sends the policy again whenever its file changes. An unusable file changes nothing.
 async fn follow_policy(path: PathBuf, control: BurstControl) {
     let changed = || {
         std::fs::metadata(&path)
@@ -241,7 +250,7 @@ async fn follow_policy(path: PathBuf, control: BurstControl) {
     }
 }
 
-/// Where to listen, if anywhere.
+/// Address to listen on, or none.
 #[derive(Clone, Copy, Debug)]
 struct Door(Option<SocketAddr>);
 
@@ -252,7 +261,7 @@ fn parse_door(text: &str) -> Result<Door, std::net::AddrParseError> {
     }
 }
 
-/// An empty address is that of the collector itself.
+/// Starts to ship own traces. An empty address stands for this collector.
 fn start_own_traces(
     to: Option<String>,
     collector: &Collector,
@@ -276,16 +285,17 @@ impl Collect {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         rustix::process::umask(self.umask);
         let burst_config = self.burst_config.as_ref().map(config_of);
-        // The one thread that goes on with capabilities, until its programs are in the kernel.
+        // Only this thread keeps its capabilities, until its programs are in the kernel.
         let kernel = self.prepared_recording(burst_config)?;
         capabilities::drop_all();
         runtime.block_on(async {
-            // Before anything else, so that a signal during recovery stops us in order too.
+            // Install the handlers first, so that a signal during recovery also stops the collector
+            // in order.
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             let data = self.data.local()?.to_owned();
             DataDir::refuse_foreign(&data).map_err(Failure::of)?;
-            // What is wrong with the URL is said before anything is begun.
+            // Report errors in the URL before anything starts.
             let remote = self.publish.as_deref().map(Remote::open).transpose();
             let remote = remote.map_err(Failure::of)?;
             let keep = self.publish_keep;
@@ -377,7 +387,7 @@ impl Collect {
                     .map_err(Failure::of)?;
                 announcement.text(&kernel::summary_text(&summary))?;
             }
-            // Before the doors are shut: they may go in by one of them.
+            // Stop own traces before the ports close: they may be shipped to one of them.
             spawn_blocking(|| drop(own_traces))
                 .await
                 .map_err(Failure::of)?;
@@ -403,7 +413,7 @@ impl Collect {
         })
     }
 
-    /// Where it is to listen, each with the option that says so.
+    /// Returns the addresses to listen on, each with the flag that sets it.
     fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         let otlp_http = self.otlp_http.0.map(|address| ("--otlp-http", address));
         let others = [("--listen", self.listen), ("--http", self.http)];
@@ -411,7 +421,7 @@ impl Collect {
         others.chain(self.readers.addresses()).collect()
     }
 
-    /// Where own traces go, if that can be.
+    /// Returns the destination of own traces, or an error if they cannot be shipped there.
     fn check_own_traces(&self) -> Result<Option<String>, Failure> {
         let to_itself = match &self.own_traces {
             None => return Ok(None),

@@ -1,4 +1,4 @@
-//! `compact`
+//! The `compact` subcommand.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,11 +18,12 @@ use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher, now_ns};
 use stroboscope_store::tables::Store;
 
-/// Make few large files of a store's many small ones
+/// Merge the many small files of a store into few large ones
 ///
-/// For a store that no collector is using: a running one does this itself. What is in the log is put into the store
-/// first; then the files of each table and hour become one, or few where they are large. Verbs that are reading go on:
-/// replaced files are kept for an hour, or until the next `compact` or `collect` after that.
+/// For a store that no collector is using: a running collector compacts by itself. Flushes the log
+/// into the store first; then merges the files of each table and hour into one, or into a few if
+/// they are large. Subcommands that are reading continue: replaced files are kept for an hour, or
+/// until the next `compact` or `collect` after that.
 #[derive(Debug, Args)]
 pub(super) struct Compact {
     #[command(flatten)]
@@ -34,21 +35,21 @@ pub(super) struct Compact {
     json: bool,
 }
 
-/// What was done.
+/// Result of the compaction.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Compacted {
-    /// Files that others took the place of.
+    /// Number of files that were replaced.
     replaced_files: u64,
-    /// How many these are.
+    /// Number of files that replaced them.
     written_files: u64,
     read_bytes: u64,
     written_bytes: u64,
     rows: u64,
-    /// Rows of OTLP that were stored twice and are there once now.
+    /// Number of OTLP rows that were stored twice and are now stored once.
     otlp_retries_dropped: u64,
     deleted_hours: u64,
     deleted_bytes: u64,
-    /// Files that could not be merged, as they are damaged.
+    /// Number of files that could not be merged because they are damaged.
     damaged_files: usize,
 }
 
@@ -67,7 +68,7 @@ impl Compact {
             ..self.retention.settings()
         };
         let mut care = Care::of(store, settings, counters.clone());
-        // A damaged file ends what is done for its hour; the next round goes on beside it.
+        // A damaged file ends the work on its hour; the next round continues without it.
         let mut known = None;
         while known != Some(care.damaged().len()) {
             known = Some(care.damaged().len());

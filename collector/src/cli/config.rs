@@ -1,4 +1,4 @@
-//! `config`
+//! The `config` subcommand.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use tokio::runtime::Runtime;
@@ -9,7 +9,7 @@ use super::settings::{Origin, Setting, resolved};
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 
-/// Its options are those of `collect`.
+/// Parsed options, which are those of `collect`.
 #[derive(Clone, Debug)]
 pub(super) struct Config(ArgMatches);
 

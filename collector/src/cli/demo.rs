@@ -1,4 +1,4 @@
-//! `demo`
+//! The `demo` subcommand.
 
 use std::process::ExitCode;
 use stroboscope_reports::output::say;
@@ -19,38 +19,40 @@ use stroboscope_reports::{Failure, Status};
 
 /// Run a newsfeed of five processes under load, record it in bursts, and explain it
 ///
-/// Starts a collector and the newsfeed's processes on free loopback ports, runs a client against them, stops
-/// everything, and reports what requests wait for. Nothing is left running, also when interrupted. What was recorded
-/// stays in a folder of its own inside the data folder.
+/// Starts a collector and the newsfeed's processes on free loopback ports, runs a client against
+/// them, stops everything, and reports what requests wait for. Leaves nothing running, also when
+/// interrupted. The recording stays in its own subdirectory of the data directory.
 #[derive(Debug, Args)]
 pub(super) struct Demo {
     #[command(flatten)]
     data: DataArguments,
-    /// How long to start requests, in seconds
+    /// Duration of the load, in seconds
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
     /// Requests per second, on average
     #[arg(long, default_value_t = 35.0)]
     rate: f64,
-    /// When to record: 256ms/1024ms, a mask such as 0b1100000000, or always
+    /// Burst configuration: 256ms/1024ms, a mask such as 0b1100000000, or always
     #[arg(long, value_name = "CONFIG", default_value = "256ms/1024ms")]
     burst_config: String,
-    /// Break the newsfeed: POINT=+DURATION[@PERCENT%], such as store.read=+5ms@50%; repeatable. POINT is edge.proxy,
-    /// web.render, web.partition (for every other user), web.late-retry, ranker.score, store.read or store.lock;
-    /// client.small-count, web.read-again, web.call-loop, ranker.longer-loop, ranker.cache-miss, ranker.extra-call,
-    /// store.one-shard and store.archive-shard take no duration
+    /// Inject a fault into the newsfeed: POINT=+DURATION[@PERCENT%], such as store.read=+5ms@50%;
+    /// repeatable. POINT is edge.proxy, web.render, web.partition (for every other user),
+    /// web.late-retry, ranker.score, store.read or store.lock; client.small-count, web.read-again,
+    /// web.call-loop, ranker.longer-loop, ranker.cache-miss, ranker.extra-call, store.one-shard and
+    /// store.archive-shard take no duration
     #[arg(long = "fault", value_name = "FAULT", value_parser = parse_fault)]
     faults: Vec<String>,
-    /// Send copies of this share of requests to a second web server and ranker, where they explore what the ranker may leave
-    /// out: what `tradeoffs learn` learns from
+    /// Send copies of this share of requests to a second web server and ranker, which explore what
+    /// the ranker may leave out. `tradeoffs learn` learns from them
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     duplicate: Option<f64>,
-    /// Also record what the kernel does for requests; needs root, or CAP_BPF and CAP_PERFMON
+    /// Also record the kernel's side of requests; needs root, or CAP_BPF and CAP_PERFMON
     #[arg(long)]
     kernel: bool,
-    /// Tell a story of data-quality tradeoffs in place of the newsfeed's own, with and without, in a minute or three: the
-    /// ranker's tradeoff point is learned from copies of requests, and decides; --seconds, --rate, --burst-config, --fault
-    /// and --kernel are the newsfeed's
+    /// Run a scenario of data-quality tradeoffs instead of the newsfeed's load, with and without
+    /// tradeoffs, in one to three minutes. The ranker's tradeoff point is learned from copies of
+    /// requests, and decides. --seconds, --rate, --burst-config, --fault and --kernel apply to the
+    /// newsfeed only
     #[arg(long, value_enum)]
     scenario: Option<Scenario>,
     /// Print the report as JSON
@@ -58,18 +60,18 @@ pub(super) struct Demo {
     json: bool,
 }
 
-/// Is this process one of the newsfeed's, started by a demo? Then runs it to its end.
+/// Runs this process to its end as one of the newsfeed's roles, if a demo started it as one.
 pub(super) fn role() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
     (args.next()? == ROLE_VERB).then(|| stroboscope_newsfeed::run(args))
 }
 
-/// Checks a fault, and keeps it as it was typed.
+/// Checks a fault, and returns it as it was typed.
 fn parse_fault(text: &str) -> Result<String, FaultError> {
     text.parse::<Fault>().map(|_| text.trim().to_owned())
 }
 
-/// A failure of a demo, with advice on what a query found wrong.
+/// Converts an error of the demo, with advice if a query failed.
 fn failure(error: demo::DemoError) -> Failure {
     match error {
         demo::DemoError::Query(error) => Failure::of(error),
@@ -118,7 +120,7 @@ impl Demo {
     }
 }
 
-/// A story of tradeoffs.
+/// Result of a scenario of tradeoffs.
 #[derive(Debug, Serialize)]
 struct ScenarioSays {
     processor: String,
@@ -132,7 +134,7 @@ struct ScenarioFigure {
     value: String,
     number: Option<f64>,
     paper: Option<String>,
-    /// Null where there is no goal.
+    /// Null if the figure has no goal.
     met: Option<bool>,
 }
 
@@ -153,7 +155,7 @@ impl ScenarioSays {
     }
 }
 
-/// What the demo found.
+/// Findings of the demo.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DemoReport {
     requests: u64,
@@ -161,12 +163,12 @@ pub(super) struct DemoReport {
     processes: u64,
     burst_config: String,
     bursts: u64,
-    /// Of the time that processes ran side by side, how much of what either recorded both did.
+    /// Share of the time recorded by either of two processes that both recorded, while both ran.
     window_overlap: Option<f64>,
     complete_traces: u64,
-    /// Parts of requests that had begun before their burst did.
+    /// Number of parts of requests that began before their burst.
     fragments: u64,
-    /// Incomplete for any other reason.
+    /// Number of traces that are incomplete for any other reason.
     incomplete_traces: u64,
     records: u64,
     lost_records: u64,
@@ -176,16 +178,16 @@ pub(super) struct DemoReport {
     happens_before: usize,
     mutual_exclusions: usize,
     bottleneck: Option<String>,
-    /// By time; of each root where these differ.
+    /// Bottlenecks by time; one for each root if roots differ.
     bottlenecks: Vec<Bottleneck>,
-    /// What makes these figures mislead.
+    /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,
-    /// Those with the largest share of the critical path first.
+    /// Operations, largest share of the critical path first.
     operations: Vec<OperationPart>,
     data: String,
 }
 
-/// An operation's part in the critical path.
+/// Share of an operation in the critical path.
 #[derive(Debug, Serialize, JsonSchema)]
 struct OperationPart {
     operation: String,

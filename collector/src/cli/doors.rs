@@ -1,4 +1,4 @@
-//! Who may come in: what `collect` is told about its doors, and where it may listen.
+//! Access control of `collect`: TLS, tokens, limits, and the addresses on which it may listen.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,41 +14,44 @@ use stroboscope_reports::arguments::parse_duration;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Who may come in")]
 pub(super) struct DoorArguments {
-    /// Certificate of all TCP doors, and those between it and its authority, as PEM; they speak TLS then. A changed file is
-    /// read again within a second
+    /// Certificate for all TCP ports, with its chain, as PEM; enables TLS. A changed file is read
+    /// again within a second
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, as PEM
+    /// Private key of --tls-cert, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Let in only who has a certificate of one of these authorities
+    /// Require client certificates that one of these authorities signed
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Let in only who has a token of this file, which has lines of `ROLE TOKEN`: write (to send), read (pages and metrics),
-    /// control (to set the burst-config), or several, as read,control. A changed file is read again within a second
+    /// Require a token from this file, which has lines of `ROLE TOKEN`. Roles are write (to send),
+    /// read (pages and metrics), control (to set the burst-config), or several, such as
+    /// read,control. A changed file is read again within a second
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Another name of this collector, which browsers may come by; may be repeated
+    /// Another host name of this collector that browsers may use; repeatable
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
-    /// Listen beyond loopback although nobody is asked who they are
+    /// Allow unauthenticated access from non-loopback addresses
     #[arg(long)]
     insecure_listen: bool,
-    /// Connections that may be open at a time, at each door
+    /// Maximum number of open connections on each port
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
-    /// How long a TLS handshake, the head of a request, and its body or message may take, each
+    /// Timeout of a TLS handshake, of the head of a request, and of its body or message, each
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
     request_timeout: Duration,
 }
 
-/// Files that the process has open besides connections: the log, the store, and some more.
+/// Number of files that the process has open besides connections: the log, the store, and some
+/// more.
 const FILES_BESIDE: u64 = 256;
-/// Of TCP.
+/// Number of TCP ports.
 const DOORS: u64 = 3;
 
 impl DoorArguments {
-    /// Whether it may listen there: beyond loopback only where it asks who comes.
+    /// Checks that these addresses may be listened on: non-loopback addresses require
+    /// authentication.
     pub(super) fn check(&self, listen: &[(&str, SocketAddr)]) -> Result<(), Failure> {
         let is_beyond =
             |(_, address): &&(&str, SocketAddr)| !address.ip().to_canonical().is_loopback();
@@ -72,17 +75,17 @@ impl DoorArguments {
         Ok(())
     }
 
-    /// Whether nobody comes in without a token.
+    /// True if every client needs a token.
     pub(super) fn asks_for_tokens(&self) -> bool {
         self.token_file.is_some()
     }
 
-    /// Path and name of the page at which browsers log in, where they have to.
+    /// Path and name of the login page for browsers, if they must log in.
     pub(super) fn login(&self) -> Option<(&'static str, &'static str)> {
         self.asks_for_tokens().then_some(("/login", "Login"))
     }
 
-    /// What HTTP is called at these doors.
+    /// URL scheme of the ports.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() {
             "https"
@@ -111,11 +114,12 @@ impl DoorArguments {
     }
 }
 
-/// So many connections of each door, or as many as the system has files for: those of the store must not be wanting.
+/// Number of connections for each port: the requested number, or as many as the limit on open files
+/// allows without starving the store.
 fn connections(asked: u32) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
-    // What may be had is taken. That it fails shows below.
+    // Raise the limit as far as possible. The next lines handle a failure.
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! `import`
+//! The `import` subcommand.
 
 use std::path::{Path, PathBuf};
 use stroboscope_reports::output::say;
@@ -18,41 +18,43 @@ use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
 use stroboscope_store::tables::Store;
 
-/// Most names shown of what is not taken; the receipt in the data folder has all.
+/// Maximum number of skipped names in the output; the receipt in the data directory lists all.
 const NAMES_SHOWN: usize = 40;
 
 /// Import event logs, spans of OpenTelemetry, Jaeger, Tempo and Zipkin, Chrome traces, KUtrace, perf and strace
 ///
-/// The format is recognised by the content, record by record, also inside .gz and .zst. Event logs are JSON lines, one
-/// event a line: {"trace": "4bf9…", "host": "web1", "ts_ns": 1767322800000000000, "event": "begin", "task": "server",
-/// "attrs": {"user": 7}}; `attrs` may be left out. A trace that is 1 to 32 hex digits is that trace id; any other name gets
-/// a stable id and keeps its name. A line or record that cannot be used is reported with file and line, and the rest is
-/// kept; then the exit status is 1. What is right and has no place in the store (a key, a log record, a counter) is
-/// counted by name. Importing the same content again does nothing.
+/// The format is detected from the content, record by record, also inside .gz and .zst. Event logs
+/// are JSON lines, one event a line: {"trace": "4bf9…", "host": "web1", "ts_ns":
+/// 1767322800000000000, "event": "begin", "task": "server", "attrs": {"user": 7}}; `attrs` is
+/// optional. A trace of 1 to 32 hex digits is used as the trace id; any other name gets a stable
+/// id and keeps its name. A line or record that cannot be used is reported with file and line, and
+/// the rest is imported; then the exit status is 1. Valid data that has no place in the store (a
+/// key, a log record, a counter) is counted by name. Importing the same content again does nothing.
 ///
-/// Instead of `ts_ns`, a line may have `ts`: a date and time of RFC 3339 (UTC without an offset), or a number, with or
-/// without a fraction, that says its unit by its size: s from 100 million, ms from 10^11, us from 10^14, ns from 10^17.
-/// The first number of a file decides; one of another unit is reported.
+/// Instead of `ts_ns`, a line may have `ts`: a date and time of RFC 3339 (UTC without an offset),
+/// or a number, with or without a fraction, whose size gives its unit: s from 100 million, ms from
+/// 10^11, us from 10^14, ns from 10^17. The first number of a file decides the unit; a number of
+/// another unit is reported.
 ///
-/// Other people's logs are read by a mapping (--map), which says what is what in a line. For lines of JSON:
+/// A mapping file (--map) describes the logs of other systems. For lines of JSON:
 ///
 ///   trace = "{request.id}"               # fields in braces; a path with points, or $.request.id
-///   host = "{host|hostname}"             # the first that is there; may be left out
+///   host = "{host|hostname}"             # the first field that exists; optional
 ///   task = "{service}/{thread}"
 ///   event = "{msg}"
-///   time = "{time}"                      # recognised as `ts` is; or say
+///   time = "{time}"                      # detected as `ts` is; or set
 ///   time_unit = "ms"                     # s, ms, us, ns, or instead
 ///   time_format = "%d/%b/%Y:%H:%M:%S %z"
-///   attributes = ["user.id", "items"]    # or "*": all that is not used otherwise
-///   absent = ["-"]                       # texts that stand for nothing
-///   ignore = '"level":"debug"'           # a regular expression: lines that are no events
+///   attributes = ["user.id", "items"]    # or "*": all fields that are not used otherwise
+///   absent = ["-"]                       # texts that mean "no value"
+///   ignore = '"level":"debug"'           # a regular expression for lines that are not events
 ///   lines_without_trace = "ignore"       # or "report" them as bad lines
 ///
-/// Records that are spans have a section instead of `task`, `event` and `time`:
+/// For records that are spans, write a section instead of `task`, `event` and `time`:
 ///
 ///   [span]
 ///   id = "{span_id}"
-///   parent = "{parent_id}"               # may be left out, as service and kind
+///   parent = "{parent_id}"               # optional, like service and kind
 ///   name = "{operation}"
 ///   service = "{service}"
 ///   kind = "{kind}"                      # client, server, …
@@ -60,29 +62,31 @@ const NAMES_SHOWN: usize = 40;
 ///   duration = "{took}"
 ///   duration_unit = "ms"
 ///
-/// Records are lines of JSON, unless one of these says otherwise:
+/// Records are lines of JSON, unless one of these settings changes that:
 ///
 ///   csv = ","                            # CSV; the first line names the columns
-///   records = "$.result.spans"           # a list inside of JSON documents; "$": the documents themselves
-///   pattern = '^(?<time>\S+) (?<trace>\S+) (?<what>.*)$'    # a regular expression; its named groups are the fields
+///   records = "$.result.spans"           # a list in JSON documents; "$": the documents themselves
+///   # a regular expression whose named groups are the fields
+///   pattern = '^(?<time>\S+) (?<trace>\S+) (?<what>.*)$'
 ///
-/// A line that tells of a beginning and an end becomes two events, `EVENT begin` and `EVENT end`, by a section [interval]
-/// with duration = "{seconds}", duration_unit = "s", and time_is = "end" or "start".
+/// A section [interval] turns a line that reports a beginning and an end into two events,
+/// `EVENT begin` and `EVENT end`, with duration = "{seconds}", duration_unit = "s", and time_is =
+/// "end" or "start".
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Import {
     #[command(flatten)]
     data: DataArguments,
-    /// Take all files to be in this format
+    /// Format of all files
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Read lines by this mapping file; see --help
+    /// Mapping file for lines of other systems; see --help
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     map: Option<PathBuf>,
-    /// Take the times of event logs to be in this unit, whatever their field or size says
+    /// Unit of the times in event logs, regardless of their field or size
     #[arg(long, value_enum, value_name = "UNIT")]
     time_unit: Option<TimeUnit>,
-    /// Files; - is standard input
+    /// Files to import; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -178,7 +182,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
             }
         }
         Imported::Now(summary) => {
-            // A closed standard output does not make the import fail.
+            // A closed standard output does not fail the import.
             let _ = print(&format!("{name}: {}", summary_text(&summary)));
             tell_not_taken(&name, &summary.not_taken);
             let was_useful = summary.spans + summary.events > 0;
@@ -199,7 +203,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     })
 }
 
-/// Says what is right and has no place in the store.
+/// Prints valid records that have no place in the store.
 fn tell_not_taken(name: &str, not_taken: &[NotTaken]) {
     for NotTaken {
         name: what,

@@ -1,4 +1,4 @@
-//! `kernel record`, and what other verbs take to record the kernel, too.
+//! The `kernel record` subcommand, and the kernel arguments of other subcommands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use stroboscope_server::kernel_recording::{
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::Store;
 
-/// Record what the kernel does for requests
+/// Record the kernel's side of requests
 ///
-/// See `stroboscope timeline` for what comes of it.
+/// See `stroboscope timeline` for the results.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(super) struct KernelVerb {
@@ -38,16 +38,19 @@ enum Kernel {
 
 /// Record system calls and scheduling during bursts, until interrupted
 ///
-/// Services with the SDK say by markers which request each thread works for, as long as a recorder runs; other programs
-/// can do so with one system call (ARCHITECTURE.md, "Markers"). Needs root, or CAP_BPF and CAP_PERFMON; where the kernel
-/// has no BTF, tracefs is used, which needs root. Events go into the data folder's table `kernel`, every 5 s, also
-/// beside a collector that uses the folder. The recorder keeps the burst-config that it began with, and the recording says
-/// which one, also when the collector sets another one for services; `timeline` says where they differ.
+/// Services with the SDK mark which request each thread works for, as long as a recorder runs;
+/// other programs can do so with one system call (ARCHITECTURE.md, "Markers"). Needs root, or
+/// CAP_BPF and CAP_PERFMON. On kernels without BTF it uses tracefs, which needs root. Writes events
+/// to the table `kernel` in the data directory every 5 s, also while a collector uses the
+/// directory. The recorder keeps the burst-config that it started with, and stores it in the
+/// recording, even if the collector sets another one for services; `timeline` reports where they
+/// differ.
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
     data: DataArguments,
-    /// Record in these bursts, such as 4ms/32ms, 0b11100 or always: the services' own, so that both see the same
+    /// Burst configuration, such as 4ms/32ms, 0b11100 or always. Use the services' own, so that
+    /// both record the same time
     #[arg(
         long,
         value_name = "CONFIG",
@@ -57,30 +60,34 @@ pub(super) struct Record {
         value_parser = parse_config
     )]
     burst_config: Parsed,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     seconds: Option<Duration>,
     #[command(flatten)]
     what: KernelArguments,
 }
 
-/// What to record of the kernel.
+/// Selection of the kernel events to record.
 #[derive(Clone, Debug, Args)]
 pub(super) struct KernelArguments {
-    /// Only this process and all that it starts; repeatable. Without --pid, --name and --cgroup, all processes
+    /// Record only this process and all that it starts; repeatable. Without --pid, --name and
+    /// --cgroup, all processes are recorded
     #[arg(long = "pid", value_name = "PID", group = "whom")]
     pids: Vec<u32>,
-    /// Only processes of this name (of the program's file, up to 15 bytes), also those that start later, and all that
-    /// they start; repeatable
+    /// Record only processes of this name (of the program's file, up to 15 bytes), also those that
+    /// start later, and all that they start; repeatable
     #[arg(long = "name", value_name = "NAME", group = "whom")]
     names: Vec<String>,
-    /// Only the processes of this control group, a folder below /sys/fs/cgroup, and all that they start
+    /// Record only the processes of this control group, a directory below /sys/fs/cgroup, and all
+    /// that they start
     #[arg(long, value_name = "FOLDER", group = "whom")]
     cgroup: Option<PathBuf>,
-    /// Only beginnings of system calls, not their ends: costs about half, but does not record how long they took
+    /// Record only the beginnings of system calls. Costs about half, but does not record how long
+    /// they took
     #[arg(long)]
     enter_only: bool,
-    /// Events that each processor's buffer in the kernel holds, 64 bytes each; rounded up to a power of two
+    /// Capacity of each processor's buffer in the kernel, in events of 64 bytes; rounded up to a
+    /// power of two
     #[arg(long, value_name = "COUNT", default_value_t = 1 << 15)]
     events_per_cpu: u32,
 }
@@ -95,7 +102,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl KernelArguments {
-    /// Was anything but the defaults asked for?
+    /// True if any argument differs from its default.
     pub(super) fn is_anything(&self) -> bool {
         !self.pids.is_empty() || !self.names.is_empty() || self.cgroup.is_some() || self.enter_only
     }
@@ -121,7 +128,7 @@ impl KernelArguments {
     }
 }
 
-/// Says what a recording does.
+/// Describes a started recording.
 pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> String {
     let by = match recording.facility() {
         Facility::Tracefs => "tracefs (full price also between bursts)",
@@ -134,7 +141,7 @@ pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> 
     )
 }
 
-/// Says what came of a recording.
+/// Summarises a finished recording.
 pub(super) fn summary_text(summary: &RecordingSummary) -> String {
     let RecordingSummary {
         events,
@@ -185,7 +192,7 @@ impl KernelVerb {
     }
 }
 
-/// Starts recording into a data folder.
+/// Starts to record into a data directory.
 pub(super) fn start(
     data: &std::path::Path,
     prepared: PreparedRecording,
@@ -203,7 +210,8 @@ impl Record {
         let prepared = PreparedRecording::new(self.what.settings(config)).map_err(Failure::of)?;
         capabilities::drop_all();
         let _entered = runtime.enter();
-        // Before anything else, so that a signal while programs are loaded stops us in order, too.
+        // Install the handlers first, so that a signal while programs are loaded also stops the
+        // recorder in order.
         let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
         let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
         let recording = start(self.data.local()?, prepared, runtime.handle().clone())?;

@@ -1,4 +1,4 @@
-//! How the log is said: lines for people, for systemd's journal, or for programs.
+//! Log formats: lines for people, for systemd's journal, or for programs.
 
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
@@ -19,25 +19,27 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use stroboscope_reports::output::say;
 
-/// The verbs that have options for it.
+/// Subcommands that have log options.
 const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];
-/// What our crates' targets begin with. Others say warnings alone: those of HTTP tell headers, and so tokens, from `debug` on.
+/// Prefix of the targets of our crates. Other crates log warnings and errors only: from `debug` on,
+/// the HTTP crates print headers, and so tokens.
 const OURS: &str = "stroboscope";
 
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "What it says")]
 pub(super) struct LogArguments {
-    /// The log, on standard error, one line an event: text, or json, which says on standard error what is said on standard
-    /// output otherwise. Where systemd's journal reads it, text has a priority for a time
+    /// Format of the log on standard error, one line an event. json also logs what is otherwise
+    /// printed on standard output. text has priorities instead of times if systemd's journal reads
+    /// it
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
-    /// What is said of it: this level and those above
+    /// Lowest level to log
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
     log_level: LogLevel,
 }
 
 impl LogArguments {
-    /// Whether programs are to read it.
+    /// True if the log is in JSON.
     pub(super) fn is_json(self) -> bool {
         self.log_format == LogFormat::Json
     }
@@ -68,22 +70,22 @@ impl LogLevel {
     }
 }
 
-/// How a line looks.
+/// Form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lines {
-    /// With the time.
+    /// Text with the time.
     Text,
-    /// With a priority, as sd-daemon(3) has it: the journal knows the time.
+    /// Text with a priority as in sd-daemon(3); the journal adds the time.
     Journal,
     Json,
 }
 
-/// The log of the whole program has begun.
+/// Log of the whole program, after its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log(Lines);
 
 impl Log {
-    /// Begins it, as the verb's options say.
+    /// Starts the log with the options of the subcommand.
     pub(super) fn begin(matches: &ArgMatches) -> Self {
         let of_verb = matches
             .subcommand()
@@ -109,7 +111,7 @@ impl Log {
         Self(lines)
     }
 
-    /// Says why there is no result.
+    /// Prints the failure that ended the subcommand.
     pub(super) fn failure(self, failure: &super::Failure) {
         match self.0 {
             Lines::Json => tracing::error!("{failure}"),
@@ -118,14 +120,14 @@ impl Log {
     }
 }
 
-/// Whether standard error is the stream that systemd's journal names in `JOURNAL_STREAM`: what is started from a service may
-/// have inherited the variable and not the stream.
+/// Reports whether standard error is the stream that systemd's journal names in `JOURNAL_STREAM`. A
+/// process that a service started may have inherited the variable but not the stream.
 fn is_read_by_journal() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let Ok(named) = std::env::var("JOURNAL_STREAM") else {
         return false;
     };
-    // A link that is followed to what is open.
+    // `/dev/stderr` is a link; `metadata` follows it to the open file.
     let is_it = |about: std::fs::Metadata| named == format!("{}:{}", about.dev(), about.ino());
     !std::io::stderr().is_terminal() && std::fs::metadata("/dev/stderr").is_ok_and(is_it)
 }
@@ -160,10 +162,11 @@ where
     }
 }
 
-/// Longer lines, such as errors that quote what others sent, lose their middle; in JSON, each field does.
+/// Maximum length in characters. Longer lines, such as errors that quote what others sent, lose
+/// their middle; in JSON, each field does.
 const LINE_CHARS_MAX: usize = 1_000;
 
-/// As syslog numbers them.
+/// Priority number of syslog.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -173,7 +176,7 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-/// A line for programs.
+/// One line of the JSON log.
 #[derive(Serialize)]
 struct JsonLine {
     time: String,
@@ -198,7 +201,7 @@ fn json(event: &Event<'_>) -> Result<String, fmt::Error> {
     Ok(escaped_json(&line))
 }
 
-/// What an event says.
+/// Message and fields of an event.
 #[derive(Default)]
 struct Said {
     what: String,

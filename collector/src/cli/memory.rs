@@ -1,4 +1,4 @@
-//! `--memory-limit` and `--query-memory`, and the bounds that follow from them.
+//! `--memory-limit` and `--query-memory`, and the bounds derived from them.
 
 use clap::Args;
 use stroboscope_server::doors::DoorSettings;
@@ -16,12 +16,12 @@ use stroboscope_reports::size::parse_size;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Of one connection at each of the three doors.
+/// Bytes that HTTP reads ahead for one connection at each of the three ports.
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
-/// With less, not even one request of each kind would find room.
+/// Minimum limit in bytes. With less, not even one request of each kind would fit.
 const LEAST: u64 = 256 * MIB;
 
-/// A size that a collector can work with.
+/// Parses a size, and rejects one that is too small for a collector.
 pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     if size < LEAST {
@@ -32,15 +32,15 @@ pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
-/// Memory of a collector, or of one that only shows pages.
+/// Arguments for the memory of `collect` and `view`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct MemoryArguments {
-    /// Memory that all of it takes at most: how much may arrive, wait, be open and be read at a time follows from it
-    /// [default: 60 % of the control group's limit, or of the machine's memory]
+    /// Maximum memory of the process. All bounds on data that arrives, waits, is open or is read
+    /// derive from it [default: 60 % of the control group's limit, or of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     memory_limit: Option<u64>,
-    /// Part of --memory-limit for pages and for answers to Jaeger's and Tempo's readers; a single one may take half of it, and
-    /// a larger one is refused [default: a quarter of --memory-limit]
+    /// Part of --memory-limit for pages and for answers to clients of Jaeger and Tempo. A single
+    /// answer may take half of it; a larger one is rejected [default: a quarter of --memory-limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     query_memory: Option<u64>,
 }
@@ -64,12 +64,12 @@ impl MemoryArguments {
     }
 }
 
-/// The split of a collector's memory.
+/// Split of a collector's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemorySplit {
     limit: u64,
     queries: u64,
-    /// The memory that the limit is a part of, where it was not given.
+    /// Memory that the default limit is a part of, in bytes; none if the user gave the limit.
     default_of: Option<(u64, MemorySource)>,
 }
 
@@ -89,35 +89,37 @@ impl std::fmt::Display for MemorySplit {
 }
 
 impl MemorySplit {
-    /// Starts to give free memory back, and all of it when the limit is near.
+    /// Starts to return free memory to the system, and all of it when usage is near the limit.
     pub(super) fn keep_within(self) -> Result<(), Failure> {
         #[cfg(target_os = "linux")]
         allocator::keep_within(self.limit).map_err(Failure::of)?;
         Ok(())
     }
 
-    /// Memory for pages, and for answers to Jaeger's and Tempo's readers.
+    /// Memory for pages, and for answers to clients of Jaeger and Tempo.
     pub(super) fn queries(self) -> QueryMemory {
         QueryMemory::new(bytes(self.queries))
     }
 
-    /// Memory for ingest: the limit without queries, and without a sixteenth for the program itself.
+    /// Memory for ingest: the limit without queries, and without a sixteenth for the program
+    /// itself.
     fn ingest(self) -> u64 {
         self.limit - self.queries - self.limit / 16
     }
 
-    /// Of what is not for queries, an eighth is for what arrives, and is checked; what HTTP reads ahead on connections takes another at most.
+    /// Bounds the ports. An eighth of the ingest memory is for requests that arrive and are
+    /// checked. HTTP's read-ahead takes at most an eighth of the memory that is not for queries.
     pub(super) fn bound_doors(self, doors: &mut DoorSettings) {
         doors.reading_bytes_max = bytes(self.ingest() / 8);
         let connections = bytes((self.limit - self.queries) / 8 / READ_AHEAD);
         doors.connections_max = doors.connections_max.min(connections);
     }
 
-    /// An eighth is for what is not durable yet. A segment of the log takes some twelve times its bytes while it becomes
-    /// Parquet, and as much while it waits for the live model, and is taken in by it: that is three eighths. A fifth is for
-    /// open traces.
+    /// Bounds the intake. An eighth is for data that is not durable yet. A segment of the log takes
+    /// some twelve times its size while it becomes Parquet, and as much while it waits for the live
+    /// model and while the model absorbs it: together three eighths. A fifth is for open traces.
     pub(super) fn bound_intake(self, options: &mut Options) {
-        /// Of an open trace, with its texts.
+        /// Bytes of a record of an open trace, with its texts.
         const RECORD: u64 = 400;
         options.in_flight_bytes_max = bytes(self.ingest() / 8);
         options.segment_bytes = options.segment_bytes.min(self.ingest() / 64);
@@ -125,7 +127,7 @@ impl MemorySplit {
         options.live_records_max = options.live_records_max.min(records);
     }
 
-    /// A request is at most a quarter of what may arrive.
+    /// Bounds one request to a quarter of the memory for requests that arrive.
     pub(super) fn bound_requests(self, limits: &mut Limits) {
         let most = bytes(self.ingest() / 32);
         limits.otlp_request_bytes_max = limits.otlp_request_bytes_max.min(most);
@@ -154,7 +156,7 @@ mod tests {
         arguments.split()
     }
 
-    /// The parts and what they grow to are less than the whole.
+    /// Checks that the sum of all parts, at their maximum sizes, stays below the limit.
     #[test]
     fn the_parts_fit() {
         for limit in [LEAST, 512 * MIB, 1_024 * MIB, 2_048 * MIB, 65_536 * MIB] {
@@ -176,7 +178,7 @@ mod tests {
                 + split.queries
                 + limit / 16;
             assert!(parts < limit, "{parts} of {limit}");
-            // One alone may have half.
+            // A single request may take half of its part.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
             assert!(doors.connections_max >= 90);
         }

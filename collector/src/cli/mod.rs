@@ -1,4 +1,4 @@
-//! The command line: one verb, one file.
+//! Command line, with one file for each subcommand.
 
 mod ask;
 mod care;

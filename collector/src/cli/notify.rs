@@ -1,19 +1,20 @@
-//! What a service manager such as systemd is told (`sd_notify`), if one asked for it by `NOTIFY_SOCKET`.
+//! Notifies a service manager such as systemd (`sd_notify`), if `NOTIFY_SOCKET` is set.
 
 use sd_notify::NotifyState;
 
-/// The doors are open.
+/// Reports that the ports are open.
 pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// What was received is put into the store, then the process ends.
+/// Reports that the collector flushes the received data into the store, and then ends.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // A manager that cannot be told is no reason to stop; it says so itself, by its own time limit.
+    // An unreachable manager is no reason to stop; it reports the missing notification by its own
+    // timeout.
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot tell the service manager");
     }

@@ -1,4 +1,4 @@
-//! The site that a collector and `view` serve: pages, and the query APIs of others.
+//! Site that `collect` and `view` serve: pages, and the query APIs of Jaeger and Tempo.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use stroboscope_store::tables::Store;
 use stroboscope_web::store_verbs::StoreVerbs;
 use stroboscope_web::{SiteOptions, navigation, site};
 
-/// The pages of a data folder, with the query APIs of Jaeger and Tempo. Each links to `others`, path and name, which the caller
-/// serves beside them. `reads_ahead`: requests over time are read at once, so that the first page need not wait for them.
+/// Builds the pages of a data directory, with the query APIs of Jaeger and Tempo. Each page links
+/// to `others`, paths and names that the caller also serves. With `reads_ahead`, computes the
+/// requests over time at once, so that the first page need not wait for them.
 ///
 /// # Errors
-/// Returns why the folder cannot be used.
+/// Returns an error if the directory cannot be used.
 pub(super) fn served_site(
     verbs: StoreVerbs,
     others: &[(&str, &str)],
@@ -47,19 +48,20 @@ pub(super) fn served_site(
     })
 }
 
-/// Ports that Jaeger's and Tempo's readers expect. Both doors are on the port of the pages as well.
+/// Ports that clients of Jaeger and Tempo expect. The port of the pages serves both APIs as well.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct ReaderPorts {
-    /// Also answer Jaeger's query API at an address of its own, such as 127.0.0.1:16686. It is at --http, too
+    /// Additional address for Jaeger's query API, such as 127.0.0.1:16686. --http serves it, too
     #[arg(long, value_name = "ADDRESS")]
     jaeger: Option<SocketAddr>,
-    /// Also answer Tempo's query API at an address of its own, such as 127.0.0.1:3200. It is at --http below /tempo, too
+    /// Additional address for Tempo's query API, such as 127.0.0.1:3200. --http serves it below
+    /// /tempo, too
     #[arg(long, value_name = "ADDRESS")]
     tempo: Option<SocketAddr>,
 }
 
 impl ReaderPorts {
-    /// The addresses by their arguments.
+    /// Returns the addresses with their flags.
     pub(super) fn addresses(self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         let jaeger = self.jaeger.map(|address| ("--jaeger", address));
         jaeger

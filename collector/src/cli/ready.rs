@@ -1,4 +1,4 @@
-//! `ready`
+//! The `ready` subcommand.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::ask::ask;
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 
-/// How long a collector may take to answer.
+/// Timeout of the request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No answer is longer.
+/// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Ask a running collector whether it takes what is sent
+/// Check whether a running collector accepts data
 ///
-/// Prints `ok` and ends with status 0 if it does; otherwise says why not, and ends with status 2. For probes inside of
-/// containers that have no other program. Speaks no TLS.
+/// Prints `ok` and exits with status 0 if it does; otherwise prints the reason and exits with
+/// status 2. For probes in containers that have no other program. Does not support TLS.
 #[derive(Debug, Args)]
 pub(super) struct Ready {
-    /// The collector's address for pages and metrics
+    /// Address of the collector's pages and metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
     http: SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! `store set-requests`
+//! The `store set-requests` subcommand.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -10,19 +10,21 @@ use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
 use stroboscope_store::data_dir::DataDir;
 
-/// Set which operations of a data directory are requests wherever they are
+/// Set which operations of a data directory are requests wherever they occur
 ///
-/// Each span of these operations is a request, also inside of a connection's span or another request; subcommands, pages and SQL go by
-/// it as if each had `--request`, which wins where it is given. Without operations, shows those that are set. Pages take a change up
-/// at once, the live model of a collector when it starts.
+/// Each span of these operations is a request, also inside of a connection's span or another
+/// request. Subcommands, pages and SQL apply the setting as if each had `--request`, which takes
+/// precedence. Without operations, prints the current setting. Pages apply a change at once; the
+/// live model of a collector applies it when the collector starts.
 #[derive(Debug, Args)]
 pub(super) struct SetRequests {
     #[command(flatten)]
     data: DataArguments,
-    /// Operation (service:name); `none`: children of long-lived spans, such as those of connections, are no requests
+    /// Operation (service:name). With `none`, children of long-lived spans, such as those of
+    /// connections, are not requests
     #[arg(value_name = "OPERATION", value_parser = parse_operation)]
     operations: Vec<String>,
-    /// Go by the spans that were recorded, as without this setting
+    /// Remove the setting, and use the spans as recorded
     #[arg(long, conflicts_with = "operations")]
     clear: bool,
     /// Print JSON instead of text
@@ -30,10 +32,10 @@ pub(super) struct SetRequests {
     json: bool,
 }
 
-/// The operations that are set.
+/// Operations that are set.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RequestSetting {
-    /// `service:name`, or `none`; empty where nothing is set.
+    /// `service:name`, or `none`; empty if nothing is set.
     requests: Vec<String>,
 }
 

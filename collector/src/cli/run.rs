@@ -1,4 +1,4 @@
-//! From arguments to an exit status.
+//! Runs the program from its arguments to its exit status.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,11 @@ use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::failure::Status;
 use stroboscope_reports::output::say;
 
-/// Exit status without a result.
+/// Exit status of a run that failed.
 const FAILED: u8 = 2;
 
-/// The whole program: reads the process's arguments, runs, prints an error if there is one.
+/// Runs the whole program: reads the process's arguments, runs the subcommand, prints an error if
+/// there is one.
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(feature = "demo")]

@@ -1,4 +1,4 @@
-//! The schemas of what verbs say in JSON, made of the types that are printed, as `collector/docs/schemas/` has them.
+//! Test that `collector/docs/schemas/` has the JSON schemas of the types that subcommands print.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,8 @@ use schemars::generate::SchemaSettings;
 
 use super::verbs::{verbs, words};
 
-/// `collector/docs/schemas/`: one file for each verb that has `--json` and a type for it.
+/// Compares `collector/docs/schemas/`, which has one file for each subcommand with `--json` and a
+/// type for it.
 #[test]
 fn schemas_are_those_in_the_documents() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");

@@ -1,8 +1,9 @@
-//! Where `collect`'s options come from: flags, else the environment, else one TOML file, else their defaults.
+//! Sources of `collect`'s options: flags, else the environment, else a TOML file, else defaults.
 //!
-//! The options are those that clap knows, by their long names: `--flush-interval` is `STROBOSCOPE_COLLECT_FLUSH_INTERVAL`,
-//! and `flush-interval` in the section `[collect]`. What comes from environment and file is put before the flags, so that one parser
-//! checks all of it; each is tried alone before, so that an error names its place.
+//! The options are those that clap knows, by their long names: `--flush-interval` is
+//! `STROBOSCOPE_COLLECT_FLUSH_INTERVAL`, and `flush-interval` in the section `[collect]`. Values
+//! from the environment and the file are inserted before the flags, so that one parser checks all
+//! of them. Each value is parsed alone first, so that an error names its source.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -17,23 +18,24 @@ use stroboscope_reports::Failure;
 use stroboscope_reports::bad_argument::in_our_words;
 use stroboscope_reports::output::say;
 
-/// What the variables of the environment begin with.
+/// Prefix of the environment variables.
 const PREFIX: &str = "STROBOSCOPE_COLLECT_";
-/// The section of the file.
+/// Section of the file.
 const SECTION: &str = "collect";
-/// The option that names the file; not itself in a file.
+/// Option that names the file, and cannot be set in it.
 const CONFIG: &str = "config";
 
-/// Where settings are.
+/// Argument that names the file of settings.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SettingsArguments {
-    /// A TOML file of settings: in its section [collect], each option by its name without dashes in front. Flags win over
-    /// the environment (STROBOSCOPE_COLLECT_LISTEN for --listen, and so on), which wins over the file
+    /// TOML file of settings: its section [collect] has options by their names without leading
+    /// dashes. Flags override the environment (STROBOSCOPE_COLLECT_LISTEN for --listen, and so on),
+    /// which overrides the file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// Where a value is from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Default,
@@ -53,7 +55,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An option, and what it is set to; no values: it is not set.
+/// An option and its values; no values if it is not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub name: String,
@@ -64,7 +66,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// As arguments.
+    /// Converts the setting to command-line arguments.
     fn arguments(&self) -> Vec<OsString> {
         let (name, values) = (&self.name, self.values.iter());
         if self.is_flag {
@@ -77,9 +79,10 @@ impl Setting {
     }
 }
 
-/// The process's arguments with what environment and file say put in, if they are those of `collect`.
+/// Inserts the settings of environment and file into the process's arguments, if they call
+/// `collect`.
 pub(super) fn completed(program: &Command, given: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
-    // What is wrong with them is said where they are parsed for good.
+    // The final parse reports errors in the arguments.
     let Ok(matches) = program.clone().try_get_matches_from(&given) else {
         return Ok(given);
     };
@@ -106,7 +109,7 @@ pub(super) fn completed(program: &Command, given: Vec<OsString>) -> Result<Vec<O
     Ok(completed)
 }
 
-/// All options of a verb and where they are from, in the order of its help.
+/// Resolves all options of a subcommand and their sources, in the order of its help.
 pub(super) fn resolved(
     verb: &Command,
     flags: &ArgMatches,
@@ -156,7 +159,7 @@ fn setting(option: &Arg, values: Vec<String>, origin: Origin) -> Setting {
     let is_flag = matches!(option.get_action(), ArgAction::SetTrue);
     Setting {
         name: option.get_long().unwrap_or_default().to_owned(),
-        // A flag's own default is no value that anybody would write.
+        // Spell out the default of a flag, which clap leaves implicit.
         values: if is_flag && origin == Origin::Default {
             vec!["false".to_owned()]
         } else {
@@ -168,7 +171,7 @@ fn setting(option: &Arg, values: Vec<String>, origin: Origin) -> Setting {
     }
 }
 
-/// Those that can be set elsewhere than by a flag.
+/// Returns the options that environment and file can set.
 fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
     let is_setting = |option: &&Arg| {
         let name = option.get_long();
@@ -181,7 +184,7 @@ fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// What the environment says, by the names of options.
+/// Reads the settings from the environment, by option name.
 fn of_environment(
     verb: &Command,
     environment: impl Iterator<Item = (OsString, OsString)>,
@@ -194,7 +197,7 @@ fn of_environment(
         let Some(value) = value.to_str() else {
             return Err(Failure::new(format!("{name} is not UTF-8")));
         };
-        // Set to nothing is not set, as scripts unset variables so.
+        // An empty variable counts as unset, because scripts unset variables that way.
         if value.is_empty() {
             continue;
         }
@@ -280,7 +283,7 @@ fn wrong(path: &Path, name: &str, what: impl fmt::Display) -> Failure {
     Failure::new(format!("{}: {name}: {what}", path.display()))
 }
 
-/// As the command line takes it, or says what is wrong with it.
+/// Checks a setting as the command line would, and names its source in the error.
 fn check(verb: &Command, setting: &Setting) -> Result<(), Failure> {
     let place = match &setting.origin {
         Origin::Default | Origin::Flag => return Ok(()),
@@ -291,7 +294,7 @@ fn check(verb: &Command, setting: &Setting) -> Result<(), Failure> {
     if setting.is_flag && !setting.values.iter().all(is_bool) {
         return Err(Failure::new(format!("{place}: true or false is expected")));
     }
-    // By itself: what other options it needs is for the whole to say.
+    // Check the option alone: the final parse reports what other options it requires.
     let verb = verb.clone().no_binary_name(true).ignore_errors(false);
     let error = match verb.try_get_matches_from(setting.arguments()) {
         Ok(_) => return Ok(()),
@@ -312,7 +315,7 @@ fn check(verb: &Command, setting: &Setting) -> Result<(), Failure> {
     )))
 }
 
-/// The values of an option as they were written.
+/// Returns the values of an option as they were typed.
 fn raw_values(matches: &ArgMatches, option: &Arg) -> Vec<String> {
     let values = matches.try_get_raw(option.get_id().as_str()).ok().flatten();
     let text = |value: &OsStr| value.to_string_lossy().into_owned();

@@ -13,7 +13,7 @@ use stroboscope_reports::{Failure, Status};
 /// For example `stroboscope completions bash > /etc/bash_completion.d/stroboscope`.
 #[derive(Debug, Args)]
 pub(super) struct Completions {
-    /// The shell
+    /// Shell to print completions for
     shell: Shell,
 }
 
@@ -29,7 +29,8 @@ impl Completions {
 /// Print the man page, or write one for each subcommand
 #[derive(Debug, Args)]
 pub(super) struct Man {
-    /// A directory for `stroboscope.1`, `stroboscope-collect.1` and so on; otherwise the first of them is printed
+    /// Directory for `stroboscope.1`, `stroboscope-collect.1` and so on. By default, prints the
+    /// first of them
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

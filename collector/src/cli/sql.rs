@@ -1,4 +1,4 @@
-//! `sql`
+//! The `sql` subcommand.
 
 #[cfg(feature = "sql")]
 mod tables;
@@ -22,29 +22,32 @@ use stroboscope_reports::size::parse_size;
 use stroboscope_reports::suggest::{command_on, quoted};
 use stroboscope_reports::{Failure, Status};
 
-/// Ask the store in SQL
+/// Query the store in SQL
 ///
-/// The tables are spans, events and batches, each with the partition columns date and hour. Results are tables too, worked
-/// out when a query reads them: segments, relations, pipelines, and paths (critical paths and slack); and what verbs say
-/// without arguments: critical_path, categories, slack, anomalies, operations, map_services, map_edges, requests, failures,
-/// failure_changes, failure_origins, failure_leaves, recovered_failures, heatmap, root_series, losses, predictions, flows, clock_pairs, clock_hosts and
-/// clock_kernels. The view traces has one row per trace; `SELECT infer(trace_id, spans, events) FROM traces` is the model, as
-/// `infer --save` writes it. Both correct clocks that provably differ, as `infer` does; the other tables are as recorded. A query
-/// asks: it reads no other files, writes none, and changes nothing. Needs a binary built with the `sql` feature.
+/// The tables are spans, events and batches, each with the partition columns date and hour. Results
+/// are tables too, computed when a query reads them: segments, relations, pipelines, and paths
+/// (critical paths and slack); and the reports of subcommands without arguments: critical_path,
+/// categories, slack, anomalies, operations, map_services, map_edges, requests, failures,
+/// failure_changes, failure_origins, failure_leaves, recovered_failures, heatmap, root_series,
+/// losses, predictions, flows, clock_pairs, clock_hosts and clock_kernels. The view traces has one
+/// row per trace; `SELECT infer(trace_id, spans, events) FROM traces` returns the model, as `infer
+/// --save` writes it. The results and `infer` correct clocks that provably differ, as the `infer`
+/// subcommand does; the other tables are as recorded. A query only reads the store: it reads no
+/// other files, writes none, and changes nothing. Needs a binary built with the `sql` feature.
 #[derive(Debug, Args)]
 pub(super) struct Sql {
     #[command(flatten)]
     data: DataArguments,
-    /// Print one JSON object a row, as rows come, instead of a table of the first 10,000 rows
+    /// Print one JSON object per row, as rows arrive, instead of a table of the first 10,000 rows
     #[arg(long)]
     json: bool,
-    /// Memory for what the query sorts, joins and groups; more goes to temporary files
+    /// Memory for sorts, joins and groups of the query; the excess goes to temporary files
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_size)]
     memory_limit: u64,
-    /// End the query when it takes longer
+    /// Timeout of the query
     #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration)]
     timeout: Duration,
-    /// The query, such as "SELECT service, count(*) FROM spans GROUP BY service"
+    /// SQL query, such as "SELECT service, count(*) FROM spans GROUP BY service"
     #[arg(value_name = "QUERY")]
     query: String,
 }
@@ -79,7 +82,7 @@ impl Sql {
         let query = &self.query;
         let mut printed = Ok(ControlFlow::Continue(()));
         let mut print = |text: &str| {
-            // JSON has escapes of its own.
+            // JSON escapes control characters itself.
             let text = match self.json {
                 true => Cow::Borrowed(text),
                 false => Cow::Owned(scrubbed_lines(text)),

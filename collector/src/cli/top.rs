@@ -1,4 +1,4 @@
-//! `top`
+//! The `top` subcommand.
 
 mod picture;
 mod snapshot;
@@ -27,33 +27,36 @@ use stroboscope_reports::arguments::{DataArguments, parse_duration};
 use stroboscope_reports::output::{has_colour, print, width};
 use stroboscope_reports::{Failure, Status};
 
-/// How long a key may wait at most for what came meanwhile.
+/// Maximum wait for a key before the loop looks for a new snapshot, and minimum pause between two
+/// snapshots.
 const KEY_PATIENCE: Duration = Duration::from_millis(50);
 
-/// Watch what requests wait for, in the terminal, while it happens
+/// Watch what requests wait for, live in the terminal
 ///
-/// A table of operations by their share of the latest requests' critical path, with percentiles of their own work, slack, and
-/// the part of their spans that failed; above it who ships, how much, in which bursts, what was lost, and what failed. It is of a running collector (`--http`), by its live
-/// model, or of a store (`--data`), also of one that somebody writes to.
+/// Shows a table of operations by their share of the latest requests' critical path, with
+/// percentiles of their own work, slack, and the share of their spans that failed. Above it: which
+/// processes ship, how much, in which bursts, and what was lost or failed. Reads the live model of
+/// a running collector (`--http`), or a store (`--data`), which may be in use.
 ///
-/// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all. Where standard output is no
-/// terminal, and with `--once`, it prints one picture as text and ends. A collector that does not answer is asked again;
-/// with `--once` that is status 2. Speaks no TLS; a collector that asks for tokens gets the one in STROBOSCOPE_TOKEN.
+/// Keys: `q` quits, `s` sorts by the next column, `/` filters, `p` pauses, `?` shows all keys. If
+/// standard output is no terminal, or with `--once`, prints one picture as text and exits. If a
+/// collector does not respond, retries; with `--once`, exits with status 2. Does not support TLS.
+/// Sends the token in STROBOSCOPE_TOKEN to collectors that require one.
 #[derive(Debug, Args)]
 pub(super) struct TopVerb {
-    /// The collector's address for pages and metrics
+    /// Address of the collector's pages and metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
     http: SocketAddr,
-    /// Watch a store instead: the data folder, or what was published to an object store
+    /// Watch a store instead: the data directory, or a store that was published to an object store
     #[arg(long, value_name = "DIR", conflicts_with = "http")]
     data: Option<PathBuf>,
-    /// With --data, of requests that began so long ago at most, such as 5min or 1d
+    /// With --data, maximum age of requests, such as 5min or 1d
     #[arg(long, value_name = "DURATION", default_value = "5min", requires = "data", value_parser = parse_duration)]
     last: Duration,
-    /// Look again after so many seconds, 0.1 to 3600
+    /// Interval between refreshes, in seconds, 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     interval: Duration,
-    /// Print one picture as text, and end. It takes an interval, as rates are of two looks
+    /// Print one picture as text, and exit. Takes one interval, because rates need two samples
     #[arg(long)]
     once: bool,
 }
@@ -118,12 +121,12 @@ fn of_terminal(error: &io::Error) -> Failure {
     ))
 }
 
-/// One picture, with rates where there can be any.
+/// Prints one picture, with rates if the source has any.
 fn once(watched: &Watched, interval: Duration) -> Result<Status, Failure> {
     let began = Instant::now();
     let mut state = TopState::of(watched.name());
     state.take(Ok(watched.look()?), began.elapsed());
-    // What is in a store is no matter of rates.
+    // A store has no rates.
     if matches!(watched, Watched::Collector(_)) {
         std::thread::sleep(interval);
         state.take(Ok(watched.look()?), began.elapsed());
@@ -134,8 +137,8 @@ fn once(watched: &Watched, interval: Duration) -> Result<Status, Failure> {
 
 type Seen = Result<Snapshot, String>;
 
-/// Looks again and again, on a thread of its own, so that keys never wait for a collector. It ends with the process, or when
-/// nobody takes what it sees.
+/// Polls on a separate thread, so that keys never wait for a collector. The thread ends with the
+/// process, or when the receiver is dropped.
 fn looking(watched: Watched, interval: Duration) -> Result<Receiver<Seen>, Failure> {
     let (sender, seen): (SyncSender<Seen>, _) = sync_channel(1);
     let body = move || {
@@ -153,7 +156,7 @@ fn looking(watched: Watched, interval: Duration) -> Result<Receiver<Seen>, Failu
     Ok(seen)
 }
 
-/// Pictures and keys, until somebody ends it.
+/// Draws pictures and handles keys until the user quits.
 fn watch(
     watched: &Watched,
     seen: &Receiver<Seen>,
@@ -174,7 +177,7 @@ fn watch(
         }
         let size = Screen::size()?;
         let lines = picture::picture(&mut state, size, began.elapsed());
-        // Most of the time there is nothing new.
+        // Most iterations have nothing new to draw.
         if lines != shown || shown_in != Some(size) {
             screen.draw(&lines)?;
             (shown, shown_in) = (lines, Some(size));

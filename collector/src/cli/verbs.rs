@@ -1,4 +1,4 @@
-//! The verbs: those that are no reports, one line each, and the reports.
+//! Registry of the subcommands: one line for each that is no report, and the reports.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::{
     check, collect, compact, config, import, kernel, ready, requests, shell, sql, top, view,
 };
 
-/// The subcommands by what people want, in the order of the help. Those that are in no group come last.
+/// Subcommands by topic, in the order of the help. Those that are in no group come last.
 const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Look",
@@ -37,8 +37,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Research", &["infer", "model", "clocks", "predict"]),
 ];
 
-/// Subcommands below another one, by its name and, where it does nothing itself, its help. At the top, where they stood before, they
-/// are still taken, and not shown.
+/// Subcommands below another one, by its name and, if it does nothing itself, its help. Their old
+/// names at the top level still work, but are hidden.
 const BELOW: [(&str, Option<&str>, &[&str]); 2] = [
     (
         "store",
@@ -77,8 +77,9 @@ pub(super) fn verbs() -> Vec<Entry> {
 
 /// Shows what causes what in a distributed service.
 ///
-/// Services record in short bursts, `collect` gathers what they recorded, and the other verbs say which segments of a
-/// request come before which, which of them its latency is made of, and how much slack the others have.
+/// Services record in short bursts, and `collect` gathers their recordings. The other subcommands
+/// show which segments of a request come before which, which of them make up its latency, and how
+/// much slack the others have.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "stroboscope",
@@ -89,7 +90,7 @@ pub(super) fn verbs() -> Vec<Entry> {
 )]
 struct Program;
 
-/// The command line of these verbs.
+/// Builds the command line of these subcommands.
 pub(super) fn command(verbs: &[Entry]) -> Command {
     let program = <Program as clap::CommandFactory>::command();
     let program = program.subcommands(verbs.iter().map(|verb| {
@@ -131,7 +132,7 @@ fn command_of(verb: &Entry) -> Command {
     (verb.command)(Command::new(verb.name))
 }
 
-/// Words by which a subcommand is called.
+/// Words by which a user calls a subcommand.
 #[cfg(test)]
 pub(super) fn words(name: &str) -> String {
     let parent = BELOW.iter().find(|(_, _, below)| below.contains(&name));
@@ -141,7 +142,7 @@ pub(super) fn words(name: &str) -> String {
     )
 }
 
-/// The subcommands under the headings of their groups.
+/// Formats the subcommands under the headings of their groups.
 fn groups(program: &Command) -> String {
     let shown = program.get_subcommands().filter(|of| !of.is_hide_set());
     let mut rest: Vec<&Command> = shown.collect();
@@ -173,7 +174,7 @@ fn groups(program: &Command) -> String {
     text
 }
 
-/// Runs the verb that was asked for.
+/// Runs the requested subcommand.
 pub(super) fn run(verbs: &[Entry], matches: &ArgMatches) -> Result<Status, Failure> {
     let asked = matches.subcommand().map(|(name, of_verb)| {
         let is_parent = BELOW.iter().any(|(parent, _, _)| *parent == name);
@@ -211,7 +212,8 @@ mod tests {
     use stroboscope_reports::verb::Report;
     use tokio::runtime::Runtime;
 
-    /// Counts segments: the first place, which says what the result is.
+    /// A subcommand that counts segments: this type is the first place to edit, and defines the
+    /// result.
     #[derive(Debug, Args)]
     struct Dummy {
         #[command(flatten)]
@@ -258,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Whoever adds a table says so there.
+    /// Fails if the help of `sql` does not name a table.
     #[test]
     fn the_help_of_sql_names_every_table() {
         let mut sql = super::super::sql::Sql::augment_args(clap::Command::new("sql"));
@@ -304,7 +306,7 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let folder = folder();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        // The second place.
+        // The registry is the second place to edit.
         let verbs = [reading::<Dummy>("dummy")];
         let arguments = [
             "stroboscope",

@@ -1,4 +1,4 @@
-//! `view`
+//! The `view` subcommand.
 
 use std::net::SocketAddr;
 
@@ -20,14 +20,14 @@ use stroboscope_web::store_verbs::StoreVerbs;
 
 /// Show a store as pages in a browser, until interrupted
 ///
-/// The pages of `collect` without a collector: of a store at rest, or of one that another collector writes, or of what was
-/// published to an object store as it was when this began. Every verb that reads is a page, and every state of a page is an
-/// address that can be passed on.
+/// Serves the pages of `collect` without a collector: for a store at rest, for one that a collector
+/// writes, or for a store published to an object store as it was when this started. Every
+/// subcommand that reads is a page, and every state of a page is an address that can be shared.
 #[derive(Debug, Args)]
 pub(super) struct View {
     #[command(flatten)]
     data: DataArguments,
-    /// Address for pages; port 0 takes a free one and prints it
+    /// Address for pages; port 0 picks a free port and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4320")]
     http: SocketAddr,
     #[command(flatten)]
@@ -44,7 +44,7 @@ impl View {
         self.doors.check(&addresses.collect::<Vec<_>>())?;
         let folder = self.data.or_newest_demo().to_read(runtime.handle())?;
         let data = folder.folder();
-        // A folder that is not there is said at once, and not on every page.
+        // Report a missing directory at once, and not on every page.
         DataDir::existing(data).map_err(Failure::of)?;
         let scheme = self.doors.scheme();
         let memory = self.memory.split()?;

@@ -1,4 +1,4 @@
-//! What a run recorded, and what the analysis makes of it.
+//! Reads the recording of a run, and analyses it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,41 +14,41 @@ use stroboscope_query::{
     QueryError, Recorded, Selection, Source, Study, bottlenecks,
 };
 
-/// Everything the report shows that comes from the store.
+/// Everything in the report that comes from the store.
 #[derive(Debug)]
 pub struct Findings {
-    /// Processes, bursts, losses.
+    /// Processes, bursts and losses.
     pub recorded: Recorded,
-    /// What the kernel says of the clock.
+    /// State of the clocks, as the kernels report it.
     pub kernel_clocks: KernelClocks,
-    /// Traces recorded completely.
+    /// Number of traces recorded completely.
     pub complete: u64,
-    /// Parts of requests that had begun before their burst did.
+    /// Number of parts of requests that began before their burst.
     pub fragments: u64,
-    /// Traces that are incomplete for any other reason,
+    /// Number of traces that are incomplete for any other reason.
     pub incomplete: u64,
-    /// and all reasons, with how many traces have each.
+    /// Number of traces by reason for which they are incomplete.
     pub reasons: BTreeMap<Cow<'static, str>, u64>,
-    /// Happens-before relations of the model.
+    /// Number of happens-before relations of the model.
     pub happens_before: usize,
-    /// Mutual exclusions of the model.
+    /// Number of mutual exclusions of the model.
     pub mutual_exclusions: usize,
     /// Critical paths of the complete traces.
     pub paths: PathAggregate,
-    /// What they wait for most, by time.
+    /// Largest waits on the critical paths, by time.
     pub bottlenecks: Vec<Bottleneck>,
-    /// Processor time that the processes used.
+    /// Processor time of the processes.
     pub processor_use: ProcessorUse,
-    /// The segments' names.
+    /// Names of the segments.
     pub labels: Labels,
-    /// What the kernel did, if it was recorded.
+    /// Summary of the kernel's recording, if there is one.
     pub kernel: Option<KernelOverview>,
 }
 
-/// Reads a data folder. Blocks; not for async code.
+/// Reads a data directory. Blocks; must not be called from async code.
 ///
 /// # Errors
-/// The folder cannot be read, or has no complete trace.
+/// Returns an error if the directory cannot be read, or has no complete trace.
 pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Findings, QueryError> {
     let source =
         Source::open(data, runtime)?.with_observer(stroboscope_reports::progress::on_stderr());
@@ -69,7 +69,7 @@ pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Fin
         ..
     } = notes.clone();
     let kernel = match kernel.then(|| overview(source)) {
-        // It was not allowed, which was said.
+        // Recording was not permitted, which has been reported.
         None | Some(Err(QueryError::NoKernel(_))) => None,
         Some(overview) => Some(overview?),
     };

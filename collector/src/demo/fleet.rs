@@ -1,23 +1,23 @@
-//! The demo's processes: the newsfeed's roles, each this same program started again.
+//! Processes of the demo: each role of the newsfeed is this same program, started again.
 
 use stroboscope_newsfeed::{Fleet, FleetError, FleetOptions, LoadReport};
 
-/// The verb, hidden from help, under which this program is one role of the newsfeed.
+/// Hidden subcommand under which this program runs one role of the newsfeed.
 pub const ROLE_VERB: &str = "newsfeed";
 
-/// What became of the load.
+/// Result of the load.
 pub(super) enum Loaded {
-    /// It ran to its end.
+    /// Report of a load that ran to its end.
     Report(LoadReport),
-    /// A signal of this number came first.
+    /// Number of the signal that interrupted the load.
     Interrupted(i32),
 }
 
-/// Runs the load against a fresh fleet and stops it, or what there is of it when `interrupted` resolves first. Nothing
-/// is left running in either case.
+/// Runs the load against a fresh fleet and stops the fleet, also when `interrupted` resolves first.
+/// Leaves nothing running in either case.
 ///
 /// # Errors
-/// A process did not start, or ended by itself.
+/// Returns an error if a process did not start, or ended by itself.
 pub(super) async fn run(
     options: FleetOptions,
     started: impl FnOnce(&[(&'static str, u32)]),
@@ -25,7 +25,7 @@ pub(super) async fn run(
 ) -> Result<Loaded, FleetError> {
     tokio::pin!(interrupted);
     let mut fleet = tokio::select! {
-        // Dropping a half-started fleet kills what it has started.
+        // Dropping a half-started fleet kills the processes that it has started.
         fleet = Fleet::start(options) => fleet?,
         signal = &mut interrupted => return Ok(Loaded::Interrupted(signal)),
     };

@@ -1,4 +1,5 @@
-//! The `demo`: a collector, five real processes under load, recorded in bursts, and what the analysis makes of it.
+//! The `demo`: starts a collector and five real processes under load, records in bursts, and
+//! analyses the recording.
 
 mod findings;
 mod fleet;

@@ -1,4 +1,4 @@
-//! The demo's report, for people.
+//! Report of the demo, as text.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,41 +10,42 @@ use stroboscope_present::humanise::duration;
 use stroboscope_query::{Bottleneck, bottleneck_text, circumstances};
 use stroboscope_reports::suggest::command_on;
 
-/// Rows of each table.
+/// Maximum number of rows of each table.
 const ROWS: usize = 8;
 
-/// What one run of the demo found.
+/// Results of one run of the demo.
 #[derive(Debug)]
 pub struct Report {
-    /// The load generator's own report, as it prints it.
+    /// Report of the load generator, as it prints it.
     pub load: String,
-    /// Requests sent,
+    /// Number of requests sent.
     pub requests: u64,
-    /// and those that failed.
+    /// Number of requests that failed.
     pub failed: u64,
-    /// The burst-config, as people say it.
+    /// Burst-config in its readable form.
     pub burst_config: String,
-    /// The faults the newsfeed was given.
+    /// Faults that were injected into the newsfeed.
     pub faults: Vec<String>,
-    /// What the analysis makes of it.
+    /// Results of the analysis.
     pub findings: Findings,
-    /// Where the data is.
+    /// Directory of the recording.
     pub data: PathBuf,
 }
 
-/// An operation's part in the critical path.
+/// Share of an operation in the critical path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// `service:name`.
     pub operation: String,
-    /// Mean share of a request's critical path, 0 to 1: its own time, and the time before it in which nothing was recorded.
+    /// Mean share of a request's critical path, 0 to 1: its own time, and the unrecorded time
+    /// before it.
     pub share: f64,
     /// Mean time on the critical path per request, ns.
     pub mean_ns: u64,
 }
 
 impl Report {
-    /// The operations by their share of the critical path, largest first.
+    /// Operations by their share of the critical path, largest first.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         let traces = self.findings.paths.traces();
@@ -69,13 +70,13 @@ impl Report {
         parts
     }
 
-    /// The operation that most of all requests' time goes to.
+    /// Operation that takes most of the time of all requests.
     #[must_use]
     pub fn bottleneck(&self) -> Option<&Bottleneck> {
         self.findings.bottlenecks.first()
     }
 
-    /// What makes the figures mislead. The demo's processes ran on this machine.
+    /// Circumstances that make the figures misleading. The demo's processes ran on this machine.
     #[must_use]
     pub fn circumstances(&self) -> Vec<String> {
         let processors = std::thread::available_parallelism().ok().map(usize::from);
@@ -175,7 +176,7 @@ impl Report {
             .collect();
         if !unsynchronised.is_empty() {
             let hosts = unsynchronised.join(", ");
-            // The processes of one host read one clock, so that here it does not matter.
+            // Processes of one host share its clock, so a wrong clock does not matter on one host.
             let here = if self.findings.kernel_clocks.hosts() == 1 {
                 "; all processes here share it"
             } else {
@@ -218,7 +219,8 @@ impl Report {
             .findings
             .paths
             .segments()
-            // Slack of what is hardly ever critical: where nothing is to be gained.
+            // Show the slack of segments that are hardly ever critical: speeding them up gains
+            // nothing.
             .filter(|(_, statistics)| statistics.critical_traces.share_of(statistics.traces) < 0.25)
             .filter_map(|(id, statistics)| Some((self.findings.labels.get(id)?, statistics)))
             .collect();

@@ -1,4 +1,5 @@
-//! One run: start everything, load it, stop everything, analyse.
+//! Runs the demo once: starts everything, applies the load, stops everything, analyses the
+//! recording.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -26,88 +27,88 @@ use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// The folder in which this run gets a folder of its own.
+    /// Directory in which this run creates its own subdirectory.
     pub data: PathBuf,
-    /// Requests per second, on average.
+    /// Mean number of requests per second.
     pub rate_per_s: f64,
-    /// How long requests are started.
+    /// Duration of the load, in seconds.
     pub seconds: f64,
-    /// When to record.
+    /// Burst-config, as text.
     pub burst_config: String,
-    /// Faults of the newsfeed, as `store.read=+5ms`.
+    /// Faults of the newsfeed, such as `store.read=+5ms`.
     pub faults: Vec<String>,
-    /// Copies of this share of requests explore tradeoffs beside.
+    /// Share of requests that are copied to a second web server and ranker to explore tradeoffs.
     pub duplicate: Option<f64>,
-    /// Also record what the kernel does for the newsfeed's processes.
+    /// True to also record the kernel's side of the newsfeed's processes.
     pub kernel: bool,
 }
 
-/// Why there is no report.
+/// Error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The program cannot find itself, or has no runtime.
+    /// The program cannot find its own executable, or has no runtime.
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
-    /// A part of this program gave up.
+    /// A task of this program panicked or was cancelled.
     #[error("cannot go on: {0}")]
     Part(#[from] JoinError),
-    /// The burst-config is no burst-config.
+    /// The burst-config is invalid.
     #[error(transparent)]
     BurstConfig(#[from] BurstConfigError),
-    /// It records nothing.
+    /// The burst-config never records.
     #[error(
         "burst-config {0} never records, and there would be nothing to show; take one that does, such as \
          256ms/1024ms or always"
     )]
     NeverRecords(String),
-    /// The newsfeed.
+    /// The newsfeed failed.
     #[error("the newsfeed: {0}")]
     Fleet(#[from] FleetError),
-    /// The collector.
+    /// The collector failed.
     #[error(transparent)]
     Collector(#[from] CollectorError),
-    /// The last flush.
+    /// The last flush failed.
     #[error("what was collected could not be put into the store: {0}")]
     Flush(String),
-    /// The analysis.
+    /// The analysis failed.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The load on the ranker.
+    /// The load on the ranker failed.
     #[error(transparent)]
     RankLoad(#[from] RankLoadError),
-    /// A request to rank.
+    /// A request to the ranker failed.
     #[error("the ranker does not answer: {0}")]
     Ranking(String),
-    /// No model of the ranker's tradeoffs.
+    /// The recording is too small for a model of the ranker's tradeoffs.
     #[error("what was recorded of tradeoffs is too little: {0}")]
     NotLearned(#[from] NotLearned),
-    /// Nothing was recorded.
+    /// The recording has no tradeoffs.
     #[error("nothing was recorded of tradeoffs")]
     NothingExplored,
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It ran to its end.
+    /// Report of a run that ended by itself.
     Report(Box<Report>),
-    /// A signal of this number ended it.
+    /// Number of the signal that ended the run.
     Interrupted(i32),
 }
 
-/// Runs the demo. Nothing is left running in any case.
+/// Runs the demo. Leaves nothing running in any case.
 ///
 /// # Errors
-/// Something did not start, ended by itself, or recorded nothing usable.
+/// Returns an error if something did not start, ended by itself, or recorded nothing usable.
 pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoError> {
     let config = BurstConfig::parse(&options.burst_config)?.config;
     if config == BurstConfig::NEVER {
         return Err(DemoError::NeverRecords(options.burst_config.clone()));
     }
-    // Refused before anything is started or made.
+    // Reject bad options before anything is started or created.
     fleet_options(options, String::new())?.check()?;
     let data = options.data.join(format!("demo-{}", seconds_since_epoch()));
     let load = match runtime.block_on(record(options, &data))? {
@@ -129,7 +130,8 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
 
 /// Collects while the newsfeed is under load.
 async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError> {
-    // From here on a signal no longer ends this process: it stops what was started first.
+    // From here on a signal no longer ends this process at once, but first stops everything
+    // started.
     let (mut terminate, mut interrupt) = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -163,7 +165,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
             summary.lost.total()
         );
     }
-    // Whatever came of the load: what was acknowledged is put into the store, and nothing is left listening.
+    // After any result of the load, flush the acknowledged data into the store, and stop listening.
     collector
         .stop(Stop::Flush)
         .await
@@ -171,7 +173,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
     Ok(load?)
 }
 
-/// A collector of its own, which serves nobody else.
+/// Settings of a private collector, which serves no one else.
 pub(super) fn collector_settings(data: &Path, listen: SocketAddr) -> CollectorSettings {
     CollectorSettings {
         data: data.to_owned(),
@@ -204,7 +206,8 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
     })
 }
 
-/// Records what this process starts from now on. Where that is not allowed, the demo goes on without.
+/// Records processes that this process starts from now on. If that is not permitted, the demo goes
+/// on without.
 async fn record_kernel(
     options: &DemoOptions,
     data: &Path,
@@ -242,7 +245,7 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
         options.burst_config
     );
     let seconds = options.seconds;
-    // Ends with the runtime.
+    // The task ends with the runtime.
     tokio::spawn(async move {
         let every = Duration::from_secs(5);
         let mut elapsed = every;

@@ -1,5 +1,6 @@
-//! Stories of data-quality tradeoffs, each with and without, in one run: the ranker of the newsfeed under load, its
-//! tradeoff point learned from copies of requests, and the decisions that follow (001 §4.5).
+//! Scenarios of data-quality tradeoffs, each with and without tradeoffs, in one run: the ranker of
+//! the newsfeed under load, its tradeoff point learned from copies of requests, and the decisions
+//! that follow (001 §4.5).
 
 mod capacity;
 mod learning;
@@ -23,38 +24,38 @@ use learning::Lessons;
 use super::run::{DemoError, seconds_since_epoch};
 use stage::{Stage, Starting};
 
-/// Which story.
+/// Scenario to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// Learn what tradeoffs save and cost, and check both on fresh requests
     Models,
-    /// The same overload, with tradeoffs decided beforehand and with timeouts
+    /// Compare tradeoffs decided in advance with timeouts, under the same overload
     Reactive,
-    /// Three times the load for a while, with a latency goal and without
+    /// Triple the load for a while, with and without a latency goal
     Spike,
-    /// Quality out of predicted slack, beside a slower source
+    /// Gain quality from predicted slack, in parallel to a slower source
     Spare,
-    /// Another instance, when the ranker says that it pays
+    /// Add an instance when the ranker reports that it pays off
     Capacity,
-    /// Waiting requests in order of their slack, and in order of arrival
+    /// Compare waiting requests in order of slack and in order of arrival
     SlackOrder,
-    /// One after the other
+    /// Run all scenarios, one after the other
     All,
 }
 
-/// What became of a story.
+/// Result of a scenario.
 #[derive(Debug)]
 pub enum ScenarioOutcome {
-    /// It was told to its end.
+    /// Figures of a scenario that ran to its end.
     Told(Box<Told>),
-    /// A signal of this number ended it.
+    /// Number of the signal that ended the scenario.
     Interrupted(i32),
 }
 
-/// Runs a story in a folder of its own. Nothing is left running in any case.
+/// Runs a scenario in its own subdirectory. Leaves nothing running in any case.
 ///
 /// # Errors
-/// Something did not start, ended by itself, or recorded nothing usable.
+/// Returns an error if something did not start, ended by itself, or recorded nothing usable.
 pub fn run_scenario(
     scenario: Scenario,
     data: &Path,
@@ -69,7 +70,7 @@ pub fn run_scenario(
         let told = tell(scenario, &data);
         tokio::select! {
             told = told => told.map(|told| ScenarioOutcome::Told(Box::new(told))),
-            // Dropping the story kills what it has started.
+            // Dropping the future kills the processes that it has started.
             _ = interrupt.recv() => Ok(ScenarioOutcome::Interrupted(SignalKind::interrupt().as_raw_value())),
             _ = terminate.recv() => Ok(ScenarioOutcome::Interrupted(SignalKind::terminate().as_raw_value())),
         }
@@ -80,7 +81,7 @@ async fn tell(scenario: Scenario, data: &Path) -> Result<Told, DemoError> {
     let mut stage = Stage::start(data).await?;
     let mut told = Told::new(data);
     let told_to = tell_all(scenario, &mut stage, &mut told).await;
-    // Whatever came of it, what was acknowledged is put into the store.
+    // After any result, flush the acknowledged data into the store.
     stage.end().await?;
     told_to.map(|()| told)
 }

@@ -1,4 +1,4 @@
-//! What a search of Jaeger asks for: a service, an operation, tags and lengths of time, all of one span.
+//! Search of Jaeger: a service, an operation, tags and durations, all of one span.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::parameters::Parameters;
 use crate::store::{Search, Traces};
 use crate::trace::StoredTrace;
 
-/// Traces where nothing else is said, and at most.
+/// Default and maximum number of traces.
 const TRACES: u64 = 100;
 const TRACES_MAX: u64 = 1_500;
 
-/// A search.
+/// Parameters of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     service: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// As v1 asks: times in µs.
+    /// Parses the parameters of v1, with times in µs.
     pub(super) fn of_v1(given: &Parameters) -> Result<Self, Refusal> {
         let from_ns = given.time_ns("start", 1_000)?.unwrap_or(i64::MIN);
         let to_ns = given.time_ns("end", 1_000)?.unwrap_or(i64::MAX);
@@ -45,13 +45,13 @@ impl Wanted {
             operation: text("operation").filter(|name| name != "all"),
             tags,
             duration_ns: durations(given, &["minDuration"], &["maxDuration"])?,
-            // A µs that began is within.
+            // Include the whole last microsecond.
             begins_ns: from_ns..=to_ns.saturating_add(999),
             traces_max: limit(given.number(&["limit"])?)?,
         })
     }
 
-    /// As v3 asks: times by RFC 3339, names in either case.
+    /// Parses the parameters of v3, with times in RFC 3339 and names in either case.
     pub(super) fn of_v3(given: &Parameters) -> Result<Self, Refusal> {
         if let Some(filter) = given.text(&["query.filter"]) {
             return Err(Refusal::Bad(format!(
@@ -90,7 +90,7 @@ impl Wanted {
         })
     }
 
-    /// The traces, the last first.
+    /// Returns the matching traces, the latest first.
     pub(super) fn find(
         &self,
         traces: &Traces,
@@ -122,7 +122,7 @@ impl Wanted {
     }
 }
 
-/// The names under which a tag may be kept: of the span, of its process, of its scope.
+/// Names under which a tag may be stored: of the span, of its process, of its scope.
 fn names_of(key: &str) -> [String; 3] {
     [
         key.to_owned(),

@@ -1,4 +1,5 @@
-//! Jaeger's query API: v1, as Grafana and older Jaeger UIs ask, and v3, as newer ones do. Jaeger itself serves either half.
+//! Jaeger's query API: v1 for Grafana and older Jaeger UIs, and v3 for newer ones. Jaeger itself
+//! serves both.
 
 mod find;
 mod summary;
@@ -17,12 +18,12 @@ use crate::store::Traces;
 const NO_ROUTE: &str = "Jaeger's query API is below /api/: services, operations, traces, dependencies, and v3/ of these; there \
                         are no pages at this port\n";
 
-/// The routes at a port of their own, which says of others that they are not there.
+/// Routes for a separate port; other paths get a 404 with a hint.
 pub fn alone(traces: &Traces) -> Router {
     router(traces).fallback(async || (StatusCode::NOT_FOUND, NO_ROUTE))
 }
 
-/// All routes, at `/api/…`.
+/// Returns all routes, at `/api/…`.
 pub fn router(traces: &Traces) -> Router {
     let door = Door::of(traces);
     v1::routes().merge(v3::routes()).with_state(door)

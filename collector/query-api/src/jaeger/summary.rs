@@ -1,4 +1,4 @@
-//! What a list of traces says of each, in v3.
+//! Summary of a trace in lists of v3.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A trace as Jaeger's UI has it.
+//! A trace in the JSON of Jaeger's UI.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -89,7 +89,7 @@ fn span_json(trace_id: &str, span: &TraceSpan, parts: &SpanParts, process: &str)
     })
 }
 
-/// What OTLP has fields for becomes tags, as OpenTelemetry says for formats that have none.
+/// Converts OTLP's fields to tags, as OpenTelemetry specifies for formats without such fields.
 fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
     let (scope, own) = (&parts.scope, &parts.span);
     let mut tags = Vec::new();
@@ -122,7 +122,7 @@ fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
     );
     say("otel.status_description", message);
     say("w3c.tracestate", &own.trace_state);
-    // Its pages mark a span by this tag, and do not take a message for it.
+    // Jaeger's pages mark failed spans by this tag, and do not accept a message in it.
     let says_error = own
         .attributes
         .iter()
@@ -134,7 +134,8 @@ fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
 }
 
 fn link_json(link: &Link) -> Value {
-    // Jaeger's references say how; a link of OTLP follows.
+    // References from Jaeger carry their type in an attribute; other links of OTLP are
+    // `FOLLOWS_FROM`.
     let says_child = link.attributes.iter().any(|pair| {
         let text = pair.value.as_ref().and_then(|value| value.kind.as_ref());
         pair.key == "opentracing.ref_type"
@@ -163,7 +164,8 @@ fn tag_json(pair: &KeyValue) -> Value {
     json!({"key": pair.key, "type": kind, "value": value})
 }
 
-/// Lists and maps have no type there: they are JSON.
+/// Converts a value to a type and JSON. Jaeger has no type for lists and maps, so these become JSON
+/// text.
 fn tag_value(value: Option<&AnyValue>) -> (&'static str, Value) {
     match value.and_then(|value| value.kind.as_ref()) {
         None => ("string", "".into()),
@@ -179,7 +181,7 @@ fn tag_value(value: Option<&AnyValue>) -> (&'static str, Value) {
     }
 }
 
-/// A value as JSON without types.
+/// Converts a value to JSON without types.
 fn plain(kind: &AnyKind) -> Value {
     let of = |value: Option<&AnyValue>| {
         value

@@ -1,4 +1,4 @@
-//! The first version, in its envelope: what failed is in `errors`, and the status says so, too.
+//! Version 1 of the API, in its envelope: `errors` has the error, and the status matches it.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ use crate::store::Traces;
 use crate::trace::{StoredTrace, trace_id};
 use crate::written::Written;
 
-/// Before now, where nothing else is said.
+/// Default lookback before now, in nanoseconds.
 const LOOKBACK_NS: i64 = 86_400_000_000_000;
 
 pub(super) fn routes() -> Router<Door> {
@@ -42,7 +42,7 @@ fn envelope(answer: Result<Value, Refusal>) -> Response {
     refusal.response(Json(body))
 }
 
-/// Traces in the same envelope.
+/// Puts traces into the same envelope.
 fn of_traces(answer: Result<Written, Refusal>) -> Response {
     match answer {
         Ok(written) => ([JSON], written.into_body()).into_response(),
@@ -93,7 +93,7 @@ async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Resp
     envelope(answer.await)
 }
 
-/// Those of a service, or of all; of a kind, or of any.
+/// Returns the operations of a service, or of all; of a kind, or of any.
 pub(super) fn operations_json(traces: &Traces, given: &Parameters) -> Value {
     let service = given.text(&["service"]);
     let kind = given.text(&["spanKind", "span_kind"]);
@@ -142,7 +142,8 @@ async fn one(
         let given = Parameters::of(query.as_deref())?;
         let number = trace_id(&id).map_err(Refusal::Bad)?;
         let spans_max = given.spans_max()?;
-        // Their times are hints, which some give in other units: an id is enough.
+        // Ignore the times: they are hints, which some clients give in other units, and the id is
+        // sufficient.
         let found = if given.text(&["raw"]) == Some("true") {
             traces.by_id(number, spans_max, &mut share)?
         } else {

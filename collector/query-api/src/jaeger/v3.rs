@@ -1,4 +1,5 @@
-//! The third version: services, operations, summaries, and traces as OTLP's JSON. Times of traces are as recorded.
+//! Version 3 of the API: services, operations, summaries, and traces as OTLP's JSON. Times of
+//! traces are as recorded.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -103,7 +104,7 @@ async fn one(
     of_traces(answer.await)
 }
 
-/// Whether times are wanted as they were recorded.
+/// Reports whether the client wants times as recorded.
 fn is_raw(given: &Parameters) -> bool {
     let names = [
         "raw_traces",
@@ -120,7 +121,7 @@ fn result(found: &[StoredTrace], share: QueryShare) -> Result<Written, Refusal> 
     }
     let mut written = Written::new(share);
     written.text(r#"{"result":{"resourceSpans":"#)?;
-    // Each trace by itself: who reads them tells them apart by their order.
+    // Convert each trace separately: clients split traces by their order.
     let messages = found.iter().flat_map(StoredTrace::resource_spans);
     written.list(messages.map(|message| resource_spans_json(&message)))?;
     written.text("}}")?;

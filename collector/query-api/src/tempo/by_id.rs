@@ -1,4 +1,4 @@
-//! One trace, in protobuf or JSON. Times are as recorded.
+//! Returns one trace, in protobuf or JSON. Times are as recorded.
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
@@ -19,14 +19,14 @@ use crate::written::Written;
 
 const PROTOBUF: &str = "application/protobuf";
 
-/// Tempo's trace. Written one after the other, several are one.
+/// Tempo's trace message. Concatenated messages form one message.
 #[derive(Clone, PartialEq, Message)]
 struct TraceMessage {
     #[prost(message, repeated, tag = "1")]
     resource_spans: Vec<ResourceSpans>,
 }
 
-/// A form of the answer. The trace is a field of the second version's: readers take it for granted that it is there.
+/// Format of the response. In version 2, the trace is a field, and clients rely on its presence.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Protobuf { is_field: bool },

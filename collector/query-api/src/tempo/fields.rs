@@ -1,4 +1,4 @@
-//! Values of TraceQL's fields, as readers of Tempo's answers know them.
+//! Values of TraceQL's fields, in the form that clients of Tempo expect.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn status(is_error: bool, is_ok: bool) -> &'static str {
     }
 }
 
-/// The values that a span has of fields, by the names that readers know: each once.
+/// Returns a span's values of these fields, by the names that clients know, each name once.
 pub(super) fn told(span: &TraceSpan, fields: &[Field]) -> Vec<(String, AnyValue)> {
     let mut known = BTreeSet::new();
     let mut told = Vec::new();
@@ -56,7 +56,7 @@ fn one(span: &TraceSpan, field: &Field) -> Option<(String, AnyValue)> {
         attributes.find(|(key, _)| *key == name)
     })?;
     let name = match field {
-        // Of the events, which are not told.
+        // Fields of events are not returned.
         Field::Event(_) => return None,
         _ => found.0.strip_prefix("resource.").unwrap_or(&found.0),
     };

@@ -1,4 +1,5 @@
-//! Tempo's query API, as far as Grafana's Explore and Perses ask: a trace by id, search by TraceQL, and which attributes there are.
+//! Tempo's query API, as far as Grafana's Explore and Perses need it: a trace by id, search by
+//! TraceQL, and the available attributes.
 
 mod by_id;
 mod fields;
@@ -16,7 +17,7 @@ use crate::store::Traces;
 const NO_ROUTE: &str = "of Tempo's query API there are /api/echo, /api/traces/ID, /api/v2/traces/ID, /api/search, \
                         /api/v2/search/tags and /api/v2/search/tag/TAG/values; metrics of TraceQL are not supported\n";
 
-/// All routes, at `/api/…`.
+/// Returns all routes, at `/api/…`.
 pub fn router(traces: &Traces) -> Router {
     Router::new()
         .route("/api/echo", get(async || "echo"))
@@ -28,7 +29,7 @@ pub fn router(traces: &Traces) -> Router {
         .with_state(Door::of(traces))
 }
 
-/// Why there is no answer, in words: readers show them.
+/// Returns the error as text, which clients show.
 fn refused(refusal: &Refusal) -> Response {
     refusal.response(format!("{refusal}\n"))
 }

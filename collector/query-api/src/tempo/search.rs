@@ -1,4 +1,4 @@
-//! Search by TraceQL: the newest traces of which it certainly holds, the last first.
+//! Search by TraceQL: returns the newest traces that certainly match, the latest first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -21,12 +21,12 @@ use crate::parameters::Parameters;
 use crate::store::{Search, Traces};
 use crate::trace::{StoredTrace, TraceSpan};
 
-/// Traces, and spans of each, where nothing else is said; and at most.
+/// Default and maximum number of traces, and of spans of each.
 const TRACES: u64 = 20;
 const TRACES_MAX: u64 = 1_000;
 const SPANS: u64 = 3;
 const SPANS_MAX: u64 = 1_000;
-/// As Tempo says it.
+/// Text for a missing root, as in Tempo.
 const NO_ROOT: &str = "<root span not yet received>";
 
 pub(super) fn routes() -> Router<Door> {
@@ -52,7 +52,7 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
     let traces_max = given.number(&["limit"])?.filter(|limit| *limit > 0);
     let spans_max = given.number(&["spss"])?.filter(|limit| *limit > 0);
     let spans_max = spans_max.unwrap_or(SPANS).min(SPANS_MAX) as usize;
-    // Which spans it is about, of the traces that are candidates so far.
+    // Matching spans of the traces that are candidates so far.
     let witnesses: Mutex<HashMap<u128, Vec<u64>>> = Mutex::default();
     let is_one = |records: &TraceRecords| {
         let Some(witness) = witness(records, &query) else {
@@ -82,7 +82,8 @@ fn found(traces: &Traces, given: &Parameters, share: &mut QueryShare) -> Result<
     Ok(json!({"traces": found, "metrics": {}}))
 }
 
-/// The sorted ids of the spans that the query is about, if it holds of a trace; `None`: it does not, or that is not known.
+/// Returns the sorted ids of the spans that match the query, if the trace satisfies it; `None` if
+/// it does not, or if that is unknown.
 fn witness(records: &TraceRecords, query: &TraceQl) -> Option<Vec<u64>> {
     let unit = Unit::of_request(records, false);
     let is_sure = unit.of_whole(&query.formula).is_sure();
@@ -118,7 +119,7 @@ fn trace_json(trace: &StoredTrace, witness: &[u64], spans_max: usize, fields: &[
         "rootServiceName": root.map_or(NO_ROOT, |root| &root.stored.service),
         "rootTraceName": root.map_or("", |root| &root.stored.name),
         "startTimeUnixNano": from_ns.to_string(),
-        // Readers hold it in 32 bits.
+        // Clients read it as a 32-bit integer.
         "durationMs": u32::try_from(duration_ms).unwrap_or(u32::MAX),
         "spanSets": [{"spans": spans, "matched": matched.len()}],
         "serviceStats": services.collect::<serde_json::Map<_, _>>(),

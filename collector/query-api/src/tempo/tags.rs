@@ -1,4 +1,4 @@
-//! Which attributes there are, and their values, for those who complete what is typed.
+//! Available attributes and their values, for completion in clients.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::attributes::{attribute_names, attribute_values};
 use crate::parameters::Parameters;
 use crate::store::Traces;
 
-/// Values of an attribute, where nothing else is said.
+/// Default and maximum number of values of an attribute.
 const VALUES: u64 = 1_000;
 const INTRINSICS: [&str; 14] = [
     "duration",
@@ -33,7 +33,8 @@ const INTRINSICS: [&str; 14] = [
     "statusMessage",
     "traceDuration",
 ];
-/// What is made of other fields of a span, and no attribute for its readers.
+/// Prefixes of attributes that are derived from other fields of a span, and are hidden from
+/// clients.
 const MADE: [&str; 3] = ["otel.", "w3c.", "scope."];
 
 pub(super) fn routes() -> Router<Door> {
@@ -51,7 +52,7 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
     }
 }
 
-/// Of resources, and of spans.
+/// Returns the names of attributes of resources, and of spans.
 fn names(traces: &Traces) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut resource, mut span) = (BTreeSet::new(), BTreeSet::new());
     resource.insert("service.name".to_owned());
@@ -120,7 +121,7 @@ async fn plain_values(
     answered(answer.await)
 }
 
-/// The values of a field, with their types.
+/// Returns the values of a field, with their types.
 fn found(
     traces: &Traces,
     tag: &str,

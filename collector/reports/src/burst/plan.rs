@@ -1,4 +1,4 @@
-//! `burst plan`
+//! The `burst plan` subcommand.
 
 mod goal;
 
@@ -25,16 +25,17 @@ use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{BurstBasis, BusiestProcess, Notes, burst_basis};
 
-/// Plan bursts by what the store knows of its requests: how often they come, and how long they take
+/// Plan bursts from the rate and latency of the requests in the store
 ///
-/// A goal says up to which length requests are of interest, how much recording may cost, and how many whole requests are wanted:
+/// A goal states the longest requests of interest, the maximum cost of recording, and how many
+/// whole requests to record:
 ///
 ///   stroboscope burst plan --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'
 ///
-/// Overhead is what recording takes of the CPU time of the process that it costs most, over all time; `duty 1 %` bounds the
-/// share of time that is recorded. Of masks that reach the goal those are shown whose bursts and periods are at least ten times
-/// as long as a request, then others. Where none does, it is said what each part of the goal would have to be, if the others
-/// stay.
+/// Overhead is recording's share of the CPU time of the process that it costs most, over all time;
+/// `duty 1 %` bounds the share of time that is recorded. Of masks that reach the goal, those come
+/// first whose bursts and periods are at least ten times as long as a request. If none reaches it,
+/// the output shows what each part of the goal would have to be if the others stay.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct PlanVerb {
@@ -42,23 +43,23 @@ pub(super) struct PlanVerb {
     from: SelectionArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// What is wanted: parts such as `requests up to 30 ms`, `overhead 1 %`, `duty 1 %`, `200 whole requests an hour` (a minute, a
-    /// day), with commas between them
+    /// Goal: parts such as `requests up to 30 ms`, `overhead 1 %`, `duty 1 %`, `200 whole requests
+    /// an hour` (a minute, a day), separated by commas
     #[arg(long, value_name = "GOAL", value_parser = parse_goal)]
     goal: Option<Wanted>,
-    /// Requests of interest are up to this long; otherwise as long as 95 of a hundred are
+    /// Longest requests of interest; by default the 95th percentile
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     longest: Option<Duration>,
-    /// Recording may take at most this share of a process's CPU time
+    /// Maximum share of a process's CPU time that recording may take
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     overhead: Option<f64>,
-    /// At most this share of time may be recorded
+    /// Maximum share of time that may be recorded
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     duty: Option<f64>,
-    /// So many whole requests are wanted in an hour
+    /// Number of whole requests to record per hour
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     whole: Option<u64>,
-    /// What a record costs the process
+    /// Cost of a record to the process
     #[arg(long, value_name = "DURATION", default_value = "64ns", value_parser = parse_duration)]
     record_cost: Duration,
 }
@@ -91,63 +92,66 @@ impl PlanVerb {
 pub struct BurstPlanSays {
     #[serde(flatten)]
     notes: Notes,
-    /// Requests up to this length are of interest.
+    /// Longest requests of interest, in ns.
     longest_ns: f64,
-    /// At most this share of time may be recorded: of the duty, and of the overhead, what bounds it more.
+    /// Maximum share of time that may be recorded: the stricter bound of duty and overhead.
     duty_max: f64,
-    /// Whole requests that are wanted in an hour.
+    /// Number of whole requests per hour that the goal asks for.
     whole_per_hour_wanted: f64,
-    /// Whole requests that this was learned of, and the time in which they were recorded.
+    /// Number of whole requests that the plan is based on, and the time in which they were
+    /// recorded.
     requests: u64,
     recorded_ns: u64,
-    /// Whether that is the time of bursts; otherwise from the first request to the last.
+    /// True if that time is the time of bursts; otherwise it runs from the first request to the
+    /// last.
     is_of_bursts: bool,
-    /// Requests that begin in an hour, and those of them that are of interest.
+    /// Number of requests that begin per hour, and number of those of interest.
     begin_per_hour: f64,
     of_interest_per_hour: f64,
     busiest: Option<Busiest>,
     is_reached: bool,
-    /// Those that reach the goal, the best one first.
+    /// Masks that reach the goal, the best one first.
     plans: Vec<PlanRow>,
-    /// Where none does: what would have to give way.
+    /// Ways to relax the goal, if no mask reaches it.
     gives_way: Vec<GivesWay>,
 }
 
-/// The process that recording costs most.
+/// Process that recording costs most.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Busiest {
     service: String,
-    /// Spans and events in a second of a burst.
+    /// Number of spans and events per second of a burst.
     records_per_second: f64,
-    /// Null, where it is not known; then a core's is taken.
+    /// CPU usage in cores; null if unknown, and then one core is assumed.
     cpu_cores: Option<f64>,
-    /// What a record is taken to cost.
+    /// Assumed cost of a record, in ns.
     record_ns: f64,
-    /// Part of its CPU time that recording takes in a burst.
+    /// Share of its CPU time that recording takes in a burst.
     cost_in_burst: f64,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PlanRow {
-    /// The mask.
+    /// Mask.
     config: u64,
     config_binary: String,
     burst_ms: u64,
     period_ms: u64,
     duty: f64,
-    /// Of the CPU time of the process that it costs most; null, where that is not known.
+    /// Share of the CPU time of the process that recording costs most; null if unknown.
     overhead: Option<f64>,
-    /// Whole requests of interest in an hour, if records begin and end with bursts.
+    /// Number of whole requests of interest per hour, if recording begins and ends with bursts.
     whole_per_hour: f64,
-    /// The same, if who enters during a burst is followed to its end, as is the default of the SDK.
+    /// Number of whole requests of interest per hour, if requests that enter during a burst are
+    /// recorded to their end, which is the SDK's default.
     followed_per_hour: f64,
-    /// Of requests of interest that meet a burst, the part that is cut.
+    /// Share of the requests of interest in bursts that are cut.
     cut_share: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct GivesWay {
-    /// `whole_requests`, `duty`, `longest`.
+    /// `whole_requests`, `duty` or `longest`.
     part: &'static str,
     said: String,
     plan: Option<PlanRow>,
@@ -155,7 +159,7 @@ struct GivesWay {
 
 impl BurstPlanSays {
     /// # Errors
-    /// When an overhead is asked for, and nothing is known of it.
+    /// Returns an error if the goal bounds the overhead, and the store has no data on it.
     fn of(basis: BurstBasis, wanted: &Wanted, record_ns: f64) -> Result<Self, String> {
         let cost = basis
             .busiest
@@ -251,7 +255,7 @@ impl PlanRow {
     }
 }
 
-/// Small shares keep their digits.
+/// Formats a percentage; small shares keep their digits.
 fn percent_of(share: f64) -> String {
     match share < 0.01 {
         true => format!("{:.3}%", share * 100.0),

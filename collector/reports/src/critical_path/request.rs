@@ -1,4 +1,4 @@
-//! One request.
+//! Critical path of one request.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,10 +12,10 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Doc, Figure, SegmentName};
 use stroboscope_query::{Notes, TraceAnswer};
 
-/// What stands above the picture.
+/// Heading of the picture.
 const TIMELINE: &str = "What ran when";
 
-/// One request.
+/// Critical path of one request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Request {
     #[serde(skip)]
@@ -34,7 +34,7 @@ pub struct Request {
     timeline: Option<Figure>,
 }
 
-/// What went on after the answer.
+/// Work that continued after the response.
 #[derive(Debug, Serialize, JsonSchema)]
 struct After {
     duration_ns: u64,
@@ -64,7 +64,8 @@ struct Timing {
     from_ns: u64,
     #[serde(skip)]
     duration_ns: u64,
-    /// Of the path of what it belongs to: the request, or what went on after it.
+    /// True if the segment is on the path of its part: of the request, or of the work after its
+    /// response.
     #[serde(skip)]
     is_on_path: bool,
 }
@@ -116,7 +117,7 @@ impl Request {
         }
     }
 
-    /// The same, with a picture.
+    /// Adds a picture to the request.
     pub fn with_timeline(self, answer: &TraceAnswer, known: Known<'_>) -> Self {
         let labels = known.inference.model.labels();
         Self {

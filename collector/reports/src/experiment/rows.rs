@@ -1,4 +1,4 @@
-//! The rows of what an experiment says.
+//! Rows of the result of an experiment.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use stroboscope_present::rows;
 use stroboscope_present::show::Cell;
 use stroboscope_query::{ComparedMetric, ComparedPart, LoadBalance, MixOf, UserBalance};
 
-/// What is less likely than this between sides that are alike is not chance.
+/// Probability below which a difference between the sides is not attributed to chance.
 const BALANCE_P: f64 = 0.01;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -19,74 +19,79 @@ pub(super) struct SideOf {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MetricRow {
-    /// Of one root operation; none: of all requests, or of those of the hour.
+    /// Root operation; none for all requests, or those of the hour.
     pub root: Option<String>,
-    /// Of requests that began in this hour of the day, UTC; none: at any.
+    /// Hour of the day in UTC in which requests began; none for any hour.
     pub hour: Option<u8>,
-    /// `mean`, `p50`, `p95`, `p99`.
+    /// `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
     pub control_ns: Option<f64>,
     pub test_ns: Option<f64>,
-    /// Test to control, less 1.
+    /// Ratio of test to control, minus 1.
     pub difference: Option<f64>,
-    /// Between these it is; null is not bounded.
+    /// Interval of the difference; null where it is unbounded.
     pub low: Option<f64>,
     pub high: Option<f64>,
-    /// Corrected for the number of metrics: of what has at most q, a part of q is chance.
+    /// p-value corrected for the number of metrics: among the metrics with at most q, a share q is
+    /// chance.
     pub q_value: Option<f64>,
-    /// Whether it differs, with the certainty asked for.
+    /// True if it differs, with the given certainty.
     pub differs: bool,
-    /// As many equal units or bursts would vary as these do.
+    /// Number of equal units or bursts that would vary as much as these do.
     pub effective_clusters: Option<f64>,
-    /// Times as long an experiment, with as many more users, that shows 1, 5 and 20 % in four of five cases.
+    /// Factors by which the experiment, in time and users, would have to grow to show differences
+    /// of 1, 5 and 20 % in four of five cases.
     pub times_for_1_percent: Option<f64>,
     pub times_for_5_percent: Option<f64>,
     pub times_for_20_percent: Option<f64>,
-    /// Why nothing can be said.
+    /// Reason that there is no result.
     pub why_not: Option<String>,
 }
 
-/// How far apart equal sides are by chance.
+/// Difference between equal sides by chance.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct NoiseRow {
-    /// `mean`, `p50`, `p95`, `p99`.
+    /// `mean`, `p50`, `p95` or `p99`.
     pub metric: String,
-    /// Of each side: as many as there are of half of the requests that were treated alike.
+    /// Number of units and of requests on each side: half of the requests that were treated alike.
     pub units: usize,
     pub requests: usize,
-    /// Of such sides half differ by more than this part, and one in twenty by more than that.
+    /// Differences that half of such sides exceed, and that one in twenty exceeds, as parts.
     pub half: f64,
     pub twentieth: f64,
-    /// What that comes to at as many units as this experiment has: between ± this lie nineteen of twenty.
+    /// Difference at as many units as this experiment has: nineteen of twenty lie within ± this.
     pub here: f64,
-    /// The experiment's own interval to that, which should be about 1; null, where it has none.
+    /// Ratio of the experiment's own interval to that, which should be about 1; null if it has no
+    /// interval.
     pub interval_to_noise: Option<f64>,
 }
 
-/// What an experiment needs that shows a difference in four of five cases.
+/// Size of an experiment that shows a difference in four of five cases.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct NeededRow {
     pub metric: String,
-    /// 0.05 is 5 %.
+    /// Difference as a part; 0.05 is 5 %.
     pub difference: f64,
-    /// So many times as much as there was.
+    /// Multiple of the data of this experiment.
     pub times: f64,
-    /// On both sides together.
+    /// Number of requests on both sides together.
     pub requests: f64,
     pub units: f64,
-    /// If they come as they did.
+    /// Duration in ns, at the same rate of requests.
     pub duration_ns: f64,
 }
 
-/// Whether the sides are alike in one way.
+/// Balance of the sides in one respect.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct BalanceRow {
-    /// `users`, `load`, `mix`.
+    /// `users`, `load` or `mix`.
     pub what: &'static str,
-    /// Of users, the part of the test that was assigned; of load, the control's requests by unit.
+    /// Expected value: for users, the share assigned to the test; for load, the control's requests
+    /// by unit.
     pub expected: Option<f64>,
     pub found: Option<f64>,
-    /// The probability of such a difference by chance; of the mix, the least of its operations, corrected for their number.
+    /// Probability of such a difference by chance; for the mix, the smallest among its operations,
+    /// corrected for their number.
     pub p_value: f64,
     pub is_balanced: bool,
 }
@@ -94,7 +99,7 @@ pub(super) struct BalanceRow {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SideMixRow {
     pub root: String,
-    /// Parts of either side's requests.
+    /// Shares of the requests of each side.
     pub control: f64,
     pub test: f64,
     pub q_value: f64,
@@ -102,7 +107,7 @@ pub(super) struct SideMixRow {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LeftOutRow {
-    /// Ns since the Unix epoch.
+    /// Beginning, ns since the Unix epoch.
     pub from_ns: i64,
     pub to_ns: i64,
     pub requests: usize,
@@ -181,7 +186,7 @@ pub(super) fn percent(part: Option<f64>) -> String {
 }
 
 impl MetricRow {
-    /// Of which requests.
+    /// Describes the requests of the row.
     fn part(&self) -> String {
         match (&self.root, self.hour) {
             (Some(root), _) => root.clone(),

@@ -1,4 +1,4 @@
-//! Samples that others made, of a file.
+//! Reads samples of other systems from a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::Deserialize;
 use stroboscope_query::{TimeRange, UsesByService};
 
-/// Larger files are not read.
+/// Maximum size of a file, in bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What one process used at one time.
+/// Usage of one process at one time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Sample {
     #[serde(default)]
@@ -22,7 +22,7 @@ struct Sample {
 /// Reads a file of CSV or JSON lines.
 ///
 /// # Errors
-/// What is wrong with it, with the number of the line.
+/// Returns a description of the problem, with the number of the line.
 pub(super) fn read_samples(file: &Path, range: TimeRange) -> Result<UsesByService, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     let length = std::fs::metadata(file).map_err(cannot)?.len();
@@ -62,7 +62,7 @@ pub(super) fn read_samples(file: &Path, range: TimeRange) -> Result<UsesByServic
     )))
 }
 
-/// The samples, or the line that is none and why.
+/// Parses the samples, or returns the number of the first bad line and the reason.
 fn parse(text: &str) -> Result<Vec<Sample>, String> {
     let mut lines = text
         .lines()
@@ -94,7 +94,7 @@ fn parse(text: &str) -> Result<Vec<Sample>, String> {
         .collect()
 }
 
-/// Where which column is, in CSV without quotes.
+/// Positions of the columns, in CSV without quotes.
 struct Columns {
     process: usize,
     ts_ns: usize,

@@ -1,4 +1,4 @@
-//! The page: the documents of other verbs, and pictures.
+//! Page of `report`: the documents of other subcommands, and pictures.
 
 use stroboscope_analysis::clock::Verdict;
 
@@ -23,10 +23,10 @@ use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{Example, Overview, Recorded};
 
-/// Root operations in the table.
+/// Maximum number of root operations in the table.
 const ROOTS_SHOWN: usize = 50;
 
-/// What the page is made of.
+/// Parts of the page.
 pub(super) struct PageInput<'a> {
     pub known: Known<'a>,
     pub overview: &'a Overview,
@@ -34,11 +34,11 @@ pub(super) struct PageInput<'a> {
     pub slack: SlackList,
     pub strata: Vec<BrokenDown>,
     pub anomalies: Anomalies,
-    /// What changed between two periods, if that is asked for.
+    /// Comparison of two periods, if requested.
     pub changed: Option<Compared>,
-    /// Models of tradeoffs, and what was given up, if that is asked for.
+    /// Models and log of tradeoffs, if requested.
     pub tradeoffs: Vec<TradeoffsSay>,
-    /// What processes recorded; nothing, if all was imported.
+    /// Data that processes recorded; empty if everything was imported.
     pub recorded: Recorded,
 }
 
@@ -186,7 +186,7 @@ impl PageInput<'_> {
         self.aggregate.show_segments(doc);
     }
 
-    /// What round trips say of them, and how coarse they are; nothing, where there is nothing to say.
+    /// Shows clock pairs and resolutions; nothing if there are none.
     fn clocks(&self, doc: &mut Doc) {
         let alignment = &self.known.inference.clocks;
         let pairs: Vec<ClockPair> = alignment.pairs().iter().map(ClockPair::of).collect();
@@ -205,7 +205,7 @@ impl PageInput<'_> {
         show_pairs(&pairs, doc);
     }
 
-    /// What was lost, left out and doubtful.
+    /// Shows data that was lost, left out or doubtful.
     fn quality(&self, doc: &mut Doc) {
         let (inference, recorded, notes) =
             (self.known.inference, &self.recorded, &self.overview.notes);
@@ -277,7 +277,7 @@ impl PageInput<'_> {
     }
 }
 
-/// All in one row.
+/// Key figures in one row.
 struct Summary<'a>(&'a PageInput<'a>);
 
 rows! {
@@ -300,7 +300,7 @@ rows! {
     lost_records: Count, "records lost" = row.0.recorded.lost_records();
 }
 
-/// So many of something.
+/// A count and its label.
 struct Counted(u64, String);
 
 rows! {

@@ -1,4 +1,4 @@
-//! What is different about slow requests, as `anomalies` and `report` say it.
+//! Differences of slow requests, shared by `anomalies` and `report`.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Doc, SegmentName};
 use stroboscope_query::{AnomalyReport, Notes};
 
-/// Root operations whose thresholds a text shows.
+/// Maximum number of root operations whose thresholds a text shows.
 const THRESHOLDS_SHOWN: usize = 6;
 
-/// What is different about slow requests.
+/// Differences between slow requests and others.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Anomalies {
     #[serde(flatten)]
@@ -42,7 +42,7 @@ pub struct AnomalyRow {
     examples: Vec<String>,
 }
 
-/// A segment in some of the requests.
+/// Statistics of a segment in one group of requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Group {
     traces: u64,
@@ -51,7 +51,8 @@ struct Group {
     mean_slack_share: f64,
 }
 
-/// A difference; an effect size that is infinite, as neither group varies, is null.
+/// Difference between the groups. An infinite effect size, which occurs if neither group varies, is
+/// null.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ShareDifference {
     difference: f64,
@@ -112,7 +113,7 @@ rows! {
 }
 
 impl Anomalies {
-    /// Of what was found; so many segments are shown, 0: all.
+    /// Converts a report; shows up to `top` segments, or all if it is 0.
     pub fn of(found: AnomalyReport, known: Known<'_>, top: usize) -> Self {
         let rows = found
             .ranked
@@ -130,7 +131,7 @@ impl Anomalies {
             notes,
             ..
         } = found;
-        // One number, where there is one kind of request.
+        // Show one number if there is one kind of request.
         let threshold_ns = thresholds_ns
             .values()
             .next()
@@ -146,7 +147,7 @@ impl Anomalies {
         }
     }
 
-    /// What is slow, in words.
+    /// Describes the thresholds of slow requests.
     fn slow(&self) -> String {
         let named = |(root, ns): (&String, &u64)| format!("{} for {root}", duration(*ns as f64));
         match self.thresholds_ns.len() {
@@ -176,18 +177,20 @@ impl Anomalies {
     }
 }
 
-/// Less of the critical path than this is nothing that makes a request slow, however sure it is.
+/// Minimum difference as a share of the critical path. A smaller difference does not make a request
+/// slow, however significant it is.
 const DIFFERENCE_MIN: f64 = 0.005;
 
 impl AnomalyRow {
-    /// Whether it says something about slow requests.
+    /// True if the row is informative about slow requests.
     fn tells(&self) -> bool {
         self.significant && self.critical_share.difference.abs() >= DIFFERENCE_MIN
     }
 }
 
 impl Anomalies {
-    /// The segment on which slow requests spend the most more of their critical path than others; `None` if there is none.
+    /// Describes the segment on which slow requests spend the most more of their critical path than
+    /// others; `None` if there is none.
     fn most_text(&self) -> Option<String> {
         let rows = self.segments.rows.iter().filter(|row| row.tells());
         let difference = |row: &&AnomalyRow| row.critical_share.difference;
@@ -201,7 +204,7 @@ impl Anomalies {
         })
     }
 
-    /// What of the segments is not in the table, and why.
+    /// Explains which segments the table leaves out, and why.
     fn rest(&self, told: usize) -> String {
         let (all, shown) = (self.segments.rows.len() as u64, self.shown(told) as u64);
         let unsure = self.segments.rows.iter().filter(|row| !row.significant);
@@ -227,7 +230,7 @@ impl Anomalies {
         }
     }
 
-    /// How many rows a table has, of those that tell something first.
+    /// Number of rows of the table, the informative ones first.
     fn shown(&self, told: usize) -> usize {
         match self.segments.top {
             0 => self.segments.rows.len(),
@@ -252,7 +255,7 @@ impl Report for Anomalies {
         if let Some(text) = self.most_text() {
             doc.sentence(text);
         }
-        // What cannot be compared is not shown as if it had been.
+        // Without enough slow requests, hide the comparison.
         let told = self.segments.rows.iter().filter(|row| row.tells()).count();
         let shown = if self.outliers < 2 {
             0
@@ -264,7 +267,7 @@ impl Report for Anomalies {
         } else {
             "Mean share of the critical path"
         };
-        // Those that tell something first, in their order; files have all of them.
+        // Informative rows first, each part in its order; files have all rows.
         let (first, rest): (Vec<&AnomalyRow>, Vec<&AnomalyRow>) =
             self.segments.rows.iter().partition(|row| row.tells());
         doc.table(title, first.into_iter().chain(rest), shown);

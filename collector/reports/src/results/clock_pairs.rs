@@ -1,4 +1,4 @@
-//! How the clocks of two hosts are related, as `clocks` and `report` say it.
+//! Relation between the clocks of two hosts, shared by `clocks` and `report`.
 
 use schemars::JsonSchema;
 use serde::Serialize;

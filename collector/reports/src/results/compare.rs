@@ -1,4 +1,4 @@
-//! What changed between two periods, as `compare` says it.
+//! Changes between two periods, as `compare` shows them.
 
 mod before_and_after;
 mod failures;
@@ -19,7 +19,7 @@ use stroboscope_present::show::{Doc, Figure};
 use stroboscope_query::{ComparedPeriods, EXPLAINED_MAX, FailureShift, Notes, Telling};
 use surroundings::{MixRow, VariationSays, surroundings};
 
-/// What changed.
+/// Changes between two periods.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Compared {
     #[serde(flatten)]
@@ -27,50 +27,51 @@ pub struct Compared {
     before: PeriodSummary,
     after: PeriodSummary,
     verdict: Verdict,
-    /// By how much the mean latency changed.
+    /// Change of the mean latency, in ns.
     change_ns: f64,
-    /// Of that, what is due to other shares of root operations.
+    /// Part of it due to other shares of root operations, in ns.
     workload_ns: f64,
-    /// The part of the change that the causes make up; above 1 or below 0 where other changes are in the opposite direction, null
-    /// where nothing changed.
+    /// Share of the change that the causes make up; above 1 or below 0 if other changes are in the
+    /// opposite direction, null if nothing changed.
     explained_share: Option<f64>,
-    /// What explains the change.
+    /// Causes that explain the change.
     causes: Vec<CauseRow>,
-    /// What is also different by more than chance, and explains little of the change.
+    /// Causes that differ by more than chance, but explain little of the change.
     also_different: Vec<CauseRow>,
-    /// Operations that changed a lot, in too few requests to tell.
+    /// Operations that changed a lot, but in too few requests for a test.
     too_few: Vec<TooFewRow>,
     mutations: Top<MutationRow>,
-    /// Root operations with failed requests in either period; those whose share of failed requests changed come first.
+    /// Root operations with failed requests in either period; those with a changed share of failed
+    /// requests come first.
     failures: Vec<FailureShiftRow>,
-    /// What tells requests of the first cause from others, as `explain` says it.
+    /// Attributes that distinguish requests of the first cause from others, as in `explain`.
     leaves: Vec<LeafRow>,
-    /// Whether there are too many requests to ask here what tells them apart; `explain` does.
+    /// True if there are too many requests to search for such attributes here; `explain` does so.
     leaves_not_asked: bool,
-    /// Root operations, the one whose share of the requests changed most first.
+    /// Root operations, largest change of the share of requests first.
     mix: Vec<MixRow>,
-    /// How much requests of one category vary.
+    /// Variation of requests of one category.
     variation: VariationSays,
-    /// What changed that is not the services'.
+    /// Changes outside of the services.
     surroundings: Vec<String>,
-    /// The requests of the first cause, before and after.
+    /// Requests of the first cause, before and after.
     #[serde(skip)]
     flow: Option<Figure>,
 }
 
-/// Whether something changed.
+/// Verdict on the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
-    /// Causes were found, or the share of failed requests changed.
+    /// There are causes, or the share of failed requests changed.
     Changed,
     /// Nothing in the services changed by more than chance.
     NoChange,
-    /// There are too few requests to tell.
+    /// There are too few requests for a verdict.
     TooFew,
 }
 
-/// The requests of a period.
+/// Requests of one period.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct PeriodSummary {
     requests: u64,
@@ -79,9 +80,9 @@ struct PeriodSummary {
     p99_ns: u64,
     mean_ns: f64,
     categories: u64,
-    /// Requests whose structure is not told apart, as there are too many.
+    /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
-    /// Mean and median time from one request to the next.
+    /// Mean and median time from one request to the next, in ns.
     inter_arrival_mean_ns: Option<f64>,
     inter_arrival_p50_ns: Option<u64>,
 }
@@ -117,13 +118,13 @@ impl PeriodSummary {
     }
 }
 
-/// Fewer requests than this on either side cannot show that nothing changed.
+/// Minimum number of requests on each side to conclude that nothing changed.
 const REQUESTS_MIN: u64 = 20;
-/// So many operations of which there are too few requests are named.
+/// Maximum number of operations with too few requests to name.
 const TOO_FEW_SHOWN: usize = 3;
 
 impl Compared {
-    /// Of what was found; so many mutations are shown, 0: all.
+    /// Converts a comparison; shows up to `top` mutations, or all if it is 0.
     pub fn of(found: ComparedPeriods, top: usize) -> Self {
         let compared_requests = found.requests();
         let ComparedPeriods {
@@ -189,7 +190,7 @@ impl Compared {
         }
     }
 
-    /// With the failures of both periods; where their share changed, something changed.
+    /// Adds the failures of both periods. A changed share of failed requests changes the verdict.
     pub fn with_failures(self, shifts: &[FailureShift]) -> Self {
         let failures: Vec<FailureShiftRow> = shifts.iter().map(FailureShiftRow::of).collect();
         let verdict = match failures.iter().any(FailureShiftRow::has_changed) {
@@ -203,7 +204,7 @@ impl Compared {
         }
     }
 
-    /// With what tells requests of the first cause apart.
+    /// Adds the attributes that distinguish requests of the first cause.
     pub fn explained_by(self, telling: Option<&Telling>) -> Self {
         Self {
             leaves: telling.map(LeafRow::all).unwrap_or_default(),
@@ -238,7 +239,8 @@ impl Compared {
     }
 }
 
-/// The causes' part of the change; where it is no part of a whole, as other changes are in the opposite direction, both times.
+/// Describes the causes' share of the change. If other changes are in the opposite direction, gives
+/// both times instead of a share.
 fn explained_text(causes: usize, share: f64, change_ns: f64) -> String {
     let number = counted(causes as u64, "cause");
     let ending = if causes == 1 { "s" } else { "" };

@@ -1,4 +1,4 @@
-//! Critical paths of all requests together, as `critical-path` and `report` say them.
+//! Critical paths of all requests together, shared by `critical-path` and `report`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,14 +20,14 @@ use stroboscope_present::show::{
 };
 use stroboscope_query::{Bottleneck, CategoryTotals, Notes, Paths, bottleneck_text, bottlenecks};
 
-/// Kinds of requests of which the operations are shown.
+/// Maximum number of root operations whose operations are shown.
 const ROOTS_SHOWN: usize = 5;
-/// Operations in the bar chart.
+/// Maximum number of operations in the bar chart.
 const OPERATIONS_MAX: usize = 15;
-/// Categories that a stacked bar tells apart.
+/// Maximum number of categories in a stacked bar.
 const PARTS_MAX: usize = 6;
 
-/// What all selected requests together wait for.
+/// Critical paths of all selected requests.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Aggregate {
     #[serde(flatten)]
@@ -46,11 +46,12 @@ pub struct Aggregate {
     categories: Vec<CategoryShare>,
     operations: Vec<OperationShare>,
     operations_by_root: Vec<RootOperations>,
-    /// What requests wait for most, by time on the critical path: of all, or by root where these differ.
+    /// Largest waits of requests, by time on the critical path: of all requests, or by root if
+    /// these differ.
     bottlenecks: Vec<Bottleneck>,
-    /// What makes these figures mislead.
+    /// Circumstances that make these figures misleading.
     circumstances: Vec<String>,
-    /// Of which the colours of pictures are the numbers.
+    /// Names of the categories; the colours of pictures are their indexes.
     #[serde(skip)]
     category_names: Vec<String>,
     #[serde(skip)]
@@ -72,7 +73,7 @@ pub struct SegmentShare {
     slack: Latency,
     #[serde(skip)]
     critical_share: f64,
-    /// The request that waited longest for it.
+    /// Request that waited longest for it.
     #[serde(skip)]
     example: Option<String>,
 }
@@ -95,12 +96,12 @@ struct OperationShare {
     operation: String,
     mean_share: f64,
     occurrences: u64,
-    /// For a request.
+    /// Mean time per request, in ns.
     #[serde(skip)]
     mean_ns: f64,
 }
 
-/// The operations in requests of one kind.
+/// Operations in requests of one root operation.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RootOperations {
     root: String,
@@ -155,7 +156,7 @@ impl Aggregate {
 }
 
 impl Aggregate {
-    /// The same, and its pictures have the colours of these categories, in their order.
+    /// Gives pictures the colours of these categories, in this order.
     pub fn with_categories(self, names: &[String]) -> Self {
         Self {
             category_names: names.to_vec(),
@@ -188,7 +189,7 @@ impl SegmentShare {
     }
 }
 
-/// Sums over many requests fit into JSON's integers up to 584 years.
+/// Converts a sum to JSON's integers, which hold sums over many requests up to 584 years.
 fn to_json_ns(sum_ns: u128) -> u64 {
     u64::try_from(sum_ns).unwrap_or(u64::MAX)
 }
@@ -228,7 +229,7 @@ fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
 rows! {
     SegmentShare as row, "critical_path": "A segment, and its part in the critical paths of all requests.";
     {
-        // What only goes on after the answer has none.
+        // A segment that only continues after the response has no slack.
         let has_slack = row.occurrences > row.after_answer_occurrences;
     }
     segment: Segment, "segment" = &row.segment;
@@ -254,7 +255,7 @@ rows! {
     summed_delay_ns: DurationNs, "summed delay" = per_request(row.summed_delay_ns);
 }
 
-/// An operation in requests of one kind.
+/// An operation in requests of one root operation.
 struct OperationOf<'a>(&'a str, &'a OperationShare);
 
 rows! {
@@ -295,7 +296,8 @@ impl Aggregate {
         self.operations_by_root.len() > 1
     }
 
-    /// What makes the figures mislead, and what requests wait for most, in a sentence each.
+    /// One sentence each for circumstances that make the figures misleading, and for what requests
+    /// wait for most.
     pub fn headlines(&self) -> impl Iterator<Item = String> {
         let waits = self
             .bottlenecks
@@ -304,7 +306,7 @@ impl Aggregate {
         self.circumstances.iter().cloned().chain(waits)
     }
 
-    /// What the tables of operations and categories say.
+    /// Shows the tables of operations and categories as pictures.
     pub fn show_figures(&self, doc: &mut Doc) {
         let bar = |operation: &OperationShare| Bar {
             name: operation.operation.clone(),
@@ -337,7 +339,7 @@ impl Aggregate {
         doc.figure(Figure::new(title, alternative, Chart::Stacks { axis, stacks }).on_pages_only());
     }
 
-    /// A part for each category; what is past [`PARTS_MAX`] is one.
+    /// Builds one part for each category; those past [`PARTS_MAX`] are merged into one.
     fn stack(&self, name: &str, sum_ns: fn(&CategoryShare) -> u64) -> Stack {
         let mut parts: Vec<StackPart> = Vec::new();
         for (place, category) in self.categories.iter().enumerate() {
@@ -364,7 +366,7 @@ impl Aggregate {
         }
     }
 
-    /// By category, and by operation.
+    /// Shows shares by category, and by operation.
     pub fn show_shares(&self, doc: &mut Doc) {
         let of_all = if self.is_mixed() { " of all kinds" } else { "" };
         doc.table(
@@ -372,7 +374,7 @@ impl Aggregate {
             &self.categories,
             usize::MAX,
         );
-        // Shares of different kinds of requests in one table are those of none: each kind has its own.
+        // Shares of different root operations do not fit in one table, so each gets its own.
         for of in self.operations_by_root.iter().take(ROOTS_SHOWN) {
             let of_which = if self.is_mixed() {
                 format!(", of {}", of.root)
@@ -393,7 +395,7 @@ impl Aggregate {
         }
     }
 
-    /// The segments with the largest shares first.
+    /// Shows the segments, largest share first.
     pub fn show_segments(&self, doc: &mut Doc) {
         let is_mixed = self.is_mixed();
         let alike = if is_mixed {

@@ -1,4 +1,4 @@
-//! What tells requests apart, as `explain` says it.
+//! Parameters that distinguish requests, as `explain` shows them.
 
 mod matching;
 
@@ -19,53 +19,55 @@ use stroboscope_query::{AmongLater, ExplainedChange, Notes, PeriodOf, Telling};
 
 use matching::RequestsLink;
 
-/// What tells requests with a change from those without.
+/// Parameters that distinguish requests with a change from those without.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ExplainedSays {
     #[serde(flatten)]
     notes: Notes,
-    /// The change.
+    /// Description of the change.
     what: String,
-    /// What tells them apart, the largest part first; empty, if no parameter does. Where only a part of the later requests
-    /// takes another time, what tells that part from the other later ones comes first.
+    /// Requests distinguished by their parameters, the largest share first; empty if no parameter
+    /// distinguishes them. If only a part of the later requests takes another time, the leaves that
+    /// distinguish that part from the other later requests come first.
     leaves: Vec<LeafRow>,
-    /// Where times of a part of the later requests changed only: which part.
+    /// Part of the later requests whose times changed, if it is only a part.
     among_later: Option<AmongLaterSays>,
-    /// Requests of both sides.
+    /// Number of requests of both sides.
     requests: Sides,
-    /// How many of these precision and recall are of: fewer, where there was no room for all.
+    /// Number of requests behind precision and recall; smaller if memory did not suffice for all.
     counted: Sides,
-    /// Those that the tree was grown from.
+    /// Number of requests from which the tree was grown.
     learned_from: Sides,
-    /// Those that judged it.
+    /// Number of requests that judged the tree.
     held_out: Sides,
-    /// Parameters that were not asked about.
+    /// Parameters that were excluded from the search.
     left_out: Vec<LeftOutRow>,
-    /// What was not looked at because of a bound.
+    /// Data that was skipped because of a limit.
     unseen: Unseen,
-    /// The later requests that the conditions of the first leaf hold of.
+    /// Link to the later requests that satisfy the conditions of the first leaf.
     #[serde(skip)]
     matching: Option<RequestsLink>,
 }
 
-/// The part of the later requests that a change is seen in.
+/// Part of the later requests that shows the change.
 #[derive(Debug, Serialize, JsonSchema)]
 struct AmongLaterSays {
-    /// They take longer than this where it changed, or less where they became faster.
+    /// Time in ns at the changed place that these requests exceed or, if they became faster, stay
+    /// below.
     boundary_ns: u64,
-    /// Whether they take longer.
+    /// True if they take longer.
     slower: bool,
-    /// The part of the earlier requests that do.
+    /// Share of the earlier requests that do the same.
     earlier_share: f64,
-    /// The part of the later requests that do.
+    /// Share of the later requests that do.
     later_share: f64,
-    /// Later requests with the change, and the other later ones.
+    /// Number of later requests with the change, and number of the other later ones.
     requests: Sides,
-    /// How many of these precision and recall are of: fewer, where there was no room for all.
+    /// Number of requests behind precision and recall; smaller if memory did not suffice for all.
     counted: Sides,
-    /// Those that the tree was grown from.
+    /// Number of requests from which the tree was grown.
     learned_from: Sides,
-    /// Those that judged it.
+    /// Number of requests that judged the tree.
     held_out: Sides,
 }
 
@@ -84,7 +86,7 @@ impl AmongLaterSays {
         }
     }
 
-    /// Which they are, as a sentence.
+    /// Describes these requests in a sentence.
     fn sentence(&self) -> String {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         format!(
@@ -97,7 +99,7 @@ impl AmongLaterSays {
     }
 }
 
-/// What requests do that are not of the changed part, and those that are.
+/// Describes the requests outside of the changed part, and those in it.
 fn sides(partial: &PartialChange) -> [String; 2] {
     let boundary = duration(partial.boundary_ns);
     let longer = format!("take longer than {boundary} there");
@@ -111,7 +113,7 @@ fn sides(partial: &PartialChange) -> [String; 2] {
     }
 }
 
-/// Requests with the change, and those that they are told from.
+/// Number of requests with the change, and of those they are distinguished from.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Sides {
     changed: u64,
@@ -128,29 +130,30 @@ impl Sides {
     }
 }
 
-/// Requests that one side is told by.
+/// Requests of one side, distinguished by their parameters.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LeafRow {
-    /// All of these are true of them.
+    /// Conditions that all of these requests satisfy.
     conditions: Vec<String>,
-    /// Whether they are of the changed side.
+    /// True if they belong to the changed side.
     changed: bool,
-    /// Whether both sides are of the later period: those that a change is seen in, and the others. Otherwise they are the two
-    /// sides of the change: where times changed, all requests of the later and of the earlier period.
+    /// True if both sides are of the later period: requests that show the change, and the others.
+    /// Otherwise the sides are those of the change; if times changed, these are all requests of the
+    /// later and of the earlier period.
     among_later: bool,
-    /// The part of such requests that is of that side, of all that the store has.
+    /// Share of all stored requests with these conditions that belong to this side.
     precision: f64,
-    /// The part of that side's requests that are such, of all that the store has.
+    /// Share of this side's stored requests that satisfy the conditions.
     recall: f64,
-    /// How many requests of both sides are such.
+    /// Number of requests of both sides that satisfy the conditions.
     requests: u64,
-    /// How many of those that judged the tree are such.
+    /// Number of requests in the held-out sample that satisfy the conditions.
     held_out: u64,
-    /// How probable it is that so many are told by chance.
+    /// Probability of such a separation by chance.
     p_value: f64,
-    /// The part of such requests that has the change.
+    /// Share of these requests that have the change.
     changed_share: f64,
-    /// All other requests that were compared.
+    /// Number of all other compared requests.
     others: u64,
     others_changed_share: f64,
     latency: Option<TypicalSays>,
@@ -174,7 +177,8 @@ impl From<Typical> for TypicalSays {
 }
 
 impl LeafRow {
-    /// All of them, those of later requests first: whom a change hits is nearer to its reason than when it came.
+    /// Converts all leaves; those among later requests come first, because the set of affected
+    /// requests is closer to the reason than the time of the change.
     pub fn all(telling: &Telling) -> Vec<Self> {
         let among_later = telling.among_later.iter().flat_map(|found| {
             let [others, changed] = sides(&found.partial);
@@ -210,7 +214,7 @@ impl LeafRow {
         }
     }
 
-    /// The requests in short, and what they do, where later ones are `slower`, or faster.
+    /// Describes the requests in short, and their behaviour if later ones are `slower`, or faster.
     fn headline(&self, slower: Option<bool>) -> String {
         let does = match (slower.filter(|_| self.among_later), self.changed) {
             (Some(true), true) => "are slower",
@@ -223,7 +227,7 @@ impl LeafRow {
         format!("Requests with {} {does}", tests.join(" and "))
     }
 
-    /// Effects of the change on these requests, and on the others.
+    /// Describes the effects of the change on these requests, and on the others.
     fn harm(&self) -> String {
         let of = match self.among_later {
             true => "of the later period",
@@ -250,7 +254,7 @@ impl LeafRow {
     }
 }
 
-/// A parameter that was not asked about.
+/// A parameter that was excluded from the search.
 #[derive(Debug, Serialize, JsonSchema)]
 struct LeftOutRow {
     parameter: String,
@@ -266,22 +270,22 @@ impl LeftOutRow {
     }
 }
 
-/// What was not looked at because of a bound.
+/// Data that was skipped because of a limit.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Unseen {
-    /// Parameters that fewest requests say.
+    /// Number of parameters beyond the limit, which the fewest requests have.
     parameters: u64,
-    /// Texts of a parameter that are not told apart.
+    /// Number of text values of parameters beyond the limit, which are not distinguished.
     texts: u64,
-    /// Texts that requests do not agree with themselves on.
+    /// Number of texts by request and parameter that were skipped because the request has several.
     several_values: u64,
 }
 
 impl ExplainedSays {
-    /// Of what was found.
+    /// Converts an explanation.
     ///
     /// # Errors
-    /// When a parameter is to be left out that nothing says.
+    /// Returns an error if a parameter to leave out does not exist.
     pub fn of(
         found: ExplainedChange,
         settings: &ExplainSettings,
@@ -331,7 +335,7 @@ impl ExplainedSays {
     }
 }
 
-/// Most parameters that an error lists.
+/// Maximum number of parameters that an error lists.
 const LISTED_MAX: usize = 20;
 
 rows! {

@@ -1,4 +1,4 @@
-//! Pictures that more than one verb shows.
+//! Pictures shared by several subcommands.
 
 use stroboscope_analysis::breakdown::Breakdown;
 use stroboscope_analysis::convergence::ConvergencePoint;
@@ -17,10 +17,10 @@ use stroboscope_query::CausalGraph;
 
 use crate::model_focus::focus_path;
 
-/// Segments in a graph; more of them nobody reads.
+/// Maximum number of segments in a graph, for readability.
 const SEGMENTS_MAX: usize = 80;
 
-/// Latency of requests. A table beside it has the same in numbers.
+/// Distribution of requests' latency. A table next to it has the same numbers.
 pub fn latency_figure(latency: &Distribution) -> Figure {
     let p50 = duration(latency.percentiles().p50_ns as f64);
     let alternative = format!("Half of the requests take up to {p50}.");
@@ -32,7 +32,7 @@ pub fn latency_figure(latency: &Distribution) -> Figure {
     .on_pages_only()
 }
 
-/// Slack of requests' servers. A table beside it has the same in numbers.
+/// Distribution of the slack of requests' servers. A table next to it has the same numbers.
 pub fn slack_figure(slack: &Distribution) -> Figure {
     let title = "Slack of a request's last server segment, cumulative";
     let p50 = duration(slack.percentiles().p50_ns as f64);
@@ -44,7 +44,8 @@ pub fn slack_figure(slack: &Distribution) -> Figure {
     .on_pages_only()
 }
 
-/// Shares of categories, by their names in order of their numbers. A table beside it has the same in numbers.
+/// Distribution of shares of categories, with their names in order of their numbers. A table next
+/// to it has the same numbers.
 pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     let title = "Categories' shares of the critical path, cumulative";
     Figure::new(
@@ -55,7 +56,7 @@ pub fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     .on_pages_only()
 }
 
-/// How the model converged, where it was looked at more than once. A table has the same in numbers.
+/// Convergence of the model, if it has more than one point. A table has the same numbers.
 pub fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
     let [_, .., last] = points else {
         return Vec::new();
@@ -79,7 +80,7 @@ pub fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
     figures.map(Figure::on_pages_only).into()
 }
 
-/// One request as a timeline.
+/// Timeline of one request.
 pub fn request_figure(title: &str, path: &TracePath, labels: &Labels) -> Figure {
     let (timeline, left_out) = request_timeline(path, labels);
     let critical = path.critical().count();
@@ -97,23 +98,24 @@ pub fn request_figure(title: &str, path: &TracePath, labels: &Labels) -> Figure 
     )
 }
 
-/// What a graph of a model is made of.
+/// Parts of a graph of a model.
 pub struct ModelGraph<'a> {
     pub labels: &'a Labels,
     pub relations: &'a Relations,
-    /// What segments are called where there is a line for it.
+    /// Returns the name of a segment on a single line.
     pub name: &'a dyn Fn(SegmentId) -> SegmentName,
-    /// The colour of a segment: that of the series of this number.
+    /// Returns the colour of a segment, as the number of a series.
     pub style: &'a dyn Fn(SegmentId) -> usize,
-    /// Requests of which it was made.
+    /// Number of requests from which the model was inferred.
     pub traces: u64,
 }
 
 impl ModelGraph<'_> {
-    /// The segments with the largest shares, `which` says of what, with their happens-before relations that do not follow
-    /// from others among them. Nothing, if there are no segments. On terminals, a table says the same.
+    /// Draws the segments with the largest shares, with the happens-before relations among them
+    /// that do not follow from others. `which` describes the share. None if there are no segments.
+    /// Terminals show a table instead.
     pub fn figure(&self, mut segments: Vec<(SegmentId, f64)>, which: &str) -> Option<Figure> {
-        // A stable sort: equals stay in order of their numbers.
+        // A stable sort keeps equal segments in order of their numbers.
         segments.sort_by(|a, b| b.1.total_cmp(&a.1));
         let others = segments.len().saturating_sub(SEGMENTS_MAX);
         segments.truncate(SEGMENTS_MAX);
@@ -178,7 +180,7 @@ impl ModelGraph<'_> {
     }
 }
 
-/// What stands in a segment's box: what it is of, from where to where, and its share.
+/// Lines of a segment's box: its component, its boundaries, and its share.
 fn box_lines(segment: &SegmentLabel, share: f64) -> Vec<String> {
     let (outer, component) = segment
         .task

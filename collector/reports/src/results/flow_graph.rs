@@ -1,4 +1,5 @@
-//! What requests of a category do, drawn: an operation a box, with its mean time on critical paths.
+//! Graph of the requests of a category: each operation is a box with its mean time on critical
+//! paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +8,26 @@ use stroboscope_analysis::flow::{EdgeTable, FlowCategory, Operation, Repeats, Sh
 use stroboscope_present::humanise::duration;
 use stroboscope_present::show::{Graph, GraphEdge, GraphNode};
 
-/// Operations drawn of a request, those that take most time and those around them.
+/// Maximum number of operations to draw: those that take most time, and their callers.
 const DRAWN_MAX: usize = 40;
 
-/// The colours of what stayed, and of what changed.
+/// Colours of unchanged and changed operations.
 const SAME: usize = 0;
 const CHANGED: usize = 1;
 
-/// What requests of a category do.
+/// Operations and calls of the requests of a category.
 pub(super) struct DrawnFlow {
-    /// Parents come first.
+    /// Operations, parents first.
     operations: Vec<Operation>,
-    /// Caller, callee, and how often.
+    /// Caller, callee, and number of repetitions.
     calls: Vec<(usize, usize, Repeats)>,
-    /// Mean time on critical paths.
+    /// Mean time on critical paths, in ns.
     times_ns: BTreeMap<Operation, f64>,
     latency_ns: f64,
 }
 
 impl DrawnFlow {
-    /// Of a category; nothing, if its structure is not known.
+    /// Converts a category; `None` if its structure is unknown.
     pub(super) fn of(edges: &EdgeTable, category: &FlowCategory) -> Option<Self> {
         let mut side = Self {
             operations: Vec::new(),
@@ -63,7 +64,7 @@ impl DrawnFlow {
         number
     }
 
-    /// What calls what, and how often.
+    /// Returns the calls with the names of caller and callee, and the number of repetitions.
     pub(super) fn named_calls(&self) -> BTreeSet<(&Operation, &Operation, Repeats)> {
         let named = |(from, to, repeats): &(usize, usize, Repeats)| {
             (&self.operations[*from], &self.operations[*to], *repeats)
@@ -71,7 +72,7 @@ impl DrawnFlow {
         self.calls.iter().map(named).collect()
     }
 
-    /// Those that take most time, and those that call them.
+    /// Selects the operations that take most time, and their callers.
     fn drawn(&self, changed: &BTreeSet<Operation>) -> BTreeSet<usize> {
         let time_ns = |number: usize| {
             let time_ns = self.times_ns.get(&self.operations[number]);
@@ -101,7 +102,7 @@ impl DrawnFlow {
         drawn
     }
 
-    /// Adds it to a graph, below a box of this name; what changed is marked.
+    /// Adds the operations to a graph, below a box of this name; marks the changed ones.
     pub(super) fn draw(&self, name: &str, changed: &BTreeSet<Operation>, graph: &mut Graph) {
         let drawn = self.drawn(changed);
         let first = graph.nodes.len();

@@ -19,7 +19,7 @@ use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{Flows, Notes};
 
-/// All categories, or one.
+/// Report on all categories, or on one.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum FlowsSay {
@@ -43,7 +43,7 @@ impl Report for FlowsSay {
     }
 }
 
-/// What categories are ranked by.
+/// Order of the categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Count,
@@ -53,20 +53,20 @@ pub enum By {
     Total,
 }
 
-/// Categories of requests of one structure.
+/// Categories of requests with equal structure.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FlowList {
     #[serde(flatten)]
     notes: Notes,
-    /// Requests that were looked at.
+    /// Number of requests read.
     requests: u64,
     #[serde(skip)]
     requests_text: String,
-    /// Requests that took another time than was asked for.
+    /// Number of requests outside of the requested range of latency.
     others: u64,
-    /// Requests whose structure is not told apart, as there are too many.
+    /// Number of requests beyond the limit of categories, whose structure is not distinguished.
     uncategorised: u64,
-    /// How many categories there are.
+    /// Number of categories.
     category_count: u64,
     density: Option<LatencyDensity>,
     categories: Top<CategoryRow>,
@@ -79,28 +79,28 @@ pub struct CategoryRow {
     category: String,
     root: String,
     requests: u64,
-    /// How many of them were recorded, where they have sampling weights.
+    /// Number of recorded requests, if requests have sampling weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded: Option<u64>,
-    /// Their part of all requests.
+    /// Share of all requests.
     share: f64,
     mean_ns: f64,
     variance_ns2: f64,
     deviation_ns: f64,
-    /// The squared coefficient of variation; null where no time passed.
+    /// Squared coefficient of variation; null if all latencies are 0.
     squared_variation: Option<f64>,
     total_ns: f64,
-    /// Their part of the latency of all requests, summed.
+    /// Share of the summed latency of all requests.
     total_share: f64,
-    /// Operations that they are of, each part counted once.
+    /// Number of operations; repeated parts count once.
     operations: u64,
-    /// Whether something in them failed.
+    /// True if something in them failed.
     fails: bool,
     example: Option<String>,
 }
 
 impl FlowList {
-    /// Of what was found, ranked; so many are shown, 0: all.
+    /// Converts and ranks the categories; shows up to `top`, or all if it is 0.
     pub fn of(found: Flows, by: By, top: usize) -> Self {
         let flows = &found.flows;
         let requests = flows.count();
@@ -204,7 +204,7 @@ impl CategoryRow {
         }
     }
 
-    /// As a sentence.
+    /// Describes the category in a sentence.
     fn sentence(&self) -> String {
         format!(
             "{} of {} ({:.1} % of all, {:.1} % of their time): {} on average, deviation {}{}{}.",

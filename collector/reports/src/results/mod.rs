@@ -1,4 +1,4 @@
-//! What more than one verb gives: no verb knows another one's file.
+//! Reports shared by several subcommands. Subcommands do not depend on each other's modules.
 
 pub mod anomalies;
 pub mod clock_pairs;
@@ -16,7 +16,7 @@ pub mod tradeoffs;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_present::humanise::counted;
 
-/// Why nothing can be said of the server's slack, where no request has any, and what to do about it.
+/// Explains why the server has no slack, if no request has any, and gives advice.
 pub fn no_slack(slack: &Distribution) -> Option<String> {
     (slack.count() > 0 && slack.max_ns() == 0).then(|| {
         format!(

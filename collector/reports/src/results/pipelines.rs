@@ -1,4 +1,4 @@
-//! Pipelines that a model believes.
+//! Pipelines of a model.
 
 use stroboscope_analysis::model::{Pipeline, Relations};
 

@@ -1,4 +1,4 @@
-//! Segments by their slack, as `slack` and `report` list them.
+//! Segments by their slack, shared by `slack` and `report`.
 
 use std::cmp::Reverse;
 
@@ -34,7 +34,7 @@ pub struct SegmentSlack {
     critical_share: f64,
     slack: Latency,
     duration: Latency,
-    /// The request in which it has most.
+    /// Request in which it has the most slack.
     #[serde(skip)]
     example: Option<String>,
 }
@@ -50,11 +50,12 @@ rows! {
 }
 
 impl SlackList {
-    /// Of all requests' paths; so many segments are shown, 0: all.
+    /// Ranks the segments of all requests' paths; shows up to `top`, or all if it is 0.
     pub fn of(paths: &Paths, known: Known<'_>, top: usize) -> Self {
         let aggregate = &paths.aggregate;
         let traces = aggregate.traces();
-        // What only goes on after the answer has none: the request does not wait for it.
+        // A segment that only continues after the response has none: the request does not wait for
+        // it.
         let with_slack = aggregate
             .segments()
             .filter(|(_, statistics)| statistics.slack.count() > 0);
@@ -82,7 +83,8 @@ impl SlackList {
         &self.notes
     }
 
-    /// Describes the use of the largest slack; `None` where requests mostly wait for each segment that has some.
+    /// Describes a use of the largest slack; `None` if requests mostly wait for each segment that
+    /// has some.
     fn use_text(&self) -> Option<String> {
         let seldom = |of: &&SegmentSlack| of.critical_share < 0.5 && of.slack.p50_ns > 0;
         let most = self.segments.iter().find(seldom)?;

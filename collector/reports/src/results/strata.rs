@@ -1,4 +1,4 @@
-//! Requests by stratum, and cumulative distributions, as `critical-path` and `report` say them.
+//! Requests by stratum, and cumulative distributions, shared by `critical-path` and `report`.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -21,10 +21,10 @@ use stroboscope_present::show::{
 };
 use stroboscope_query::{BreakdownReport, Notes};
 
-/// Strata in a picture.
+/// Maximum number of strata in a picture.
 const STRATA_MAX: usize = 12;
 
-/// The same by an attribute, or as cumulative distributions.
+/// Critical paths by an attribute, or as cumulative distributions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BrokenDown {
     #[serde(flatten)]
@@ -37,7 +37,7 @@ pub struct BrokenDown {
     by: Option<By>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cdf: Option<Cdfs>,
-    /// What the categories' numbers mean.
+    /// Names of the categories by their numbers.
     #[serde(skip)]
     categories: Vec<String>,
     #[serde(skip)]
@@ -82,7 +82,8 @@ struct CategoryTime {
     mean_summed_delay_ns: f64,
 }
 
-/// Latency, and each category's share of the critical path, as cumulative distributions (figure 6).
+/// Cumulative distributions of latency, and of each category's share of the critical path (figure
+/// 6).
 #[derive(Debug, Serialize, JsonSchema)]
 struct Cdfs {
     latency_ns: Vec<CdfPoint>,
@@ -189,7 +190,7 @@ fn cdfs(report: &BreakdownReport) -> Cdfs {
     }
 }
 
-/// In steps of 5 %: the part of requests, the latency, and each category's share.
+/// Rows in steps of 5 %: share of requests, latency, and each category's share.
 fn cdf_rows(report: &BreakdownReport) -> Vec<Vec<Cell>> {
     let names = report.categories.names();
     let cdfs: Vec<Vec<f64>> = (0..names.len())
@@ -202,7 +203,7 @@ fn cdf_rows(report: &BreakdownReport) -> Vec<Vec<Cell>> {
             (report.whole.latency.quantile_ns(part) as f64).into(),
         ];
         row.extend(cdfs.iter().map(|cdf| {
-            // Rounding may leave the last point a little below 1.
+            // Rounding may leave the last point slightly below 1.
             let at = cdf
                 .iter()
                 .position(|below| *below >= part - 1e-9)
@@ -215,7 +216,8 @@ fn cdf_rows(report: &BreakdownReport) -> Vec<Vec<Cell>> {
 }
 
 impl BrokenDown {
-    /// A row for each stratum: requests, latency, and mean time of each category on the critical path (figure 7).
+    /// One row for each stratum: requests, latency, and mean time of each category on the critical
+    /// path (figure 7).
     fn strata_table(&self, by: &By) -> Table {
         let mut columns = vec![
             Column::new("stratum", "stratum", Kind::Text),
@@ -252,7 +254,7 @@ impl BrokenDown {
         };
         let mut strata: Vec<&Stratum> = by.strata.iter().collect();
         if !by.quantiles {
-            // A stable sort: equals stay in order of name.
+            // A stable sort keeps equal strata in order of name.
             strata.sort_by_key(|stratum| Reverse(stratum.requests));
         }
         let rows: Vec<Vec<Cell>> = strata.into_iter().map(row).collect();
@@ -272,10 +274,10 @@ impl BrokenDown {
         }
     }
 
-    /// The largest strata as stacked bars (figure 7). The table beside it has the same in numbers.
+    /// The largest strata as stacked bars (figure 7). The table next to it has the same numbers.
     fn strata_figure(&self, by: &By) -> Figure {
         let mut strata: Vec<(usize, &Stratum)> = by.strata.iter().enumerate().collect();
-        // The largest, in their own order.
+        // Select the largest, then restore their own order.
         strata.sort_by_key(|(_, stratum)| Reverse(stratum.requests));
         let left_out = strata.len().saturating_sub(STRATA_MAX);
         strata.truncate(STRATA_MAX);
@@ -310,7 +312,7 @@ impl BrokenDown {
         Figure::new(title, alternative, Chart::Stacks { axis, stacks }).on_pages_only()
     }
 
-    /// By stratum, if that was asked for.
+    /// Shows the strata, if requested.
     pub fn show_strata(&self, doc: &mut Doc) {
         if let Some(by) = &self.by {
             doc.figure(self.strata_figure(by))

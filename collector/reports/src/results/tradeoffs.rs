@@ -1,4 +1,4 @@
-//! Tradeoffs, as `tradeoffs` says them: models here, what would be decided and what was given up beside.
+//! Reports of `tradeoffs`: models in this module, plans and logs of omissions in its submodules.
 
 mod log;
 mod plan;
@@ -21,7 +21,7 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 use stroboscope_query::{Notes, SlackModelReport};
 
-/// Reads a policy, and checks it.
+/// Reads a policy, and validates it.
 pub fn read_policy(path: &Path) -> Result<Policy, Failure> {
     let said = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
     let json = std::fs::read(path).map_err(|error| said(&error))?;
@@ -34,15 +34,15 @@ pub fn read_policy(path: &Path) -> Result<Policy, Failure> {
     Ok(policy)
 }
 
-/// What `tradeoffs` says.
+/// Report of `tradeoffs`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TradeoffsSay {
     /// Models: `learn`, `show`.
     Policy(Box<PolicySays>),
-    /// What would be decided: `plan`.
+    /// Planned decisions: `plan`.
     Plan(Box<PlanSays>),
-    /// What was given up: `log`.
+    /// Log of omissions: `log`.
     Log(Box<LogSays>),
 }
 
@@ -64,37 +64,37 @@ impl Report for TradeoffsSay {
     }
 }
 
-/// The models of a policy.
+/// Models of a policy.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PolicySays {
     #[serde(flatten)]
     notes: Notes,
     version: u64,
-    /// Ns since the Unix epoch.
+    /// Time of learning, ns since the Unix epoch.
     learned_ns: u64,
-    /// 0: for good.
+    /// Validity in ns; 0 for unlimited.
     valid_for_ns: u64,
-    /// By name.
+    /// Names of the points.
     points: Vec<String>,
     /// Latency by load and tradeoff rate.
     curves: Vec<CurveRow>,
-    /// What the absence of an item costs, by its provenance.
+    /// Cost of the absence of an item, by its provenance.
     weights: Vec<WeightRow>,
-    /// What tradeoffs cost answers that were not learned from.
+    /// Cost of tradeoffs to answers outside of the training set.
     drops: Vec<DropRow>,
-    /// Slack by a request's key, if that is foretold.
+    /// Slack by a request's key, if the policy predicts it.
     slack: Option<SlackSays>,
-    /// Points without a model, and why.
+    /// Points without a model, and the reason for each.
     not_learned: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct CurveRow {
     point: String,
-    /// The share that was given up.
+    /// Share that was left out.
     tradeoff_rate: f64,
     requests_per_second: f64,
-    /// At the model's quantile.
+    /// Latency at the model's quantile, in ns.
     latency_ns: f64,
     /// Half of the 95 % interval.
     error_ns: f64,
@@ -105,10 +105,10 @@ struct CurveRow {
 struct WeightRow {
     point: String,
     feature: String,
-    /// Of a discrete feature; null: per unit.
+    /// Value of a discrete feature; null for a weight per unit.
     value: Option<String>,
     weight: f64,
-    /// The 95 % interval.
+    /// 95 % interval.
     low: f64,
     high: f64,
 }
@@ -117,10 +117,10 @@ struct WeightRow {
 struct DropRow {
     point: String,
     tradeoff_rate: f64,
-    /// The share of answers that were any worse.
+    /// Share of answers that were worse at all.
     share_with_drop: f64,
     mean_drop: f64,
-    /// The same, had chance chosen.
+    /// Share of worse answers and mean drop with a random choice.
     random_share_with_drop: f64,
     random_mean_drop: f64,
     requests: u64,
@@ -158,7 +158,7 @@ rows! {
 }
 
 impl PolicySays {
-    /// Of a policy, and of what could not be learned.
+    /// Converts a policy, and the reasons for points without a model.
     pub fn of(policy: &Policy, not_learned: Vec<String>, notes: Notes) -> Self {
         let points = || policy.points.iter();
         Self {
@@ -175,7 +175,7 @@ impl PolicySays {
         }
     }
 
-    /// Adds how well slack would have been foretold.
+    /// Adds the quality of the slack predictions.
     pub fn judge_slack(&mut self, learned: &SlackModelReport) {
         if let Some(slack) = &mut self.slack {
             slack.judge(learned);

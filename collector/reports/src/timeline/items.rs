@@ -1,4 +1,4 @@
-//! What the kernel did for a request, in words.
+//! Describes the kernel's activity for a request.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use stroboscope_analysis::record::TraceId;
 use stroboscope_present::humanise::duration;
 use stroboscope_query::KernelPart;
 
-/// Something the kernel did for a request. Times are wall time, ns.
+/// An activity of the kernel for a request. Times are wall time, ns.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub span: u64,
@@ -19,7 +19,7 @@ pub(super) struct Item {
     pub end_ns: Option<i64>,
     pub thread: String,
     pub what: String,
-    /// Time on a processor, and on which.
+    /// Processor on which the thread ran; none for other activities.
     pub on_processor: Option<u16>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn took(ns: u64) -> String {
     duration(ns as f64)
 }
 
-/// What a lock is.
+/// Kind of a lock.
 pub(super) fn lock_kind(key: &LockKey) -> &'static str {
     if key.is_marked {
         "marked lock"
@@ -44,13 +44,13 @@ pub(super) fn lock_kind(key: &LockKey) -> &'static str {
     }
 }
 
-/// A request's whole id, if the store has it.
+/// Full id of a request, if the store has it, else its low half.
 pub(super) fn whole_id(ids: &HashMap<u64, u128>, low: u64) -> String {
     ids.get(&low)
         .map_or_else(|| format!("{low:016x}"), |&id| TraceId(id).to_string())
 }
 
-/// Where a request's time went.
+/// Describes how a request spent its time.
 pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture) -> String {
     let mut parts = vec![
         format!(
@@ -87,7 +87,7 @@ pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture)
     parts.join(", ")
 }
 
-/// What was done for one request, or for all of them (`0`).
+/// Returns the activities for one request, or for all of them (`0`).
 pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
     let (timeline, clocks, architecture) = (&part.timeline, &part.clocks, part.architecture);
     let thread = |tid: u32| {
@@ -173,7 +173,7 @@ pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
             format!("off CPU: {why}{by}{waited}"),
         )
     });
-    // Where switches were recorded, absences from the processor say which futexes were waited for.
+    // With recorded switches, off-CPU times already show the waits for futexes.
     let has_switches = !timeline.off_cpu.is_empty();
     let waits = timeline
         .lock_waits
@@ -242,7 +242,7 @@ fn wait_text(wait: &LockWait, thread: &impl Fn(u32) -> String) -> String {
     }
 }
 
-/// Small numbers as they are, addresses in hexadecimal; what stands behind the last argument that is not 0 is left out.
+/// Formats arguments: small numbers in decimal, addresses in hexadecimal. Drops trailing zeros.
 fn arguments(args: &[u64; 6]) -> String {
     let used = args
         .iter()

@@ -12,19 +12,19 @@ use super::items::{lock_kind, whole_id};
 /// A lock, over all requests that waited there. Times are ns.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct LockJson<'a> {
-    /// As `--lock` takes it.
+    /// Name in the format of `--lock`.
     lock: String,
-    /// `marked lock`, or `futex`: that may be something else than a lock.
+    /// `marked lock`, or `futex`, which may be something other than a lock.
     kind: &'static str,
     host: &'a str,
-    /// The service that waits there longest.
+    /// Service that waits there longest.
     service: Option<&'a str>,
-    /// The kernel's number of the process.
+    /// Process id in the kernel.
     process: Option<u32>,
-    /// The number in the markers, or the futex's address.
+    /// Number in the markers, or address of the futex.
     address: Option<String>,
     waits: u64,
-    /// Waits whose end was not seen, which are in none of the sums.
+    /// Number of waits whose end was not recorded; no sum includes them.
     cut: u64,
     total_ns: u64,
     p50_ns: u64,
@@ -32,7 +32,7 @@ pub(super) struct LockJson<'a> {
     max_ns: u64,
     requests: u64,
     waiting: Vec<WaitingJson<'a>>,
-    /// Who held the lock, or woke those who waited at a futex.
+    /// Operations that held the lock, or woke the waiters of a futex.
     holding: Vec<HoldingJson<'a>>,
     longest: Vec<LongestJson<'a>>,
 }
@@ -52,7 +52,7 @@ struct HoldingJson<'a> {
     total_ns: u64,
 }
 
-/// Whether a request is known to have been in the way.
+/// Kind of the lock's holder.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Who {
@@ -72,7 +72,7 @@ struct LongestJson<'a> {
     who: Who,
     holder_operation: Option<&'a str>,
     holder_trace_id: Option<String>,
-    /// `marker`, `wake`, or `call`: whom that call woke was not seen.
+    /// `marker`, `wake` or `call`; for `call`, the woken thread was not recorded.
     evidence: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Locks and futexes that requests waited at: a row for each, and one of them from near.
+//! Locks and futexes at which requests waited: a row for each, or one of them in detail.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ fn holder(holder: &LockHolder) -> &str {
 /// A lock as a row.
 struct LockRow<'a>(&'a LockSum, &'a HashMap<u64, u128>);
 
-/// The largest of all with its share, and how many more there are.
+/// Names the largest entry with its share, and the number of others.
 fn named<'a>(all: impl Iterator<Item = (&'a str, WaitSum)>, total_ns: u64) -> Cell {
     let all: Vec<(&str, WaitSum)> = all.filter(|(_, sum)| sum.waits > 0).collect();
     let named = all.first().map(|(what, sum)| match all.len() {
@@ -78,11 +78,11 @@ rows! {
     cut: Count, "" = row.cut;
 }
 
-/// What a futex may be, for who reads of one.
+/// Explanation of futexes.
 const FUTEX: &str = "A futex that no marker speaks of may be a lock, a condition variable, or a thread that waits for another's \
                      result: who woke it is known, not who held it.";
 
-/// The table by lock, and what is to be known of it.
+/// Shows the table by lock, with explanations.
 pub(super) fn show_locks(overview: &KernelOverview, top: usize, doc: &mut Doc) {
     let locks = &overview.locks;
     if !locks.is_empty() {
@@ -194,7 +194,7 @@ rows! {
     start_ns: Count, "" = u64::try_from(example.start_ns).ok();
 }
 
-/// The locks that are called so, of all hosts.
+/// Locks with the requested name, of all hosts.
 pub struct Locks {
     rows: Vec<LockSum>,
     ids: HashMap<u64, u128>,
@@ -218,7 +218,7 @@ impl Serialize for Locks {
 schema_is_of!(Locks, LocksJson<'_>);
 
 impl Locks {
-    /// `asked` is `PROCESS:LOCK`.
+    /// Selects the lock `asked`, which is `PROCESS:LOCK`.
     pub fn of(
         mut overview: KernelOverview,
         asked: &str,

@@ -1,4 +1,4 @@
-//! What a recording of a kernel holds, in a sentence.
+//! Describes the recording of a kernel in a sentence.
 
 use stroboscope_burst::BurstConfig;
 
@@ -6,7 +6,7 @@ use super::items::took;
 use stroboscope_present::humanise::{are, counted};
 use stroboscope_query::KernelPart;
 
-/// What was recorded of a kernel, and a warning where it was recorded by another burst-config than services.
+/// Describes the recording, and warns if its burst-config differs from that of services.
 pub(super) fn part_text(part: &KernelPart) -> String {
     let windows = &part.timeline.windows;
     let seen_ns: u64 = windows
@@ -31,7 +31,7 @@ pub(super) fn part_text(part: &KernelPart) -> String {
     )
 }
 
-/// A warning, where services recorded by another burst-config than the kernel's recorder.
+/// Warning if services recorded by another burst-config than the kernel's recorder.
 fn other_configs(part: &KernelPart) -> String {
     if part.services_configs.is_empty() {
         return String::new();

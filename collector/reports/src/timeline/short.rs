@@ -1,10 +1,10 @@
-//! Many short intervals on a processor as one line each thread, for people.
+//! Merges many short intervals on a processor into one line per thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::items::{Item, took};
 
-/// Intervals on a processor shorter than this are summed up, ns.
+/// Length in ns below which intervals on a processor are merged.
 const SHORT_NS: u64 = 50_000;
 
 #[derive(Debug, Default)]
@@ -15,8 +15,8 @@ struct Sum {
     processors: BTreeSet<u16>,
 }
 
-/// The items in their order, but of each thread's short intervals on a processor, up to its next long one, only the first,
-/// which speaks for all of them. What the thread did or waited for between them stays.
+/// Merges, for each thread, the short intervals on a processor up to its next long one into the
+/// first of them. Keeps the order of items, and the other activities between the intervals.
 pub(super) fn sum_up(items: Vec<&Item>) -> Vec<Item> {
     let mut shown: Vec<Item> = Vec::new();
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
@@ -52,7 +52,7 @@ pub(super) fn sum_up(items: Vec<&Item>) -> Vec<Item> {
             took(SHORT_NS),
             took(sum.last_ns.abs_diff(item.start_ns))
         );
-        // What they take together.
+        // Show their total time.
         item.end_ns = Some(item.start_ns.saturating_add_unsigned(sum.total_ns));
     }
     shown
@@ -146,7 +146,8 @@ mod tests {
         );
         let after = said(&items);
         assert_eq!(together(&mut after.iter().map(|line| line.2)), before);
-        // Those below the threshold are 17 of three threads; the long ones come after them.
+        // The 17 intervals below the threshold are of three threads, and become one for each; the
+        // long ones come after them.
         assert_eq!(after.len(), 3 + 40 - 17);
     }
 }

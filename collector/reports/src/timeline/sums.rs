@@ -1,4 +1,4 @@
-//! Sums over everything that the kernel did.
+//! Sums over all activities of the kernel.
 
 use std::cmp::Reverse;
 
@@ -21,14 +21,14 @@ use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
 
-/// Calls named for one operation.
+/// Maximum number of calls to name for one operation.
 const CALLS_SHOWN: usize = 6;
 
-/// Sums over everything. Times in JSON are ns.
+/// Sums over everything recorded. Times in JSON are ns.
 pub struct Sums {
     overview: KernelOverview,
     notes: Notes,
-    /// 0: all.
+    /// Maximum number of rows.
     top: usize,
 }
 
@@ -43,7 +43,7 @@ impl Sums {
     }
 }
 
-/// Sums over everything that the kernel did.
+/// Sums over all activities of the kernel.
 #[derive(Serialize, JsonSchema)]
 struct SumsJson<'a> {
     recordings: usize,
@@ -54,9 +54,9 @@ struct SumsJson<'a> {
     requests: Vec<Value>,
     calls_per_request: Vec<Value>,
     operations: Vec<OperationJson<'a>>,
-    /// Locks and futexes that any request waited at, that with the longest waits together first.
+    /// Locks and futexes at which any request waited, longest total wait first.
     locks: Vec<LockJson<'a>>,
-    /// Waits of threads that worked for no request that is known: most of them had nothing to do.
+    /// Waits of threads that worked for no known request; most of them were idle.
     other_waits: OtherWaitsJson,
 }
 
@@ -146,7 +146,7 @@ impl<'a> OperationJson<'a> {
     }
 }
 
-/// Where the time of one request went.
+/// Time of one request.
 struct RequestRow<'a>(&'a RequestSummary, Architecture);
 
 rows! {

@@ -1,4 +1,4 @@
-//! One request or one burst: its segments, and under them what the kernel did.
+//! One request or one burst: its segments, and below them the kernel's activities.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,11 @@ use stroboscope_query::request_tree::{SpanNode, tree};
 use stroboscope_query::timeline::{BurstPart, TimelineView};
 use stroboscope_query::{KernelPart, Notes};
 
-/// Spans in a picture.
+/// Maximum number of spans in a picture.
 const SPANS_DRAWN: usize = 40;
 
-/// What there is of one request or of one burst. Times in JSON are ns; instants are ns since the Unix epoch.
+/// Recorded data of one request or of one burst. Times in JSON are ns; instants are ns since the
+/// Unix epoch.
 pub struct Seen {
     pub view: TimelineView,
     pub notes: Notes,
@@ -37,8 +38,9 @@ impl Seen {
     }
 }
 
-/// `burst`, of which a part is shown, if one was asked for; `requests` with their `spans` and `segments`; `kernel`, one
-/// element for each recording: what was recorded, with the owner (trace's low half) and its span for everything.
+/// `burst`, if one was requested, with the shown part; `requests` with their `spans` and
+/// `segments`; `kernel`, one element for each recording: everything recorded, each with its owner
+/// (the trace's low half) and its span.
 #[derive(Serialize, JsonSchema)]
 struct SeenJson<'a> {
     burst: Option<BurstJson>,
@@ -89,9 +91,9 @@ struct PartJson<'a> {
     recording: String,
     events: usize,
     lost: u64,
-    /// By which the kernel was recorded.
+    /// Burst-config of the recording.
     burst_config: u64,
-    /// Others, by which services of the host recorded meanwhile.
+    /// Other burst-configs by which services of the host recorded meanwhile.
     services_burst_configs: &'a [u64],
 }
 
@@ -157,7 +159,7 @@ impl<'a> RequestJson<'a> {
     }
 }
 
-/// What a request is called: as its source wrote it.
+/// Name of a request, as in its source.
 fn name(records: &TraceRecords) -> String {
     records
         .name
@@ -184,7 +186,7 @@ impl Report for Seen {
     }
 }
 
-/// Which part of which burst this is.
+/// Shows the part of a burst that is displayed.
 fn show_burst(part: BurstPart, doc: &mut Doc) {
     let at = |at_ns: i64| {
         format!(
@@ -218,17 +220,17 @@ fn show_burst(part: BurstPart, doc: &mut Doc) {
     ));
 }
 
-/// A span, a segment, or what the kernel did in it.
+/// A span, a segment, or an activity of the kernel in it.
 struct Happening<'a> {
     trace: &'a str,
     span: u64,
     kind: &'static str,
     depth: usize,
     start_ns: i64,
-    /// Since the request's begin.
+    /// Time since the beginning of the request, in ns.
     from_ns: i64,
     takes_ns: Option<u64>,
-    /// None: of the request itself.
+    /// Thread of an activity; none for the request itself.
     thread: Option<String>,
     what: String,
 }
@@ -246,7 +248,7 @@ rows! {
     start_ns: Count, "" = u64::try_from(row.start_ns).ok();
 }
 
-/// The rows of one request.
+/// Rows of one request.
 struct Happenings<'a> {
     trace: &'a str,
     origin_ns: i64,
@@ -285,7 +287,7 @@ impl<'a> Happenings<'a> {
         });
     }
 
-    /// What the kernel did.
+    /// Adds activities of the kernel.
     fn items<'i>(&mut self, items: impl Iterator<Item = &'i Item>, depth: usize) {
         for item in sum_up(items.collect()) {
             let takes_ns = item.end_ns.map(|end_ns| end_ns.abs_diff(item.start_ns));
@@ -303,7 +305,7 @@ impl<'a> Happenings<'a> {
         }
     }
 
-    /// A span, its segments, and under each what the kernel did in it.
+    /// Adds a span, its segments, and below each the kernel's activities in it.
     fn span(&mut self, node: &SpanNode<'_>, items: &[Item]) {
         let (depth, span) = (node.depth, node.span);
         let takes_ns = span.end_ns.abs_diff(span.start_ns);
@@ -390,7 +392,7 @@ fn show_request(records: &TraceRecords, kernel: &[KernelPart], doc: &mut Doc) {
     doc.table("", &rows.rows, usize::MAX);
 }
 
-/// The request's segments. On terminals, the rows of the table say the same.
+/// Draws the request's segments. On terminals, the rows of the table replace it.
 fn picture(nodes: &[SpanNode<'_>], start_ns: i64, end_ns: i64) -> Option<Figure> {
     let since = |ns: i64| u64::try_from(ns.saturating_sub(start_ns)).unwrap_or(0);
     let row = |node: &SpanNode<'_>| TimelineRow {
@@ -424,7 +426,7 @@ fn picture(nodes: &[SpanNode<'_>], start_ns: i64, end_ns: i64) -> Option<Figure>
         .then(|| Figure::new(format!("What ran when{more}"), alternative, timeline).on_pages_only())
 }
 
-/// What was done for requests that the store does not know.
+/// Shows activities for requests that are not in the store.
 fn show_others(view: &TimelineView, doc: &mut Doc) {
     let known: Vec<u64> = view
         .requests
@@ -446,7 +448,7 @@ fn show_others(view: &TimelineView, doc: &mut Doc) {
                 part.host,
                 summary_text(summary, part.architecture)
             ));
-            // Asked for by its id: all there is.
+            // A request for one id shows all activities.
             if view.burst.is_none() {
                 let name = format!("{:016x}", summary.trace);
                 let mut rows = Happenings::of(&name, part.clocks.wall_ns(summary.first_ns));

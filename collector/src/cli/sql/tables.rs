@@ -1,4 +1,4 @@
-//! The reports as tables.
+//! Reports as SQL tables.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use stroboscope_reports::study::NamedStudy;
 use stroboscope_reports::verb::Tables;
 use stroboscope_sql::GivenTable;
 
-/// The tables of all reports. They share one study, made when the first of them is read.
+/// Returns the tables of all reports. They share one study, which the first read creates.
 pub(super) fn of_reports(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {
     let studied = Arc::new(Studied {
         data: data.to_owned(),

@@ -1,4 +1,4 @@
-//! A state as lines of a size. No terminal.
+//! Renders a state as lines of a given size, without a terminal.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use stroboscope_present::show::{scrubbed, shortened};
 use super::snapshot::{LatestPath, Operation, Snapshot};
 use super::state::{SortKey, TopState};
 
-/// How a line stands out.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Plain,
@@ -20,27 +20,27 @@ pub(super) enum Look {
     Faint,
 }
 
-/// A line of the screen, not longer than that is wide, and with nothing in it that a terminal would obey.
+/// A line of the screen, at most as long as the screen is wide, and free of control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScreenLine {
     pub text: String,
     pub look: Look,
 }
 
-/// A screen.
+/// Size of the screen, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub columns: usize,
     pub rows: usize,
 }
 
-/// The width of the columns of numbers, with what parts them.
+/// Width of a column of numbers, with its separator.
 const NUMBERS: usize = 8;
-/// Columns of numbers.
+/// Number of columns of numbers.
 const NUMBER_COLUMNS: usize = 7;
-/// Rows of the table that remain, however small the screen is.
+/// Minimum number of table rows, however small the screen is.
 const ROWS_MIN: usize = 1;
-/// Lines of losses, before one that says how many more there are.
+/// Maximum number of lines for losses; the last one counts the causes that do not fit.
 const LOSS_LINES_MAX: usize = 3;
 
 const HELP: [&str; 11] = [
@@ -57,7 +57,8 @@ const HELP: [&str; 11] = [
     "FAILED  the part of its spans that failed; of a collector also in incomplete requests",
 ];
 
-/// The screen: never more lines than it has rows. `page_rows` of the state is how many of them are of the table.
+/// Renders the screen, never with more lines than it has rows. Sets `page_rows` of the state to the
+/// number of table rows.
 pub(super) fn picture(state: &mut TopState, size: Size, now: Duration) -> Vec<ScreenLine> {
     let mut lines = head(state, size.columns, now);
     let foot = foot(state);
@@ -83,13 +84,13 @@ pub(super) fn picture(state: &mut TopState, size: Size, now: Duration) -> Vec<Sc
     lines
 }
 
-/// The same for who reads no screen: as long as it is, without what is about keys.
+/// Renders the same content as plain text in full length, without the parts about keys.
 pub(super) fn text(state: &TopState, columns: Option<usize>, now: Duration) -> String {
     let columns = columns.unwrap_or(usize::MAX);
     let mut lines = head(state, columns, now);
     lines.extend(table(state, usize::MAX, columns));
     let texts = lines.iter().map(|line| {
-        // No row is marked for nobody.
+        // Plain text has no marked row.
         let text = line.text.strip_prefix("> ").map(|rest| format!("  {rest}"));
         fitted(text.as_deref().unwrap_or(&line.text), columns)
             .trim_end()
@@ -105,7 +106,7 @@ fn plain(text: String) -> ScreenLine {
     }
 }
 
-/// The beginning of a text that is too long, without what a terminal would obey.
+/// Truncates a text that is too long, and removes control characters.
 fn fitted(text: &str, columns: usize) -> String {
     let text = scrubbed(text);
     if text.chars().count() <= columns {
@@ -195,7 +196,7 @@ fn rates_text(state: &TopState, snapshot: &Snapshot) -> String {
     format!("seen:      {rates}")
 }
 
-/// Failed requests, if there are any.
+/// Line about failed requests, if there are any.
 fn failed_line(path: &LatestPath) -> Option<ScreenLine> {
     let failed = path.failed_requests;
     (failed > 0).then(|| ScreenLine {
@@ -209,7 +210,7 @@ fn failed_line(path: &LatestPath) -> Option<ScreenLine> {
     })
 }
 
-/// What the table is of.
+/// Line that describes the requests behind the table.
 fn path_text(snapshot: &Snapshot) -> String {
     let Some(path) = &snapshot.path else {
         return "no operations: the collector has no live model (--no-live-model)".to_owned();
@@ -252,7 +253,7 @@ fn bursts_text(snapshot: &Snapshot) -> String {
     format!("bursts:    {}; {set}", told.join("; "))
 }
 
-/// All causes, in as many lines as they take, up to a bound.
+/// Lines of all causes of loss, up to [`LOSS_LINES_MAX`].
 fn losses_lines(snapshot: &Snapshot, columns: usize) -> Vec<ScreenLine> {
     let lost = &snapshot.totals.lost;
     if lost.is_empty() {
@@ -284,7 +285,7 @@ fn losses_lines(snapshot: &Snapshot, columns: usize) -> Vec<ScreenLine> {
     texts.into_iter().map(line).collect()
 }
 
-/// The heads, and the rows around the marked one.
+/// Heads, and the rows around the marked one.
 fn table(state: &TopState, room: usize, columns: usize) -> Vec<ScreenLine> {
     let rows = state.rows();
     let heads: String = SortKey::ALL
@@ -330,7 +331,8 @@ fn marked_head(state: &TopState, key: SortKey) -> String {
     format!("{}{mark}", key.head())
 }
 
-/// Names of at most `room` characters. Of different names that would read the same, each is shown from where it differs.
+/// Shortens names to at most `room` characters. If different names would read alike, shows each
+/// from where it differs.
 fn short_names(names: &[String], room: usize) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| shortened(name, room)).collect();
     let of_each = names.iter().zip(&short).map(|(name, text)| {
@@ -344,7 +346,7 @@ fn short_names(names: &[String], room: usize) -> Vec<String> {
         let (Some(least), Some(most)) = (shared.iter().min(), shared.iter().max()) else {
             return text.clone();
         };
-        // Without the two marks of what is left out.
+        // Reserve the two ellipses.
         let kept = room - 2;
         let from = (*least).max((most + 1).saturating_sub(kept));
         let from: String = name.chars().skip(from).collect();

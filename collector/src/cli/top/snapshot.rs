@@ -1,32 +1,32 @@
-//! What is looked at: a collector or a store as it was at one moment.
+//! Snapshot of a collector or a store at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-/// A process that was heard of within so much time is sending.
+/// Time for which a process counts as sending after its last message, in nanoseconds.
 const SENDING_NS: i64 = 60_000_000_000;
 
-/// Percentiles of durations, as JSON has them.
+/// Percentiles of durations, as in the JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Spread {
     pub p50_ns: u64,
     pub p99_ns: u64,
 }
 
-/// An operation, and its part in what requests waited for.
+/// An operation, and its share of the time that requests waited.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Operation {
     pub operation: String,
-    /// How often its own work began or went on.
+    /// Number of times its own work began or continued.
     pub occurrences: u64,
     pub mean_share: f64,
     pub mean_wait_share: f64,
-    /// Of its own work at a time.
+    /// Durations of its own work at a time.
     pub duration: Spread,
-    /// None: all of it goes on after the answer.
+    /// Slack; none if all of its work continues after the response.
     pub slack: Option<Spread>,
-    /// Its spans in all requests, incomplete ones included, and those that failed.
+    /// Number of its spans in all requests, including incomplete ones, and number of failed spans.
     pub spans: u64,
     pub failed: u64,
 }
@@ -37,12 +37,12 @@ impl Operation {
     }
 }
 
-/// The critical path of the latest requests.
+/// Critical path of the latest requests.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct LatestPath {
     pub last_seconds: u64,
     pub requests: u64,
-    /// All requests, incomplete ones included, and the failed ones among them.
+    /// Number of all requests, including incomplete ones, and number of failed requests.
     pub all_requests: u64,
     pub failed_requests: u64,
     pub mean_tail_share: f64,
@@ -50,15 +50,15 @@ pub(super) struct LatestPath {
     pub operations: Vec<Operation>,
 }
 
-/// Who ships.
+/// Processes that ship.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Senders {
     pub processes: usize,
     pub sending: usize,
     pub hosts: usize,
-    /// When the last of them was heard of, ns since the Unix epoch.
+    /// Time of the latest message of any of them, ns since the Unix epoch.
     pub last_ns: Option<i64>,
-    /// Masks in force, and how many processes said so.
+    /// Number of processes by mask in force.
     pub masks: BTreeMap<u64, usize>,
 }
 
@@ -81,7 +81,7 @@ struct WindowsSay {
 }
 
 impl Senders {
-    /// Out of `/api/processes`.
+    /// Parses the response of `/api/processes`.
     pub(super) fn of_json(text: &str, now_ns: i64) -> serde_json::Result<Self> {
         let said: ProcessesSay = serde_json::from_str(text)?;
         let is_sending = |of: &&ProcessSays| now_ns.saturating_sub(of.last_seen_ns) < SENDING_NS;
@@ -101,17 +101,18 @@ impl Senders {
     }
 }
 
-/// What only grows while a collector runs, out of its metrics.
+/// Counters of a collector since its start, from its metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub records: u64,
-    /// Requests that are whole by now, complete or not.
+    /// Number of finished requests, complete or not.
     pub requests: u64,
-    /// Whatever was lost, refused or left out, by cause; what never happened is no part of it.
+    /// Counts of everything that was lost, rejected or left out, by cause; causes that never
+    /// occurred are absent.
     pub lost: BTreeMap<String, u64>,
 }
 
-/// Metrics that count what is not there, and what their labels are called in.
+/// Metrics that count missing data, and the prefixes of their labels in the output.
 const LOSSES: [(&str, &str); 10] = [
     ("lost_records_total", "processes"),
     ("missing_batches", "missing_batches"),
@@ -126,7 +127,7 @@ const LOSSES: [(&str, &str); 10] = [
 ];
 
 impl Totals {
-    /// Out of `/metrics`.
+    /// Parses the response of `/metrics`.
     pub(super) fn of_metrics(text: &str) -> Self {
         let mut totals = Self::default();
         let samples = text
@@ -166,24 +167,24 @@ impl Totals {
     }
 }
 
-/// The value of the label `cause`. Causes are words of ours, but for those that processes name.
+/// Returns the value of the label `cause`. We choose the causes, except those that processes name.
 fn cause_of(labels: &str) -> Option<&str> {
     let (_, rest) = labels.rsplit_once("cause=\"")?;
     rest.split_once('"').map(|(cause, _)| cause)
 }
 
-/// All that was seen at one moment.
+/// Everything that was read at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Snapshot {
-    /// None: there is no live model.
+    /// Critical path; none if the collector has no live model.
     pub path: Option<LatestPath>,
     pub senders: Senders,
     pub totals: Totals,
-    /// Whether it is of a running collector, which knows more than its store.
+    /// True for a running collector, which knows more than its store.
     pub is_live: bool,
-    /// The burst-config that the collector gives out.
+    /// Burst-config that the collector distributes.
     pub burst_config: Option<String>,
-    /// When, ns since the Unix epoch.
+    /// Time of the snapshot, ns since the Unix epoch.
     pub at_ns: i64,
 }
 

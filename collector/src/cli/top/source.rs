@@ -1,4 +1,4 @@
-//! Where snapshots come from: a collector's pages, or a store.
+//! Sources of snapshots: a collector's pages, or a store.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,12 +17,12 @@ use stroboscope_reports::study::{NamedStudy, Reader};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::progress::silent;
 
-/// How long a collector may take to answer.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No answer is longer.
+/// Maximum length of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
-/// Where to look.
+/// Source to watch.
 #[derive(Clone, Debug)]
 pub(super) enum Watched {
     Collector(SocketAddr),
@@ -34,7 +34,7 @@ pub(super) enum Watched {
 }
 
 impl Watched {
-    /// Its name for people.
+    /// Name for the user.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Collector(address) => format!("collector at {address}"),
@@ -42,7 +42,7 @@ impl Watched {
         }
     }
 
-    /// Looks once. Waits for the answer.
+    /// Takes one snapshot; blocks until the response arrives.
     pub(super) fn look(&self) -> Result<Snapshot, Failure> {
         match self {
             Self::Collector(address) => of_collector(*address),
@@ -86,7 +86,7 @@ fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
         .map_err(|error| unreadable("/api/processes", error))?;
     let burst_config = found("/burst-config")?;
     let path = get("/api/critical-path")?;
-    // Without a live model there is none, and all else is there.
+    // Without a live model the path is missing; all else is available.
     let path = match path.status {
         200 => {
             let read = serde_json::from_str::<LatestPath>(&path.body);
@@ -112,7 +112,7 @@ fn spread(of: &Distribution) -> Spread {
     }
 }
 
-/// Spans and failed ones by operation, named as segments are.
+/// Counts spans and failed spans by operation, named as segments are.
 fn outcomes(timed: &Operations) -> BTreeMap<String, (u64, u64)> {
     let mut outcomes = BTreeMap::<String, (u64, u64)>::new();
     for (operation, times) in &timed.of {
@@ -127,7 +127,7 @@ fn outcomes(timed: &Operations) -> BTreeMap<String, (u64, u64)> {
     outcomes
 }
 
-/// Of the requests that began in the last while, by what is in the files now.
+/// Takes a snapshot of the requests that began within `last`, from the current files.
 fn of_store(data: &DataArguments, last: Duration, runtime: &Handle) -> Result<Snapshot, Failure> {
     let at_ns = now_ns();
     let last_ns = i64::try_from(last.as_nanos()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What is on the screen, and what keys make of it. No terminal, no clock.
+//! State of the screen, and the effect of keys on it, without a terminal or a clock.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::snapshot::{Operation, Snapshot};
 
-/// Rates are means over so much time.
+/// Period over which rates are averaged.
 const RATE_OVER: Duration = Duration::from_secs(10);
-/// Characters of a filter.
+/// Maximum length of a filter, in characters.
 const FILTER_MAX: usize = 200;
 
-/// What the table is sorted by.
+/// Sort order of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SortKey {
     #[default]
@@ -38,7 +38,7 @@ impl SortKey {
         Self::Name,
     ];
 
-    /// The column, as its head calls it.
+    /// Head of the column.
     pub(super) fn head(self) -> &'static str {
         match self {
             Self::Share => "SHARE",
@@ -58,7 +58,7 @@ impl SortKey {
     }
 }
 
-/// What a key asks for beyond the state.
+/// Actions of a key beyond the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyAsks {
     Nothing,
@@ -66,7 +66,7 @@ pub(super) enum KeyAsks {
     Suspend,
 }
 
-/// Counters of one moment, to make rates of.
+/// Counters at one moment, for rates.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
@@ -74,28 +74,28 @@ struct Sample {
     requests: u64,
 }
 
-/// Everything that is shown.
+/// State of the screen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopState {
-    /// What is watched.
+    /// Name of the source.
     pub name: String,
-    /// The latest picture; none before the first.
+    /// Latest snapshot; none before the first.
     pub snapshot: Option<Snapshot>,
-    /// When that was, by the clock of the loop.
+    /// Time of the latest snapshot, by the clock of the loop.
     taken: Duration,
-    /// Why there is no newer one.
+    /// Reason that there is no newer snapshot.
     pub trouble: Option<String>,
     pub paused: bool,
     pub sort: SortKey,
     pub reversed: bool,
     pub filter: String,
-    /// Whether keys go into the filter.
+    /// True while keys go into the filter.
     pub is_filtering: bool,
     pub has_help: bool,
-    /// The row that is marked, of those shown.
+    /// Index of the marked row among the visible rows.
     pub row: usize,
     samples: VecDeque<Sample>,
-    /// Rows that a page has, as of the last picture.
+    /// Number of rows of a page, as of the last picture.
     pub page_rows: usize,
 }
 
@@ -107,7 +107,7 @@ impl TopState {
         }
     }
 
-    /// Takes what was seen, or why nothing was. What was seen before stays.
+    /// Takes a snapshot or an error. An error keeps the previous snapshot.
     pub(super) fn take(&mut self, seen: Result<Snapshot, String>, now: Duration) {
         match seen {
             Err(trouble) => self.trouble = Some(trouble),
@@ -128,20 +128,20 @@ impl TopState {
             records: snapshot.totals.records,
             requests: snapshot.totals.requests,
         };
-        // A collector that was started anew counts from the beginning.
+        // The counters of a restarted collector begin at zero.
         let is_less =
             |last: &Sample| last.records > sample.records || last.requests > sample.requests;
         if self.samples.back().is_some_and(is_less) {
             self.samples.clear();
         }
         self.samples.push_back(sample);
-        // One that is older than that stays, so that there are two where pictures are rare.
+        // One older sample stays, so that there are two even if snapshots are rare.
         while self.samples.len() > 2 && now.saturating_sub(self.samples[1].at) >= RATE_OVER {
             self.samples.pop_front();
         }
     }
 
-    /// Requests and records a second; none before there are two pictures.
+    /// Requests and records per second; none before the second snapshot.
     pub(super) fn rates(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.samples.front()?, self.samples.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();
@@ -154,12 +154,12 @@ impl TopState {
         })
     }
 
-    /// How old the picture is.
+    /// Age of the snapshot.
     pub(super) fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.taken)
     }
 
-    /// The operations that pass the filter, in order.
+    /// Operations that pass the filter, in order.
     pub(super) fn rows(&self) -> Vec<&Operation> {
         let path = self.snapshot.as_ref().and_then(|of| of.path.as_ref());
         let wanted = self.filter.to_lowercase();
@@ -190,7 +190,7 @@ impl TopState {
         rows
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> KeyAsks {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -199,7 +199,7 @@ impl TopState {
             _ if self.is_filtering => self.edit_filter(key.code),
             _ if self.has_help => self.has_help = false,
             KeyCode::Char('q') => return KeyAsks::Quit,
-            // The first takes back what stands in the way.
+            // The first press of Esc clears the filter.
             KeyCode::Esc if self.filter.is_empty() => return KeyAsks::Quit,
             KeyCode::Esc => self.filter.clear(),
             code => self.press_plain(code),
@@ -243,7 +243,7 @@ impl TopState {
     }
 }
 
-/// The letters of `top`, where it has them.
+/// Sort order of a letter; the same letters as `top` where it has them.
 fn sort_of(letter: char) -> Option<SortKey> {
     Some(match letter {
         'P' => SortKey::Share,
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(press(&mut state(), "\u{1b}"), KeyAsks::Quit);
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(state().press(control), KeyAsks::Quit);
-        // Help is closed by any key, a filter takes letters.
+        // Any key closes the help; a filter accepts letters.
         assert_eq!(press(&mut state(), "?q"), KeyAsks::Nothing);
         assert_eq!(press(&mut state(), "/q"), KeyAsks::Nothing);
     }
@@ -383,7 +383,7 @@ mod tests {
         };
         assert_eq!(at(12, 140, 3), Some((1.0, 20.0)));
         assert_eq!(at(32, 240, 13), Some((2.0, 10.0)));
-        // It is another one.
+        // The collector was restarted.
         assert_eq!(at(0, 0, 14), None);
         assert_eq!(at(3, 6, 15), Some((3.0, 6.0)));
     }

@@ -1,4 +1,4 @@
-//! The terminal while pictures are on it, and how it is left.
+//! Takes over the terminal while pictures are on it, and restores it.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -19,11 +19,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::picture::{Look, ScreenLine, Size};
 
-/// Whether there is something to put back.
+/// True while the terminal has to be restored.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
-/// The terminal, raw and on its other screen, until this is dropped or the process panics.
+/// Terminal in raw mode and on its alternate screen, until this is dropped or the process panics.
 #[derive(Debug)]
 pub(super) struct Screen {
     has_colour: bool,
@@ -33,7 +33,7 @@ impl Screen {
     pub(super) fn take(has_colour: bool) -> io::Result<Self> {
         HOOK.call_once(|| {
             let say = std::panic::take_hook();
-            // What is said of a panic would go with the other screen.
+            // The panic message would vanish with the alternate screen.
             std::panic::set_hook(Box::new(move |panic| {
                 put_back();
                 say(panic);
@@ -44,7 +44,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Stops the process as a shell's job, and goes on when that does.
+    /// Suspends the process as a job of the shell, and takes the terminal again when it resumes.
     #[cfg(unix)]
     pub(super) fn suspend(&self) -> io::Result<()> {
         put_back();
@@ -61,7 +61,7 @@ impl Screen {
         })
     }
 
-    /// Shows these lines, at once.
+    /// Shows these lines in one update.
     pub(super) fn draw(&self, lines: &[ScreenLine]) -> io::Result<()> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         queue!(out, BeginSynchronizedUpdate, MoveTo(0, 0))?;
@@ -79,7 +79,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Bold and reversed are no colours.
+    /// Sets the style. Bold and reversed are no colours.
     fn begin(&self, look: Look, out: &mut impl io::Write) -> io::Result<()> {
         match look {
             Look::Plain => Ok(()),
@@ -110,18 +110,18 @@ fn enter() -> io::Result<()> {
     )
 }
 
-/// How long the pictures may take to end by themselves.
+/// Time that the loop has to end by itself.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// Ends the process, unless it ends by itself soon. crossterm reads the end of a terminal for ever, and returns from that to
-/// nobody.
+/// Ends the process, unless it ends by itself within [`ENDING`]. crossterm reads the end of file of
+/// a closed terminal for ever, and never returns to its caller.
 pub(super) fn end_soon() -> ! {
     std::thread::sleep(ENDING);
     put_back();
     std::process::exit(0)
 }
 
-/// Waits until the terminal that keys are read from is gone.
+/// Waits until the terminal that keys are read from is closed.
 pub(super) fn wait_for_hangup() -> io::Result<()> {
     let stdin = io::stdin();
     let keys = if stdin.is_terminal() {
@@ -129,7 +129,7 @@ pub(super) fn wait_for_hangup() -> io::Result<()> {
     } else {
         OwnedFd::from(File::open("/dev/tty")?)
     };
-    // A hangup is reported whatever is asked for.
+    // `poll` reports a hangup whatever events are requested.
     let mut keys = [PollFd::new(&keys, PollFlags::empty())];
     loop {
         match poll(&mut keys, None) {
@@ -140,7 +140,7 @@ pub(super) fn wait_for_hangup() -> io::Result<()> {
     }
 }
 
-/// As the terminal was. What fails now cannot be told to anybody.
+/// Restores the terminal. Ignores errors, because no one could see them.
 fn put_back() {
     if TAKEN.swap(false, SeqCst) {
         let _ = execute!(io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);

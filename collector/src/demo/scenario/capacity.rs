@@ -1,4 +1,5 @@
-//! Another instance of the ranker, when it says that one pays (001 §4.5.5.3).
+//! Scenario: adds an instance of the ranker when the ranker reports that one pays off (001
+//! §4.5.5.3).
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,13 +12,13 @@ use super::learning::{Learned, Lessons};
 use super::stage::{Stage, Starting};
 use super::told::Told;
 
-/// What scoring a candidate takes of the accelerator that each ranker has one of: so that two rankers on one machine carry
-/// twice as much.
+/// Time that scoring a candidate takes on the accelerator, in µs. Each ranker has its own
+/// accelerator, so two rankers on one machine carry twice the load.
 const ACCELERATOR_US: u64 = 800;
-/// Seconds of either load.
+/// Duration of each load, in seconds.
 const CALM_S: f64 = 10.0;
 const RUSH_S: f64 = 25.0;
-/// What an instance costs a second.
+/// Cost of an instance per second.
 const INSTANCE: f64 = 8.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -112,7 +113,7 @@ fn utility(learned: &Learned) -> Utility {
     }
 }
 
-/// Whether the ranker said that another one pays.
+/// Reports whether the ranker asked for another instance.
 fn said(file: &Path) -> bool {
     std::fs::read_to_string(file)
         .is_ok_and(|text| text.lines().any(|line| line.starts_with("add ")))
@@ -132,7 +133,8 @@ struct Run {
 }
 
 impl Rush<'_> {
-    /// The load, and after how many seconds of it another instance was asked for.
+    /// Runs the load, and returns after how many seconds of it the ranker asked for another
+    /// instance.
     async fn run(
         &self,
         stage: &mut Stage,
@@ -152,7 +154,7 @@ impl Rush<'_> {
                 said_after = Some(begun.elapsed().as_secs_f64());
                 if self.is_heeded {
                     stage.add_ranker().await?;
-                    // The operator says that there are two now.
+                    // Tell the ranker, as an operator would, that there are two instances now.
                     let utility = Utility {
                         instances: 2,
                         ..self.utility.clone()
@@ -166,7 +168,7 @@ impl Rush<'_> {
         Ok((loading.await??, said_after))
     }
 
-    /// What the answers were worth, instances paid.
+    /// Rates the answers by their utility, minus the cost of instances.
     async fn judge(
         &self,
         stage: &Stage,
@@ -174,14 +176,14 @@ impl Rush<'_> {
         said_after: Option<f64>,
     ) -> Result<Run, DemoError> {
         let numbers: Vec<u64> = ranked.iter().map(|one| stage.number_of(one)).collect();
-        // A sample: the full rankings take their time.
+        // Judge a sample, because full rankings take long.
         let sample: Vec<u64> = numbers.iter().copied().step_by(8).collect();
         let full = stage.full(&sample).await?;
         let is_true = |number: u64, one: &Ranked| {
             full.get(&number)
                 .map(|full| full.first() == one.stories.first())
         };
-        // What a drop is worth, is by the share of answers that are not true.
+        // The utility depends on the share of answers that differ from the full ranking.
         let worth = |from_s: f64| {
             let of_part = || {
                 ranked

@@ -1,4 +1,5 @@
-//! Learning the ranker's models: a load sweep in each fidelity, and full answers of many users.
+//! Learns the ranker's models from a load sweep in each fidelity, and from full answers of many
+//! users.
 
 use stroboscope_analysis::tradeoff::{
     LearnSettings, LearnedPoint, Level, LoadSweep, Observed, SweepSettings, learn,
@@ -9,27 +10,27 @@ use super::super::run::DemoError;
 use super::stage::{Asked, POINT, Stage, latencies_ms, now_ns, quantile};
 use stroboscope_reports::stderr::say;
 
-/// Tradeoff rates that are explored.
+/// Tradeoff rates to explore.
 const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];
-/// A knee: so many times the latency of an idle ranker.
+/// Latency at the knee, as a multiple of an idle ranker's latency.
 const KNEE: f64 = 3.0;
-/// How busy the first load keeps a ranker that works on one request at a time.
+/// Utilisation under the first load, for a ranker that works on one request at a time.
 const FIRST_BUSY: f64 = 0.4;
-/// How long a level is held before it is looked at again, seconds.
+/// Duration for which a level is held before it is checked again, in seconds.
 const CHUNK_S: f64 = 2.0;
 
-/// What was learned.
+/// Learned models of the ranker's point.
 #[derive(Clone)]
 pub(super) struct Learned {
     pub(super) point: LearnedPoint,
-    /// What it was learned from.
+    /// Observations from which they were learned.
     observed: Observed,
-    /// The latency beyond which the ranker is past its knee, ns.
+    /// Latency beyond which the ranker is past its knee, in nanoseconds.
     pub(super) limit_ns: f64,
 }
 
 impl Learned {
-    /// The same by another quantile of latency: a median is passed by half of all requests.
+    /// Learns again for another quantile of latency: half of all requests exceed a median.
     pub(super) fn at_quantile(mut self, quantile: f64) -> Result<Self, DemoError> {
         let mut settings = LearnSettings::default();
         settings.performance.quantile = quantile;
@@ -38,7 +39,7 @@ impl Learned {
         Ok(self)
     }
 
-    /// A policy of this goal.
+    /// Builds a policy for this goal.
     pub(super) fn policy(&self, version: u64, goal: Goal) -> Policy {
         Policy {
             version,
@@ -55,7 +56,7 @@ impl Learned {
         }
     }
 
-    /// Requests a second that full fidelity carries at the knee.
+    /// Number of requests per second that the ranker carries at the knee, at this tradeoff rate.
     pub(super) fn knee(&self, tradeoff_rate: f64) -> f64 {
         let curves = &self.point.performance.curves;
         let near = |rate: f64| (rate - tradeoff_rate).abs();
@@ -67,12 +68,12 @@ impl Learned {
     }
 }
 
-/// What stories have learned, of rankers with each accelerator.
+/// Models learned by the scenarios, by the rankers' accelerator.
 #[derive(Default)]
 pub(super) struct Lessons(Vec<(Option<u64>, Learned)>);
 
 impl Lessons {
-    /// Of the ranker that is running: learned, if nobody has before.
+    /// Returns the models of the running ranker, and learns them first if necessary.
     pub(super) async fn of(&mut self, stage: &mut Stage) -> Result<Learned, DemoError> {
         let accelerator_us = stage.accelerator_us();
         let known = self.0.iter().find(|(known, _)| *known == accelerator_us);
@@ -86,13 +87,13 @@ impl Lessons {
 }
 
 async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
-    // What is read first is read slowly: nothing is learned from that.
+    // First reads are slow, so this load is discarded.
     let cold = stage.load(4.0, 2.0, Asked::Nothing).await?;
     let cold_ms = quantile(&latencies_ms(&cold), 0.5);
     stage
         .load(FIRST_BUSY * 1e3 / cold_ms, 6.0, Asked::Nothing)
         .await?;
-    // How fast an idle ranker is.
+    // Measure the latency of an idle ranker.
     let idle = stage.load(4.0, 5.0, Asked::Nothing).await?;
     let idle_ms = quantile(&latencies_ms(&idle), 0.5);
     let (busy, limit_ns) = (FIRST_BUSY * 1e3 / idle_ms, KNEE * idle_ms * 1e6);
@@ -104,7 +105,7 @@ async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
     );
     for rate in RATES {
         let mut sweep = LoadSweep::new(SweepSettings {
-            // With less to do, loads that are of interest begin higher.
+            // With less work per request, the interesting loads start higher.
             first_per_second: busy / (1.0 - 0.7 * rate),
             factor: 1.3,
             limit_ns: limit_ns * 1.5,
@@ -120,7 +121,7 @@ async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
                 level.latencies_ns.len()
             );
             sweep.done(&level);
-            // What piled up is worked off.
+            // Wait until the backlog is processed.
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }
     }

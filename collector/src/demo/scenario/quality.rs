@@ -1,4 +1,4 @@
-//! What tradeoffs save and cost, and whether fresh requests agree.
+//! Scenario: learns what tradeoffs save and cost, and checks both on fresh requests.
 
 use super::super::run::DemoError;
 use super::learning::{Learned, Lessons};
@@ -6,7 +6,7 @@ use super::stage::{Asked, POINT, Stage, now_ns};
 use super::told::Told;
 use stroboscope_tradeoff::Goal;
 
-/// Requests that the quality is judged by, none of which was learned from.
+/// Number of requests to judge the quality by; none of them was used for learning.
 const JUDGED: u64 = 300;
 
 pub(super) async fn tell(
@@ -43,7 +43,7 @@ pub(super) fn performance(learned: &Learned, told: &mut Told) {
     );
 }
 
-/// Predictions against measurements of loads and rates that were not swept.
+/// Compares predictions with measurements at loads and rates outside the sweep.
 async fn fresh_latency(
     stage: &mut Stage,
     learned: &Learned,
@@ -64,7 +64,7 @@ async fn fresh_latency(
         let Some(point) = observed.points.get(POINT) else {
             return Err(DemoError::NothingExplored);
         };
-        // The first second knows no load yet.
+        // During the first second the load is not known yet.
         let made: Vec<_> = point
             .made
             .iter()
@@ -97,14 +97,14 @@ async fn fresh_latency(
     Ok(())
 }
 
-/// Answers with and without what was left out, by the model and at random.
+/// Compares answers with and without omissions, chosen by the model and at random.
 async fn quality(stage: &mut Stage, learned: &Learned, told: &mut Told) -> Result<(), DemoError> {
     stage.decide_by(Some(&learned.policy(1, Goal::Full))).await;
     let numbers: Vec<u64> = (1..=JUDGED)
         .map(|number| number.wrapping_mul(0x00ff_51af_d7ed_558d))
         .collect();
     let full = stage.full(&numbers).await?;
-    // The paper's figures: with provenance, and random.
+    // The paper's figures, in percent: with provenance, and random.
     for (rate, paper_ours, paper_random) in [(0.1, 6.0, 11.0), (0.5, 33.0, 43.0), (0.8, 59.0, 62.0)]
     {
         let (mut ours, mut random) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! The same overload with tradeoffs that are decided beforehand, and with those that timeouts force (001 §4.5.4).
+//! Scenario: the same overload with tradeoffs decided in advance, and with tradeoffs that timeouts
+//! force (001 §4.5.4).
 
 use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::Goal;
@@ -8,10 +9,10 @@ use super::learning::Lessons;
 use super::stage::{Asked, Stage, Starting, latencies_ms, quantile};
 use super::told::Told;
 
-/// The overload, as a share of what full fidelity carries.
+/// Overload, as a multiple of the load that full fidelity carries.
 const OVERLOAD: f64 = 2.2;
 const SECONDS: f64 = 20.0;
-/// Which quantile of latency is to be held.
+/// Quantile of latency to bound.
 const QUANTILE: f64 = 0.95;
 
 pub(super) async fn tell(
@@ -22,7 +23,7 @@ pub(super) async fn tell(
     let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
     let (overload, limit_ns) = (OVERLOAD * learned.knee(0.0), learned.limit_ns);
-    // A timeout bounds what nearly all requests take: so has the goal.
+    // A timeout bounds the latency of nearly all requests, so the goal does the same.
     let learned = learned.at_quantile(QUANTILE)?;
     let limit_ms = learned.limit_ns / 1e6;
     let per_second = overload;
@@ -30,7 +31,7 @@ pub(super) async fn tell(
         "load",
         format!("{per_second:.0} requests/s for {SECONDS:.0} s"),
     );
-    // A timeout that this load now and then runs into.
+    // Choose a timeout that this load exceeds now and then.
     stage
         .restart(Starting {
             timeout_ms: Some(limit_ms as u64),

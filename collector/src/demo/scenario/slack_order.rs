@@ -1,4 +1,5 @@
-//! Requests that wait in order of their slack (000 §6): what those without slack gain, and what the others pay.
+//! Scenario: requests wait in order of their slack (000 §6). Shows the gain of requests without
+//! slack, and the cost to the others.
 
 use stroboscope::baggage::{Baggage, SlackPrediction};
 
@@ -6,12 +7,12 @@ use super::super::run::DemoError;
 use super::stage::{Stage, Starting, latencies_ms, quantile};
 use super::told::Told;
 
-/// Requests that the ranker works on at a time.
+/// Maximum number of requests that the ranker works on at a time.
 const RUNNING_MAX: usize = 3;
-/// What those with slack have, ms: the pages of users on slow links wait for other things.
+/// Slack of requests that have some, in ms: pages of users on slow links wait for other things.
 const SLACK_MS: u64 = 400;
 const SECONDS: f64 = 25.0;
-/// The load, as a share of what the ranker carries at all.
+/// Load, as a share of the ranker's capacity.
 const LOAD: f64 = 0.93;
 
 pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
@@ -32,7 +33,7 @@ pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoE
         stage
             .load_with(per_second / 2.0, 2.0, |_| String::new())
             .await?;
-        // The same requests in both runs.
+        // Use the same requests in both runs.
         stage.repeat_users();
         let rich = baggage(slack_ms);
         let ranked = stage
@@ -92,7 +93,7 @@ fn late(latencies_ms: &[f64]) -> f64 {
     late as f64 / latencies_ms.len().max(1) as f64
 }
 
-/// Every other request, in no order.
+/// Reports whether a request has slack: pseudo-randomly, every other request.
 const fn has_slack(number: u64) -> bool {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1
 }
@@ -103,7 +104,7 @@ fn baggage(slack_ms: u64) -> String {
     baggage.to_header().unwrap_or_default()
 }
 
-/// Requests a second that the ranker carries when it always has some to do.
+/// Measures the requests per second that the ranker carries when it always has work.
 async fn capacity(stage: &mut Stage) -> Result<f64, DemoError> {
     let begin = std::time::Instant::now();
     let ranked = stage.load_with(400.0, 3.0, |_| String::new()).await?;

@@ -1,5 +1,5 @@
-//! Quality out of slack: the ranker works beside a slower source, and leaves out less where it is not what the answer waits
-//! for (001 §4.5.5.2).
+//! Scenario: the ranker runs in parallel to a slower source, and leaves out less while the answer
+//! does not wait for the ranker (001 §4.5.5.2).
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use super::learning::Lessons;
 use super::stage::{Stage, Starting, quantile};
 use super::told::Told;
 
-/// What is left out of a request without slack: the operator's choice between quality and latency.
+/// Tradeoff rate of a request without slack: the operator's choice between quality and latency.
 const DEFAULT_RATE: f64 = 0.9;
 const SECONDS: f64 = 25.0;
-/// The load, as a share of what full fidelity carries.
+/// Load, as a share of the load that full fidelity carries.
 const LOAD: f64 = 0.35;
 
 pub(super) async fn tell(
@@ -33,7 +33,7 @@ pub(super) async fn tell(
             100.0 * DEFAULT_RATE
         ),
     );
-    // What is to fit into slack has to fit nearly always.
+    // Work that has to fit into slack has to fit nearly always.
     let learned = learned.at_quantile(0.95)?;
     let goal = Goal::Slack {
         component: "ranker".to_owned(),
@@ -47,7 +47,7 @@ pub(super) async fn tell(
             .decide_by(Some(&learned.policy(4, goal.clone())))
             .await;
         stage.load_with(per_second, 2.0, |_| String::new()).await?;
-        // The same requests in both runs; the first is what the second predicts from.
+        // Use the same requests in both runs; the second run predicts from the first.
         stage.repeat_users();
         let users = stage.users();
         let known: HashMap<u64, f64> = std::mem::take(&mut last);
@@ -57,7 +57,7 @@ pub(super) async fn tell(
                 baggage(slack_ms.copied().unwrap_or_default())
             })
             .await?;
-        // The user's last request tells the next one's slack (000 §5.3).
+        // The slack of a user's last request predicts that of the next (000 §5.3).
         for one in &ranked {
             let slack_ms = other_ms(users.of(one.number), 0) - one.latency.as_secs_f64() * 1e3;
             last.insert(users.of(one.number), slack_ms.max(0.0));
@@ -97,7 +97,7 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// What the other source takes, ms: by user, and a little by chance.
+/// Time that the other source takes, in ms: by user, with a little random variation.
 fn other_ms(user: u64, request: u64) -> f64 {
     let unit = |x: u64| (x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
     (5.0 + 75.0 * unit(user + 1)) * (0.95 + 0.1 * unit(request ^ user << 20))
@@ -113,7 +113,7 @@ fn baggage(slack_ms: f64) -> String {
 struct Run {
     share_with_drop: f64,
     ranker_ms: Vec<f64>,
-    /// The later of the ranker and the other source.
+    /// Times of the later of the ranker and the other source, in ms.
     answers_ms: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Three times the load for a while: with a latency goal, and without (001 §4.5.5.1).
+//! Scenario: triples the load for a while, with a latency goal and without (001 §4.5.5.1).
 
 use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::Goal;
@@ -8,12 +8,12 @@ use super::learning::Lessons;
 use super::stage::{Asked, Stage, Starting, latencies_ms, quantile};
 use super::told::Told;
 
-/// Before and after the spike, and in it, seconds.
+/// Duration before, after and within the spike, in seconds.
 const CALM_S: f64 = 8.0;
 const SPIKE_S: f64 = 20.0;
-/// Which quantile of latency is predicted.
+/// Quantile of latency to predict.
 const QUANTILE: f64 = 0.9;
-/// The usual load, as a share of what full fidelity carries.
+/// Usual load, as a share of the load that full fidelity carries.
 const CALM_LOAD: f64 = 0.5;
 
 pub(super) async fn tell(
@@ -25,7 +25,7 @@ pub(super) async fn tell(
     super::quality::performance(&learned, told);
     let goal_ms = learned.limit_ns / 1e6;
     let calm = CALM_LOAD * learned.knee(0.0);
-    // For half of the requests of each second to be in time, more than half have to be predicted to be.
+    // To keep half of each second's requests in time, predict more than half of them to be.
     let learned = learned.at_quantile(QUANTILE)?;
     told.say(
         "load",
@@ -36,7 +36,7 @@ pub(super) async fn tell(
     let without = Course::of(stage, calm).await?;
     stage.restart(Starting::default()).await?;
     let goal = Goal::Latency {
-        // Room for what a load is measured late.
+        // Leave room for the delay with which a load is measured.
         limit_ns: learned.limit_ns * 0.5,
     };
     stage.decide_by(Some(&learned.policy(2, goal))).await;
@@ -96,11 +96,11 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// How latency went.
+/// Latency over the run.
 struct Course {
     spike_ms: f64,
     by_second: Vec<f64>,
-    /// A sample of the spike's requests, and their answers.
+    /// Sample of the spike's requests, and their answers.
     numbers: Vec<u64>,
     stories: Vec<Vec<u64>>,
 }

@@ -1,4 +1,4 @@
-//! A collector, and a store and a ranker under load.
+//! Test bed of the scenarios: a collector, and a store and a ranker under load.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,62 +18,62 @@ use stroboscope_query::{Selection, Source, TimeRange};
 use stroboscope_server::collect::Collector;
 use stroboscope_server::intake::Stop;
 
-/// The point of the newsfeed's ranker.
+/// Tradeoff point of the newsfeed's ranker.
 pub(super) const POINT: &str = "ranker.candidates";
 
-/// No request is waited for longer.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is running.
+/// Running processes of a scenario.
 pub(super) struct Stage {
     data: PathBuf,
     collector: Collector,
     fleet: Fleet,
     load: RankLoad,
-    /// Each load has users of its own,
+    /// Seed of the users; each load gets its own unless `is_fixed`.
     seed: u64,
-    /// but for the next.
+    /// True if the next load keeps the seed.
     is_fixed: bool,
     accelerator_us: Option<u64>,
 }
 
-/// The seed of loads that are repeated.
+/// Seed of loads that are repeated.
 const REPEATED: u64 = 7_000_000_000;
 
-/// How a ranker is started.
+/// Settings with which a ranker starts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Starting {
-    /// Features that are missing after so many ms are left out.
+    /// Timeout in ms after which missing features are left out.
     pub(super) timeout_ms: Option<u64>,
-    /// So many requests at a time, others in order of their slack.
+    /// Maximum number of requests at a time; others wait in order of their slack.
     pub(super) slack_order: Option<usize>,
-    /// Scoring takes so many µs a candidate, and no processor.
+    /// Time that scoring a candidate takes without using a processor, in µs.
     pub(super) accelerator_us: Option<u64>,
-    /// Where the ranker says that another one would pay.
+    /// File in which the ranker reports that another instance would pay off.
     pub(super) capacity_file: Option<PathBuf>,
 }
 
-/// Who sends a load's requests.
+/// Users that send a load's requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Users {
     seed: u64,
 }
 
 impl Users {
-    /// The user of a request.
+    /// Returns the user of a request.
     pub(super) fn of(self, number: u64) -> u64 {
         RankLoad::user(self.seed.wrapping_add(number))
     }
 }
 
-/// How a load's requests are to be treated.
+/// Treatment that a load's requests ask for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
-    /// As the policy in force has it.
+    /// Leaves the decision to the policy in force.
     Nothing,
-    /// To leave out this share, at random.
+    /// Leaves out this share, at random.
     Random(f64),
-    /// To leave out this share, by the model in force.
+    /// Leaves out this share, by the model in force.
     ByModel(f64),
 }
 
@@ -106,7 +106,7 @@ impl Stage {
         })
     }
 
-    /// A fresh store and a fresh ranker.
+    /// Replaces the store and the ranker by fresh ones.
     pub(super) async fn restart(&mut self, starting: Starting) -> Result<(), DemoError> {
         self.accelerator_us = starting.accelerator_us;
         self.fleet.stop().await;
@@ -115,19 +115,19 @@ impl Stage {
         Ok(())
     }
 
-    /// Which accelerator the rankers have that are running.
+    /// Scoring time of the running rankers' accelerator, in µs.
     pub(super) const fn accelerator_us(&self) -> Option<u64> {
         self.accelerator_us
     }
 
-    /// Another ranker beside those there are; requests go to all in turn.
+    /// Adds a ranker; requests go to all rankers in turn.
     pub(super) async fn add_ranker(&mut self) -> Result<(), DemoError> {
         let address = self.fleet.add_ranker().await?;
         self.load.add(format!("http://{address}")).await?;
         Ok(())
     }
 
-    /// What the load is put on, to go on with while the stage is changed.
+    /// Clones the load, so that it can run while the stage is changed.
     pub(super) fn loading(&self) -> RankLoad {
         self.load.clone()
     }
@@ -136,16 +136,16 @@ impl Stage {
         &self.data
     }
 
-    /// Has the ranker decide by this; without one, in full fidelity.
+    /// Sets the policy of the ranker; without one, it answers in full fidelity.
     pub(super) async fn decide_by(&self, policy: Option<&Policy>) {
         let none = Policy::default();
         let control = self.collector.control();
         control.set_tradeoffs(policy.unwrap_or(&none));
-        // It goes over a stream that is open; nobody answers.
+        // The policy goes over an open stream, without a response.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
 
-    /// An open loop on the ranker.
+    /// Runs an open loop against the ranker.
     pub(super) async fn load(
         &mut self,
         per_second: f64,
@@ -157,7 +157,7 @@ impl Stage {
             .await
     }
 
-    /// The same, each request with baggage of its own.
+    /// Runs an open loop like [`load`](Self::load), with separate baggage for each request.
     pub(super) async fn load_with(
         &mut self,
         per_second: f64,
@@ -173,34 +173,36 @@ impl Stage {
         Ok(run.await?)
     }
 
-    /// The next load has the same requests as others before which this is said.
+    /// Makes the next load repeat the requests of the other loads that this call precedes.
     pub(super) fn repeat_users(&mut self) {
         (self.seed, self.is_fixed) = (REPEATED, true);
     }
 
-    /// Who sends the requests of the next load, after [`repeat_users`](Self::repeat_users), or sent the last one's.
+    /// Returns the users of the next load after [`repeat_users`](Self::repeat_users), else those of
+    /// the last load.
     pub(super) const fn users(&self) -> Users {
         Users { seed: self.seed }
     }
 
-    /// The numbers that users of a load's requests come from.
+    /// Returns the number from which the user of a request derives.
     pub(super) fn number_of(&self, ranked: &Ranked) -> u64 {
         self.seed.wrapping_add(ranked.number)
     }
 
-    /// One ranking of a number's user.
+    /// Asks for one ranking for a number's user.
     pub(super) async fn ask(&self, number: u64, told: Asked) -> Result<Vec<u64>, DemoError> {
         let asked = self.load.ask(number, &told.baggage(), PATIENCE).await;
         asked.map_err(DemoError::Ranking)
     }
 
-    /// The seed of a load that is run beside the stage, and whose requests are the next ones' then.
+    /// Returns the seed for a load that runs outside of the stage; the next load then uses other
+    /// requests.
     pub(super) fn number_of_first(&mut self) -> u64 {
         self.is_fixed = false;
         self.seed
     }
 
-    /// The full rankings of these numbers' users, two at a time.
+    /// Returns the full rankings of these numbers' users, two at a time.
     pub(super) async fn full(&self, numbers: &[u64]) -> Result<HashMap<u64, Vec<u64>>, DemoError> {
         let mut full = HashMap::new();
         for pair in numbers.chunks(2) {
@@ -221,9 +223,9 @@ impl Stage {
         Ok(full)
     }
 
-    /// What was recorded of tradeoffs since an instant, ns since the Unix epoch.
+    /// Returns the tradeoffs recorded since an instant, ns since the Unix epoch.
     pub(super) async fn observed(&self, since_ns: i64) -> Result<Observed, DemoError> {
-        // What was shipped last comes a moment later.
+        // The last batch arrives a moment later.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         self.collector
             .intake()
@@ -279,20 +281,20 @@ async fn connect(fleet: &Fleet) -> Result<RankLoad, DemoError> {
     Ok(RankLoad::connect(ranker).await?)
 }
 
-/// Now, ns since the Unix epoch.
+/// Returns the current time, ns since the Unix epoch.
 pub(super) fn now_ns() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// A quantile of values, 0 of none.
+/// Returns a quantile of values, or 0 without values.
 pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     percentile(&sorted, share).unwrap_or_default()
 }
 
-/// Latencies in ms; failed requests took as long as they took.
+/// Returns latencies in ms; failed requests count with the time that they took.
 pub(super) fn latencies_ms(ranked: &[Ranked]) -> Vec<f64> {
     ranked
         .iter()

@@ -1,4 +1,4 @@
-//! What a story tells: figures with what they are measured against.
+//! Results of a scenario: figures with their goals.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,38 +7,38 @@ use clap::ValueEnum as _;
 
 use super::Scenario;
 
-/// One figure.
+/// One figure of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is of.
+    /// Label of the figure.
     pub what: String,
-    /// Its value, in words.
+    /// Value as text.
     pub value: String,
-    /// The same as a number, where it is one.
+    /// Value as a number, if it is one.
     pub number: Option<f64>,
-    /// The paper's.
+    /// The paper's value.
     pub paper: Option<String>,
-    /// Whether it is what it should be.
+    /// Verdict on the figure, if it has a goal.
     pub verdict: Option<Verdict>,
 }
 
-/// Whether a goal was reached.
+/// Verdict on a figure with a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was.
+    /// The goal was met.
     Met,
-    /// It was not.
+    /// The goal was missed.
     Missed,
 }
 
-/// A story.
+/// Results of one or more scenarios.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
-    /// The processor that the figures are of.
+    /// Processor on which the figures were measured.
     pub processor: String,
-    /// In order.
+    /// Figures, in the order of the scenarios.
     pub figures: Vec<Figure>,
-    /// Where everything is recorded.
+    /// Directory of the recording.
     pub data: PathBuf,
 }
 
@@ -51,7 +51,7 @@ impl Told {
         }
     }
 
-    /// A story begins.
+    /// Begins the figures of a scenario.
     pub(super) fn begin(&mut self, story: Scenario) {
         let name = story.to_possible_value();
         self.say(
@@ -60,7 +60,7 @@ impl Told {
         );
     }
 
-    /// Notes a figure that is what it is.
+    /// Adds a figure without a goal.
     pub(super) fn say(&mut self, what: impl Into<String>, value: impl Into<String>) {
         self.figures.push(Figure {
             what: what.into(),
@@ -71,7 +71,7 @@ impl Told {
         });
     }
 
-    /// Notes a figure with a goal.
+    /// Adds a figure with a goal.
     pub(super) fn judge(
         &mut self,
         what: impl Into<String>,

@@ -1,22 +1,22 @@
-//! Goals as people write them.
+//! Parses goals in words.
 
 use std::time::Duration;
 
 use crate::arguments::{parse_duration, parse_share};
 
-/// What is wanted of bursts, as far as it is said.
+/// Goal of a plan, with the parts that were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Wanted {
     pub longest: Option<Duration>,
-    /// Of a process's CPU time.
+    /// Maximum share of a process's CPU time.
     pub overhead: Option<f64>,
-    /// Of all time.
+    /// Maximum share of all time.
     pub duty: Option<f64>,
     pub whole_per_hour: Option<f64>,
 }
 
 impl Wanted {
-    /// What the other one says, and what only this one does.
+    /// Merges two goals; the parts of `other` take precedence.
     pub(super) fn and(self, other: Wanted) -> Wanted {
         Wanted {
             longest: other.longest.or(self.longest),
@@ -30,7 +30,8 @@ impl Wanted {
 const FORMS: &str =
     "`requests up to 30 ms`, `overhead 1 %`, `duty 1 %`, `200 whole requests an hour`";
 
-/// `requests up to 30 ms, overhead 1 %, 200 whole requests an hour`, or some of it, in any order.
+/// Parses `requests up to 30 ms, overhead 1 %, 200 whole requests an hour`, or some of its parts,
+/// in any order.
 pub(super) fn parse_goal(text: &str) -> Result<Wanted, String> {
     let mut wanted = Wanted::default();
     for part in text.split(',').map(str::trim) {
@@ -78,7 +79,7 @@ fn after<'a>(words: &'a str, heads: &[&str]) -> Option<&'a str> {
     heads.iter().find_map(|head| words.strip_prefix(head))
 }
 
-/// `200 whole requests an hour`, by hour.
+/// Parses `200 whole requests an hour` as a rate per hour.
 fn rate(words: &str) -> Option<f64> {
     let words: Vec<&str> = words.split_whitespace().collect();
     let (count, rest) = words.split_first()?;

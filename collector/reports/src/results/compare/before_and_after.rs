@@ -1,4 +1,4 @@
-//! How the requests of a cause looked before, and how they look now, side by side; what changed is marked.
+//! Picture of a cause's requests before and after, side by side, with changes marked.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use stroboscope_analysis::flow::{CategoryId, Operation, PeriodFlows};
 use super::super::flow_graph::DrawnFlow;
 use stroboscope_present::show::{Figure, Graph};
 
-/// Of the largest mutation of the first cause; nothing without one.
+/// Draws the largest mutation of the first cause; none without one.
 pub(super) fn figure(of: &Comparison, periods: [&PeriodFlows; 2]) -> Option<Figure> {
     let cause = of.causes.first()?;
     let mutation = of.mutations.get(*cause.mutations.first()?)?;
@@ -38,7 +38,7 @@ fn sides(mutation: &Mutation, [before, after]: [&PeriodFlows; 2]) -> Option<[Dra
         let category = flows.roots.get(&mutation.root)?.categories.get(&id)?;
         DrawnFlow::of(&flows.edges, category)
     };
-    // A structure that is gone, or new, was seen in one of the periods only.
+    // A structure that is gone or new occurs in one of the periods only.
     let of = |flows, other, id| drawn(flows, id).or_else(|| drawn(other, id));
     Some([
         of(before, after, old)?,
@@ -46,7 +46,8 @@ fn sides(mutation: &Mutation, [before, after]: [&PeriodFlows; 2]) -> Option<[Dra
     ])
 }
 
-/// Operations that a mutation is about: those of responsible edges, and those that are called more often, or less.
+/// Returns the operations of a mutation: those of responsible edges, and those that are called more
+/// or less often.
 fn changed(
     mutation: &Mutation,
     of: &Comparison,

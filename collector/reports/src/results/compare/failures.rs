@@ -7,7 +7,7 @@ use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 use stroboscope_query::{FailureShift, OriginShift};
 
-/// Origins shown of each root operation, at most.
+/// Maximum number of origins to show for each root operation.
 const ORIGINS_MAX: usize = 8;
 
 /// Requests of a root operation, and how many of them failed. Incomplete requests count, too.
@@ -16,9 +16,9 @@ pub(super) struct FailureShiftRow {
     root: String,
     requests: Counts,
     failed: Counts,
-    /// The shares of failed requests, 0 to 1.
+    /// Shares of failed requests, 0 to 1.
     rates: Rates,
-    /// Probability of so large a difference where nothing has changed.
+    /// Probability of such a difference by chance.
     p_value: f64,
     /// True if the share changed by more than chance, and by enough to matter.
     changed: bool,
@@ -31,16 +31,16 @@ pub(super) struct FailureShiftRow {
 struct OriginShiftRow {
     #[serde(skip)]
     root: String,
-    /// The operation that failed first.
+    /// Operation that failed first.
     origin: String,
-    /// The type of its error, or its status.
+    /// Type of its error, or its status.
     kind: String,
-    /// Its message, with ids replaced by `*`; empty, if there is none.
+    /// Error message, with ids replaced by `*`; empty if there is none.
     message: String,
     requests: Counts,
     /// Id of the first such request, of the later period if it has one.
     example: Option<String>,
-    /// The operations through which its failure travelled, from the origin to the root.
+    /// Operations through which its failure travelled, from the origin to the root.
     trail: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ impl FailureShiftRow {
         self.changed
     }
 
-    /// The change, and the origin that explains most of it.
+    /// Describes the change, and the origin that explains most of it.
     fn sentence(&self) -> String {
         let change = format!(
             "Of {}, {} fail rather than {}: {} of {} after, {} of {} before",
@@ -150,7 +150,7 @@ impl FailureShiftRow {
     }
 }
 
-/// Shows what failed, if anything did.
+/// Shows failures, if there are any.
 pub(super) fn show(rows: &[FailureShiftRow], doc: &mut Doc) {
     for row in rows.iter().filter(|row| row.changed) {
         doc.sentence(row.sentence());

@@ -1,4 +1,4 @@
-//! Causes and mutations, as rows.
+//! Rows of causes and mutations.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,39 +16,41 @@ use stroboscope_present::rows;
 pub(super) struct CauseRow {
     rank: u64,
     kind: &'static str,
-    /// Who is responsible: of a late answer between two services, who gives it.
+    /// Responsible service: for late responses between two services, the one that responds.
     service: String,
-    /// Its operation, without the service.
+    /// Operation of that service, without the service.
     operation: String,
-    /// What changed, in words.
+    /// Description of the change.
     what: String,
-    /// Of time on the way between two services: the operation that calls, with its service.
+    /// Calling operation with its service, for time on the way between two services.
     caller: Option<String>,
-    /// The one that is called.
+    /// Called operation with its service.
     callee: Option<String>,
-    /// Whether the data cannot tell which of the two is responsible; `service` then names the one that is called.
+    /// True if the data cannot tell which of the two is responsible; `service` then names the
+    /// called one.
     undecided: bool,
-    /// The edge that changed most, or the place where requests begin to go another way.
+    /// Edge that changed most, or the place where requests begin to diverge.
     edge: Option<String>,
     contribution_ns: f64,
-    /// Its part of the change; null where nothing changed.
+    /// Share of the change; null if nothing changed.
     share: Option<f64>,
-    /// The part of the later period's requests that it changed.
+    /// Share of the later period's requests that it changed.
     affected: f64,
     q_value: f64,
     mutations: Vec<u64>,
     example: ExampleRow,
 }
 
-/// An operation that changed a lot, in too few requests to tell whether by chance.
+/// An operation that changed a lot, but in too few requests for a test.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct TooFewRow {
     service: String,
     operation: String,
     requests: Counts,
-    /// What it adds to the mean latency of the requests of its root operation.
+    /// Contribution to the mean latency of the requests of its root operation, in ns.
     contribution_ns: f64,
-    /// So many requests of each period would tell, if all of one took longer than all of the other.
+    /// Number of requests of each period that would suffice, if all of one took longer than all of
+    /// the other.
     needed: u64,
 }
 
@@ -80,7 +82,7 @@ impl TooFewRow {
     }
 }
 
-/// A request before, and one after.
+/// Example requests, one before and one after.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ExampleRow {
     before: Option<String>,
@@ -133,7 +135,7 @@ struct EdgeRow {
 struct PrecursorRow {
     category: String,
     distance: f64,
-    /// The part of the root operation's requests that it lost to the mutation.
+    /// Share of the root operation's requests that it lost to the mutation.
     moved: f64,
     divergence: Option<String>,
 }
@@ -202,7 +204,7 @@ fn what(cause: &Cause) -> String {
     }
 }
 
-/// A cause by its rank: what it is; empty where there is none such.
+/// Describes the cause of this rank; empty if there is none.
 pub fn cause_in_words(of: &Comparison, rank: usize) -> String {
     let cause = rank.checked_sub(1).and_then(|at| of.causes.get(at));
     cause.map_or_else(String::new, |cause| {
@@ -215,7 +217,7 @@ pub fn cause_in_words(of: &Comparison, rank: usize) -> String {
     })
 }
 
-/// A mutation by its rank, likewise.
+/// Describes the mutation of this rank; empty if there is none.
 pub fn mutation_in_words(of: &Comparison, rank: usize) -> String {
     let mutation = rank.checked_sub(1).and_then(|at| of.mutations.get(at));
     mutation.map_or_else(String::new, |mutation| {

@@ -1,4 +1,4 @@
-//! What changed that is no cause in a service: what is asked for, and how often; and how much requests vary.
+//! Changes that are no cause in a service: the mix and rate of requests, and their variation.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use stroboscope_analysis::compare::{Comparison, Environment, Variation, Variatio
 use super::PeriodSummary;
 use stroboscope_present::humanise::duration;
 
-/// A root operation, and its part of the requests.
+/// A root operation, and its share of the requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct MixRow {
     root: String,
@@ -38,12 +38,12 @@ impl MixRow {
     }
 }
 
-/// How much requests of one category vary, by C² of those with over ten requests.
+/// Variation within categories, by C² of categories with over ten requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct VariationSays {
     before: VariationOf,
     after: VariationOf,
-    /// How probable such different C² are where nothing has changed; null where a period has no such category.
+    /// Probability of such different C² by chance; null if a period has no such category.
     p_value: Option<f64>,
     changes: Vec<VariationRow>,
 }
@@ -51,7 +51,7 @@ pub(super) struct VariationSays {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct VariationOf {
     categories: u64,
-    /// The part with C² below 1.
+    /// Share of categories with C² below 1.
     low: Option<f64>,
     median: Option<f64>,
     most: Option<f64>,
@@ -89,7 +89,7 @@ impl VariationSays {
         }
     }
 
-    /// Nothing, where there is no category with enough requests.
+    /// Describes the variation; none if there is no category with enough requests.
     pub(super) fn sentence(&self) -> Option<String> {
         let (old, new) = (self.before.median?, self.after.median?);
         let many = self.changes.len();
@@ -107,12 +107,12 @@ impl VariationSays {
     }
 }
 
-/// Requests come more, or less, often if by this factor.
+/// Minimum factor by which the rate of requests changes.
 const RATE_MIN: f64 = 1.25;
-/// What is asked for changed if a root operation's part of the requests did by so much.
+/// Minimum change of a root operation's share of requests.
 const MIX_MIN: f64 = 0.05;
 
-/// What else is different between the periods.
+/// Describes other differences between the periods.
 pub(super) fn surroundings(
     [old, new]: [&PeriodSummary; 2],
     mix: &[MixRow],

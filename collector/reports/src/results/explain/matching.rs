@@ -1,4 +1,4 @@
-//! The later requests that the conditions of a leaf hold of, as a search.
+//! Search for the later requests that satisfy the conditions of a leaf.
 
 use stroboscope_analysis::decision_tree::Test;
 use stroboscope_analysis::explain::{ParameterCondition, ParameterTest};
@@ -9,7 +9,7 @@ use crate::arguments::ReadingArguments;
 use crate::suggest::{command_on, quoted};
 use crate::time::written;
 
-/// The address of the page that lists requests, and the command that does.
+/// Address of the page that lists the requests, and the equivalent command.
 #[derive(Debug)]
 pub(super) struct RequestsLink {
     pub(super) path: String,
@@ -17,7 +17,8 @@ pub(super) struct RequestsLink {
 }
 
 impl RequestsLink {
-    /// Of requests of a period with these conditions; `None` where no formula says one of them.
+    /// Creates links to requests of a period with these conditions; `None` if no formula can
+    /// express one of them.
     pub(super) fn of(
         conditions: &[ParameterCondition],
         range: TimeRange,
@@ -49,7 +50,7 @@ fn formula(conditions: &[ParameterCondition]) -> Option<String> {
     formulas.map(|formulas| formulas.join(" and "))
 }
 
-/// The formula of one condition; none of the largest or smallest of several numbers.
+/// Formula of one condition; none for the largest or smallest of several numbers.
 fn of_condition(condition: &ParameterCondition) -> Option<String> {
     let parameter = &condition.parameter;
     if parameter.recorded() != *parameter {
@@ -98,7 +99,7 @@ fn of_condition(condition: &ParameterCondition) -> Option<String> {
     Some(format!("{{ {test}{} }}", of_operation(condition)))
 }
 
-/// A term for spans of the condition's operation; parts of a name that vary are not compared.
+/// Term for spans of the condition's operation; skips names with variable parts.
 fn of_operation(condition: &ParameterCondition) -> String {
     let Some((service, name)) = condition.parameter.operation.split_once(':') else {
         return String::new();
@@ -110,7 +111,7 @@ fn of_operation(condition: &ParameterCondition) -> String {
     format!(" && service = {}{name}", text(service))
 }
 
-/// A text as formulas write it.
+/// Quotes a text for formulas.
 fn text(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

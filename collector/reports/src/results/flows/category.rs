@@ -1,4 +1,4 @@
-//! One category: its structure, a request of it as a train schedule, and its graph.
+//! One category: its structure, an example request as a train schedule, and its graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc, Figure, Graph, Interval, Timeline, TimelineRow};
 use stroboscope_query::Notes;
 
-/// A category, and what its requests do.
+/// A category, and the structure of its requests.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CategorySays {
     #[serde(flatten)]
@@ -31,17 +31,17 @@ pub struct CategorySays {
     #[serde(flatten)]
     row: CategoryRow,
     density: Option<LatencyDensity>,
-    /// Requests that the density is of.
+    /// Number of requests in the sample for the density.
     #[serde(skip)]
     sampled: u64,
-    /// What its requests do, in order.
+    /// Operations of its requests, in order.
     structure: Vec<StructureRow>,
-    /// Time between boundaries on critical paths, in the order of tasks.
+    /// Times between boundaries on critical paths, in the order of tasks.
     edges: Vec<EdgeRow>,
-    /// Its operations.
+    /// Graph of its operations.
     #[serde(skip)]
     graph: Graph,
-    /// A request of it, by services.
+    /// Example request, by services.
     #[serde(skip)]
     schedule: Option<Timeline>,
 }
@@ -49,16 +49,18 @@ pub struct CategorySays {
 /// An operation of the structure.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct StructureRow {
-    /// How many operations it is inside of.
+    /// Number of enclosing operations.
     depth: usize,
-    /// What the one around it waits for one after the other is in stages, from 1.
+    /// Number of the stage in the enclosing operation, from 1; the enclosing operation waits for
+    /// its stages one after the other.
     stage: u64,
     operation: String,
-    /// At least and at most so many times; null: any number.
+    /// Minimum and maximum number of repetitions; a maximum of null is unbounded.
     repeats_from: u64,
     repeats_to: Option<u64>,
     fails: bool,
-    /// Its own time on the critical path, on average of the category's requests; that of operations of the same path together.
+    /// Mean own time on the critical path per request of the category, in ns; sums operations with
+    /// equal paths.
     mean_ns: f64,
 }
 
@@ -68,14 +70,14 @@ struct EdgeRow {
     task: String,
     start: String,
     end: String,
-    /// On the critical path, on average of the category's requests.
+    /// Mean time on the critical path per request of the category, in ns.
     mean_ns: f64,
     #[serde(skip)]
     operation: String,
 }
 
 impl CategorySays {
-    /// The request whose latency is nearest to the mean.
+    /// Returns the request whose latency is closest to the mean.
     pub fn example(category: &FlowCategory) -> Option<TraceId> {
         let mean_ns = category.mean_ns();
         let off = |latency_ns: u64| (latency_ns as f64 - mean_ns).abs();
@@ -86,7 +88,7 @@ impl CategorySays {
         nearest.map(|request| request.id)
     }
 
-    /// Of a category, with the path of its example.
+    /// Creates the report on a category, with the path of its example.
     pub fn of(
         (root, id, category): (&str, CategoryId, &FlowCategory),
         edges: &EdgeTable,
@@ -197,8 +199,8 @@ impl CategorySays {
         doc.figure(self.picture().on_pages_only());
     }
 
-    /// The graph in Graphviz's language: nodes are boundaries, edges the time between them; where an operation hands on to
-    /// another, and where that ends, without one.
+    /// Formats the graph in Graphviz's language: nodes are boundaries, edges are the times between
+    /// them. Edges where an operation hands over to another, and where that one ends, have no time.
     pub fn dot(&self) -> String {
         let mut dot = format!(
             "digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n",
@@ -246,7 +248,7 @@ impl CategorySays {
         dot
     }
 
-    /// The graph as a picture: a box for each operation, with its mean time on critical paths.
+    /// Draws the graph: a box for each operation, with its mean time on critical paths.
     pub fn picture(&self) -> Figure {
         Figure::new(
             format!("Category {}", self.row.category),
@@ -256,7 +258,7 @@ impl CategorySays {
     }
 }
 
-/// Edges in the table; more of them nobody reads.
+/// Maximum number of edges in the table, for readability.
 const EDGES_SHOWN: usize = 25;
 
 fn escape(text: &str) -> String {
@@ -302,7 +304,7 @@ fn describe(
     }
 }
 
-/// A lane for each service, in the order in which they come in.
+/// Builds a lane for each service, in order of first use.
 fn schedule(path: &TracePath, labels: &Labels) -> Timeline {
     let start_ns = path.segments.iter().map(|timing| timing.start_ns).min();
     let since = |ns: i64| u64::try_from(ns.saturating_sub(start_ns.unwrap_or(ns))).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How latencies are distributed: a density over their logarithm, in bars.
+//! Distribution of latencies: density over their logarithm, in bars.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,35 +7,35 @@ use stroboscope_analysis::statistics::{BandwidthRule, Density, density_of_sample
 use stroboscope_present::humanise::{duration, percent};
 use stroboscope_present::show::{Bar, Chart, Doc, Figure};
 
-/// Bars of the picture, at most.
+/// Maximum number of bars in the picture.
 const BARS_MAX: usize = 24;
-/// Bars with less at either end are left out.
+/// Minimum mass at either end; bars beyond it are left out.
 const SHARE_MIN: f64 = 0.001;
 
-/// The density of latencies over their binary logarithm.
+/// Density of latencies over their binary logarithm.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct LatencyDensity {
-    /// The standard deviation of the kernel, in doublings.
+    /// Standard deviation of the kernel, in doublings.
     bandwidth_log2: f64,
-    /// Where that is from.
+    /// Rule by which the bandwidth was chosen.
     rule: &'static str,
-    /// Latencies around which many are, the shortest first.
+    /// Modes of the latency, the shortest first.
     modes: Vec<ModeRow>,
-    /// Parts of all, from the shortest latency on.
+    /// Shares of all requests, from the shortest latency on.
     bars: Vec<BarRow>,
 }
 
-/// A latency around which many are.
+/// A mode of the latency.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ModeRow {
     latency_ns: f64,
-    /// The part of all between the valleys to both sides.
+    /// Share of all requests between the valleys on both sides.
     share: f64,
-    /// How far it rises above them, in standard errors.
+    /// Height above the valleys, in standard errors.
     prominence: f64,
 }
 
-/// Latencies from here to there.
+/// A range of latencies.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct BarRow {
     from_ns: f64,
@@ -52,7 +52,8 @@ fn rule(of: BandwidthRule) -> &'static str {
 }
 
 impl LatencyDensity {
-    /// Of latencies, each with how often or with its weight, and of the effective size of the sample; nothing of none.
+    /// Estimates the density of latencies with their counts or weights, for the sample's effective
+    /// size; `None` without latencies.
     pub(super) fn of(latencies_ns: &[(u64, u64)], size: f64) -> Option<Self> {
         let found = density_of_sample(latencies_ns, size.round() as u64)?;
         Some(Self {
@@ -110,7 +111,7 @@ impl LatencyDensity {
     }
 }
 
-/// Equal parts of the logarithm, without those at the ends where there is next to nothing.
+/// Divides the logarithm into equal bars, without nearly empty ones at the ends.
 fn bars(of: &Density) -> Vec<BarRow> {
     let mass = |range: std::ops::Range<usize>| -> f64 {
         of.densities[range].iter().sum::<f64>() * of.step_log2

@@ -1,4 +1,4 @@
-//! What was given up, when, and by which policy.
+//! Log of omissions: what was left out, when, and by which policy.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,17 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 use stroboscope_query::Notes;
 
-/// What was given up.
+/// Log of omissions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogSays {
     #[serde(flatten)]
     pub notes: Notes,
-    /// Requests that gave something up, not those that explored.
+    /// Number of requests that left something out, without those that explored.
     requests: u64,
-    /// Requests that explored what they were told to.
+    /// Number of requests that explored as instructed.
     explored: u64,
-    /// Tradeoffs whose component was cut by a burst's edge, and records that cannot be read.
+    /// Number of tradeoffs whose component was cut by a burst's edge, and number of unreadable
+    /// records.
     cut: u64,
     malformed: u64,
     log: Vec<LogRow>,
@@ -28,25 +29,25 @@ pub struct LogSays {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct LogRow {
-    /// The beginning of the stretch of time, ns since the Unix epoch.
+    /// Beginning of the interval, ns since the Unix epoch.
     from_ns: i64,
     point: String,
     service: String,
     /// `omit`, `default` or `low_fidelity`.
     kind: String,
-    /// Decided beforehand, and not forced.
+    /// True if decided in advance, false if forced.
     proactive: bool,
-    /// The version of the policy; 0: none.
+    /// Version of the policy; 0 for none.
     policy: u64,
     requests: u64,
-    /// The mean share of items that was left out.
+    /// Mean share of items that was left out.
     mean_rate: f64,
-    /// Requests a second at the point, on average.
+    /// Mean number of requests per second at the point.
     requests_per_second: f64,
     mean_latency_ns: f64,
-    /// Most of what was left out: `ads 45 %, pages 30 %`.
+    /// Largest shares of what was left out: `ads 45 %, pages 30 %`.
     left_out: String,
-    /// Of those that were forced: the most frequent cause.
+    /// Most frequent cause of forced omissions.
     cause: String,
 }
 
@@ -66,7 +67,7 @@ rows! {
     kind: Text, "kind" = &*row.kind;
 }
 
-/// Stretches of time that a log is cut into.
+/// Number of intervals into which a log is divided.
 const STRETCHES: i64 = 12;
 
 impl LogSays {
@@ -170,9 +171,9 @@ impl LogSays {
     }
 }
 
-/// What was left out, stretch by stretch: a line for each point, and for what was forced another.
+/// Draws the omissions over time: one line for each point, and another for forced ones.
 fn over_time(rows: &[LogRow]) -> Option<Figure> {
-    // By beginning: requests, and the sum of their rates.
+    // Maps the beginning of an interval to its requests and the sum of their rates.
     type Stretches = BTreeMap<i64, (f64, f64)>;
     let mut by_line: BTreeMap<(&str, bool), Stretches> = BTreeMap::new();
     for row in rows {
@@ -194,7 +195,7 @@ fn over_time(rows: &[LogRow]) -> Option<Figure> {
             .collect(),
     });
     let lines: Vec<Line> = lines.collect();
-    // A single stretch is no line.
+    // A single interval does not make a line.
     let is_line = lines.iter().any(|line| line.points.len() > 1);
     is_line.then(|| {
         let chart = Chart::Lines {

@@ -1,4 +1,4 @@
-//! What would be decided, load by load.
+//! Decisions of a policy, load by load.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 use stroboscope_query::Notes;
 
-/// What would be decided at stated loads.
+/// Decisions of a policy at given loads.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PlanSays {
     #[serde(flatten)]
@@ -23,16 +23,16 @@ struct PlanRow {
     point: String,
     goal: String,
     requests_per_second: f64,
-    /// What would be left out.
+    /// Share that would be left out.
     tradeoff_rate: f64,
-    /// Null: more load than was ever measured.
+    /// Predicted latency in ns; null if the load exceeds all measured loads.
     predicted_ns: Option<f64>,
-    /// Whether the goal is predicted to be met.
+    /// True if the goal is predicted to be met.
     met: bool,
     expected_drop: f64,
-    /// With a goal of utility: what a second is worth,
+    /// Utility per second, for a goal of utility.
     utility_per_second: Option<f64>,
-    /// and whether another number of instances pays: `add` or `remove`.
+    /// `add` or `remove` if another number of instances pays off, for a goal of utility.
     instances: Option<String>,
 }
 
@@ -50,7 +50,7 @@ rows! {
 }
 
 impl PlanSays {
-    /// At these loads; of a point, without any, at all that were measured.
+    /// Computes the decisions at these loads; without loads, at all measured loads of each point.
     pub fn of(policy: &Policy, loads: &[f64]) -> Self {
         let plan = policy.points.iter().flat_map(|point| {
             let mut of_point = loads.to_vec();

@@ -1,4 +1,4 @@
-//! Slack by a request's key, and how well it is foretold.
+//! Slack by a request's key, and the quality of its prediction.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,40 +10,40 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::SlackModelReport;
 
-/// A model of slack.
+/// Summary of a slack model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SlackSays {
-    /// The attribute whose values are the keys.
+    /// Attribute whose values are the keys.
     key: String,
     components: Vec<String>,
-    /// Which calls which.
+    /// Pairs of caller and callee.
     edges: Vec<(String, String)>,
-    /// In the model.
+    /// Number of keys in the model.
     keys: u64,
-    /// Those that found no room; the ones seen last did.
+    /// Number of keys that exceeded the limit; the most recent keys are kept.
     keys_left_out: u64,
     services_left_out: Vec<String>,
-    /// Empty, where only the model is at hand.
+    /// Quality of predictions; empty if only the model is available.
     foretold: Vec<SlackRow>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct SlackRow {
     component: String,
-    /// Requests that it has a part in.
+    /// Number of requests with the component.
     requests: u64,
     slack_p50_ns: u64,
     slack_p95_ns: u64,
-    /// Slack is more than this.
+    /// Threshold in ns that slack must exceed to count.
     threshold_ns: u64,
-    /// Requests whose key had one before.
+    /// Number of requests whose key had an earlier request.
     predicted: u64,
     accuracy: f64,
-    /// Slack was foretold, and there was none.
+    /// Rate of predicted slack that did not exist.
     type_i: f64,
-    /// No slack was foretold, and there was some.
+    /// Rate of existing slack that was not predicted.
     type_ii: f64,
-    /// 0: tells nothing; 1: all.
+    /// Informedness: 0 for a useless prediction, 1 for a perfect one.
     informedness: f64,
 }
 

@@ -152,7 +152,7 @@ fn names_that_differ_read_differently() {
         let mut shown: Vec<&str> = rows.map(|of| &of.text[1..]).collect();
         shown.sort_unstable();
         shown.dedup();
-        // Eight characters of a name are what there is room for.
+        // A name has room for eight characters.
         assert!(
             columns < 68 || shown.len() == names.len(),
             "{columns}: {shown:#?}"
