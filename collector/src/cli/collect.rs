@@ -485,7 +485,9 @@ impl Collect {
             http: Some(self.http),
             site: None,
             burst_config,
-            doors: self.doors.settings(memory),
+            doors: self
+                .doors
+                .settings(memory, self.readers.addresses().count()),
             redact: RedactSettings {
                 rules: self.redact,
                 key: self.redact_key,

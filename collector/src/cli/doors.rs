@@ -46,7 +46,7 @@ pub(super) struct DoorArguments {
 /// Number of files that the process has open besides connections: the log, the store, and some
 /// more.
 const FILES_BESIDE: u64 = 256;
-/// Number of TCP ports.
+/// Number of TCP ports without those for clients of Jaeger and of Tempo.
 const DOORS: u64 = 3;
 
 impl DoorArguments {
@@ -94,7 +94,10 @@ impl DoorArguments {
         }
     }
 
-    pub(super) fn settings(&self, memory: MemorySplit) -> DoorSettings {
+    /// Returns the settings of the ports; `readers` is the number of those for clients of Jaeger and
+    /// of Tempo.
+    pub(super) fn settings(&self, memory: MemorySplit, readers: usize) -> DoorSettings {
+        let readers = readers as u64;
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         let tls = tls.map(|(certificate, key)| TlsFiles {
             certificate,
@@ -105,25 +108,25 @@ impl DoorArguments {
             tls,
             tokens: self.token_file.clone(),
             allowed_hosts: self.allowed_host.clone(),
-            connections_max: connections(self.max_connections),
+            connections_max: connections(self.max_connections, DOORS + readers),
             request_timeout: self.request_timeout,
             ..DoorSettings::default()
         };
-        memory.bound_doors(&mut settings);
+        memory.bound_doors(&mut settings, readers);
         settings
     }
 }
 
 /// Number of connections for each port: the requested number, or as many as the limit on open files
 /// allows without starving the store.
-fn connections(asked: u32) -> usize {
+fn connections(asked: u32, ports: u64) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     // Raise the limit as far as possible. The next lines handle a failure.
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let room = (files.saturating_sub(FILES_BESIDE) / DOORS).max(1);
+    let room = (files.saturating_sub(FILES_BESIDE) / ports).max(1);
     if u64::from(asked) > room {
         tracing::warn!(
             "--max-connections {asked} is more than the {files} files that this process may have open allow: it is \

@@ -16,8 +16,10 @@ use stroboscope_reports::size::parse_size;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Bytes that HTTP reads ahead for one connection at each of the three ports.
+/// Bytes that HTTP reads ahead for one connection at each of the ports for gRPC, OTLP and pages.
 const READ_AHEAD: u64 = (128 + 64 + 64) * KIB;
+/// Bytes that HTTP reads ahead for one connection at a port for clients of Jaeger or Tempo.
+const READER_READ_AHEAD: u64 = 64 * KIB;
 /// Minimum limit in bytes. With less, not even one request of each kind would fit.
 const LEAST: u64 = 256 * MIB;
 
@@ -109,9 +111,10 @@ impl MemorySplit {
 
     /// Bounds the ports. An eighth of the ingest memory is for requests that arrive and are
     /// checked. HTTP's read-ahead takes at most an eighth of the memory that is not for queries.
-    pub(super) fn bound_doors(self, doors: &mut DoorSettings) {
+    pub(super) fn bound_doors(self, doors: &mut DoorSettings, readers: u64) {
         doors.reading_bytes_max = bytes(self.ingest() / 8);
-        let connections = bytes((self.limit - self.queries) / 8 / READ_AHEAD);
+        let read_ahead = READ_AHEAD + readers * READER_READ_AHEAD;
+        let connections = bytes((self.limit - self.queries) / 8 / read_ahead);
         doors.connections_max = doors.connections_max.min(connections);
     }
 
@@ -166,10 +169,10 @@ mod tests {
                 Options::default(),
                 Limits::default(),
             );
-            split.bound_doors(&mut doors);
+            split.bound_doors(&mut doors, 2);
             split.bound_intake(&mut options);
             split.bound_requests(&mut limits);
-            let read_ahead = doors.connections_max as u64 * READ_AHEAD;
+            let read_ahead = doors.connections_max as u64 * (READ_AHEAD + 2 * READER_READ_AHEAD);
             let parts = doors.reading_bytes_max as u64
                 + read_ahead
                 + options.in_flight_bytes_max as u64
@@ -180,7 +183,7 @@ mod tests {
             assert!(parts < limit, "{parts} of {limit}");
             // A single request may take half of its part.
             assert!(4 * limits.otlp_request_bytes_max <= doors.reading_bytes_max);
-            assert!(doors.connections_max >= 90);
+            assert!(doors.connections_max >= 60);
         }
     }
 

@@ -48,7 +48,9 @@ impl View {
         DataDir::existing(data).map_err(Failure::of)?;
         let scheme = self.doors.scheme();
         let memory = self.memory.split()?;
-        let settings = self.doors.settings(memory);
+        let settings = self
+            .doors
+            .settings(memory, self.readers.addresses().count());
         runtime.block_on(async {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;

@@ -60,19 +60,19 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Describes a page in a line. The help of a subcommand begins with a verb, such as `Say which
+/// Describes a page in a line. The help of a subcommand begins with a verb, such as `Show which
 /// segments …`, which the page drops.
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
-        "model" => "What comes before what, as far as all requests show",
-        "infer" => "The causal model that was inferred, and what is known of it",
-        "timeline" => "What the kernel did for requests",
-        "tradeoffs" => "What was given up, when, by which policy, and what forced it",
+        "model" => "Order of operations that no request contradicts",
+        "infer" => "The inferred causal model, and how sure it is",
+        "timeline" => "The kernel's work for requests",
+        "tradeoffs" => "Results that were left out, by which policy, and the reason",
         _ => &page.about,
     };
     let (verb, rest) = about.split_once(' ').unwrap_or(("", about));
     let said = match verb {
-        "Say" | "Show" | "List" => rest,
+        "Show" | "List" => rest,
         _ => about,
     };
     let mut characters = said.chars();
