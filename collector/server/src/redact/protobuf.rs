@@ -30,7 +30,7 @@ const SPAN: Inside = Message(&[
     (15, STATUS),
 ]);
 const SCOPE_SPANS: Inside = Message(&[(1, SCOPE), (2, SPAN)]);
-/// Field 1000 is the name of field 2 until version 0.18.
+/// Field 1000 is the older form of field 2, used until version 0.18.
 const RESOURCE_SPANS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_SPANS), (1_000, SCOPE_SPANS)]);
 
 const LOG_RECORD: Inside = Message(&[

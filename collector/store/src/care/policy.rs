@@ -132,7 +132,8 @@ mod tests {
         )
     }
 
-    /// Simulates an hour of flushes. Returns the writes per row, and the numbers of files.
+    /// Simulates an hour of flushes. Returns the writes per row, the maximum number of files, and
+    /// the final number.
     fn hour(flushes: u64, bytes: u64, is_cared_for: bool) -> (f64, usize, usize) {
         let (mut files, mut written, mut most): (Vec<(Path, u64)>, u64, usize) = (Vec::new(), 0, 0);
         let mut settle = |files: &mut Vec<(Path, u64)>, now_ns: i64| {
