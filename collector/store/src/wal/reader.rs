@@ -64,7 +64,7 @@ impl std::fmt::Display for ScanNote {
 }
 
 impl ScanNote {
-    /// True if acknowledged data was lost; an unfinished tail was never acknowledged.
+    /// True for damage; false for an unfinished tail, which was never acknowledged.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::TornTail { .. })
