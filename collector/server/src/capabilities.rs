@@ -1,12 +1,14 @@
-//! Drops capabilities that a collector needs no more, and gains none by executing programs. Linux only.
+//! Drops capabilities that a collector no longer needs and prevents programs it executes from
+//! gaining any. Linux only.
 //!
-//! Capabilities belong to threads, and a thread begins with those of the one that started it: a thread drops its own before it
-//! starts others.
+//! Capabilities belong to threads, and a new thread inherits those of the thread that starts it. So
+//! a thread drops its own capabilities before it starts others.
 
 #[cfg(target_os = "linux")]
 pub use rustix::thread::CapabilitySet;
 
-/// The capability by which the calling thread changes eBPF's maps: before Linux 5.8 it is CAP_SYS_ADMIN.
+/// Returns the capability that lets the calling thread change eBPF maps: CAP_SYS_ADMIN before Linux
+/// 5.8, CAP_BPF since.
 #[cfg(target_os = "linux")]
 pub fn bpf() -> CapabilitySet {
     match rustix::thread::capabilities(None) {
@@ -15,13 +17,15 @@ pub fn bpf() -> CapabilitySet {
     }
 }
 
-/// Drops the calling thread's capabilities, but for those that every collector needs. Elsewhere there are none.
+/// Drops the calling thread's capabilities except those that every collector needs. Does nothing on
+/// systems other than Linux.
 pub fn drop_all() {
     #[cfg(target_os = "linux")]
     drop_all_but(CapabilitySet::empty());
 }
 
-/// Drops the calling thread's capabilities, but for those that every collector needs and these. A failure is logged.
+/// Drops the calling thread's capabilities except those that every collector needs and the ones in
+/// `needed`. Logs a failure.
 #[cfg(target_os = "linux")]
 pub fn drop_all_but(needed: CapabilitySet) {
     if let Err(error) = try_to_drop_all_but(needed) {
@@ -33,8 +37,8 @@ pub fn drop_all_but(needed: CapabilitySet) {
 fn try_to_drop_all_but(needed: CapabilitySet) -> rustix::io::Result<()> {
     use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
-    // Data directories, sockets, and files that are read again when they change may belong to other users; ports may be
-    // below 1024.
+    // Data directories, sockets and watched files may belong to other users. Ports may be below
+    // 1024.
     let kept = CapabilitySet::DAC_OVERRIDE
         | CapabilitySet::DAC_READ_SEARCH
         | CapabilitySet::FOWNER
@@ -47,7 +51,7 @@ fn try_to_drop_all_but(needed: CapabilitySet) -> rustix::io::Result<()> {
         permitted: has.permitted & kept,
         inheritable: CapabilitySet::empty(),
     };
-    // Sandboxes may refuse the call, also where there is nothing to drop.
+    // Sandboxes may refuse the call even if there is nothing to drop.
     if sets == has {
         return Ok(());
     }

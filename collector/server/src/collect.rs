@@ -1,4 +1,4 @@
-//! A whole collector: intake, gRPC and HTTP, started and stopped in the right order.
+//! Complete collector: starts and stops intake, gRPC and HTTP in the right order.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,38 +18,40 @@ use stroboscope_store::limits::Limits;
 use stroboscope_store::publishing::PublishCounters;
 use stroboscope_store::tables::Store;
 
-/// What to start.
+/// Settings of a collector.
 #[derive(Clone, Debug)]
 pub struct CollectorSettings {
     pub data: PathBuf,
-    /// Where to take batches.
+    /// Addresses that accept batches.
     pub listen: ListenAddresses,
-    /// Where to take OTLP over HTTP; none: nowhere. Over gRPC it is taken where batches are.
+    /// Address that accepts OTLP over HTTP; none disables it. The batch addresses accept OTLP over
+    /// gRPC.
     pub otlp_http: Option<SocketAddr>,
-    /// Where to serve pages; none: nowhere.
+    /// Address that serves pages; none disables them.
     pub http: Option<SocketAddr>,
-    /// Makes the pages of the store that are served there as well.
+    /// Factory for the pages of the store, which are served at the same address.
     pub site: Option<SiteMaker>,
-    /// The fleet's burst-config; none: each process keeps its own.
+    /// Burst-config of the fleet; with none, each process keeps its own.
     pub burst_config: Option<BurstConfig>,
-    /// Who may come in, and how much at once.
+    /// Access control and connection limits.
     pub doors: DoorSettings,
-    /// What is dropped or hashed before it is written.
+    /// Rules for values that are dropped or hashed before they are written.
     pub redact: RedactSettings,
-    /// How the intake runs.
+    /// Options of the intake.
     pub intake: Options,
-    /// What batches may hold.
+    /// Limits on the content of batches.
     pub limits: Limits,
-    /// What its caller publishes of its store, for the metrics.
+    /// Counters of the caller's publishing of this store, for the metrics.
     pub publishing: Option<Arc<PublishCounters>>,
 }
 
-/// Makes pages, once it is certain who may see them and the data folder is there, and this collector's.
+/// Factory for the pages. It runs once the collector has settled access control and opened the data
+/// directory.
 #[derive(Clone)]
 pub struct SiteMaker(Arc<dyn Fn() -> Result<ServedSite, String> + Send + Sync>);
 
 impl SiteMaker {
-    /// By this function, whose error says why there are none.
+    /// Wraps a function. Its error explains why there are no pages.
     pub fn new(make: impl Fn() -> Result<ServedSite, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -61,7 +63,7 @@ impl std::fmt::Debug for SiteMaker {
     }
 }
 
-/// Why a collector cannot start.
+/// Reason why a collector cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectorError {
     #[error(transparent)]
@@ -69,7 +71,7 @@ pub enum CollectorError {
     /// Certificates and tokens.
     #[error(transparent)]
     Doors(#[from] DoorError),
-    /// The key by which values are hashed.
+    /// The key for hashing values.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The gRPC sockets.
@@ -78,13 +80,13 @@ pub enum CollectorError {
     /// The HTTP socket.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The one for OTLP.
+    /// The HTTP socket for OTLP.
     #[error(transparent)]
     OtlpHttp(#[from] OtlpHttpError),
     /// The pages of the store.
     #[error("{0}")]
     Site(String),
-    /// The blocking task that opens the data folder did not come back.
+    /// The blocking task that opens the data directory did not return.
     #[error("opening the data folder was interrupted")]
     Interrupted,
 }
@@ -97,15 +99,15 @@ pub struct Collector {
     server: Server,
     otlp_http: Option<OtlpHttpServer>,
     http: Option<HttpServer>,
-    /// By what each is for.
+    /// Servers with a port of their own, by name.
     ports: Vec<(&'static str, HttpServer)>,
 }
 
 impl Collector {
-    /// Opens the data folder, recovers what an earlier run left in the log, and listens.
+    /// Opens the data directory, recovers what an earlier run left in the log, and listens.
     ///
     /// # Errors
-    /// When the folder is in use or damaged, or an address is taken.
+    /// Returns an error if the directory is in use or damaged, or if an address is taken.
     pub async fn start(settings: CollectorSettings) -> Result<Self, CollectorError> {
         let CollectorSettings {
             data,
@@ -125,7 +127,7 @@ impl Collector {
         let open = move || -> Result<_, CollectorError> {
             let store = Store::local(&data, runtime).map_err(FlushError::from)?;
             let intake = Intake::open(&data, store, &intake)?;
-            // Now the folder is there, and nobody else's.
+            // By now the directory exists and this process owns it.
             Ok((intake, redact.open(&data)?))
         };
         let (intake, redaction) = tokio::task::spawn_blocking(open)
@@ -184,47 +186,48 @@ impl Collector {
         })
     }
 
-    /// Where it takes batches.
+    /// Returns the address that accepts batches.
     #[must_use]
     pub fn grpc_address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Where it takes OTLP over HTTP.
+    /// Returns the address that accepts OTLP over HTTP.
     #[must_use]
     pub fn otlp_http_address(&self) -> Option<SocketAddr> {
         self.otlp_http.as_ref().map(OtlpHttpServer::address)
     }
 
-    /// Where it serves pages.
+    /// Returns the address that serves pages.
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(HttpServer::address)
     }
 
-    /// What has a port of its own, and where.
+    /// Returns the name and address of each service with a port of its own.
     pub fn ports(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         self.ports
             .iter()
             .map(|(name, server)| (*name, server.address()))
     }
 
-    /// Its intake, to look at counters or to flush.
+    /// Returns the intake, for reading its counters or flushing it.
     #[must_use]
     pub fn intake(&self) -> &Intake {
         &self.intake
     }
 
-    /// The fleet's burst-config.
+    /// Returns the control of the fleet's burst-config.
     #[must_use]
     pub fn control(&self) -> &BurstControl {
         &self.control
     }
 
-    /// Takes nothing new, answers what is in flight, and puts everything into the store (or leaves it in the log).
+    /// Stops accepting requests, answers those in flight, and flushes everything to the store (or
+    /// leaves it in the log).
     ///
     /// # Errors
-    /// When the last flush failed; then everything acknowledged is still in the log.
+    /// Returns an error if the last flush failed. Everything acknowledged is then still in the log.
     pub async fn stop(self, how: Stop) -> Result<(), String> {
         self.server.stop().await;
         if let Some(otlp) = self.otlp_http {

@@ -1,19 +1,19 @@
 //! The running collector.
 //!
-//! The modules, from the bottom up; each knows only those before it:
+//! The modules, from the bottom up; each uses only those before it:
 //!
-//! - [`own_traces`]: what the collector records of itself.
-//! - [`capabilities`]: what threads may do beyond their user's rights; on Linux.
-//! - `pace`: how often something is said in the log.
-//! - [`pool`]: what is lent for a while: bytes, connections, requests.
-//! - [`live`]: what the traces say while they arrive.
-//! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
-//! - [`kernel_recording`]: the kernel's events, on their way into the store; on Linux.
-//! - [`redact`]: what is dropped or hashed before it is written.
-//! - [`doors`]: the sockets: TLS, tokens, and how much comes in at a time.
-//! - `otlp`: what OpenTelemetry's exporters send, over gRPC and HTTP.
+//! - [`own_traces`]: traces that the collector records of itself.
+//! - [`capabilities`]: drops capabilities of threads; on Linux.
+//! - `pace`: rate limits for log messages.
+//! - [`pool`]: quotas of bytes, connections and requests.
+//! - [`live`]: the model of traces while they arrive.
+//! - [`intake`]: ledger, log and store, in an order that loses nothing.
+//! - [`kernel_recording`]: records kernel events into the store; on Linux.
+//! - [`redact`]: drops or hashes values before they are written.
+//! - [`doors`]: listening sockets with TLS, tokens and limits.
+//! - `otlp`: receives from OpenTelemetry exporters, over gRPC and HTTP.
 //! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
-//! - [`collect`]: all of the above, running.
+//! - [`collect`]: all of the above in one running collector.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -1,8 +1,10 @@
-//! The collector's own traces, by our SDK: what becomes of a batch, a request of OTLP, a flush, a query.
+//! The collector's own traces, by our SDK: the path of a batch, an OTLP request, a flush or a
+//! query.
 //!
-//! They are never about themselves. What a collector ships is of the service [`SERVICE`], and what is of it leaves no trace
-//! on its way in, in this collector or in another that it is sent to. A flush is traced when there is something of others in
-//! it, and of the store's care the round after such a flush.
+//! They never concern themselves. A collector ships them under the service [`SERVICE`]. Data of
+//! this service leaves no trace on its way in, in this collector or in another that receives it. A
+//! flush is traced if it contains data of other services. A round of store maintenance is traced
+//! after such a flush.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,23 +12,24 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use stroboscope::{Guard, InitError, Span};
 use stroboscope_proto::v1::Batch;
 
-/// Whether own traces are recorded: a process may have a collector inside, and the SDK for something else.
+/// True if own traces are recorded. A process that embeds a collector may use the SDK for something
+/// else.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// What a collector calls itself in its traces.
+/// Service name of a collector in its traces.
 pub const SERVICE: &str = "stroboscope-collector";
 
-/// Records while it lives; dropping it ships what is there, and blocks meanwhile.
+/// Recording of own traces, as long as it lives. Dropping it ships the rest, and blocks meanwhile.
 #[derive(Debug)]
 pub struct OwnTraces {
     _guard: Guard,
 }
 
 impl OwnTraces {
-    /// Ships to `address`; all else is as the SDK's environment variables say.
+    /// Starts shipping to `address`. The SDK's environment variables set everything else.
     ///
     /// # Errors
-    /// When one of these, or the address, cannot be used.
+    /// Returns an error if a variable or the address is invalid.
     pub fn start(address: &str) -> Result<Self, InitError> {
         let builder = stroboscope::builder().env()?;
         let guard = builder.service(SERVICE).collector(address).init()?;
@@ -41,7 +44,7 @@ impl Drop for OwnTraces {
     }
 }
 
-/// The address by which a collector that listens here reaches itself.
+/// Returns the address at which a collector that listens on `listening` reaches itself.
 #[must_use]
 pub fn own_address(listening: SocketAddr) -> String {
     let ip = match listening.ip() {
@@ -52,12 +55,12 @@ pub fn own_address(listening: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, listening.port()))
 }
 
-/// Whether there are traces of what is done.
+/// Reports whether own traces are recorded.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Relaxed)
 }
 
-/// Whether there are traces of what is done for a batch: not for one of a collector's own traces.
+/// Reports whether the processing of a batch is traced. It is not for a collector's own traces.
 pub(crate) fn is_traced(batch: &Batch) -> bool {
     let of_service = |service: &str| {
         batch
@@ -68,7 +71,7 @@ pub(crate) fn is_traced(batch: &Batch) -> bool {
     is_on() && !of_service(SERVICE)
 }
 
-/// A span, of what is not about our own traces.
+/// Begins a span if `is_traced`: our own traces get none.
 pub(crate) fn span_if(is_traced: bool, begin: impl FnOnce() -> Span) -> Span {
     if is_traced { begin() } else { Span::NONE }
 }

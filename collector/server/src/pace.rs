@@ -1,24 +1,24 @@
-//! How often something is said in the log: who sends garbage all day does not fill it.
+//! Rate limits for log lines, so that a misbehaving client cannot fill the log.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many lines of a kind…
+/// Maximum lines of one kind per [`INTERVAL`].
 const LINES: u32 = 20;
-/// … in this time.
+/// Interval in which [`LINES`] lines are allowed.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Lines left out so far, of all kinds.
+/// Number of suppressed lines of all kinds.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that were left out since the process started.
+/// Returns the number of lines suppressed since the process started.
 #[must_use]
 pub fn lines_left_out() -> u64 {
     LEFT_OUT.load(Relaxed)
 }
 
-/// The pace of one kind of line; a static beside where it is said.
+/// Rate limit of one kind of line; a static next to the call that logs it.
 #[derive(Debug)]
 pub(crate) struct Pace(Mutex<State>);
 
@@ -29,10 +29,10 @@ struct State {
     left_out: u64,
 }
 
-/// A line that may be said.
+/// Permission to log a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Lines of this kind that were not, since the last one that was.
+    /// Number of lines of this kind suppressed since the last logged one, if any.
     pub(crate) left_out: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Pace {
         }))
     }
 
-    /// Whether one more may be said now; if not, it is counted.
+    /// Permits one more line now; otherwise returns none and counts it.
     pub(crate) fn next(&self) -> Option<Turn> {
         self.next_at(Instant::now())
     }

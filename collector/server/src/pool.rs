@@ -1,7 +1,8 @@
-//! What is lent for a while and given back: bytes that are received and not durable yet, connections, requests.
+//! Quotas on bytes that are received but not durable yet, on connections, and on requests.
 //!
-//! Nobody gets more than is left free after it. Who comes alone has half of the pool, `n` greedy ones have an `n + 1`th
-//! each, and as much is free for the next who comes: so much fairness needs no list of who is who, and nothing to set.
+//! A peer gets no more than stays free after its allocation. A single peer gets half of the pool,
+//! and `n` greedy ones get an `n + 1`th each, so the same amount stays free for the next. This
+//! fairness needs no registry of peers and no configuration.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,15 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Who is told apart from whom: addresses, as far as one machine has them; all that come by the unix socket are one.
+/// Identity of a client for quotas: its address, as far as one machine owns it. All clients of the
+/// unix socket are one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peer(Option<IpAddr>);
 
 impl Peer {
-    /// The peer at an address; none: on the unix socket.
+    /// Returns the peer with an address; none stands for the unix socket.
     #[must_use]
     pub fn of(address: Option<IpAddr>) -> Self {
-        /// A machine has a network of 64 bits for itself.
+        /// A machine may own a whole 64-bit network.
         const OF_NETWORK: u128 = !0 << 64;
         Self(address.map(|address| match address.to_canonical() {
             IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & OF_NETWORK).into()),
@@ -28,16 +30,16 @@ impl Peer {
     }
 }
 
-/// What there is too little of.
+/// Reason why a quota is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// All is lent.
+    /// The pool is exhausted.
     Pool,
-    /// This peer has its share.
+    /// This peer has used its share.
     Peer,
 }
 
-/// So much of something. Clones are the same pool.
+/// A quota of some amount. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Inner>);
 
@@ -55,7 +57,7 @@ struct Lent {
 }
 
 impl Pool {
-    /// A pool of which nothing is lent.
+    /// Creates a pool in which nothing is allocated.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self(Arc::new(Inner {
@@ -65,19 +67,19 @@ impl Pool {
         }))
     }
 
-    /// How much there is, lent or not.
+    /// Returns the total amount, allocated or not.
     #[must_use]
     pub fn max(&self) -> usize {
         self.0.max
     }
 
-    /// How much is lent.
+    /// Returns the allocated amount.
     #[must_use]
     pub fn lent(&self) -> usize {
         self.0.lent().all
     }
 
-    /// A share of nothing yet.
+    /// Returns an empty share.
     #[must_use]
     pub fn share(&self, peer: Peer) -> Share {
         Share {
@@ -87,21 +89,21 @@ impl Pool {
         }
     }
 
-    /// A share of so much.
+    /// Allocates a share of `amount`.
     ///
     /// # Errors
-    /// When it cannot be had now.
+    /// Returns an error if the pool cannot provide it now.
     pub fn lend(&self, peer: Peer, amount: usize) -> Result<Share, Lack> {
         let mut share = self.share(peer);
         share.resize(amount).map(|()| share)
     }
 
-    /// A share of so much, or of all that there is, when it can be had.
+    /// Allocates a share of `amount`, or of the whole pool if that is less, as soon as it is free.
     pub async fn lend_when_free(&self, peer: Peer, amount: usize) -> Share {
         let mut share = self.share(peer);
         loop {
             let mut given_back = pin!(self.0.given_back.notified());
-            // Before the look: what is given back in between is not missed.
+            // Registers before the check, so that no release in between is missed.
             given_back.as_mut().enable();
             if share.resize(amount).is_ok() {
                 return share;
@@ -112,13 +114,13 @@ impl Pool {
 }
 
 impl Inner {
-    /// Whoever panicked did not while it counted.
+    /// Locks the counts. A panic elsewhere cannot have interrupted an update of them.
     fn lent(&self) -> MutexGuard<'_, Lent> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A part of a pool, given back when dropped.
+/// An allocated part of a pool, released when dropped.
 #[derive(Debug)]
 pub struct Share {
     pool: Pool,
@@ -127,16 +129,17 @@ pub struct Share {
 }
 
 impl Share {
-    /// How much it is.
+    /// Returns the allocated amount.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Holds so much from now on. More than the pool has counts as all of it: it passes when nothing else is lent.
+    /// Changes the allocated amount. An amount above the pool's total counts as the total: it is
+    /// granted if nothing else is allocated.
     ///
     /// # Errors
-    /// When it cannot be had now; then as much is held as before.
+    /// Returns an error if the pool cannot provide it now. The share then stays unchanged.
     pub fn resize(&mut self, amount: usize) -> Result<(), Lack> {
         let max = self.pool.0.max;
         let amount = amount.min(max);
@@ -157,7 +160,7 @@ impl Share {
             return Err(Lack::Pool);
         }
         let of_peer = lent.by_peer.get(&self.peer).copied().unwrap_or(0);
-        // What a peer has alone, and nothing beside it, always passes.
+        // The only share of a peer is always granted.
         if of_peer > self.held && of_peer + more > max - all {
             return Err(Lack::Peer);
         }
@@ -183,7 +186,7 @@ impl Lent {
 impl Drop for Share {
     fn drop(&mut self) {
         if self.held > 0 {
-            // It never fails to become less.
+            // Shrinking never fails.
             let _ = self.resize(0);
         }
     }

@@ -1,4 +1,4 @@
-//! The data folder and its lock.
+//! The data directory and its lock.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::disk::{Disk, LocalDisk};
 use crate::tables::StoreTable;
 
-/// Why a data folder cannot be used.
+/// Reason why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// It does not exist.
+    /// The directory does not exist.
     #[error("there is no data folder {0}")]
     Missing(PathBuf),
     #[error("cannot use the data folder {path}: {source}")]
@@ -18,16 +18,16 @@ pub enum DataDirError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// It exists, and is no data folder.
+    /// The directory exists, but is not a data directory.
     #[error("{0} holds nothing of Stroboscope's")]
     NotOurs(PathBuf),
-    /// It exists, is no data folder, and not empty: what is in it is somebody else's.
+    /// The directory exists, is not a data directory, and contains files of another program.
     #[error(
         "{folder} is no data folder of Stroboscope's, and not empty: it holds {entry}; nothing was written to it, name \
          another folder with --data"
     )]
     Foreign { folder: PathBuf, entry: String },
-    /// Another process writes to it.
+    /// Another process writes to the directory.
     #[error(
         "another stroboscope is writing to {0}; stop it, or use another folder with --data (collectors with folders of their own \
          share an object store by --publish)"
@@ -35,33 +35,35 @@ pub enum DataDirError {
     InUse(PathBuf),
 }
 
-/// A data folder: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and `replaced/` (see
-/// [`care`](crate::care)), `requests`, and `cache/`, which can be deleted.
+/// A data directory: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and
+/// `replaced/` (see [`care`](crate::care)), `requests`, and `cache/`, which can be deleted.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
     disk: Arc<dyn Disk>,
 }
 
-/// Held by the one process that may write; the system drops it when the process ends, however it ends.
+/// Lock of the one process that may write. The system releases it when the process ends, however it
+/// ends.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl DataDir {
-    /// The data folder at `root`, created if missing. Whose it is, [`DataDir::refuse_foreign`] asks.
+    /// Opens the data directory at `root`, and creates it if missing. [`DataDir::refuse_foreign`]
+    /// checks whether it may be one.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// Returns an error if the directory cannot be created.
     pub fn create(root: &Path) -> Result<Self, DataDirError> {
         Self::create_on(Arc::new(LocalDisk), root)
     }
 
-    /// As [`DataDir::create`], on another disk.
+    /// Opens a data directory like [`DataDir::create`], on another disk.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error if the directory cannot be created.
     pub fn create_on(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, DataDirError> {
         let root = root.to_owned();
         let data = Self { root, disk };
@@ -75,10 +77,11 @@ impl DataDir {
         Ok(data)
     }
 
-    /// Asks, before anything is written, whether a folder may become a data folder: it is missing, empty, or one already.
+    /// Checks, before anything is written, that a directory may become a data directory: it is
+    /// missing, empty, or one already.
     ///
     /// # Errors
-    /// When others have something there.
+    /// Returns an error if the directory contains foreign files.
     pub fn refuse_foreign(root: &Path) -> Result<(), DataDirError> {
         match foreign_entry(root) {
             None => Ok(()),
@@ -89,10 +92,10 @@ impl DataDir {
         }
     }
 
-    /// The data folder at `root`, which must exist. Nothing is written.
+    /// Opens the data directory at `root`, which must exist. Writes nothing.
     ///
     /// # Errors
-    /// When it does not, is not a folder, or has nothing of ours.
+    /// Returns an error if it does not exist, is not a directory, or has no data of ours.
     pub fn existing(root: &Path) -> Result<Self, DataDirError> {
         let io = |source| DataDirError::Io {
             path: root.to_owned(),
@@ -117,17 +120,18 @@ impl DataDir {
         }
     }
 
-    /// Makes the names of the folder, of those above it and in it, durable: a log is as durable as the folders it is in.
-    /// All of them each time, as whoever created one may have been killed before it synced.
+    /// Makes the names of the directory, its parents and its contents durable: a log is only as
+    /// durable as the directories it is in. Syncs all of them each time, as the process that
+    /// created one may have been killed before it synced.
     fn sync_folders(&self) -> std::io::Result<()> {
         self.disk.sync(&self.root)?;
         for (distance, folder) in self.root.ancestors().skip(1).enumerate() {
-            // Above a relative path.
+            // The parent of a relative path.
             let folder = match folder.as_os_str().is_empty() {
                 true => Path::new("."),
                 false => folder,
             };
-            // What may be passed through but not read, and what is further up, was there before.
+            // Directories that cannot be read, and those further up, existed before.
             match self.disk.sync(folder) {
                 Err(error)
                     if distance == 0 && error.kind() != std::io::ErrorKind::PermissionDenied =>
@@ -140,25 +144,25 @@ impl DataDir {
         Ok(())
     }
 
-    /// The folder itself.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The disk it is on.
+    /// Returns the disk that the directory is on.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// The write-ahead log's folder.
+    /// Returns the directory of the write-ahead log.
     #[must_use]
     pub fn wal(&self) -> PathBuf {
         self.root.join("wal")
     }
 
-    /// The folder of what queries keep.
+    /// Returns the directory of cached query results.
     #[must_use]
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
@@ -168,10 +172,10 @@ impl DataDir {
         self.root.join("requests")
     }
 
-    /// Reads the operations, `service:name`, whose spans are requests where a reader names none.
+    /// Reads the operations, as `service:name`, whose spans are requests if a reader names none.
     ///
     /// # Errors
-    /// When their file cannot be read.
+    /// Returns an error if their file cannot be read.
     pub fn requests(&self) -> Result<Vec<String>, DataDirError> {
         let path = self.requests_file();
         match std::fs::read_to_string(&path) {
@@ -184,23 +188,23 @@ impl DataDir {
         }
     }
 
-    /// Sets these operations, in place of those that were set.
+    /// Replaces the operations whose spans are requests.
     ///
     /// # Errors
-    /// When their file cannot be written.
+    /// Returns an error if their file cannot be written.
     pub fn set_requests(&self, operations: &[String]) -> Result<(), DataDirError> {
         let path = self.requests_file();
         let part = path.with_extension("part");
         let lines: String = operations.iter().flat_map(|one| [one, "\n"]).collect();
-        // A reader has the old ones or the new ones.
+        // A reader sees either the old or the new ones.
         let written = std::fs::write(&part, lines).and_then(|()| std::fs::rename(&part, &path));
         written.map_err(|source| DataDirError::Io { path, source })
     }
 
-    /// Takes the lock, without waiting.
+    /// Takes the lock without waiting.
     ///
     /// # Errors
-    /// When another process has it, or the disk fails.
+    /// Returns an error if another process holds it, or if the disk fails.
     pub fn lock(&self) -> Result<Lock, DataDirError> {
         let path = self.root.join("lock");
         let io = |source| DataDirError::Io {
@@ -221,7 +225,8 @@ impl DataDir {
     }
 }
 
-/// Whether a folder is a data folder: it has a log, a checkpoint, or a table with a day in it.
+/// Reports whether a directory is a data directory: it has a log, a checkpoint, or a table with a
+/// day in it.
 fn is_ours(root: &Path) -> bool {
     let has_day = |table: StoreTable| {
         let days = std::fs::read_dir(root.join(table.name()));
@@ -236,8 +241,8 @@ fn is_ours(root: &Path) -> bool {
         || StoreTable::ALL.into_iter().any(has_day)
 }
 
-/// What is in a folder that is no data folder, if anything that matters: not what comes with a fresh volume, and not what
-/// may be there of us before there is a store.
+/// Returns a foreign entry of a directory that is not a data directory, if there is one. Ignores
+/// what a fresh volume contains, and our own files that may exist before there is a store.
 fn foreign_entry(root: &Path) -> Option<String> {
     const OURS: [&str; 9] = [
         "cache",
@@ -259,7 +264,7 @@ fn foreign_entry(root: &Path) -> Option<String> {
     if is_ours(root) {
         return None;
     }
-    // What cannot be read is said by whoever writes.
+    // A directory that cannot be read causes an error when it is written.
     let entries = std::fs::read_dir(root).ok()?;
     let names =
         entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));

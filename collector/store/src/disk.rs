@@ -1,5 +1,6 @@
-//! The disk, as far as what is kept depends on it: the log, the checkpoint and the publication of objects write through
-//! here and nowhere else, so that tests can have a disk that fails, tears and forgets.
+//! Abstraction of the disk for durable data. The log, the checkpoint and the publication of objects
+//! write through here only, so that tests can substitute a disk that fails, tears and forgets
+//! writes.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -7,75 +8,78 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// An open file that is written.
+/// A file open for writing.
 pub trait DiskFile: Send {
     /// Appends all of `bytes`.
     ///
     /// # Errors
-    /// Those of the disk; then an unknown part of `bytes` may have been written.
+    /// Returns the disk's errors. An unknown part of `bytes` may have been written then.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes what was appended durable; not the file's name, for which see [`Disk::sync`] of its folder.
+    /// Makes the appended bytes durable, but not the file's name: see [`Disk::sync`] of its
+    /// directory.
     ///
     /// # Errors
-    /// Those of the disk, and `NotFound` if somebody deleted the file; then nothing is known about what is durable since
-    /// the last success.
+    /// Returns the disk's errors, and `NotFound` if the file was deleted. It is then unknown what
+    /// has become durable since the last success.
     fn sync(&mut self) -> io::Result<()>;
-    /// Cuts the file to `len_bytes` and goes on appending there.
+    /// Truncates the file to `len_bytes` and continues appending there.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the disk's errors.
     fn cut(&mut self, len_bytes: u64) -> io::Result<()>;
 }
 
-/// What becomes of a file of the name that is created.
+/// Behaviour of creating a file that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfThere {
-    /// There must be none.
+    /// The creation fails.
     Fail,
-    /// It is emptied.
+    /// The file is truncated.
     Empty,
 }
 
-/// Files and folders. What is created, renamed or removed is durable once its folder is synced.
+/// Files and directories. Creations, renames and removals become durable once their directory is
+/// synced.
 pub trait Disk: Debug + Send + Sync {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// Those of the disk, and `AlreadyExists`.
+    /// Returns the disk's errors, and `AlreadyExists`.
     fn create(&self, path: &Path, if_there: IfThere) -> io::Result<Box<dyn DiskFile>>;
-    /// All of a file.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the disk's errors.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// The names in a folder, in any order; names that are no text are not ours.
+    /// Returns the names in a directory, in any order, without those that are not UTF-8 and thus
+    /// not ours.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the disk's errors.
     fn names(&self, folder: &Path) -> io::Result<Vec<String>>;
-    /// Creates a folder, and those above it, unless they are there.
+    /// Creates a directory and its parents, if missing.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the disk's errors.
     fn create_folders(&self, folder: &Path) -> io::Result<()>;
-    /// Renames a file; one that is there is replaced in the same step.
+    /// Renames a file, and atomically replaces an existing one.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the disk's errors.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the disk's errors.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes a file's contents, or a folder's names, durable.
+    /// Makes the contents of a file or the names in a directory durable.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the disk's errors.
     fn sync(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The real one.
+/// The real disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalDisk;
 
@@ -126,7 +130,7 @@ impl DiskFile for LocalFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()?;
-        // The system goes on writing to a file that has no name any more, and that nobody will find again.
+        // The system continues to write to a file without a name, which can never be read again.
         if self.0.metadata()?.nlink() == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
@@ -143,10 +147,10 @@ impl DiskFile for LocalFile {
     }
 }
 
-/// Removes a file; that it is gone already is fine (a crash came between its removal and now).
+/// Removes a file. A missing file is no error (a crash may have followed its removal).
 ///
 /// # Errors
-/// When it is there and cannot be removed.
+/// Returns an error if the file exists and cannot be removed.
 pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,21 +1,22 @@
-//! What is kept, and how nothing acknowledged is lost.
+//! Durable storage: keeps telemetry and loses nothing that was acknowledged.
 //!
-//! The modules, from the bottom up; each knows only those before it:
+//! The modules, from the bottom up; each uses only those before it:
 //!
-//! - [`limits`]: how much of everything is taken.
+//! - [`limits`]: limits on everything that is accepted.
 //! - [`memory`]: memory that queries may hold.
-//! - [`record`]: what is kept, as plain rows.
-//! - [`progress`]: who wants to know how far what takes long has come.
-//! - [`disk`]: the disk, as far as what is kept depends on it.
-//! - [`wal`]: the write-ahead log. Acknowledged means: in here, durably.
-//! - [`decode`]: batches from the wire, checked, as rows.
-//! - [`ledger`]: which batches are stored, and which are missing.
-//! - [`tables`]: Parquet behind `object_store`, and whole traces out of it.
-//! - [`care`]: small files become large ones, old ones go.
-//! - [`data_dir`]: the folder that all of these are in, and its lock.
-//! - [`publishing`]: counters of what was published to an object store.
-//! - [`check`]: whether a data folder is in order, and what can be done where it is not.
-//! - [`flush`]: from closed segments of the log into the tables; also what an ended collector left behind.
+//! - [`record`]: stored data as plain rows.
+//! - [`progress`]: interface for showing the progress of long tasks.
+//! - [`disk`]: abstraction of the disk for durable data.
+//! - [`wal`]: the write-ahead log. Acknowledged data is in here, durably.
+//! - [`decode`]: converts checked batches from the wire to rows.
+//! - [`ledger`]: account of stored and missing batches.
+//! - [`tables`]: Parquet behind `object_store`, read back as whole traces.
+//! - [`care`]: merges small files and deletes old ones.
+//! - [`data_dir`]: the data directory and its lock.
+//! - [`publishing`]: counters of publishing to an object store.
+//! - [`check`]: checks and repairs a data directory.
+//! - [`flush`]: flushes closed segments of the log to the tables, including those of an earlier
+//!   collector.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -1,28 +1,28 @@
-//! Memory that queries may hold: each of them, and all together.
+//! Memory that queries may hold, individually and together.
 
 use std::fmt::{Debug, Formatter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Smallest amount that is taken from the pool of all queries, in bytes.
+/// Minimum amount taken from the pool of all queries, in bytes.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Bound of the one query of a program.
+/// Name of the limit of a program's single query.
 const OF_ONE: &str = "--memory-limit";
 
-/// Memory for queries. Clones share it.
+/// Memory quota for queries. Clones share it.
 #[derive(Clone, Debug)]
 pub struct QueryMemory(Arc<Inner>);
 
 struct Inner {
     all_max: usize,
     query_max: usize,
-    /// Name of the bound of one query, for messages.
+    /// Name of the limit of one query, for messages.
     bound: &'static str,
     lent: AtomicUsize,
-    /// By the place of their cause.
+    /// Refusals, indexed by cause.
     refused: [AtomicU64; 2],
-    /// Give back what is only kept for later.
+    /// Functions that release cached memory.
     reclaimers: Mutex<Vec<Reclaimer>>,
 }
 
@@ -35,25 +35,26 @@ impl Debug for Inner {
     }
 }
 
-/// The reason why a query gets no more memory.
+/// Reason why a query gets no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryLack {
     /// It would hold more than one query may.
     #[error("it takes more than the {0} MiB that one query may ({1})")]
     Query(usize, &'static str),
-    /// The others hold what is left.
+    /// Other queries hold the remaining memory.
     #[error("other queries hold the memory that there is for queries (--query-memory): come again")]
     All,
 }
 
 impl QueryMemory {
-    /// So many bytes for all queries; one may hold half of them.
+    /// Creates a quota of `all_max` bytes for all queries; one may hold half of them.
     #[must_use]
     pub fn new(all_max: usize) -> Self {
         Self::with(all_max, all_max / 2, "half of --query-memory")
     }
 
-    /// Memory of a program that answers one query and ends, which may hold all of it.
+    /// Creates the quota of a program that answers one query and ends; the query may hold all of
+    /// it.
     #[must_use]
     pub fn of_one_query(max: usize) -> Self {
         Self::with(max, max, OF_ONE)
@@ -70,25 +71,26 @@ impl QueryMemory {
         }))
     }
 
-    /// Memory without a bound.
+    /// Creates an unlimited quota.
     #[must_use]
     pub fn unbounded() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Most bytes of all queries.
+    /// Returns the maximum bytes of all queries together.
     #[must_use]
     pub fn all_max(&self) -> usize {
         self.0.all_max
     }
 
-    /// Most bytes of one query.
+    /// Returns the maximum bytes of one query.
     #[must_use]
     pub fn query_max(&self) -> usize {
         self.0.query_max
     }
 
-    /// Has `reclaim` called when memory is wanting: it drops shares that are only kept for later. It takes none itself.
+    /// Registers a function that drops cached shares when memory is short. The function must not
+    /// take memory itself.
     pub fn reclaim_by(&self, reclaim: impl Fn() + Send + Sync + 'static) {
         self.reclaimers().push(Arc::new(reclaim));
     }
@@ -98,20 +100,20 @@ impl QueryMemory {
         reclaimers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that queries hold.
+    /// Returns the bytes that queries hold.
     #[must_use]
     pub fn lent(&self) -> usize {
         self.0.lent.load(Relaxed)
     }
 
-    /// Queries refused so far, by cause.
+    /// Returns the number of queries refused so far, by cause.
     #[must_use]
     pub fn refused(&self) -> [(&'static str, u64); 2] {
         let [query, all] = &self.0.refused;
         [("query", query.load(Relaxed)), ("all", all.load(Relaxed))]
     }
 
-    /// The share of a query that holds nothing yet.
+    /// Creates an empty share for a query.
     #[must_use]
     pub fn share(&self) -> QueryShare {
         QueryShare {
@@ -129,7 +131,7 @@ impl QueryMemory {
         self.0.lent.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    /// Lends bytes, for which others may have to let go of what they keep.
+    /// Allocates bytes; if there are too few, lets caches release theirs first.
     fn lend_or_reclaim(&self, bytes: usize) -> bool {
         self.lend(bytes) || {
             let reclaimers = self.reclaimers().clone();
@@ -149,17 +151,17 @@ impl QueryMemory {
     }
 }
 
-/// The memory of one query, given back when dropped.
+/// Memory of one query, released when dropped.
 #[derive(Debug)]
 pub struct QueryShare {
     memory: QueryMemory,
     used: usize,
-    /// Of the pool: `used`, in steps.
+    /// Bytes taken from the pool: `used`, rounded up to steps.
     held: usize,
 }
 
 impl QueryShare {
-    /// Bytes that the query uses.
+    /// Returns the bytes that the query uses.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
@@ -168,7 +170,7 @@ impl QueryShare {
     /// Takes more bytes.
     ///
     /// # Errors
-    /// When they cannot be had; then the query uses as much as before.
+    /// Returns an error if they are not available. The query then uses as much as before.
     pub fn take(&mut self, bytes: usize) -> Result<(), QueryLack> {
         let used = self.used.saturating_add(bytes);
         if used > self.held {
@@ -179,7 +181,7 @@ impl QueryShare {
             }
             let held = used.saturating_add(STEP_BYTES).min(query_max);
             if !memory.lend_or_reclaim(held - self.held) {
-                // Two parts of the one query that there is hold it together.
+                // Both holders are parts of the program's single query.
                 let is_alone = memory.0.bound == OF_ONE;
                 let lack = if is_alone {
                     memory.lack_of_one()
@@ -194,7 +196,7 @@ impl QueryShare {
         Ok(())
     }
 
-    /// Gives bytes back.
+    /// Releases bytes.
     pub fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
         let less = self.held.saturating_sub(self.used + STEP_BYTES);

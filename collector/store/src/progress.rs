@@ -1,22 +1,22 @@
-//! Progress of what takes long, for whoever shows it. A library shows nothing by itself.
+//! Interface for showing the progress of long tasks. The library itself shows nothing.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Shows the progress of tasks.
+/// Display for the progress of tasks.
 pub trait Observer: Debug + Send + Sync {
-    /// A task begins, as in "reading", counted in `unit`, of which there are `total` if that is known. It ends when what is
-    /// returned is dropped.
+    /// Begins a task, such as "reading", counted in `unit`, with its `total` if known. The task
+    /// ends when the returned value is dropped.
     fn begin(&self, task: &'static str, unit: &'static str, total: Option<u64>) -> Box<dyn Task>;
 }
 
-/// A task on its way.
+/// A task in progress.
 pub trait Task: Debug + Send {
-    /// So much more is done.
+    /// Adds to the amount done.
     fn add(&mut self, amount: u64);
 }
 
-/// Shows nothing.
+/// Display that shows nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -30,7 +30,7 @@ impl Task for Silent {
     fn add(&mut self, _: u64) {}
 }
 
-/// One that shows nothing.
+/// Returns a display that shows nothing.
 #[must_use]
 pub fn silent() -> Arc<dyn Observer> {
     Arc::new(Silent)

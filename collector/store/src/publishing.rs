@@ -1,4 +1,5 @@
-//! What was published to an object store: whoever publishes says so here, the metrics show it, and retention waits for it.
+//! State of publishing to an object store: the publisher updates it, the metrics show it, and
+//! retention waits for it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -6,25 +7,25 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::tables::Hour;
 
-/// Why something could not be published.
+/// Reason why publishing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishFailure {
-    /// The object store cannot be reached, or fails.
+    /// The object store is unreachable, or fails.
     Unavailable,
-    /// It refuses: credentials, permissions.
+    /// The object store denies access: credentials or permissions are wrong.
     Denied,
-    /// There is no such bucket, or prefix.
+    /// The bucket or prefix does not exist.
     Missing,
     /// Another collector publishes under this one's name.
     Fenced,
-    /// What is to be published cannot be read here.
+    /// A local file cannot be read.
     Local,
-    /// Anything else.
+    /// Any other reason.
     Other,
 }
 
 impl PublishFailure {
-    /// All of them.
+    /// Every reason.
     pub const ALL: [Self; 6] = [
         Self::Unavailable,
         Self::Denied,
@@ -34,7 +35,7 @@ impl PublishFailure {
         Self::Other,
     ];
 
-    /// Its name in the metrics.
+    /// Returns the label in the metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,40 +52,42 @@ impl PublishFailure {
 /// Counters of one process, since it started.
 #[derive(Debug, Default)]
 pub struct PublishCounters {
-    /// Files that are in the object store and named there.
+    /// Number of files in the object store and its listing.
     pub files: AtomicU64,
-    /// Their bytes.
+    /// Size of those files, in bytes.
     pub bytes: AtomicU64,
-    /// Files that are only on the local disk yet.
+    /// Number of files that are only on the local disk yet.
     pub files_behind: AtomicU64,
-    /// Their bytes.
+    /// Size of those files, in bytes.
     pub bytes_behind: AtomicU64,
-    /// Files that were deleted here, for their age or for want of room, before they were published.
+    /// Number of files deleted locally, for their age or the size limit, before they were
+    /// published.
     pub files_missed: AtomicU64,
-    /// Objects that were deleted, as nothing names them any more.
+    /// Number of objects deleted because nothing refers to them any more.
     pub objects_deleted: AtomicU64,
-    /// When all that was there had been published, ns since the Unix epoch; 0: never.
+    /// Latest time when everything had been published, in ns since the Unix epoch; 0 for never.
     pub last_success_ns: AtomicI64,
-    /// Whether another collector has taken this one's place: 1.
+    /// One if another collector has taken this one's place; otherwise 0.
     pub fenced: AtomicU64,
     failures: [AtomicU64; PublishFailure::ALL.len()],
-    /// Hours with files that are only on the local disk; none: nobody has looked yet.
+    /// Hours with files that are only on the local disk; none before the first check.
     waiting: Mutex<Option<BTreeSet<Hour>>>,
 }
 
 impl PublishCounters {
-    /// How often it failed for this cause.
+    /// Returns the number of failures for this reason.
     #[must_use]
     pub fn failures(&self, cause: PublishFailure) -> &AtomicU64 {
         &self.failures[cause as usize]
     }
 
-    /// These hours have files that are only on the local disk yet.
+    /// Sets the hours with files that are only on the local disk yet.
     pub fn set_waiting(&self, hours: BTreeSet<Hour>) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(hours);
     }
 
-    /// Whether an hour is to stay until it is published. As long as nobody has looked, each is.
+    /// Reports whether an hour must be kept until it is published. Before the first check, every
+    /// hour must.
     #[must_use]
     pub fn is_waiting(&self, hour: Hour) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What the collector keeps, as plain rows: between the wire and the Parquet columns.
+//! Stored data as plain rows, between the wire and the Parquet columns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 /// Index into [`Strings`].
 pub type StringId = u32;
 
-/// Interned strings of one set of rows. The map is the standard library's seeded one: names come from the network.
+/// Interned strings of one set of rows. The map uses the standard library's seeded hasher, as names
+/// come from the network.
 #[derive(Clone, Debug, Default)]
 pub struct Strings {
     list: Vec<Arc<str>>,
@@ -15,7 +16,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// The id of `text`, the same for the same text.
+    /// Returns the id of `text`, the same for equal texts.
     pub fn intern(&mut self, text: &str) -> StringId {
         if let Some(&id) = self.ids.get(text) {
             return id;
@@ -28,18 +29,18 @@ impl Strings {
         id
     }
 
-    /// The text of `id`; empty when there is no such id.
+    /// Returns the text of `id`; empty for an unknown id.
     #[must_use]
     pub fn text(&self, id: StringId) -> &str {
         self.list.get(id as usize).map_or("", |text| text)
     }
 
-    /// All strings, in order of their ids.
+    /// Returns all strings, in the order of their ids.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.list.iter().map(|text| &**text)
     }
 
-    /// Bytes of all strings.
+    /// Returns the bytes of all strings.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -49,143 +50,144 @@ impl Strings {
 /// A finished span. Times are ns since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanRow {
-    /// Which request.
+    /// Id of the request.
     pub trace_id: u128,
-    /// The trace's id as its source wrote it, if that is not 32 lower-case hex digits.
+    /// Id of the trace as its source wrote it, if that is not 32 lower-case hex digits.
     pub trace_name: Option<StringId>,
-    /// Unique within its trace.
+    /// Id of the span, unique within its trace.
     pub span_id: u64,
-    /// 0: none.
+    /// Id of the parent span; 0 for none.
     pub parent_id: u64,
     pub service: StringId,
-    /// Of the span.
+    /// Name of the span.
     pub name: StringId,
     pub host: StringId,
     /// Incarnation of the process; 0 for imports.
     pub process: u128,
-    /// Begin.
+    /// Start of the span.
     pub start_ns: i64,
-    /// End, not before `start_ns`.
+    /// End of the span, not before `start_ns`.
     pub end_ns: i64,
     /// Bits of `SpanFlag`.
     pub flags: u32,
-    /// One JSON object; none when empty.
+    /// Attributes as one JSON object; none if empty.
     pub attributes: Option<Box<str>>,
 }
 
-/// Something that happened at one instant.
+/// An event at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRow {
-    /// Which request; 0: none.
+    /// Id of the request; 0 for none.
     pub trace_id: u128,
-    /// As in [`SpanRow`].
+    /// Id of the trace as its source wrote it, as in [`SpanRow`].
     pub trace_name: Option<StringId>,
-    /// The span it belongs to; 0: none (always so in event logs, but for lines of OTLP's).
+    /// Id of its span; 0 for none (always so in event logs, except for OTLP's log lines).
     pub span_id: u64,
-    /// When, ns since the Unix epoch by the host's clock.
+    /// Time of the event, in ns since the Unix epoch by the host's clock.
     pub time_ns: i64,
     /// Order among events of the same time.
     pub seq: u32,
     pub host: StringId,
-    /// Of the process; empty for event logs.
+    /// Service of the process; empty for event logs.
     pub service: StringId,
-    /// The task, in event logs. With a span: a line of a log inside it, which is no event of it.
+    /// Task, in event logs. Together with a span, it marks a log line inside the span, which is not
+    /// one of the span's events.
     pub task: Option<StringId>,
-    /// Of the event.
+    /// Name of the event.
     pub name: StringId,
-    /// One JSON object; none when empty.
+    /// Attributes as one JSON object; none if empty.
     pub attributes: Option<Box<str>>,
 }
 
-/// A window `[open_ns, close_ns)` as really recorded.
+/// A window `[open_ns, close_ns)` that was actually recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRow {
-    /// Begin.
+    /// Start of the window, in ns since the Unix epoch.
     pub open_ns: i64,
-    /// End.
+    /// End of the window, in ns since the Unix epoch.
     pub close_ns: i64,
-    /// The mask in force.
+    /// Mask of the burst-config in force.
     pub burst_config: u64,
 }
 
-/// What a kernel said of its host's clock.
+/// A kernel's assessment of its host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelClockRow {
-    /// Something keeps it right.
+    /// True if the clock is synchronized.
     pub synchronised: bool,
-    /// How far it is off at most.
+    /// Maximum error, in ns.
     pub max_error_ns: i64,
-    /// How far it is off presumably.
+    /// Estimated error, in ns.
     pub estimated_error_ns: i64,
 }
 
-/// What a process used in `[from_ns, to_ns)`.
+/// Resources that a process used in `[from_ns, to_ns)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadRow {
-    /// Begin.
+    /// Start of the interval, in ns since the Unix epoch.
     pub from_ns: i64,
-    /// End.
+    /// End of the interval, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// CPU time of all its threads; none where its system does not say.
+    /// CPU time of all its threads, in ns; none if the system does not report it.
     pub cpu_ns: Option<i64>,
-    /// Memory that is resident at its end; none where its system does not say.
+    /// Resident memory at the end, in bytes; none if the system does not report it.
     pub memory_bytes: Option<u64>,
-    /// Requests that entered it.
+    /// Number of requests that entered the process.
     pub requests: u64,
 }
 
-/// What one batch said about its process.
+/// Report of one batch about its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
     /// Incarnation of the process.
     pub process: u128,
-    /// Of the batch within its incarnation.
+    /// Sequence number of the batch within its incarnation.
     pub sequence: u64,
     pub service: StringId,
     pub host: StringId,
     pub pid: u32,
-    /// When the process started.
+    /// Start of the process, in ns since the Unix epoch.
     pub started_ns: i64,
     pub sdk_version: StringId,
-    /// Begin of the time covered.
+    /// Start of the covered time, in ns since the Unix epoch.
     pub from_ns: i64,
-    /// End of the time covered, exclusive.
+    /// End of the covered time, exclusive, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// When the collector got it, by its own clock.
+    /// Arrival at the collector by its own clock, in ns since the Unix epoch.
     pub received_ns: i64,
-    /// In force at `to_ns`.
+    /// Burst-config in force at `to_ns`, as bits.
     pub burst_config: u64,
-    /// Spans in the batch.
+    /// Number of spans in the batch.
     pub spans: u32,
-    /// Events in the batch.
+    /// Number of events in the batch.
     pub events: u32,
-    /// Windows closed since the batch before.
+    /// Windows closed since the previous batch.
     pub windows: Vec<WindowRow>,
-    /// (cause, records lost since the process started).
+    /// Losses as (cause, records lost since the process started).
     pub losses: Vec<(StringId, u64)>,
-    /// (at, step), both ns.
+    /// Clock steps as (time, step), both in ns.
     pub clock_steps: Vec<(i64, i64)>,
-    /// What the kernel said of the clock at `to_ns`, in some of the batches.
+    /// Kernel's assessment of the clock at `to_ns`; only some batches have it.
     pub kernel_clock: Option<KernelClockRow>,
-    /// What the process used since the batch before.
+    /// Resources that the process used since the previous batch.
     pub loads: Vec<LoadRow>,
 }
 
 /// A set of rows that share their strings.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
-    /// The strings.
+    /// Interned strings of the rows.
     pub strings: Strings,
     /// Finished spans.
     pub spans: Vec<SpanRow>,
     /// Events.
     pub events: Vec<EventRow>,
-    /// Batches they came in; none for imports.
+    /// Batches that carried them; none for imports.
     pub batches: Vec<BatchRow>,
 }
 
 impl Rows {
-    /// Whether there is nothing at all.
+    /// True if there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty() && self.events.is_empty() && self.batches.is_empty()

@@ -1,4 +1,4 @@
-//! Wrong tokens that came by the form of the login, by address.
+//! Counts wrong tokens from the login form, by address.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use crate::pool::Peer;
 
-/// Wrong tokens of one address in a minute; more are not looked at.
+/// Maximum wrong tokens of one address per minute; further ones are not looked up.
 const ATTEMPTS: u32 = 5;
 const ATTEMPTS_TIME: Duration = Duration::from_secs(60);
-/// Addresses whose wrong tokens are counted; all others share a count.
+/// Maximum addresses with a count of their own; all others share one.
 const PEERS_MAX: usize = 1_024;
 
-/// Counts wrong tokens by address, of the last minute.
+/// Counter of wrong tokens by address over the last minute.
 #[derive(Debug, Default)]
 pub(super) struct Attempts(Mutex<HashMap<Peer, (u32, Instant)>>);
 
 impl Attempts {
-    /// Counts an attempt before its token is looked at, so that attempts at the same time count as well. Returns false if this
-    /// address has none left.
+    /// Counts an attempt before its token is looked up, so that concurrent attempts count too.
+    /// Returns false if this address has no attempts left.
     pub(super) fn take(&self, peer: Peer, now: Instant) -> bool {
         self.with(peer, now, |(count, _)| {
             let is_left = *count < ATTEMPTS;
@@ -27,7 +27,7 @@ impl Attempts {
         })
     }
 
-    /// Takes an attempt back whose token was right.
+    /// Reverts the count of an attempt whose token was right.
     pub(super) fn give_back(&self, peer: Peer, now: Instant) {
         self.with(peer, now, |(count, _)| *count = count.saturating_sub(1));
     }
@@ -51,7 +51,7 @@ mod tests {
         let attempts = Attempts::default();
         let peer = |n: u32| Peer::of(Some(IpAddr::V4(Ipv4Addr::from_bits(n))));
         let begin = Instant::now();
-        // Right ones do not count, however many there are.
+        // Right tokens do not count, however many there are.
         for _ in 0..2 * ATTEMPTS {
             assert!(attempts.take(peer(1), begin));
             attempts.give_back(peer(1), begin);
@@ -62,7 +62,7 @@ mod tests {
         assert!(!attempts.take(peer(1), begin));
         assert!(attempts.take(peer(2), begin));
         assert!(attempts.take(peer(1), begin + ATTEMPTS_TIME));
-        // However many addresses there are, so many are counted; the others are one.
+        // The number of counted addresses is bounded; all others share one count.
         for n in 0..5_000 {
             attempts.take(peer(n), begin);
         }

@@ -1,27 +1,30 @@
-//! Authorities of HTTP/2 requests on a unix socket: replaces the characters that h2 does not accept.
+//! Replaces the characters in authorities of HTTP/2 requests on a unix socket that h2 rejects.
 //!
-//! gRPC's C core (Python, C++, Ruby) sends the socket's percent-encoded path as `:authority`, gRPC for Java the path itself.
-//! Neither is an authority by RFC 3986: h2 resets the stream with PROTOCOL_ERROR before anybody sees the request, and has no
-//! setting that changes this. On a unix socket nobody reads the authority. So [`AuthorityFilter`] changes each `%` and `/` of it to
-//! `-`, in place, while the bytes arrive: lengths of frames and sizes of HPACK's dynamic table stay what the client
-//! thinks they are.
+//! gRPC's C core (Python, C++, Ruby) sends the socket's percent-encoded path as `:authority`; gRPC
+//! for Java sends the path itself. Neither is an authority by RFC 3986. h2 resets the stream with
+//! PROTOCOL_ERROR before any handler sees the request, and has no setting that changes this. The
+//! authority has no meaning on a unix socket. So [`AuthorityFilter`] replaces each `%` and `/` in
+//! it by `-`, in place, while the bytes arrive. Frame lengths and the sizes of HPACK's dynamic
+//! table stay as the client expects.
 //!
-//! It finds the value without the dynamic table: `:authority` has the static index 1, or is written out. Values in
-//! Huffman's code pass unchanged: the C core uses none for text, and Java none below 512 bytes.
+//! The filter finds the value without the dynamic table: `:authority` has the static index 1, or is
+//! written out. Huffman-coded values pass unchanged: the C core uses no Huffman code for strings,
+//! and Java none below 512 bytes.
 
 const NAME: &[u8] = b":authority";
 const STATIC_INDEX: usize = 1;
 const PREFACE_BYTES: usize = 24;
 const HEAD_BYTES: usize = 9;
 
-/// One direction of a connection, from its first byte on.
+/// Filter for one direction of a connection, from its first byte on.
 #[derive(Debug)]
 pub(super) struct AuthorityFilter {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     /// True if the next byte of the frame is the length of its padding.
     is_padded: bool,
-    /// Bytes left of the frame: those before its part of a header block, that part, and those after it.
+    /// Bytes left of the frame: those before its header block fragment, the fragment, and those
+    /// after it.
     before: usize,
     fragment: usize,
     after: usize,
@@ -41,7 +44,8 @@ impl AuthorityFilter {
         }
     }
 
-    /// Filters the next bytes, wherever they were cut. Bytes that break the protocol pass: h2 refuses them.
+    /// Filters the next bytes, which may be cut anywhere. Bytes that violate the protocol pass: h2
+    /// rejects them.
     pub(super) fn filter(&mut self, mut bytes: &mut [u8]) {
         while let Some(&first) = bytes.first() {
             let left = bytes.len();
@@ -90,31 +94,31 @@ impl AuthorityFilter {
     }
 }
 
-/// Takes up to `most` of what is left, and returns how many those are.
+/// Takes up to `most` of the count `left`, and returns how many it took.
 fn take(left: &mut usize, most: usize) -> usize {
     let taken = most.min(*left);
     *left -= taken;
     taken
 }
 
-/// A header block, as HPACK (RFC 7541) writes it.
+/// State of an HPACK header block (RFC 7541).
 #[derive(Debug, Default)]
 struct Block {
     expected: Expected,
     is_authority: bool,
 }
 
-/// The part of a header block that comes next.
+/// Next part of a header block.
 #[derive(Clone, Copy, Debug, Default)]
 enum Expected {
     /// The first byte of a field.
     #[default]
     Field,
-    /// The first byte of a text's length.
+    /// The first byte of a string's length.
     Length(Text),
     /// A further byte of an integer.
     Integer(Integer, usize, u32),
-    /// Bytes of a text: how many are left, and whether in Huffman's code.
+    /// Bytes of a string: the number left, and true if they are Huffman-coded.
     Text(Text, usize, bool),
 }
 
@@ -126,11 +130,11 @@ enum Text {
 
 #[derive(Clone, Copy, Debug)]
 enum Integer {
-    /// A field of the tables, or the size of the dynamic one: nothing belongs to it.
+    /// An indexed field, or a size update of the dynamic table: nothing follows.
     Whole,
-    /// Index of a name; 0: the name is written out.
+    /// Index of a name; 0 if the name is written out.
     Name,
-    /// Length of a text, and whether it is in Huffman's code.
+    /// Length of a string, and true if it is Huffman-coded.
     Length(Text, bool),
 }
 
@@ -177,7 +181,7 @@ impl Block {
         }
     }
 
-    /// Reads the first byte of an integer, of which it has these low bits.
+    /// Reads the first byte of an integer, which has the given number of low bits.
     fn begin(&mut self, of: Integer, first: u8, bits: u32) -> Expected {
         let most = (1 << bits) - 1;
         match usize::from(first) & most {
@@ -235,7 +239,8 @@ mod tests {
         [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
     }
 
-    /// Requests of one connection by each way to write the authority, as a client sends them.
+    /// Returns requests of one connection, one for each encoding of the authority that clients
+    /// send.
     fn requests() -> Vec<u8> {
         const END: u8 = 0x4 | 0x1;
         // POST, http and "/".
@@ -251,7 +256,8 @@ mod tests {
             &text(b"%/"),
         ]
         .concat();
-        // The first request put it into the dynamic table, the second one before it.
+        // The first request inserted the authority into the dynamic table; the second one used the
+        // entry before it.
         let of_dynamic_table = [&rest[..], &[0xbf]].concat();
         let padded = [&[3, 0, 0, 0, 0, 9][..], &of_static_table, &[0; 3]].concat();
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -279,7 +285,7 @@ mod tests {
         bytes
     }
 
-    /// The authorities of the requests that h2 takes, up to the last one, which is good.
+    /// Returns the authorities of the requests that h2 accepts, up to the last one, "good".
     async fn taken(bytes: &[u8]) -> Vec<String> {
         let (mut client, server) = tokio::io::duplex(1 << 16);
         client.write_all(bytes).await.unwrap();
@@ -304,7 +310,8 @@ mod tests {
         for piece_bytes in [1, 2, 3, 7, 64, requests.len()] {
             let filtered = filtered(&requests, piece_bytes);
             assert_eq!(taken(&filtered).await, expected, "pieces of {piece_bytes}");
-            // What is no authority is untouched: the body of the first request looks like one.
+            // Bytes outside of authorities are untouched: the body of the first request looks like
+            // one.
             let body = b"\x00\x00\x09\x01\x41\x01/%";
             assert!(filtered.windows(body.len()).any(|window| window == body));
         }

@@ -1,4 +1,4 @@
-//! Bodies of requests: counted while they arrive, and given up when they take too long.
+//! Request bodies: counts their bytes while they arrive, and aborts those that take too long.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,8 @@ use super::settings::Doors;
 use super::withdrawal::Withdrawal;
 use crate::pool::{Lack, Share};
 
-/// What a request holds of the bytes that may arrive at a time; given back when nobody has it any more. It is among the
-/// extensions of each request.
+/// Share of the bytes that requests may hold while they arrive; it is released with its last clone.
+/// Each request carries one in its extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     share: Arc<Mutex<Share>>,
@@ -32,7 +32,7 @@ impl Reading {
         Self { share, doors, door }
     }
 
-    /// Holds at least so much: of what was packed, more is held than has arrived.
+    /// Reserves at least this many bytes. A compressed body holds more than has arrived.
     pub(crate) fn at_least(&self, bytes: usize) -> Result<(), Denied> {
         let held = self.share().held();
         if bytes > held {
@@ -57,23 +57,23 @@ impl Reading {
     }
 }
 
-/// How a body is counted.
+/// Mode in which a body is counted.
 #[derive(Debug)]
 pub(super) enum Counting {
-    /// All of it, until its request is answered.
+    /// The whole body, until its request is answered.
     Whole,
-    /// Of a stream of gRPC: the messages that have not been taken yet.
+    /// A gRPC stream: only the messages that the handler has not taken yet.
     Messages(Messages),
 }
 
-/// Where messages of gRPC end: five bytes before each say how long it is.
+/// Tracker of message boundaries in a gRPC stream. Five bytes before each message give its length.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     head: [u8; 5],
     head_len: usize,
-    /// Of the message, still to come.
+    /// Bytes of the current message that have not arrived.
     rest: usize,
-    /// Of the message, here.
+    /// Bytes of the current message that have arrived.
     begun: usize,
 }
 
@@ -103,17 +103,17 @@ impl Messages {
     }
 }
 
-/// A body that is counted, and bounded in time.
+/// A body with counted bytes and a deadline.
 #[derive(Debug)]
 pub(super) struct Counted {
     body: Incoming,
     reading: Reading,
     counting: Counting,
     timeout: Duration,
-    /// When the body, or the message, must be here; none: nothing is under way.
+    /// Deadline for the body or the current message; none if neither is in progress.
     deadline: Option<Pin<Box<Sleep>>>,
     arrived: usize,
-    /// Nothing more is taken then.
+    /// Future that ends the body when it resolves.
     withdrawal: Option<Withdrawal>,
 }
 
@@ -155,7 +155,7 @@ impl Counted {
                     let until = Instant::now() + self.timeout;
                     self.deadline = Some(Box::pin(tokio::time::sleep_until(until)));
                 }
-                // Those that are whole are still here, until they are taken.
+                // Complete messages are still in memory until the handler takes them.
                 self.reading.at_least(before + data.len())
             }
         }
@@ -175,9 +175,9 @@ impl http_body::Body for Counted {
         {
             return Poll::Ready(Some(Err(denied.status())));
         }
-        // Who asks for more has taken the messages that were whole.
+        // A handler that polls again has taken the complete messages.
         if let Counting::Messages(Messages { begun, .. }) = self.counting {
-            // It does not become more, or only by what was here already.
+            // This does not grow the reservation beyond the bytes already here.
             let _ = self.reading.hold(begun);
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
@@ -226,7 +226,7 @@ impl http_body::Body for Counted {
 mod tests {
     use super::*;
 
-    /// However the bytes are cut, what has begun is what is behind the last message that is whole.
+    /// The begun part is always what follows the last complete message, however the bytes are cut.
     #[test]
     fn messages_end_where_their_heads_say() {
         let mut stream = Vec::new();

@@ -1,4 +1,4 @@
-//! One connection: its requests are let in or turned away, and one that is slow or idle ends.
+//! One connection: admits or rejects its requests, and closes it if it is slow or idle.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -32,37 +32,38 @@ use super::settings::Doors;
 use super::withdrawal::{Ending, Withdrawal};
 use crate::pool::{Peer, Pool, Share};
 
-/// Answers a request that is turned away.
+/// Builds the response to a rejected request.
 pub(crate) type Answer = fn(&Parts, &Denied) -> Response<Body>;
 
-/// A connection on which nothing is asked for so long is ended, in order.
+/// Idle time after which a connection is closed gracefully.
 const IDLE: Duration = Duration::from_secs(120);
-/// Concurrent streams of one connection.
+/// Maximum concurrent streams of one connection.
 const STREAMS_MAX: u32 = 256;
-/// What HTTP reads ahead on one connection, in bytes, before somebody takes it; it is in no pool.
+/// Bytes that HTTP reads ahead on one connection before a handler takes them. No pool counts them.
 const READ_AHEAD_BYTES: u32 = 64 << 10;
-/// The same where services ship from afar: on a way of 50 ms it is 2.5 MB/s.
+/// Read-ahead for gRPC, in bytes, where remote services ship batches: 2.5 MB/s at a round trip of
+/// 50 ms.
 const GRPC_READ_AHEAD_BYTES: u32 = 128 << 10;
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Messages of this method may come one after the other for hours.
+/// Method whose messages may arrive one after the other for hours.
 const STREAM: &str = "/stroboscope.v1.Collector/Ship";
 
-/// What all connections of a door have in common.
+/// State that all connections of a door share.
 #[derive(Clone, Debug)]
 pub(super) struct Visits {
     pub(super) doors: Arc<Doors>,
     pub(super) way: Way,
     pub(super) router: Router,
     pub(super) answer: Answer,
-    /// Requests that may be open.
+    /// Pool of open requests.
     pub(super) requests: Pool,
 }
 
-/// Who came.
+/// Client of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Visitor {
     pub(super) peer: Peer,
-    /// None on a unix socket.
+    /// TCP addresses; none on a unix socket.
     pub(super) tcp: Option<TcpConnectInfo>,
 }
 
@@ -75,19 +76,20 @@ impl std::fmt::Display for Visitor {
     }
 }
 
-/// What a connection is about, for its clock.
+/// Activity of a connection, for its timeouts.
 #[derive(Debug)]
 struct Activity {
     began: Instant,
-    /// Requests that are not answered to the end.
+    /// Number of requests whose responses are not complete.
     open: AtomicUsize,
-    /// When the last one ended, in ms; 0: there was none.
+    /// End of the latest request, in ms since `began`; 0 if there was none.
     ended_ms: AtomicU64,
-    /// When bytes came that belong to none yet, in ms; 0: there are none.
+    /// Arrival of the first bytes that belong to no request yet, in ms since `began`; 0 if there
+    /// are none.
     head_ms: AtomicU64,
 }
 
-/// What is to be done with a connection.
+/// Action that a timeout calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     Nothing,
@@ -124,7 +126,7 @@ impl Activity {
         let now_ms = self.now_ms();
         let since = |ms: u64| Duration::from_millis(now_ms.saturating_sub(ms));
         let (head_ms, ended_ms) = (self.head_ms.load(Relaxed), self.ended_ms.load(Relaxed));
-        // HTTP/2 says more than requests: there, only the first is waited for.
+        // HTTP/2 carries more than requests, so only its first request has a deadline.
         let slow_since = match (ended_ms, head_ms) {
             (0, _) => Some(0),
             (_, 0) => None,
@@ -140,7 +142,7 @@ impl Activity {
     }
 }
 
-/// A request that is open.
+/// An open request.
 #[derive(Debug)]
 struct OpenRequest {
     activity: Arc<Activity>,
@@ -167,7 +169,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// The body of an answer; with its end, the request ends. It ends early when the request's token is withdrawn.
+/// Body of a response; the request ends with it. It ends early if the request's token is withdrawn.
 struct Answered {
     body: Body,
     ending: Option<Ending>,
@@ -199,10 +201,10 @@ impl http_body::Body for Answered {
     }
 }
 
-/// Tells the clock of bytes that come.
+/// Stream that reports arriving bytes to `activity`.
 struct Watched<S> {
     stream: S,
-    /// On a unix socket.
+    /// Filter for authorities, on a unix socket.
     authorities: Option<AuthorityFilter>,
     activity: Arc<Activity>,
 }
@@ -319,9 +321,9 @@ impl Visits {
         if self.is_grpc() {
             builder = builder.http2_only();
         }
-        // A head may be twice as large as what is answered in words.
+        // A head may be twice as large as the limit that gets a worded rejection.
         let head_bytes_max = 2 * HEAD_BYTES_MAX;
-        // The clock of heads is our own: this one would end connections that are idle.
+        // We time heads ourselves: this timeout would close idle connections.
         let mut http1 = builder.http1();
         let http1 = http1.timer(TokioTimer::new()).header_read_timeout(None);
         http1.max_buf_size(READ_AHEAD_BYTES as usize);
@@ -348,7 +350,7 @@ impl Visits {
         mut open: OpenRequest,
     ) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
-        // Before the look at the token: a change in between is not missed.
+        // Subscribes before the token check, so that no change in between is missed.
         let replaced = self.doors.replaced();
         let admitted = self.doors.admit(self.way, &parts).and_then(|role| {
             let lent = self.requests.lend(visitor.peer, 1);
@@ -387,7 +389,7 @@ impl Visits {
         parts.extensions.insert(reading);
         parts.extensions.insert(visitor.peer);
         if let Some(tcp) = visitor.tcp {
-            // tonic's requests know by it whence they are.
+            // tonic reads the client's address from this extension.
             parts.extensions.insert(tcp);
         }
         let request = Request::from_parts(parts, Body::new(body));
@@ -408,7 +410,8 @@ impl Visits {
     }
 }
 
-/// Tells browsers to take an answer for what it says that it is, and to load nothing for it where it has no policy of its own.
+/// Tells browsers not to guess the content type, and to load nothing for a response without a
+/// policy of its own.
 fn put_browser_headers(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -422,7 +425,7 @@ fn put_browser_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// What was wrong with a connection that failed; none: its other end is gone.
+/// Returns the cause of a failed connection; none if its peer disconnected.
 fn cause_of(error: &(dyn Error + 'static)) -> Option<DoorCause> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -444,7 +447,7 @@ fn cause_of(error: &(dyn Error + 'static)) -> Option<DoorCause> {
 
 /// Resolves when the flag is set.
 pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
-    // That the sender is gone means the same.
+    // A dropped sender means the same.
     let _ = flag.wait_for(|flag| *flag).await;
 }
 
@@ -471,7 +474,7 @@ mod tests {
         for is_http2 in [false, true] {
             check(1, 0, 0, is_http2, Due::Nothing);
             check(1, 1, 1, is_http2, Due::Nothing);
-            // No request at all.
+            // No request yet.
             check(0, 0, 0, is_http2, Due::SlowHead);
             check(0, 0, now_ms, is_http2, Due::SlowHead);
             check(0, now_ms - 100_000, 0, is_http2, Due::Nothing);

@@ -1,4 +1,4 @@
-//! Who may ask for what: tokens, and the names by which a browser came.
+//! Admission of requests: checks tokens and the host names that browsers use.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::settings::Doors;
 use super::tokens::{Known, Role};
 use crate::pool::Lack;
 
-/// When to come again.
+/// Retry delay sent with rejections for lack of capacity.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Largest head of a request, in bytes, counted as HTTP/2 does: 32 more for each header.
+/// Maximum size of a request's head, in bytes. As in HTTP/2, each header counts 32 bytes more.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// A request that is turned away.
+/// A rejected request.
 #[derive(Clone, Debug)]
 pub(crate) struct Denied {
     pub(super) cause: DoorCause,
@@ -32,7 +32,7 @@ impl Denied {
         Self { cause, message }
     }
 
-    /// For want of room, of bytes or of requests.
+    /// Rejects for lack of capacity, in bytes or in requests.
     pub(super) fn lack(lack: Lack, [of_pool, of_peer]: [DoorCause; 2], what: &str) -> Self {
         let (cause, message) = match lack {
             Lack::Pool => (of_pool, format!("too many {what} at a time: come again")),
@@ -69,7 +69,7 @@ impl Denied {
         }
     }
 
-    /// As gRPC has it; what is for want of room says when to come again.
+    /// Returns the gRPC status. Rejections for lack of capacity carry a retry delay.
     pub(crate) fn status(&self) -> Status {
         let (code, message) = (self.code(), self.message.clone());
         match code {
@@ -81,7 +81,7 @@ impl Denied {
         }
     }
 
-    /// What belongs to an answer over HTTP.
+    /// Adds the headers that belong to the HTTP response.
     pub(crate) fn put_headers(&self, headers: &mut HeaderMap) {
         match self.http() {
             StatusCode::UNAUTHORIZED => {
@@ -97,18 +97,19 @@ impl Denied {
     }
 }
 
-/// Where a request came in.
+/// Entry point of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) door: DoorName,
-    /// It listens on loopback only: who comes is on this machine, or a browser on it that somebody else's page made ask.
+    /// True if the door listens on loopback only: the client is on this machine, or is a local
+    /// browser that a foreign page made send the request.
     pub(super) is_loopback: bool,
 }
 
 impl Doors {
-    /// Whether a request may go on.
+    /// Checks that a request may proceed.
     ///
-    /// The role is the one that it needs a token for, if tokens are asked for.
+    /// Returns the role whose token it needed, if the collector asks for tokens.
     pub(super) fn admit(&self, way: Way, parts: &Parts) -> Result<Option<Role>, Denied> {
         if head_bytes(parts) > HEAD_BYTES_MAX {
             let message = format!("the head of the request is larger than {HEAD_BYTES_MAX} bytes");
@@ -146,7 +147,7 @@ impl Doors {
         let Some(tokens) = &secrets.tokens else {
             return Ok(());
         };
-        // A login is for pages: what is sent needs the token itself.
+        // A login is for pages only; sending needs the token itself.
         let login = login.filter(|_| role != Role::Write);
         let known = match (token, login) {
             (Some(token), _) => tokens.look_up(token, role),
@@ -174,12 +175,13 @@ impl Doors {
         }
     }
 
-    /// Counts what was turned away behind a door.
+    /// Counts a request that was rejected behind a door.
     pub(crate) fn refuse(&self, door: DoorName, denied: &Denied, who: &str) {
         self.refused.count(door, denied.cause, &who);
     }
 
-    /// A page of somebody else's that has its name resolved to this machine comes by that name.
+    /// Checks the host name. A foreign page whose name resolves to this machine (DNS rebinding)
+    /// uses that name.
     fn check_host(&self, parts: &Parts) -> Result<(), Denied> {
         let host = host_of(parts).map(|(host, _)| host).unwrap_or_default();
         if self.is_allowed(host) {
@@ -207,7 +209,7 @@ impl Doors {
                 .any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 
-    /// Changes are asked for by programs, and by pages of this collector.
+    /// Checks the origin of a change: only programs and this collector's pages may request one.
     fn check_origin(&self, parts: &Parts) -> Result<(), Denied> {
         let text = |name: &str| {
             parts
@@ -275,12 +277,12 @@ fn head_bytes(parts: &Parts) -> usize {
     of_headers.sum::<usize>() + of_target
 }
 
-/// Host and port that a request is for.
+/// Returns the host and port that a request names.
 fn host_of(parts: &Parts) -> Option<(&str, Option<&str>)> {
     if let Some(authority) = parts.uri.authority() {
         return split_port(authority.as_str());
     }
-    // Of several, who is in between may take another than we do.
+    // Rejects several hosts: a proxy may use another one than we do.
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => split_port(host.to_str().ok()?),
@@ -369,7 +371,7 @@ mod tests {
                 &[("host", host)],
                 Some(DoorCause::Host),
             );
-            // Beyond loopback, reading is a matter of tokens.
+            // On a non-loopback address, tokens control reading.
             check(pages, false, "GET", &[("host", host)], None);
             check(DoorName::OtlpHttp, false, "POST", &[("host", host)], None);
             check(DoorName::Grpc, true, "POST", &[("host", host)], None);

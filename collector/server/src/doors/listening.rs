@@ -1,4 +1,4 @@
-//! A door: a socket, and who comes in by it.
+//! A door: a listening socket and its connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use super::settings::Doors;
 use super::tls::is_about_client;
 use crate::pool::{Lack, Peer, Pool, Share};
 
-/// After which it is tried again to take a connection, when the system has no socket left.
+/// Pause before accepting again when the system has no sockets left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running door.
@@ -56,22 +56,22 @@ impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> SimulatedCo
 
 #[cfg(feature = "simulation")]
 pub type SimulatedStream = Box<dyn SimulatedConnection>;
-/// Connections, and the addresses at their other ends.
+/// Connections, with the addresses of their peers.
 #[cfg(feature = "simulation")]
 pub type SimulatedListener = tokio::sync::mpsc::Receiver<(SimulatedStream, SocketAddr)>;
 
-/// A door that is about to be opened.
+/// A door that is about to open.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) doors: Arc<Doors>,
     pub(crate) name: DoorName,
     pub(crate) router: Router,
-    /// How requests are turned away.
+    /// Builds the responses to rejected requests.
     pub(crate) answer: Answer,
 }
 
 impl Opening {
-    /// Listens and serves; port 0 takes a free one. The address has the port that was taken.
+    /// Listens and serves; port 0 picks a free port. The returned address has the actual port.
     pub(crate) async fn tcp(self, address: SocketAddr) -> io::Result<(Listening, SocketAddr)> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -86,7 +86,7 @@ impl Opening {
         Ok(self.start(Socket::Unix(listener), true, Some(path.to_owned())))
     }
 
-    /// Takes the connections of a simulated network.
+    /// Accepts the connections of a simulated network.
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated(self, listener: SimulatedListener) -> Listening {
         self.start(Socket::Simulated(listener), false, None)
@@ -115,20 +115,21 @@ impl Opening {
 }
 
 impl Listening {
-    /// Answers what is in flight, for so long, and ends all connections; whether all ended in order.
+    /// Answers requests in flight for up to `patience`, then closes all connections. Returns true
+    /// if all ended gracefully.
     pub(crate) async fn stop(mut self, patience: Duration) -> bool {
         self.stop.send_replace(true);
         let ended = tokio::time::timeout(patience, self.accepting.join_next());
         let is_in_order = ended.await.is_ok();
         if let Some(path) = &self.unix {
-            // Someone may have cleaned up already.
+            // The file may have been removed already.
             let _ = std::fs::remove_file(path);
         }
         is_in_order
     }
 }
 
-/// Takes connections until the door is shut, and then waits for their end.
+/// Accepts connections until the door closes, and then waits for their end.
 async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<bool>) {
     let connections = Pool::new(visits.doors.settings.connections_max);
     let mut visiting = JoinSet::new();
@@ -158,7 +159,7 @@ async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<boo
     while visiting.join_next().await.is_some() {}
 }
 
-/// The one that knocked is gone again; the next may come at once.
+/// True if the error concerns one client that is gone; the next accept may follow at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -182,8 +183,8 @@ async fn visit(
         Stream::Simulated(stream) => return visits.serve(stream, visitor, stopped).await,
         Stream::Tcp(stream) => stream,
     };
-    // Answers are small: without this each waits for the acknowledgement of the packet before it, up to 40 ms. What is
-    // slower works all the same.
+    // Responses are small: without this, each waits up to 40 ms for the acknowledgement of the
+    // packet before it. A failure only costs speed.
     let _ = stream.set_nodelay(true);
     let Some(config) = visits.tls() else {
         return visits.serve(stream, visitor, stopped).await;
@@ -200,7 +201,7 @@ async fn visit(
 }
 
 impl Visits {
-    /// What a connection is to speak that begins now.
+    /// Returns the TLS configuration for a connection that begins now.
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         let secrets = self.doors.secrets();
         secrets.tls.as_ref().map(|configs| match self.way.door {
@@ -240,7 +241,8 @@ impl Socket {
     }
 }
 
-/// Binds a unix socket; one that a dead process left behind is replaced, one that answers is not.
+/// Binds a unix socket. Replaces a socket that a dead process left behind, but not one that
+/// answers.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(in_use) if in_use.kind() == io::ErrorKind::AddrInUse => {

@@ -1,7 +1,8 @@
-//! The login of browsers: a cookie that is good for what a token is good for, for a while.
+//! Browser logins: a cookie that grants what its token grants, for a limited time.
 //!
-//! The cookie says until when, signed with a key made of the token. So it does not contain the token, no process keeps a list
-//! of logins, every collector that has the token knows it, and it ends when the token is taken out of the file.
+//! The cookie holds its expiry time, signed with a key derived from the token. So it does not
+//! contain the token, and no process keeps a list of logins. Every collector that has the token
+//! accepts it, and it expires when the token is removed from the file.
 
 use std::time::SystemTime;
 
@@ -11,15 +12,15 @@ use super::tokens::{Known, Role, Tokens, sign};
 
 /// Path of the page that asks for a token.
 pub(crate) const LOGIN_PATH: &str = "/login";
-/// Path at which a login ends.
+/// Path that ends a login.
 pub(crate) const LOGOUT_PATH: &str = "/logout";
 /// Name of the cookie.
 pub(super) const COOKIE: &str = "stroboscope_login";
 
-/// A login, as its cookie has it.
+/// A login, as stored in its cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Login {
-    /// Seconds since the Unix epoch.
+    /// Expiry time, in seconds since the Unix epoch.
     ends_s: u64,
     signature: [u8; 32],
 }
@@ -40,7 +41,7 @@ impl Login {
         Some(login)
     }
 
-    /// Looks up the token that it was made with.
+    /// Looks up the token that signed this login.
     pub(super) fn known(&self, tokens: &Tokens, role: Role) -> Known {
         if self.ends_s <= now_s() {
             return Known::Unknown;
@@ -49,14 +50,15 @@ impl Login {
     }
 }
 
-/// The login with a token, as text.
+/// Returns a login signed with a token, as text.
 pub(super) fn signed(ends_s: u64, token: &[u8]) -> String {
     let signature = sign(token, &message(ends_s));
     let signature = signature.as_ref().iter().map(|byte| format!("{byte:02x}"));
     format!("{ends_s}.{}", signature.collect::<String>())
 }
 
-/// Bytes that a login signs; the words keep the signature from meaning anything else.
+/// Returns the bytes that a login signs. The prefix keeps the signature from being valid for
+/// anything else.
 fn message(ends_s: u64) -> Vec<u8> {
     format!("stroboscope login until {ends_s}").into_bytes()
 }
@@ -66,7 +68,7 @@ pub(super) fn now_s() -> u64 {
     since_epoch.map_or(0, |since| since.as_secs())
 }
 
-/// The login in a request's cookies. Of several, the first that is one.
+/// Returns the login in a request's cookies: the first cookie that is a valid one.
 pub(super) fn login_cookie(headers: &HeaderMap) -> Option<Login> {
     let values = headers.get_all(header::COOKIE).iter();
     let texts = values.filter_map(|value| value.to_str().ok());
@@ -104,11 +106,11 @@ mod tests {
         check(later, b"fedcba9876543210", Role::Read, Known::OtherRole);
         check(later, b"0123456789abcdeg", Role::Read, Known::Unknown);
         check(now_s(), TOKEN, Role::Read, Known::Unknown);
-        // With another end than the signed one.
+        // A changed expiry time invalidates the signature.
         let mut longer = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
         longer.ends_s += 1;
         assert_eq!(longer.known(&tokens, Role::Read), Known::Unknown);
-        // After the token is taken out of the file.
+        // The login expires when its token is removed from the file.
         let others = Tokens::parse("read fedcba9876543210").unwrap();
         let of_before = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
         assert_eq!(of_before.known(&others, Role::Read), Known::Unknown);

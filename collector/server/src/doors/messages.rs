@@ -1,4 +1,4 @@
-//! Messages of gRPC, unpacked before tonic sees them: tonic unpacks without counting.
+//! Decompresses gRPC messages before tonic sees them: tonic decompresses without counting bytes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,14 +14,15 @@ use super::body::Reading;
 use super::unpack::{Packing, UnpackError, unpack_beside};
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// A flag and the length of the message.
+/// Length of a message's prefix: a flag and the message's length.
 const HEAD_BYTES: usize = 5;
 const IS_PACKED: u8 = 1;
-/// A message that becomes no larger is unpacked in place, which costs less than another thread.
+/// A message that decompresses to at most this many bytes is decompressed in place, which costs
+/// less than another thread.
 const IN_PLACE_BYTES_MAX: usize = 256 << 10;
 
-/// Makes the messages of a request arrive unpacked, each of at most `limit` bytes. A packing that is not known here is left to
-/// tonic, which says what there is.
+/// Decompresses the messages of a request as they arrive, each to at most `limit` bytes. Leaves an
+/// unknown encoding to tonic, which lists the supported ones.
 pub(crate) fn unpack_messages(mut request: Request<Body>, limit: usize) -> Request<Body> {
     let name = request.headers().get(ENCODING);
     let Some(packing) = name.and_then(|name| Packing::of_name(name.as_bytes())) else {
@@ -47,17 +48,18 @@ struct Messages {
     packing: Packing,
     limit: usize,
     reading: Option<Reading>,
-    /// Not unpacked yet.
+    /// Bytes that are not decompressed yet.
     arrived: BytesMut,
     unpacking: Option<BoxFuture<Vec<u8>, UnpackError>>,
-    /// To be handed over after its head.
+    /// Decompressed message, to be handed over after its prefix.
     unpacked: Option<Bytes>,
 }
 
 type Handed = Option<Result<Frame<Bytes>, axum::Error>>;
 
 impl Messages {
-    /// Hands over what is unpacked: its head now, the rest when asked again. tonic copies it, so it is held twice.
+    /// Hands over a decompressed message: its prefix now, the rest at the next poll. tonic copies
+    /// the message, so it counts twice.
     fn hand_over(&mut self, unpacked: Result<Vec<u8>, UnpackError>) -> Handed {
         let unpacked = unpacked.map_err(|error| match error {
             UnpackError::TooLarge { limit } => Status::resource_exhausted(format!(
@@ -90,13 +92,14 @@ impl Messages {
         held.map_err(|denied| denied.status())
     }
 
-    /// What can be handed over, or is begun to be unpacked, of what has arrived; none: more has to arrive.
+    /// Returns a frame made of the bytes that have arrived, or starts decompressing a message.
+    /// Returns none if more bytes have to arrive.
     fn next(&mut self) -> Option<Handed> {
         let head: &[u8; HEAD_BYTES] = self.arrived.first_chunk()?;
         let [flag, length @ ..] = *head;
         let length = u32::from_be_bytes(length) as usize;
         if flag != IS_PACKED {
-            // As it is, or as wrong as it is: tonic tells.
+            // Passes it on as it is, even if it is invalid: tonic reports the error.
             let here = self.arrived.len().min(HEAD_BYTES + length);
             let is_whole = here == HEAD_BYTES + length || flag != 0 || length > self.limit;
             return is_whole.then(|| Some(Ok(Frame::data(self.arrived.split_to(here).freeze()))));
@@ -151,7 +154,7 @@ impl http_body::Body for Messages {
                     Ok(data) => self.arrived.put(data),
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
-                // What is left is cut, as tonic tells.
+                // The rest is a truncated message, which tonic reports.
                 None if !self.arrived.is_empty() => {
                     let rest = self.arrived.split().freeze();
                     return Poll::Ready(Some(Ok(Frame::data(rest))));
@@ -182,7 +185,7 @@ mod tests {
         ))
     }
 
-    /// Packed or not, small or large, and however they are cut.
+    /// Messages arrive unchanged, compressed or not, small or large, and however they are cut.
     #[tokio::test]
     async fn messages_come_as_they_were_before_they_were_packed() {
         let large = vec![7; 3 * IN_PLACE_BYTES_MAX];

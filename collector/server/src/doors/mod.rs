@@ -1,11 +1,12 @@
-//! The doors: sockets of the collector, who comes in by them, and how much at a time.
+//! The doors: listening sockets of the collector, with access control and limits.
 //!
-//! `listening` takes connections, over TLS where there are certificates (`tls`); `connection` serves one, and ends what is slow
-//! or idle; `authority` mends what clients of unix sockets send; `guard` says whether a request may go on, by tokens (`tokens`)
-//! and by the names under which it came; `login` is the cookie of a browser, `session` gives it for a token, and `attempts` counts
-//! wrong ones; `body` counts bytes while they arrive, and `unpack` those that it unpacks, of gRPC for `messages`; `withdrawal` ends
-//! requests whose token is not good any more. `settings` has what all doors share, and reads files again that change; what is
-//! turned away is counted by name in `refused`.
+//! `listening` accepts connections, over TLS if there are certificates (`tls`). `connection` serves
+//! one and closes it if it is slow or idle. `authority` repairs the headers of clients on unix
+//! sockets. `guard` admits requests, by tokens (`tokens`) and by the host names they use. `login`
+//! is the cookie of a browser, `session` issues it for a token, and `attempts` counts wrong tokens.
+//! `body` counts bytes while they arrive, and `unpack` those that it decompresses, for gRPC on
+//! behalf of `messages`. `withdrawal` ends requests whose token has become invalid. `settings`
+//! holds what all doors share, and reloads changed files. `refused` counts rejections by cause.
 
 mod attempts;
 mod authority;

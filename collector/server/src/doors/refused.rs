@@ -1,9 +1,9 @@
-//! What is turned away at a door, by name.
+//! Counters of rejections, by door and cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Where it knocked.
+/// Door at which a connection or request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorName {
     Grpc,
@@ -26,43 +26,43 @@ impl DoorName {
     }
 }
 
-/// Why it was turned away.
+/// Cause of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorCause {
-    /// As many connections are open as may be.
+    /// The maximum number of connections is open.
     Connections,
-    /// This peer has its share of them.
+    /// This peer has its share of the connections.
     PeerConnections,
-    /// The system has no socket left.
+    /// The system has no sockets left.
     Accept,
-    /// What came first is no TLS, or none that is spoken here.
+    /// The first bytes are not TLS, or no supported version of it.
     TlsHandshake,
     /// The handshake took too long.
     TlsTimeout,
-    /// There is none, or it is unknown or expired.
+    /// The client certificate is missing, unknown or expired.
     ClientCertificate,
     TokenMissing,
     TokenUnknown,
-    /// The token is known, and for something else.
+    /// The token is known, but has another role.
     TokenRole,
-    /// It was good when the request began, and is not any more.
+    /// The token became invalid during the request.
     TokenWithdrawn,
-    /// Too many wrong tokens came by the form of the login.
+    /// Too many wrong tokens came through the login form.
     LoginAttempts,
-    /// The request is for a host that this is not.
+    /// The request names a host that is not this collector.
     Host,
-    /// A page of somebody else's asks for a change.
+    /// A page of another site requests a change.
     Origin,
     /// No request came, or its head took too long.
     SlowHead,
     HeaderSize,
     SlowBody,
-    /// It is no HTTP.
+    /// The bytes are not HTTP.
     BrokenProtocol,
-    /// As many requests are open as may be.
+    /// The maximum number of requests is open.
     Requests,
     PeerRequests,
-    /// As many bytes are being received as may be.
+    /// The maximum number of bytes is being received.
     Bytes,
     PeerBytes,
 }
@@ -120,12 +120,13 @@ impl DoorCause {
     }
 }
 
-/// Counts what is turned away. Clones are the same.
+/// Counters of rejections. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Refused(Arc<[[AtomicU64; DoorCause::ALL.len()]; DoorName::ALL.len()]>);
 
 impl Refused {
-    /// Counts one, and says so: the first, the second, the fourth …, so that nobody fills the log.
+    /// Counts a rejection and logs the first, second, fourth, … of them, so that clients cannot
+    /// fill the log.
     pub(crate) fn count(&self, door: DoorName, cause: DoorCause, who: &dyn std::fmt::Display) {
         let count = self.0[door as usize][cause as usize].fetch_add(1, Relaxed) + 1;
         if count.is_power_of_two() {
@@ -134,7 +135,7 @@ impl Refused {
         }
     }
 
-    /// All that there are: door, cause, count.
+    /// Returns all counters, as door, cause and count.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let of_door = move |door: DoorName| {
             let of_cause = move |cause: DoorCause| {

@@ -1,4 +1,4 @@
-//! Logins of browsers: a token in, a cookie out.
+//! Browser sessions: exchanges a token for a login cookie.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::settings::Doors;
 use super::tokens::Role;
 use crate::pool::Peer;
 
-/// Length of a login.
+/// Lifetime of a login.
 const VALID: Duration = Duration::from_secs(12 * 3_600);
 
 impl Doors {
@@ -20,10 +20,11 @@ impl Doors {
         self.settings.tokens.is_some()
     }
 
-    /// Checks a token of the role `read`. Returns the cookie of its login, as a header sets it.
+    /// Checks that a token has the role `read`. Returns the value of the `Set-Cookie` header for
+    /// its login.
     ///
     /// # Errors
-    /// Returns why not: the token is wrong, or too many were.
+    /// Returns the reason for a rejection: the token is wrong, or too many were.
     pub(crate) fn log_in(&self, peer: Peer, token: &[u8]) -> Result<String, Denied> {
         let now = Instant::now();
         if !self.attempts.take(peer, now) {
@@ -35,7 +36,7 @@ impl Doors {
         Ok(self.cookie(&signed(now_s() + VALID.as_secs(), token), VALID))
     }
 
-    /// The cookie that takes a login's place when it ends.
+    /// Returns the cookie that replaces a login's when it ends.
     pub(crate) fn log_out(&self) -> String {
         self.cookie("", Duration::ZERO)
     }
@@ -45,7 +46,8 @@ impl Doors {
         login_cookie(headers).is_some() && self.check_token(Role::Read, headers).is_ok()
     }
 
-    /// Formats a cookie that no script reads, that no form of another site sends, and that goes over TLS alone where there is TLS.
+    /// Formats a cookie that scripts cannot read and forms of other sites do not send. With TLS
+    /// configured, browsers send it over TLS only.
     fn cookie(&self, value: &str, valid: Duration) -> String {
         let secure = match self.settings.tls {
             Some(_) => "; Secure",

@@ -1,4 +1,4 @@
-//! What all doors of a collector share, and the files that are read again when they change.
+//! State that all doors of a collector share; reloads its files when they change.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,27 +16,28 @@ use super::tls::{BadTls, TlsConfigs, TlsFiles, TlsTexts};
 use super::tokens::{BadTokens, Tokens};
 use crate::pool::Pool;
 
-/// How often the files are looked at.
+/// Interval between checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Largest of these files, in bytes.
+/// Maximum size of each file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Requests that may be open at a door, for each connection that may be. A process of ours has two.
+/// Maximum open requests of a door, per allowed connection. A process with our SDK has two.
 const REQUESTS_PER_CONNECTION: usize = 4;
 
-/// Who may come in, and how much at once.
+/// Access control and limits of the doors.
 #[derive(Clone, Debug)]
 pub struct DoorSettings {
-    /// Of all TCP doors; none: they speak without.
+    /// TLS files of all TCP doors; none disables TLS.
     pub tls: Option<TlsFiles>,
-    /// The file of tokens; none: nobody is asked for one.
+    /// File of tokens; none disables authentication.
     pub tokens: Option<PathBuf>,
     /// Names of this collector, besides `localhost` and addresses.
     pub allowed_hosts: Vec<String>,
-    /// Most connections of each door.
+    /// Maximum connections of each door.
     pub connections_max: usize,
-    /// How long a handshake, the head of a request, and its body (or a message of a stream) may take, each.
+    /// Maximum time for each of: a handshake, the head of a request, and its body (or one message
+    /// of a stream).
     pub request_timeout: Duration,
-    /// Most bytes of requests that are still arriving, or being checked.
+    /// Maximum bytes of requests that are arriving or being checked.
     pub reading_bytes_max: usize,
 }
 
@@ -53,7 +54,7 @@ impl Default for DoorSettings {
     }
 }
 
-/// What the doors cannot be opened without.
+/// Error in the files that the doors need.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
     #[error("cannot read {path}: {source}")]
@@ -67,7 +68,7 @@ pub enum DoorError {
     Tls(#[from] BadTls),
 }
 
-/// What is in the files.
+/// Parsed content of the files.
 #[derive(Default)]
 pub(super) struct Secrets {
     pub(super) tls: Option<TlsConfigs>,
@@ -80,31 +81,31 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What all doors of a collector share.
+/// State that all doors of a collector share.
 #[derive(Debug)]
 pub struct Doors {
     pub(super) settings: DoorSettings,
     pub(super) refused: Refused,
-    /// Bytes of requests that are still arriving, or being checked.
+    /// Pool of bytes of requests that are arriving or being checked.
     pub(super) reading: Pool,
     pub(super) attempts: Attempts,
     secrets: RwLock<Arc<Secrets>>,
-    /// Told when they are others.
+    /// Notifies when the secrets are replaced.
     replaced: watch::Sender<()>,
-    /// Files read again, with success and without.
+    /// Number of reloads that succeeded, and that failed.
     pub(crate) reloads: [AtomicU64; 2],
     watcher: Option<AbortHandle>,
 }
 
 impl Doors {
-    /// Reads the files, and looks from then on whether they change.
+    /// Reads the files, and from then on watches them for changes.
     ///
     /// # Errors
-    /// When one cannot be read, or is not what it is to be.
+    /// Returns an error if a file cannot be read or is invalid.
     pub async fn open(settings: DoorSettings) -> Result<Arc<Self>, DoorError> {
         let files = settings.clone();
         let reading = spawn_blocking(move || Contents::read(&files)?.understood(&files));
-        // It ends early only where the runtime does.
+        // The task fails only if the runtime shuts down.
         let (secrets, digest) = reading.await.unwrap_or_else(|_| Ok(Default::default()))?;
         if let Some(tokens) = &secrets.tokens {
             let missing = tokens.missing_roles();
@@ -137,18 +138,18 @@ impl Doors {
         secrets.clone()
     }
 
-    /// Tells when there are other secrets than now.
+    /// Returns a receiver that is notified of each later replacement of the secrets.
     pub(super) fn replaced(&self) -> watch::Receiver<()> {
         self.replaced.subscribe()
     }
 
-    /// What was turned away.
+    /// Returns the counters of rejections.
     #[must_use]
     pub fn refused(&self) -> &Refused {
         &self.refused
     }
 
-    /// Bytes that are arriving, or being checked.
+    /// Returns the bytes that are arriving or being checked.
     #[must_use]
     pub fn reading_bytes(&self) -> usize {
         self.reading.lent()
@@ -187,8 +188,8 @@ impl Drop for Doors {
     }
 }
 
-/// Reads the files again when they are others. They are compared by what is in them: a second is a long time, and files
-/// that are mounted are links to others.
+/// Reloads the files when they change. It compares contents instead of modification times: a second
+/// is too coarse, and mounted files are symbolic links that get replaced.
 async fn look(doors: std::sync::Weak<Doors>, settings: DoorSettings, mut last: u64) {
     let settings = Arc::new(settings);
     let mut interval = tokio::time::interval(LOOK_INTERVAL);
@@ -209,7 +210,8 @@ async fn look(doors: std::sync::Weak<Doors>, settings: DoorSettings, mut last: u
         let Ok((digest, secrets)) = looking.await else {
             return;
         };
-        // The first look may end before the doors are made; where they are gone, they have ended this task.
+        // The first check may finish before the doors exist. When they are dropped, they abort this
+        // task.
         let Some(doors) = doors.upgrade() else {
             continue;
         };
@@ -220,7 +222,7 @@ async fn look(doors: std::sync::Weak<Doors>, settings: DoorSettings, mut last: u
     }
 }
 
-/// The files' bytes.
+/// Contents of the files.
 struct Contents {
     /// Certificate and key.
     tls: Option<(Vec<u8>, Vec<u8>)>,
@@ -245,7 +247,7 @@ impl Contents {
     fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.tls, &self.client_ca, &self.tokens).hash(&mut hasher);
-        // Zero is: they cannot be read.
+        // Zero stands for unreadable files.
         hasher.finish().max(1)
     }
 

@@ -1,4 +1,4 @@
-//! TLS: certificate, key, and whose client certificates are taken.
+//! TLS: certificate, key, and authorities of accepted client certificates.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, crypto};
 
-/// Files of PEM.
+/// PEM files.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, and those between it and its authority.
+    /// The certificate and its intermediates.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Authorities of client certificates; without it, none is asked for.
+    /// Authorities of client certificates; with none, clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// What is in the files.
+/// Contents of the files.
 pub(super) struct TlsTexts<'a> {
     pub(super) certificate: &'a [u8],
     pub(super) key: &'a [u8],
     pub(super) client_ca: Option<&'a [u8]>,
 }
 
-/// What is wrong with them; never what is in the key.
+/// Error in the files. It never contains the key.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BadTls {
     #[error("there is no certificate in the file of --tls-cert: it is to have PEM")]
@@ -40,12 +40,12 @@ pub enum BadTls {
     Unusable(String),
 }
 
-/// What a door does with TLS; one for each protocol.
+/// TLS configurations, one for each set of protocols.
 #[derive(Clone, Debug)]
 pub(super) struct TlsConfigs {
-    /// HTTP of both versions.
+    /// HTTP/1.1 and HTTP/2.
     pub(super) http: Arc<ServerConfig>,
-    /// gRPC's.
+    /// HTTP/2 only, for gRPC.
     pub(super) http2: Arc<ServerConfig>,
 }
 
@@ -89,13 +89,13 @@ fn config(texts: &TlsTexts<'_>, protocols: &[&[u8]]) -> Result<ServerConfig, Bad
         .with_single_cert(chain, key)
         .map_err(|error| unusable(error.to_string()))?;
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    // A session that is taken up again would not show its certificate again, which may have expired since.
+    // A resumed session would not present its certificate again, which may have expired since.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// Whether a handshake failed for want of a good client certificate.
+/// True if a handshake failed because the client certificate was missing or invalid.
 pub(super) fn is_about_client(error: &std::io::Error) -> bool {
     let tls = error
         .get_ref()

@@ -5,19 +5,19 @@ use std::fmt;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
-/// What a token is good for. A token may be of several roles.
+/// Permission that a token grants. A token may have several roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sending: batches, OTLP.
+    /// Sending batches and OTLP.
     Write,
-    /// Pages, metrics, the model.
+    /// Reading pages, metrics and the model.
     Read,
-    /// Changing what the fleet does: `POST /burst-config`.
+    /// Changing the fleet's behaviour: `POST /burst-config`.
     Control,
 }
 
 impl Role {
-    /// All of them.
+    /// Every role.
     pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Control];
 
     #[must_use]
@@ -30,10 +30,10 @@ impl Role {
     }
 }
 
-/// Shorter ones could be guessed.
+/// Minimum length of a token, in bytes; shorter ones could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// What is wrong with a file of tokens; never what is in it.
+/// Error in a file of tokens. It never contains the file's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTokens {
     #[error(
@@ -52,33 +52,35 @@ pub enum BadTokens {
     NoRandom,
 }
 
-/// Whether a token is good for something.
+/// Result of looking up a token for a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Good,
-    /// For something else.
+    /// The token is known, but has other roles only.
     OtherRole,
     Unknown,
 }
 
-/// Tokens as keyed hashes: how long a comparison takes says nothing about them, and nothing prints them.
+/// Set of tokens, as keyed hashes: timing a comparison reveals nothing about them, and nothing
+/// prints them.
 pub(crate) struct Tokens {
-    /// Of this process.
+    /// Random key of this process.
     key: hmac::Key,
     tokens: Vec<TokenOfRole>,
 }
 
-/// A token, for one of its roles.
+/// A token with one of its roles.
 struct TokenOfRole {
     role: Role,
     /// Hash of the token.
     tag: hmac::Tag,
-    /// Key of the token's own, which signs the end of a login. It is the same in every process that has the token.
+    /// Key derived from the token, which signs the expiry time of a login. Every process that has
+    /// the token derives the same key.
     signing: hmac::Key,
 }
 
 impl Tokens {
-    /// Reads lines of `ROLE TOKEN`; empty ones, and those that begin with `#`, say nothing.
+    /// Parses lines of `ROLE TOKEN`; skips empty lines and those that begin with `#`.
     pub(crate) fn parse(text: &str) -> Result<Self, BadTokens> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| BadTokens::NoRandom)?;
@@ -111,7 +113,7 @@ impl Tokens {
         Ok(Self { key, tokens })
     }
 
-    /// Roles that no token has: nobody can do what they are for.
+    /// Returns the roles that no token has.
     pub(crate) fn missing_roles(&self) -> Vec<&'static str> {
         let is_missing = |role: &Role| self.tokens.iter().all(|token| token.role != *role);
         let missing = Role::ALL.into_iter().filter(is_missing);
@@ -120,7 +122,7 @@ impl Tokens {
 
     pub(super) fn look_up(&self, token: &[u8], role: Role) -> Known {
         let tag = hmac::sign(&self.key, token);
-        // A comparison of hashes byte by byte tells nothing about tokens, as the key is secret.
+        // Comparing hashes byte by byte reveals nothing about tokens, as the key is secret.
         self.known(role, |known| known.tag.as_ref() == tag.as_ref())
     }
 
@@ -133,7 +135,7 @@ impl Tokens {
 
     fn known(&self, role: Role, is_it: impl Fn(&TokenOfRole) -> bool) -> Known {
         let mut known = Known::Unknown;
-        // All of them, always.
+        // Always checks all of them, so that the time reveals nothing.
         for token in &self.tokens {
             if is_it(token) {
                 known = if token.role == role || known == Known::Good {
@@ -147,7 +149,7 @@ impl Tokens {
     }
 }
 
-/// Signs a message as the holder of a token.
+/// Signs a message with the key derived from a token.
 pub(super) fn sign(token: &[u8], message: &[u8]) -> hmac::Tag {
     hmac::sign(&signing_key(token), message)
 }

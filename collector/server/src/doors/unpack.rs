@@ -1,4 +1,4 @@
-//! Unpacks gzip and zstd in steps, each of which is reserved before it is made.
+//! Decompresses gzip and zstd in steps, each reserved before it is allocated.
 
 use std::io::{self, Read};
 
@@ -7,21 +7,21 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::body::Reading;
 use super::guard::Denied;
 
-/// Smallest step, in bytes; a step is also a quarter of what is there.
+/// Minimum step, in bytes; larger steps are a quarter of the decompressed size so far.
 const STEP_BYTES_MIN: usize = 64 << 10;
-/// Largest window of zstd, as a power of two: 32 MiB is what Go's library writes at its best.
+/// Maximum window of zstd, as a power of two. 32 MiB is what Go's library writes at its best level.
 const ZSTD_WINDOW_LOG_MAX: u32 = 25;
-/// State of a decoder, in bytes.
+/// Memory of a decoder's state, in bytes.
 const DECODER_BYTES: usize = 256 << 10;
 
-/// A way to pack a body or a message.
+/// Compression of a body or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Gzip,
     Zstd,
 }
 
-/// The reason why something packed is not unpacked.
+/// Reason why something is not decompressed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpackError {
     /// It becomes larger than a request may be.
@@ -29,13 +29,13 @@ pub(crate) enum UnpackError {
     TooLarge { limit: usize },
     #[error("{0}")]
     Damaged(#[from] io::Error),
-    /// There is no room for it now.
+    /// There is no memory for it now.
     #[error("{}", .0.message)]
     Full(Denied),
 }
 
 impl Packing {
-    /// The packing of this name in HTTP and gRPC.
+    /// Returns the compression with this name in HTTP and gRPC.
     pub(crate) fn of_name(name: &[u8]) -> Option<Self> {
         match name {
             b"gzip" => Some(Self::Gzip),
@@ -44,7 +44,8 @@ impl Packing {
         }
     }
 
-    /// Unpacks up to `limit` bytes. Asks `hold` to reserve all that is in memory for it, before it is.
+    /// Decompresses up to `limit` bytes. Calls `hold` to reserve all memory for this before it is
+    /// allocated.
     pub(crate) fn unpack(
         self,
         packed: &[u8],
@@ -53,7 +54,7 @@ impl Packing {
     ) -> Result<Vec<u8>, UnpackError> {
         hold(DECODER_BYTES).map_err(UnpackError::Full)?;
         match self {
-            // Of several members, as some write them.
+            // Some clients write several members.
             Self::Gzip => {
                 let decoder = flate2::read::MultiGzDecoder::new(packed);
                 read_in_steps(decoder, limit, |bytes| hold(DECODER_BYTES + bytes))
@@ -61,7 +62,7 @@ impl Packing {
             Self::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(packed)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                // The decoder keeps its window besides, which grows with what it has written.
+                // The decoder also keeps its window, which grows with its output.
                 let window = |bytes: usize| bytes.min(1 << ZSTD_WINDOW_LOG_MAX);
                 let held = |bytes| DECODER_BYTES + bytes + window(bytes);
                 read_in_steps(decoder, limit, |bytes| hold(held(bytes)))
@@ -77,7 +78,7 @@ fn read_in_steps(
 ) -> Result<Vec<u8>, UnpackError> {
     let mut bytes = Vec::new();
     loop {
-        // One more than the limit, to see that there is more.
+        // Reads one byte past the limit, to detect that there is more.
         let step = STEP_BYTES_MIN
             .max(bytes.len() / 4)
             .min(limit + 1 - bytes.len());
@@ -92,7 +93,8 @@ fn read_in_steps(
     }
 }
 
-/// Unpacks on a thread on which it disturbs no connection. Beside the result, `reading` holds what was packed, until it is told otherwise.
+/// Decompresses on a blocking thread, so that no connection is delayed. `reading` keeps the
+/// compressed and the decompressed bytes reserved until its next resize.
 pub(crate) async fn unpack_beside(
     packing: Packing,
     packed: bytes::Bytes,
@@ -105,12 +107,13 @@ pub(crate) async fn unpack_beside(
             None => Ok(()),
         })
     };
-    // A runtime of one thread is a simulation's: the real time that another thread takes would be in its results.
+    // A runtime with one thread belongs to a simulation. The real time that another thread takes
+    // would affect its results.
     if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
         return unpacking();
     }
     let unpacked = tokio::task::spawn_blocking(unpacking).await;
-    // It ends early only where the runtime does.
+    // The task fails only if the runtime shuts down.
     unpacked.unwrap_or_else(|_| Err(io::Error::other("the collector is stopping").into()))
 }
 

@@ -1,4 +1,4 @@
-//! The end of requests whose token is not good any more: streams last for hours, and files of tokens change.
+//! Ends requests whose token has become invalid: streams last for hours, and token files change.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,15 +17,15 @@ use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
 use super::tokens::Role;
 
-/// What was taken before is answered within this time; then the answer ends as well.
+/// Time in which accepted messages are still answered; then the response ends as well.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Resolves when the token by which a request was let in is not good any more. Clones are the same one.
+/// Future that resolves when the token that admitted a request becomes invalid. Clones share it.
 #[derive(Clone)]
 pub(super) struct Withdrawal(Shared<BoxFuture<'static, Denied>>);
 
 impl fmt::Debug for Withdrawal {
-    /// There is a token inside.
+    /// Prints no field: there is a token inside.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Withdrawal")
     }
@@ -55,7 +55,7 @@ impl Withdrawal {
                     return Denied::new(cause, "the token was withdrawn");
                 }
             }
-            // With the doors gone, nobody withdraws anything.
+            // Once the doors are dropped, no token is withdrawn.
             std::future::pending().await
         };
         Self(withdrawn.boxed().shared())
@@ -70,7 +70,8 @@ impl Future for Withdrawal {
     }
 }
 
-/// How the answer of such a request ends: in order over gRPC, by a break over HTTP, whose status was sent long before.
+/// End of the response to such a request: with a status over gRPC, by an abort over HTTP, whose
+/// status was sent long before.
 pub(super) struct Ending {
     due: BoxFuture<'static, Denied>,
     is_grpc: bool,
@@ -91,7 +92,7 @@ impl Ending {
         }
     }
 
-    /// The last frame, when it is time for it; then none.
+    /// Returns the last frame when it is due, and none after it.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! gRPC calls at a port of the collector that takes none.
+//! Answers gRPC calls at ports of the collector that do not serve gRPC.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -11,8 +11,8 @@ pub(crate) fn refusal(status: Status) -> Response<Body> {
     Response::from_parts(parts, Body::empty())
 }
 
-/// Returns the answer to a gRPC call at a port of the same collector that takes none, with the address to use, by the name of the
-/// host that the caller used itself; `None` for what is no gRPC call.
+/// Returns the response to a gRPC call at a port that does not serve gRPC. It names the right
+/// address, under the host name that the caller used. Returns `None` for other requests.
 pub(crate) fn wrong_port(
     request: &Request,
     is_for: &str,

@@ -16,14 +16,15 @@ use crate::live::RECENT;
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_burst::BurstConfig;
 
-/// Root operations shown.
+/// Maximum root operations shown.
 const ROOTS_SHOWN: usize = 20;
-/// Processes shown; JSON has more.
+/// Maximum processes shown; JSON has more.
 const PROCESSES_SHOWN: usize = 50;
-/// Its path.
+/// Path of the page.
 const PATH: &str = "/fleet";
 
-/// The page, whose links take `carried` along; `set` says how it went where the burst-config was to be set.
+/// Renders the page, whose links pass `carried` on. `set` is the result of setting the
+/// burst-config, if this request did.
 pub(super) fn answer(
     pages: &Pages,
     carried: &Carried,
@@ -100,7 +101,7 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
     ));
 }
 
-/// To see and to change when the fleet records: a form without a script.
+/// Writes the form that shows and changes the fleet's burst-config. It needs no script.
 fn config_form(pages: &Pages, carried: &Carried, html: &mut Html) {
     let config = pages.control.current().map(|config| config.to_string());
     html.markup("<form class=\"options\" method=\"post\" action=\"")
@@ -167,7 +168,7 @@ fn services(pages: &Pages, doc: &mut Doc) {
     doc.table("Batches refused", &refused, usize::MAX);
 }
 
-/// Something, and how many or which.
+/// A label with its count or a list of names.
 struct Counted(String, String);
 
 rows! {
@@ -176,7 +177,7 @@ rows! {
     count: Text, "how many, by cause" = &*row.1;
 }
 
-/// What the last minutes' requests waited for, and how long they took.
+/// Adds the wait times and latencies of recent requests to the page.
 fn live(pages: &Pages, doc: &mut Doc) {
     let Some(live) = pages.intake.live() else {
         return;
@@ -232,7 +233,7 @@ rows! {
     mean_ns: DurationNs, "mean" = row.mean_ns;
 }
 
-/// A root operation, and its requests so far.
+/// A root operation and its requests so far.
 struct Root<'a>(&'a str, &'a RootStatistics);
 
 rows! {

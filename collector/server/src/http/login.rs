@@ -1,4 +1,4 @@
-//! `/login`: where a browser gives a token, and gets a cookie for it.
+//! `/login`: exchanges a token for a cookie in a browser.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use url::form_urlencoded::{Serializer, parse};
 use crate::doors::{Denied, DoorName, Doors, LOGIN_PATH, LOGOUT_PATH};
 use crate::pool::Peer;
 
-/// The routes; none where nobody is asked for a token.
+/// Returns the routes; none if the collector asks for no tokens.
 pub(super) fn routes(doors: &Arc<Doors>) -> Router {
     if !doors.asks_for_tokens() {
         return Router::new();
@@ -27,7 +27,8 @@ pub(super) fn routes(doors: &Arc<Doors>) -> Router {
         .with_state(doors.clone())
 }
 
-/// Sends a browser that shows a page to the login, and afterwards back; none: a program asked, which is told why not.
+/// Redirects a browser that requests a page to the login, which leads back afterwards. Returns none
+/// for programs, which get an error instead.
 pub(super) fn lead(parts: &Parts, denied: &Denied) -> Option<Response> {
     let accepted = parts.headers.get(header::ACCEPT)?.to_str().ok()?;
     let is_page = parts.method == Method::GET && accepted.contains("text/html");
@@ -38,7 +39,7 @@ pub(super) fn lead(parts: &Parts, denied: &Denied) -> Option<Response> {
     Some(see_other(&address(page)))
 }
 
-/// Address of the login that leads to a page.
+/// Returns the address of the login that leads to a page.
 fn address(page: &str) -> String {
     let query = Serializer::new(String::new())
         .append_pair("to", page)
@@ -46,12 +47,14 @@ fn address(page: &str) -> String {
     format!("{LOGIN_PATH}?{query}")
 }
 
-/// The page that a login leads to: one of this site, whatever the address says.
+/// Returns the page that a login leads to. It is always one of this site, whatever the address
+/// contains.
 fn page(query: Option<&str>) -> String {
     let mut pairs = parse(query.unwrap_or_default().as_bytes());
     let page = pairs.find(|(name, _)| name == "to");
     let page = page.map_or_else(String::new, |(_, page)| page.into_owned());
-    // Browsers read `//name` and `/\name` as another site, also with controls in between.
+    // Browsers treat `//name` and `/\name` as another site, even with control characters in
+    // between.
     let is_own = page.starts_with('/')
         && !page[1..].starts_with(['/', '\\'])
         && page.bytes().all(|byte| byte.is_ascii_graphic());
@@ -94,7 +97,7 @@ async fn log_in(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let page = page(query.as_deref());
-    // No token is so long.
+    // No token exceeds the body limit.
     let body = body.unwrap_or_default();
     let token = parse(&body).find(|(name, _)| name == "token");
     let token = token.map_or_else(String::new, |(_, token)| token.trim().to_owned());

@@ -47,14 +47,14 @@ impl Text {
         self.sample(name, &[], value);
     }
 
-    /// Counters without labels: name, help, count.
+    /// Writes counters without labels, given as name, help and count.
     fn counters(&mut self, counters: &[(&str, &str, &AtomicU64)]) {
         for (name, help, count) in counters {
             self.single(name, "counter", help, count.load(Relaxed));
         }
     }
 
-    /// A counter for each value of a label.
+    /// Writes a counter for each value of a label.
     fn labelled<'a>(
         &mut self,
         name: &str,
@@ -69,7 +69,7 @@ impl Text {
     }
 }
 
-/// The metrics of a collector.
+/// Renders the metrics of a collector.
 pub(super) fn render(pages: &Pages) -> String {
     let intake = &pages.intake;
     let counters = intake.counters();

@@ -1,4 +1,4 @@
-//! The HTTP door: a page for people, metrics for Prometheus, health, and the burst-config.
+//! The HTTP door: pages, metrics for Prometheus, health, and the burst-config.
 
 mod fleet;
 mod login;

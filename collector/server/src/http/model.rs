@@ -1,5 +1,5 @@
-//! `/model`: the live model, as JSON of the same form as `infer --json`. It is of timestamps as recorded; `clocks_differ` says
-//! whether that matters.
+//! `/model`: the live model, as JSON in the format of `infer --json`. It uses timestamps as
+//! recorded; `clocks_differ` reports whether that matters.
 
 use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;
@@ -7,7 +7,7 @@ use stroboscope_analysis::model::Relation;
 use crate::live::{LiveCounts, LiveModel, Snapshot};
 use stroboscope_present::roots::roots_json;
 
-/// The document. Takes some milliseconds.
+/// Renders the document. Takes some milliseconds.
 pub(super) fn render(live: &LiveModel) -> Value {
     let Snapshot {
         model,

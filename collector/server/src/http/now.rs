@@ -1,4 +1,5 @@
-//! What there is now: the critical path of the last minutes' requests, processes, doors. As JSON under `/api/`, and on the page.
+//! Current state: the critical path of recent requests, processes and doors. Served as JSON under
+//! `/api/` and on the page.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,36 +14,37 @@ use stroboscope_present::show::{Names, SegmentName};
 use super::pages::Pages;
 use crate::live::{LiveModel, Outcomes, ProcessWindows, RECENT};
 
-/// Segments that are told; the rest is `others_mean_share`.
+/// Maximum segments listed; `others_mean_share` is the sum of the rest.
 const SEGMENTS_SHOWN: usize = 30;
-/// Operations that are told, the largest shares first; of all, how many there are.
+/// Maximum operations listed, those with the largest shares first; the total is given as well.
 const OPERATIONS_SHOWN: usize = 500;
-/// Processes that are told, those seen last; of the others, how many there are.
+/// Maximum processes listed, the most recently seen first; the total is given as well.
 const PROCESSES_SHOWN: usize = 1_000;
 
-/// A share of what requests waited for.
+/// A segment's share of what requests waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PathShare {
     pub(super) segment: SegmentName,
     pub(super) mean_share: f64,
-    /// Of that, time before the segment in which nothing was logged.
+    /// Mean share of the waits before the segment, in which nothing was logged; part of
+    /// `mean_share`.
     pub(super) mean_wait_share: f64,
     pub(super) mean_ns: f64,
 }
 
-/// An operation's part in what requests waited for, and how long its own work takes.
+/// An operation's share of what requests waited for, and the time of its own work.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OperationNow {
     operation: String,
-    /// Its segments' instances in these requests.
+    /// Number of instances of its segments in these requests.
     occurrences: u64,
     mean_share: f64,
     mean_wait_share: f64,
-    /// Of a segment's instance.
+    /// Duration of one segment instance.
     duration: Percentiles,
-    /// None: all of it goes on after the answer.
+    /// Slack; none if all of the operation runs after the response.
     slack: Option<Percentiles>,
-    /// Of all requests, incomplete ones included.
+    /// Outcomes of its spans in all requests, including incomplete ones.
     spans: Outcomes,
 }
 
@@ -60,7 +62,7 @@ impl OperationNow {
         }
     }
 
-    /// An operation that no complete request has.
+    /// Returns an operation that no complete request contains.
     fn of_incomplete(operation: String, spans: Outcomes) -> Self {
         Self {
             operation,
@@ -88,23 +90,23 @@ impl OperationNow {
     }
 }
 
-/// The critical path of the last minutes' requests.
+/// Critical path of recent requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RecentPath {
     pub(super) requests: u64,
-    /// The largest first.
+    /// Segments, the largest share first.
     pub(super) segments: Vec<PathShare>,
     pub(super) others_mean_share: f64,
     pub(super) mean_tail_share: f64,
-    /// The same path by operation, the largest share first.
+    /// Shares of the path by operation, the largest first.
     operations: Vec<OperationNow>,
     operations_known: usize,
-    /// Of all requests, incomplete ones included.
+    /// Outcomes of all requests, including incomplete ones.
     outcomes: Outcomes,
 }
 
 impl RecentPath {
-    /// Takes some milliseconds; not for async code.
+    /// Computes the path. Takes some milliseconds, so async code must not call it.
     pub(super) fn of(live: &LiveModel) -> Self {
         let recent = live.recent(now_ns());
         let (aggregate, labels) = recent.paths();
@@ -177,26 +179,27 @@ impl RecentPath {
     }
 }
 
-/// A process that ships here, or did.
+/// A process that ships to this collector, or did.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     incarnation: u128,
     pub(super) service: String,
     pub(super) host: String,
-    /// 0: not known, after a restart of the collector.
+    /// Process id; 0 if unknown, after a restart of the collector.
     pub(super) pid: u32,
     pub(super) last_seen_ns: i64,
     pub(super) records: u64,
     pub(super) missing_batches: u64,
     pub(super) lost: BTreeMap<String, u64>,
-    /// None: nothing was told since the collector started, or there is no live model.
+    /// Recording windows; none if the process has reported none since the collector started, or if
+    /// there is no live model.
     pub(super) windows: Option<ProcessWindows>,
-    /// Of its host's clock; none: there is no live model.
+    /// Resolution of its host's clock; none if there is no live model.
     pub(super) clock: Option<Resolution>,
 }
 
 impl Process {
-    /// How long ago it was last heard of, by the collector's clock.
+    /// Returns the time since the process was last heard from, by the collector's clock.
     pub(super) fn quiet(&self) -> Duration {
         Duration::from_nanos(u64::try_from(now_ns().saturating_sub(self.last_seen_ns)).unwrap_or(0))
     }
@@ -227,7 +230,7 @@ impl Process {
     }
 }
 
-/// The processes seen last, the last first.
+/// The most recently seen processes, the latest first.
 #[derive(Clone, Debug)]
 pub(super) struct Processes {
     pub(super) known: usize,
@@ -288,7 +291,7 @@ impl Processes {
     }
 }
 
-/// What was turned away at each door, by cause; causes that never happened are left out.
+/// Returns the rejections at each door, by cause, without causes that never occurred.
 pub(super) fn turned_away(pages: &Pages) -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
     let mut doors: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
     for (door, cause, count) in pages.doors.refused().counts() {
@@ -300,7 +303,7 @@ pub(super) fn turned_away(pages: &Pages) -> BTreeMap<&'static str, BTreeMap<&'st
     doors
 }
 
-/// The doors, and who was turned away.
+/// Returns the doors and their rejections as JSON.
 pub(super) fn doors_json(pages: &Pages) -> Value {
     let turned_away = turned_away(pages);
     let doors: Vec<Value> = turned_away

@@ -1,4 +1,4 @@
-//! What pages are made of: the collector's own parts, and a site of the store.
+//! State behind the pages: the collector's own parts, and a site for the store.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,44 +13,44 @@ use crate::ingest::BurstControl;
 use crate::intake::Intake;
 use crate::redact::Redaction;
 
-/// A site of pages about the store, served beside the collector's own.
+/// A site of pages about the store, served next to the collector's own.
 #[derive(Clone, Debug)]
 pub struct ServedSite {
-    /// Routes of all pages; it answers what no route of the collector does.
+    /// Router of all its pages; it answers the paths that no route of the collector matches.
     pub router: Router,
-    /// What the header of each page links to.
+    /// Links in the header of each page.
     pub navigation: Vec<NavLink>,
-    /// What the pages are of.
+    /// Name of the store or data set that the pages show.
     pub name: String,
-    /// What is served behind the same guards at ports of its own.
+    /// Services with ports of their own, behind the same access control.
     pub ports: Vec<ServedPort>,
-    /// Memory that their answers hold.
+    /// Memory that their responses hold.
     pub memory: QueryMemory,
 }
 
-/// What has a port of its own, as those expect it who read it.
+/// A service with a port of its own, in the form that its clients expect.
 #[derive(Clone, Debug)]
 pub struct ServedPort {
-    /// What it is for, in one word.
+    /// Name of its purpose, in one word.
     pub name: &'static str,
-    /// The argument that names its address.
+    /// The flag that sets its address.
     pub flag: &'static str,
-    /// Where; port 0 takes a free one.
+    /// Address; port 0 picks a free port.
     pub address: SocketAddr,
-    /// All that it answers.
+    /// Router that answers all its requests.
     pub router: Router,
 }
 
-/// The parts of a collector that its pages are about.
+/// The parts of a collector that its pages show.
 #[derive(Clone, Debug)]
 pub struct Pages {
-    /// Pages of the store; without, there are only those of the collector itself.
+    /// Pages of the store; with none, only the collector's own are served.
     pub(crate) site: Option<ServedSite>,
     pub(crate) intake: Intake,
     pub(crate) control: BurstControl,
     pub(crate) doors: Arc<Doors>,
     pub(crate) redaction: Option<Arc<Redaction>>,
-    /// Port for gRPC, to name to callers who come to this one with it.
+    /// Port for gRPC, named to callers who use gRPC at this port.
     pub(crate) grpc_port: u16,
     pub(crate) publishing: Option<Arc<PublishCounters>>,
 }

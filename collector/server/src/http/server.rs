@@ -20,11 +20,11 @@ use super::{fleet, login, metrics, model, now};
 use crate::doors::{Answer, Denied, DoorName, Doors, Listening, Opening, wrong_port};
 use crate::ingest::otlp_message;
 
-/// Longest text of a burst-config.
+/// Maximum length of a burst-config's text, in bytes.
 const BODY_BYTES_MAX: usize = 1_024;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The HTTP address cannot be had.
+/// The server cannot listen on the HTTP address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}; {flag} takes another address")]
 pub struct HttpError {
@@ -41,10 +41,10 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens and serves; port 0 takes a free one.
+    /// Listens and serves; port 0 picks a free port.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// Returns an error if it cannot listen on the address.
     pub async fn start(address: SocketAddr, pages: Pages) -> Result<Self, HttpError> {
         let doors = pages.doors.clone();
         let mut router = Router::new()
@@ -54,7 +54,8 @@ impl HttpServer {
             .route("/api/processes", get(processes))
             .route("/api/doors", get(doors_now))
             .route("/burst-config", get(burst_config).post(set_burst_config))
-            // Of these above there are traces where this process records; machines ask for those below, all the time.
+            // If this process records, the routes above are traced. Those below are not: machines
+            // request them all the time.
             .layer(ServerLayer::new());
         if pages.site.is_none() {
             router = router.route("/", get(fleet_page));
@@ -68,10 +69,10 @@ impl HttpServer {
         Self::listen_with_login(address, doors, router).await
     }
 
-    /// The same for pages alone, of which none is about a collector.
+    /// Listens and serves the pages of a store alone, without a collector's.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// Returns an error if it cannot listen on the address.
     pub async fn start_site(
         address: SocketAddr,
         doors: Arc<Doors>,
@@ -81,16 +82,16 @@ impl HttpServer {
         Self::listen_with_login(address, doors, router).await
     }
 
-    /// The same for what has a port of its own.
+    /// Listens and serves a service with a port of its own.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// Returns an error if it cannot listen on the address.
     pub async fn start_port(port: ServedPort, doors: Arc<Doors>) -> Result<Self, HttpError> {
         let (address, flag) = (port.address, port.flag);
         Self::listen(address, flag, doors, port.router, turned_away).await
     }
 
-    /// Listens for browsers, too.
+    /// Listens and serves the router and the login of browsers.
     async fn listen_with_login(
         address: SocketAddr,
         doors: Arc<Doors>,
@@ -122,24 +123,24 @@ impl HttpServer {
         Ok(Self { listening, address })
     }
 
-    /// The address, with the port that was taken.
+    /// Returns the address, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub async fn stop(self) {
         let _ = self.listening.stop(STOP_PATIENCE).await;
     }
 }
 
-/// Who may not see a page is told why in a line.
+/// Returns the response to a rejected request: its status and a line with the reason.
 fn turned_away(_: &Parts, denied: &Denied) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
-/// A browser is led to the login.
+/// Redirects a browser to the login; rejects other clients.
 fn to_login(parts: &Parts, denied: &Denied) -> Response {
     login::lead(parts, denied).unwrap_or_else(|| turned_away(parts, denied))
 }
@@ -151,7 +152,7 @@ async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> R
     }
 }
 
-/// The form of the page, which says how it went.
+/// Handles the page's form, and renders the page with the result.
 async fn set_from_form(
     State(shared): State<Pages>,
     RawQuery(query): RawQuery,
@@ -188,7 +189,7 @@ fn no_live_model() -> Response {
     (StatusCode::NOT_FOUND, off).into_response()
 }
 
-/// What takes some milliseconds.
+/// Runs a handler that takes some milliseconds on a blocking thread.
 async fn in_the_background<T: IntoResponse + Send + 'static>(
     page: impl FnOnce() -> T + Send + 'static,
 ) -> Response {
@@ -243,7 +244,7 @@ async fn set_burst_config(State(shared): State<Pages>, body: String) -> (StatusC
     }
 }
 
-/// What it is from when on, or what is wrong with it.
+/// Sets the burst-config. Returns the config and its start as text, or the error.
 fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
     let parsed = BurstConfig::parse(text).map_err(|error| error.to_string())?;
     let at_ns = shared.control.set(parsed.config);
@@ -256,7 +257,8 @@ fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
     ))
 }
 
-/// Says where else to go: to the other port, or to a page that there is.
+/// Passes the request to the store's site if there is one; otherwise returns an error that names
+/// the right port or existing pages.
 async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
     let path = request.uri().path();
     if let Some(answer) = wrong_port(&request, "pages and metrics", shared.grpc_port) {
@@ -275,7 +277,7 @@ async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
     (StatusCode::NOT_FOUND, words + "\n").into_response()
 }
 
-/// A page of the store. Of these, too, there are traces where this process records.
+/// Serves a page of the store. If this process records, these pages are traced too.
 async fn of_site(site: &ServedSite, request: Request) -> Response {
     let router = site.router.clone().layer(ServerLayer::new());
     router.oneshot(request).await.into_response()

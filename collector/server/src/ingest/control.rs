@@ -1,5 +1,6 @@
-//! What the fleet is told: its burst-config, which joining processes get at once and whose changes reach all at the same
-//! future instant; and the policy of its tradeoffs, by which each process decides as soon as it has it.
+//! Settings that the collector sends to the fleet. Processes that join get the burst-config at
+//! once, and a change takes effect in all of them at the same future instant. Each process applies
+//! the policy of its tradeoffs on receipt.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use stroboscope_burst::BurstConfig;
 use stroboscope_proto::v1::{Directive, SetBurstConfig, TradeoffPolicy, directive::Kind};
 use tokio::sync::watch;
 
-/// How far in the future a change takes effect: long enough for every control stream to deliver it before.
+/// Lead time of a change: long enough for every control stream to deliver it in time.
 const LEAD: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +17,7 @@ struct Setting {
     at_ns: u64,
 }
 
-/// What the fleet is told. Clones are the same one.
+/// Control of the fleet. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BurstControl {
     setting: watch::Sender<Option<Setting>>,
@@ -24,7 +25,8 @@ pub struct BurstControl {
 }
 
 impl BurstControl {
-    /// With a config that joining processes get, or none: then each keeps its own until one is set.
+    /// Creates a control with the config for joining processes. With none, each process keeps its
+    /// own until one is set.
     #[must_use]
     pub fn new(config: Option<BurstConfig>) -> Self {
         let setting = config.map(|config| Setting { config, at_ns: 0 });
@@ -34,13 +36,14 @@ impl BurstControl {
         }
     }
 
-    /// The config set last; none if none ever was.
+    /// Returns the config set last; none if none ever was.
     #[must_use]
     pub fn current(&self) -> Option<BurstConfig> {
         self.setting.borrow().map(|setting| setting.config)
     }
 
-    /// Has all processes switch one second from now. Returns that instant, in ns since the Unix epoch.
+    /// Makes all processes switch one second from now. Returns that instant, in ns since the Unix
+    /// epoch.
     #[must_use]
     pub fn set(&self, config: BurstConfig) -> u64 {
         let at_ns = now_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
@@ -48,13 +51,14 @@ impl BurstControl {
         at_ns
     }
 
-    /// Has all processes decide about tradeoffs by this from now on; one without points means full fidelity.
+    /// Makes all processes apply this policy of tradeoffs from now on. A policy without points
+    /// means full fidelity.
     pub fn set_tradeoffs(&self, policy: impl Into<TradeoffPolicy>) {
         self.tradeoffs.send_replace(Some(policy.into()));
     }
 
-    /// What a process is told: first what is in force, if anything is, then each change. A change that is overtaken by the
-    /// next one before it was sent is left out.
+    /// Returns the directives for one process: first those in force, if any, then each change. A
+    /// change that is superseded before it is sent is skipped.
     pub(super) fn directives(&self) -> Directives {
         let mut changes = self.setting.subscribe();
         changes.mark_changed();
@@ -70,7 +74,7 @@ pub(super) struct Directives {
 }
 
 impl Directives {
-    /// The next directive; none when the control is gone.
+    /// Returns the next directive; none once the control is dropped.
     pub(super) async fn next(&mut self) -> Option<Directive> {
         loop {
             let kind = tokio::select! {
@@ -92,7 +96,7 @@ impl Directives {
 }
 
 fn switched(Setting { config, at_ns }: Setting) -> Kind {
-    // An instant that has passed means: at once.
+    // A passed instant means immediately.
     let at_ns = if at_ns > now_ns() { at_ns } else { 0 };
     Kind::SetBurstConfig(SetBurstConfig {
         burst_config: config.bits(),
@@ -100,7 +104,7 @@ fn switched(Setting { config, at_ns }: Setting) -> Kind {
     })
 }
 
-/// The wall clock, ns since the Unix epoch.
+/// Returns the wall-clock time, in ns since the Unix epoch.
 pub(super) fn now_ns() -> u64 {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

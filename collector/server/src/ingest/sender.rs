@@ -1,4 +1,4 @@
-//! Who ships on a stream, and how its end is to be understood.
+//! Identity of a stream's sender, and interpretation of how its stream ends.
 
 use std::error::Error;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use stroboscope_proto::v1::Batch;
 use tonic::Status;
 
-/// Longest name of a service or host in a message, in characters.
+/// Maximum length of a service or host name in a message, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Who ships on a stream: a process, once a batch has said which; until then, an address.
+/// Sender on a stream: a process, once a batch has identified it; an address before that.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     pub(super) peer: Option<SocketAddr>,
@@ -34,7 +34,7 @@ impl Sender {
         }
     }
 
-    /// Learns from a batch who it is.
+    /// Learns the sender's identity from a batch.
     pub(super) fn learn(&mut self, batch: &Batch) {
         self.batches += 1;
         let Some(process) = &batch.process else {
@@ -49,14 +49,14 @@ impl Sender {
                 service: name(&process.service),
                 host: name(&process.host),
                 pid: process.pid,
-                // As much as an incarnation has; it was not checked yet.
+                // An incarnation has 16 bytes; this one is not checked yet.
                 incarnation: process.incarnation.iter().take(16).copied().collect(),
             });
         }
     }
 }
 
-/// A name from the network, fit for a line of a log.
+/// Sanitizes and truncates a name from the network for a line of the log.
 fn name(text: &str) -> String {
     text.chars()
         .take(NAME_CHARS_MAX)
@@ -88,8 +88,9 @@ impl fmt::Display for Sender {
     }
 }
 
-/// Why, if a stream failed because its other end is gone: killed, ended without a goodbye, or cut off. That is how
-/// processes end, and no error of theirs; what breaks the protocol or a limit is one.
+/// Returns the cause if a stream failed because its peer is gone: killed, ended without closing, or
+/// cut off. That is a normal end of a process, not an error of it. A violation of the protocol or
+/// of a limit is one.
 pub(super) fn cause_if_gone(failed: &Status) -> Option<String> {
     let mut cause: Option<&(dyn Error + 'static)> = failed.source();
     while let Some(error) = cause {

@@ -25,24 +25,24 @@ use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;
 use stroboscope_store::limits::Limits;
 
-/// How long streams may take to end when the collector stops.
+/// Maximum time for streams to end when the collector stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// Of the methods of our own service.
+/// Path prefix of our own service's methods.
 const OURS: &str = "/stroboscope.v1.";
 
-/// Where to listen.
+/// Addresses to listen on.
 #[derive(Clone, Debug)]
 pub struct ListenAddresses {
-    /// TCP; port 0 takes a free one.
+    /// TCP address; port 0 picks a free port.
     pub grpc: SocketAddr,
-    /// A unix socket besides.
+    /// Path of an additional unix socket.
     pub unix: Option<PathBuf>,
 }
 
-/// Why the server cannot listen.
+/// Reason why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// The TCP address.
+    /// It cannot listen on the TCP address.
     #[error(
         "cannot listen on {address}: {source}; is another collector running? --listen takes another address"
     )]
@@ -50,7 +50,7 @@ pub enum IngestError {
         address: SocketAddr,
         source: std::io::Error,
     },
-    /// The unix socket.
+    /// It cannot listen on the unix socket.
     #[error("cannot listen on {path}: {source}")]
     Unix {
         /// The socket's path.
@@ -59,7 +59,7 @@ pub enum IngestError {
     },
 }
 
-/// A running server; [`Server::stop`] ends its connections in order.
+/// A running server; [`Server::stop`] closes its connections gracefully.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -72,7 +72,7 @@ impl Server {
     /// Listens and serves.
     ///
     /// # Errors
-    /// When a socket cannot be had.
+    /// Returns an error if it cannot listen on a socket.
     pub async fn start(
         doors: Arc<Doors>,
         intake: Intake,
@@ -115,7 +115,7 @@ impl Server {
         })
     }
 
-    /// Serves the connections of a simulated network, until it is dropped.
+    /// Serves the connections of a simulated network until it is dropped.
     #[cfg(feature = "simulation")]
     pub async fn simulated(
         intake: Intake,
@@ -139,13 +139,13 @@ impl Server {
         })
     }
 
-    /// The TCP address, with the port that was taken.
+    /// Returns the TCP address, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no new streams, answers what is in flight, and ends all streams.
+    /// Rejects new streams, answers what is in flight, and ends all streams.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         let unix = async {
@@ -161,7 +161,7 @@ impl Server {
     }
 }
 
-/// All methods of the port.
+/// Builds the router with all methods of the port.
 fn router(
     intake: Intake,
     control: BurstControl,
@@ -181,7 +181,7 @@ fn router(
         stop,
     };
     let service = CollectorServer::new(service)
-        // None comes packed any more, but this is what callers are told.
+        // Messages arrive here decompressed, but this is how callers learn the supported encodings.
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Zstd)
         .max_decoding_message_size(message_bytes_max);

@@ -1,4 +1,4 @@
-//! One ship stream: many batches in flight, each answered when its fate is decided.
+//! One ship stream: many batches in flight, each answered once its outcome is decided.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 use stroboscope_store::wal::WalError;
 
-/// What any client may have said as often as it likes.
+/// Rate limits for log messages that any client can trigger at will.
 static ENDED: Pace = Pace::new();
 static GONE: Pace = Pace::new();
 static BROKEN: Pace = Pace::new();
@@ -38,17 +38,17 @@ pub(super) struct ShipStream {
     pub(super) replies: Replies,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) sender: Mutex<Sender>,
-    /// What it holds of the bytes that arrive.
+    /// Share of the bytes that requests may hold while they arrive.
     pub(super) reading: Option<Reading>,
     pub(super) peer: Peer,
 }
 
-/// How a stream ends: with a status, or silently, as the client is gone.
+/// End of a stream: with a status, or none if the client is gone.
 type Ended = Option<Status>;
 
 impl ShipStream {
-    /// Runs until the sender is done, the stream breaks, or the collector stops. What is in flight then is still
-    /// answered.
+    /// Runs until the sender closes the stream, the stream fails, or the collector stops. Batches
+    /// in flight at that point are still answered.
     pub(super) async fn run(self, mut requests: Streaming<ShipRequest>) {
         let mut waiting = FuturesUnordered::new();
         let mut stopped = pin!(until_true(self.stop.clone()));
@@ -67,7 +67,8 @@ impl ShipStream {
                         let batch = span_if(is_traced, || span!("batch"));
                         let taking = stream.clone().take(request, is_traced, submitted);
                         let mut taking = Box::pin(taking.in_span(batch));
-                        // The next is read when this one is handed over, refused, or the stream is at its end.
+                        // The next request is read once this one is submitted or rejected, or the
+                        // stream has failed.
                         tokio::select! {
                             biased;
                             taken = &mut taking => if let Err(ending) = taken { break ending },
@@ -88,7 +89,8 @@ impl ShipStream {
         };
         while let Some(answered) = waiting.next().await {
             if let Err(failed) = answered {
-                // A batch that is not stored must not look like one that was never answered by accident.
+                // A failed batch ends the stream with a status, so that it does not look like a
+                // lost reply.
                 ending = failed;
                 break;
             }
@@ -103,7 +105,7 @@ impl ShipStream {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stream cannot be read any further. How it ends on our side.
+    /// Logs and counts the failure of a stream. Returns how to end our side of it.
     fn broken(&self, status: Status) -> Ended {
         let sender = self.sender();
         if let Some(cause) = cause_if_gone(&status) {
@@ -118,7 +120,7 @@ impl ShipStream {
             }
             return None;
         }
-        // The door has counted a token that was withdrawn.
+        // The door has already counted a withdrawn token.
         if status.code() != Code::Unauthenticated {
             self.intake.counters().refuse("broken_stream");
         }
@@ -129,7 +131,7 @@ impl ShipStream {
         Some(status)
     }
 
-    /// Hands one batch over, says so by `submitted`, and answers when its fate is decided.
+    /// Submits one batch, signals `submitted`, and answers once the batch's outcome is decided.
     async fn take(
         self: Arc<Self>,
         request: ShipRequest,
@@ -140,7 +142,7 @@ impl ShipStream {
             self.sender().learn(batch);
         }
         if let Some(reading) = &self.reading {
-            // Of what was packed, more is here than has arrived.
+            // A compressed message takes more memory than the bytes that arrived.
             let held = reading.at_least(request.encoded_len());
             held.map_err(|denied| Some(denied.status()))?;
         }
@@ -161,7 +163,7 @@ impl ShipStream {
             Ok(batch) => {
                 let submission = self.intake.submit_of(self.peer, batch, now_ns()).await;
                 let submission = submission.map_err(|error| Some(status_of(&error)))?;
-                // Nobody listens when the stream is at its end.
+                // The receiver is dropped if the stream has ended.
                 let _ = submitted.send(());
                 let commit = span_if(is_traced, || span!("commit"));
                 match submission.outcome().in_span(commit).await {
@@ -207,7 +209,7 @@ fn refused(sequence: u64, refusal: &Refusal) -> ShipReply {
     }
 }
 
-/// How a failure is told over gRPC. All of these mean: keep the batch, try again later.
+/// Returns the gRPC status of a failure. Each of these means: keep the batch and retry later.
 fn status_of(error: &IntakeError) -> Status {
     match error {
         IntakeError::Wal(WalError::Full { .. }) | IntakeError::Backlog { .. } => {

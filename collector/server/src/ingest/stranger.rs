@@ -1,4 +1,4 @@
-//! Calls of methods that this port does not have: answered in words, and said once for each caller.
+//! Answers unknown gRPC methods with a hint; logs once per client.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,21 +13,21 @@ use tonic::transport::server::TcpConnectInfo;
 use crate::doors::refusal;
 use stroboscope_store::flush::Counters;
 
-/// Where OTLP's services are.
+/// Path prefix of OTLP's services.
 const OTLP: &str = "/opentelemetry.proto.collector.";
-/// Callers that are told apart in the log; of those beyond, nothing is said, but each call is counted.
+/// Maximum number of distinct clients in the log. Calls of further clients are only counted.
 const CALLERS_MAX: usize = 256;
-/// Longest `user-agent` in the log, in characters.
+/// Maximum length of a `user-agent` in the log, in characters.
 const AGENT_CHARS_MAX: usize = 100;
 
-/// Answers strangers. Clones are the same one.
+/// State of the handler for unknown methods. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Strangers {
     counters: Arc<Counters>,
     said: Arc<Mutex<HashSet<Knock>>>,
 }
 
-/// Who called, and whether it speaks OTLP.
+/// Client address, and true if it speaks OTLP.
 type Knock = (Option<IpAddr>, bool);
 
 impl Strangers {
@@ -38,14 +38,14 @@ impl Strangers {
         }
     }
 
-    /// Whether something of this kind is to be said of this caller: once.
+    /// Reports whether to log a call of this kind from this client: only the first.
     fn is_news(&self, caller: Option<IpAddr>, is_otlp: bool) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.len() < CALLERS_MAX && said.insert((caller, is_otlp))
     }
 }
 
-/// Where there is no method.
+/// Handles calls of unknown methods.
 pub(super) async fn answer(State(strangers): State<Strangers>, request: Request) -> Response<Body> {
     let path = request.uri().path();
     let peer = request
@@ -81,7 +81,7 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
     refusal(Status::unimplemented(message))
 }
 
-/// What an OpenTelemetry exporter is told.
+/// Returns the hint for an OpenTelemetry exporter.
 pub(crate) fn otlp_message(signal: &str) -> String {
     let today = match signal {
         "trace" | "traces" => {

@@ -1,4 +1,4 @@
-//! The thread that takes care of the store while a collector runs: see [`stroboscope_store::care`].
+//! Thread that maintains the store while a collector runs: see [`stroboscope_store::care`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,12 +13,12 @@ use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{Counters, now_ns};
 use stroboscope_store::tables::Store;
 
-/// How a running collector takes care of its store.
+/// Options of a running collector's store maintenance.
 #[derive(Clone, Debug)]
 pub struct CareOptions {
-    /// What is done.
+    /// Settings of each round.
     pub settings: CareSettings,
-    /// How often it is asked what there is to do.
+    /// Interval between rounds.
     pub interval: Duration,
 }
 
@@ -31,10 +31,10 @@ impl Default for CareOptions {
     }
 }
 
-/// Ends the thread when it is dropped, in the midst of a merge if need be.
+/// Stop signal of the thread: dropping it ends the thread, even in the middle of a merge.
 pub(super) type CareStop = mpsc::Sender<()>;
 
-/// Starts it. It holds the folder's lock, as the flusher does.
+/// Starts the thread. It holds the lock of the data directory, as the flusher does.
 pub(super) fn start(
     store: Store,
     options: CareOptions,
@@ -65,8 +65,8 @@ pub(super) fn start(
     Ok((stop, thread.spawn(run)?))
 }
 
-/// Whoever takes batches in, or is observed on this machine, goes first. On Linux a priority is a thread's; elsewhere it
-/// is its process's, and stays.
+/// Lowers the priority of this thread below intake and observed services. On Linux each thread has
+/// its own priority; on other systems a priority belongs to the process and stays unchanged.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {

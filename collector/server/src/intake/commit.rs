@@ -1,4 +1,4 @@
-//! The committing thread: all waiting appends, one write, one sync, then the answers.
+//! Committing thread: collects all waiting appends, then does one write and one sync, then answers.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,14 +16,14 @@ use stroboscope_store::ledger::{Ledger, Verdict};
 use stroboscope_store::limits::{WAL_BACKLOG_BYTES_MAX, WAL_GROUP_BYTES_MAX};
 use stroboscope_store::wal::{Payload, WalError, Writer};
 
-/// What became of a batch.
+/// Outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
-    /// It is durable.
+    /// The batch is durable.
     Stored,
-    /// It was durable already.
+    /// The batch was durable already.
     Duplicate,
-    /// It is older than the ledger reaches: refused for good.
+    /// The batch is older than the ledger's range, and rejected permanently.
     TooOld,
 }
 
@@ -31,16 +31,16 @@ pub(super) struct Append {
     pub(super) incoming: Incoming,
     pub(super) payload: Payload,
     pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
-    /// For whom it is done; none: there are no traces of it.
+    /// Trace context of the batch; none if it is not traced.
     pub(super) context: Option<Captured>,
-    /// Its share of the bytes in flight, given back when it is answered.
+    /// Share of the bytes in flight, released with the answer.
     pub(super) _share: Share,
 }
 
-/// What is to be stored, as far as its fate depends on it.
+/// Data to store, as far as its outcome depends on it.
 pub(super) enum Incoming {
     Batch(Box<CheckedBatch>),
-    /// Its protocol has no numbers: it is always new.
+    /// Always new: its protocol has no sequence numbers.
     Otlp(OtlpTaken),
 }
 
@@ -55,59 +55,60 @@ impl Incoming {
 
 /// A command to the flushing thread.
 pub(super) enum FlushCommand {
-    /// A segment was closed because it was full.
+    /// A segment is full and was closed.
     Closed,
-    /// Flush everything now; answered when it is done or failed.
+    /// Flush everything now, and answer when done or failed.
     Now(oneshot::Sender<Result<(), String>>),
 }
 
 pub(super) enum Command {
     Append(Box<Append>),
-    /// Closes the open segment.
+    /// Close the open segment.
     Rotate(Rotate),
 }
 
 pub(super) struct Rotate {
-    /// Also when nothing but quiet is in it.
+    /// True if a segment that holds only quiet batches is closed as well.
     pub(super) even_if_quiet: bool,
-    /// Answered when it is done.
+    /// Answered when done.
     pub(super) answer: oneshot::Sender<()>,
 }
 
-/// Batches that say nothing but that there was nothing (see [`Ledger::is_news`]) wait so long after the last sync, for
-/// others to share the next one: an idle fleet, however large, is at most one sync a second. What has something to
-/// say never waits, and takes along those that do.
+/// Maximum wait of quiet batches after the last sync. Batches without news (see
+/// [`Ledger::is_news`]) wait to share the next sync. So an idle fleet of any size costs at most one
+/// sync per second. Batches with news never wait, and commit the waiting ones with them.
 const QUIET_COMMIT: Duration = Duration::from_secs(1);
 
-/// A log that failed is tried so often, also when nobody sends: whoever looks at `/healthz` before sending would wait for
-/// ever otherwise.
+/// Interval at which a failed log is probed, even if no batch arrives. Otherwise a client that
+/// checks `/healthz` before sending would wait forever.
 const PROBE: Duration = Duration::from_secs(1);
-/// At most as much as this: the disk is what is asked, not filled.
+/// Maximum size of a probe, in bytes. A probe tests the disk without filling it.
 const PROBE_BYTES_MAX: usize = 1 << 20;
 
-/// What the two threads and the handle share.
+/// State shared by the two threads and the handle.
 #[derive(Debug, Default)]
 pub(super) struct IntakeState {
     pub(super) ledger: Mutex<Ledger>,
-    /// Closed segments that are not in the store yet, and their bytes.
+    /// Closed segments that are not in the store yet, with their sizes in bytes.
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<Failing>,
-    /// Closed segments in which there is more than our own traces.
+    /// Closed segments that hold more than our own traces.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
-/// What does not work since it was last tried; for `/healthz`.
+/// Current failures, for `/healthz`.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
-    /// The log cannot be appended to.
+    /// Error of the log, if the last attempt to append failed.
     pub(super) log: Option<String>,
-    /// Segments do not get into the store.
+    /// Error of the store, if the last flush of a segment failed.
     pub(super) store: Option<String>,
 }
 
 impl IntakeState {
-    /// The live ledger. A thread that panicked left it whole: entries are only added after everything that can fail.
+    /// Locks the live ledger. A thread that panicked left it consistent: entries are added only
+    /// after every step that can fail.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,17 +138,17 @@ pub(super) struct Committer {
     segment_bytes: u64,
     /// Quiet batches.
     waiting: CommitGroup,
-    /// When the last group was committed.
+    /// Time of the last commit.
     committed: Option<Instant>,
-    /// Something that is news is in the open segment.
+    /// True if the open segment contains news.
     has_news: bool,
-    /// And something besides our own traces.
+    /// True if the open segment contains more than our own traces.
     is_traced: bool,
-    /// The log failed, with a group of so many bytes, and is tried at this time.
+    /// Size in bytes and time of the next probe, if the log has failed.
     probe: Option<(usize, Instant)>,
 }
 
-/// Group commit: appends that share one write and one sync.
+/// Appends that share one write and one sync (group commit).
 #[derive(Default)]
 struct CommitGroup {
     appends: Vec<Append>,
@@ -155,7 +156,7 @@ struct CommitGroup {
 }
 
 impl Committer {
-    /// A committer that nothing waits for yet.
+    /// Creates a committer with no waiting appends.
     pub(super) fn new(
         writer: Writer,
         state: Arc<IntakeState>,
@@ -177,7 +178,7 @@ impl Committer {
         }
     }
 
-    /// Runs until all senders are gone and everything sent is answered. Blocks while it commits.
+    /// Runs until all senders are gone and every command is answered. Blocks while it commits.
     pub(super) async fn run(mut self) {
         let mut last_forgotten_ns = now_ns();
         while let Some(first) = self.next().await {
@@ -201,7 +202,7 @@ impl Committer {
                 self.rotate();
             }
             if let Some(Rotate { answer, .. }) = rotate {
-                // Whoever asked may have gone.
+                // The requester may have gone.
                 let _ = answer.send(());
             } else if full {
                 let _ = self.flusher.send(FlushCommand::Closed);
@@ -215,7 +216,8 @@ impl Committer {
         }
     }
 
-    /// The next command; `Some(None)` when it is time for those that wait; `None` at the end of all.
+    /// Returns the next command; `Some(None)` when waiting batches or a probe are due; `None` at
+    /// the end.
     async fn next(&mut self) -> Option<Option<Command>> {
         let is_waiting = !self.waiting.appends.is_empty();
         let quiet = self.committed.filter(|_| is_waiting);
@@ -225,13 +227,14 @@ impl Committer {
             return self.commands.recv().await.map(Some);
         };
         match tokio::time::timeout_at(until.into(), self.commands.recv()).await {
-            // The senders have gone, but some still wait: they are answered before the end.
+            // All senders are gone, but some batches still wait: they are answered before the end.
             Ok(None) => is_waiting.then_some(None),
             received => Some(received.unwrap_or(None)),
         }
     }
 
-    /// Whether a group may wait for company: nothing in it is news, and the last sync was not long ago.
+    /// Reports whether a group may wait for others: it contains no news, and the last sync was
+    /// recent.
     fn may_wait(&self, group: &CommitGroup) -> bool {
         let is_soon = self
             .committed
@@ -275,7 +278,7 @@ impl Committer {
             match verdict {
                 Verdict::Duplicate => self.answer(append, CommitOutcome::Duplicate),
                 Verdict::TooOld => self.answer(append, CommitOutcome::TooOld),
-                // The same batch twice in one group: the second is durable exactly when the first is.
+                // If a group contains a batch twice, the second is durable exactly if the first is.
                 Verdict::New if key.is_some_and(|key| !in_group.insert(key)) => {
                     repeated.push(append);
                 }
@@ -289,7 +292,7 @@ impl Committer {
                 }
             }
         }
-        // Each that waits has the write and the sync in its own trace, though they are done once.
+        // Each traced batch gets spans of the write and the sync, although both are done once.
         let spans = |begin: fn() -> Span| -> Vec<Span> {
             let contexts = fresh.iter().filter_map(|append| append.context.as_ref());
             let begun = contexts.map(|context| context.scope(begin));
@@ -326,7 +329,7 @@ impl Committer {
                 tracing::error!("{error}");
                 let bytes: u64 = payloads.iter().map(Payload::bytes_in_segment).sum();
                 self.log_failed(&error, usize::try_from(bytes).unwrap_or(PROBE_BYTES_MAX));
-                // An abandoned segment is put into the store soon, whatever is in it.
+                // An abandoned segment is flushed soon, whatever it contains.
                 self.has_news = true;
                 fresh.extend(repeated);
                 self.push_back(fresh, &error.into());
@@ -354,7 +357,7 @@ impl Committer {
         }
     }
 
-    /// Whether so many bytes could be appended now.
+    /// Probes whether this many bytes could be appended now.
     pub(super) fn probe_log(&mut self, bytes: usize) {
         match self.writer.probe(bytes) {
             Ok(()) => self.log_works(),
@@ -388,11 +391,11 @@ impl Committer {
             CommitOutcome::Duplicate => drop(counters.duplicate.fetch_add(1, Relaxed)),
             CommitOutcome::TooOld => counters.refuse("too_old"),
         }
-        // The sender may have gone; it will ask again.
+        // The sender may have gone; it will retry.
         let _ = append.answer.send(Ok(outcome));
     }
 
-    /// Back pressure: these are not stored for now; their senders keep them, and try again.
+    /// Rejects a group for now (back pressure). The senders keep their batches and retry.
     fn push_back(&self, group: Vec<Append>, error: &IntakeError) {
         self.state
             .counters
@@ -409,7 +412,7 @@ impl Committer {
         let numbers = self.writer.rotate();
         let mut closed = self.state.closed();
         let last = numbers.last().copied();
-        // Abandoned segments come first; what they weigh is not known, and hardly matters.
+        // Abandoned segments come first. Their sizes are unknown and hardly matter.
         if std::mem::take(&mut self.is_traced) {
             self.state.traced().extend(&numbers);
         }
@@ -427,7 +430,7 @@ impl Committer {
 }
 
 impl CommitGroup {
-    /// Takes one more append, or says that the segment is to be closed.
+    /// Adds an append, or returns the command to close the segment.
     fn take(&mut self, command: Command) -> Option<Rotate> {
         match command {
             Command::Append(append) => {

@@ -1,8 +1,8 @@
-//! What can go wrong on the way into the store.
+//! Errors of the intake.
 
 use stroboscope_store::wal::WalError;
 
-/// Why a batch is not stored now. The sender keeps it and tries again.
+/// Reason why a batch is not stored now. The sender keeps it and retries.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IntakeError {
     /// The log cannot be written.
@@ -13,10 +13,10 @@ pub enum IntakeError {
         "{bytes} bytes of log wait to be put into the store; it is too slow, or failing: see the collector's log"
     )]
     Backlog { bytes: u64 },
-    /// More was received than is written.
+    /// The received bytes that are not written yet exceed their limit.
     #[error("{bytes} bytes wait to be written to the log: the disk is too slow")]
     Busy { bytes: usize },
-    /// The collector is being stopped.
+    /// The collector is stopping.
     #[error("the collector is stopping")]
     Stopping,
 }

@@ -1,4 +1,4 @@
-//! The flushing thread: closed segments become Parquet, in order.
+//! Flushing thread: converts closed segments to Parquet, in order.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -12,22 +12,23 @@ use crate::own_traces::span_if;
 use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{Flusher, now_ns};
 
-/// A segment in which nothing is news waits for so many flushes: it is durable, and files that tell nothing cost more
-/// than they bring. Its process is known from the first batch on, which is news.
+/// Number of flushes that a segment without news waits for. It is durable, and Parquet files
+/// without news cost more than they are worth. The first batch of a process is news, so each
+/// process becomes known.
 const QUIET_FLUSHES: u32 = 60;
 
-/// Flushes closed segments: when told to, and every so often.
+/// Thread that flushes closed segments, on request and at an interval.
 pub(super) struct FlushThread {
     pub(super) flusher: Flusher,
     pub(super) state: Arc<IntakeState>,
     pub(super) committer: mpsc::WeakSender<Command>,
     pub(super) commands: std_mpsc::Receiver<FlushCommand>,
     pub(super) interval: Duration,
-    /// Flushes since the last one that was for quiet segments, too.
+    /// Flushes since the last one that included quiet segments.
     pub(super) quiet_flushes: u32,
-    /// Set when something besides our own traces was flushed.
+    /// Set once something other than our own traces was flushed.
     pub(super) others_flushed: Arc<AtomicBool>,
-    /// Held as long as anything may be written.
+    /// Lock of the data directory, held as long as this thread may write.
     pub(super) _lock: Arc<Lock>,
 }
 
@@ -54,8 +55,8 @@ impl FlushThread {
         }
     }
 
-    /// Flushes everything received so far; unless `even_if_quiet`, a segment without news is left open, as if it were
-    /// empty.
+    /// Flushes everything received so far. Unless `even_if_quiet`, an open segment without news
+    /// stays open, as if it were empty.
     fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
         let now_ns = now_ns();
         self.rotate(even_if_quiet);
@@ -64,7 +65,7 @@ impl FlushThread {
         Ok(())
     }
 
-    /// Has the open segment closed, unless the committer has ended.
+    /// Closes the open segment, unless the committer has ended.
     fn rotate(&self, even_if_quiet: bool) {
         let (answer, done) = oneshot::channel();
         if let Some(committer) = self.committer.upgrade()
@@ -79,7 +80,7 @@ impl FlushThread {
         }
     }
 
-    /// Flushes closed segments in order; one that fails is tried again the next time.
+    /// Flushes closed segments in order. A failed one is retried next time.
     pub(super) fn flush_closed(&mut self) -> Result<(), String> {
         loop {
             let Some(segment) = self

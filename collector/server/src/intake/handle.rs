@@ -1,4 +1,4 @@
-//! A handle to the intake, for those who bring batches: submit, flush, stop.
+//! Handle to the intake: submit, flush, stop.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -24,28 +24,29 @@ use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_
 use stroboscope_store::tables::Store;
 use stroboscope_store::wal::{Payload, PayloadKind, Writer};
 
-/// Appends that may wait in the channel; the bound that matters is in bytes.
+/// Capacity of the command channel, in appends. The effective limit is in bytes.
 pub(super) const QUEUE: usize = 4_096;
 
-/// How long a trace is quiet before the live model takes it for whole: services send within seconds, and try again
-/// for some more.
+/// Quiet time after which the live model considers a trace complete. Services send within seconds,
+/// and retry for some more.
 const LIVE_QUIET: Duration = Duration::from_secs(30);
 
-/// How an intake runs.
+/// Options of an intake.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The open segment is put into the store at least so often; one that says nothing but that there was nothing,
-    /// a sixtieth as often.
+    /// Maximum interval between flushes of the open segment. A segment without news is flushed a
+    /// sixtieth as often.
     pub flush_interval: Duration,
-    /// And when it is larger than this.
+    /// Maximum size of a segment, in bytes; a larger one is flushed.
     pub segment_bytes: u64,
-    /// Most bytes of what is received, and not durable yet.
+    /// Maximum bytes that are received but not durable yet.
     pub in_flight_bytes_max: usize,
-    /// The live model takes a trace for whole after so much quiet; none: there is no live model.
+    /// Quiet time after which the live model considers a trace complete; none disables the live
+    /// model.
     pub live_quiet: Option<Duration>,
-    /// How care is taken of the store's files; none: they stay as they are flushed.
+    /// Options of store maintenance; none leaves the files as they were flushed.
     pub care: Option<CareOptions>,
-    /// Most records of traces that are still arriving, in the live model.
+    /// Maximum records of traces that are still arriving, in the live model.
     pub live_records_max: usize,
 }
 
@@ -62,16 +63,16 @@ impl Default for Options {
     }
 }
 
-/// How to stop.
+/// Mode of stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Put everything into the store first.
+    /// Flush everything to the store first.
     Flush,
-    /// Leave what is in the log there; the next start finds it.
+    /// Leave the log in place; the next start recovers it.
     Now,
 }
 
-/// Takes batches in. Clones are the same intake.
+/// Handle that accepts batches. Clones share the intake.
 #[derive(Clone, Debug)]
 pub struct Intake {
     pub(super) inner: Arc<Inner>,
@@ -80,9 +81,9 @@ pub struct Intake {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) state: Arc<IntakeState>,
-    /// Bytes.
+    /// Pool of bytes in flight.
     pub(super) in_flight: Pool,
-    /// Taken away when stopping.
+    /// Channels to the threads; none once stopping.
     pub(super) channels: Mutex<Option<Channels>>,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) live: Option<LiveModel>,
@@ -93,32 +94,33 @@ pub(super) struct Inner {
 pub(super) struct Channels {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) flusher: std_mpsc::Sender<FlushCommand>,
-    /// Ends it when it is dropped.
+    /// Ends maintenance when dropped.
     #[allow(dead_code, reason = "it is held")]
     pub(super) care: Option<CareStop>,
 }
 
-/// A batch that was handed over; resolves when its fate is decided.
+/// A submitted batch, whose outcome is pending.
 #[derive(Debug)]
 pub struct Submission(oneshot::Receiver<Result<CommitOutcome, IntakeError>>);
 
 impl Submission {
-    /// Waits until the batch is durable, or is not.
+    /// Waits until the batch is durable or has failed.
     ///
     /// # Errors
-    /// When it is not stored for now; the sender keeps it and tries again.
+    /// Returns an error if the batch is not stored for now; the sender keeps it and retries.
     pub async fn outcome(self) -> Result<CommitOutcome, IntakeError> {
         self.0.await.unwrap_or(Err(IntakeError::Stopping))
     }
 }
 
 impl Intake {
-    /// Locks the data folder, puts what an earlier process left in the log into the store, and starts.
+    /// Locks the data directory, flushes the log of an earlier process to the store, and starts the
+    /// threads.
     ///
-    /// Blocks; not to be called in async code.
+    /// Blocks, so async code must not call it.
     ///
     /// # Errors
-    /// When the folder is in use or damaged, or the disk fails.
+    /// Returns an error if the directory is in use or damaged, or if the disk fails.
     pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
         Self::open_in(&DataDir::create(root)?, store, options)
     }
@@ -164,7 +166,7 @@ impl Intake {
             flush_sender.clone(),
             options.segment_bytes,
         );
-        // Tells the committer the time.
+        // Runtime that provides the committer's timers.
         let timer = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -173,7 +175,7 @@ impl Intake {
         let flushing = FlushThread {
             flusher,
             state: state.clone(),
-            // Weak, or the two threads would keep each other alive.
+            // A strong sender would keep both threads alive forever.
             committer: command_sender.downgrade(),
             commands: flush_commands,
             interval: options.flush_interval,
@@ -231,10 +233,11 @@ impl Intake {
             .clone()
     }
 
-    /// Hands a batch over. Back pressure: waits while too many bytes are in flight; then the submission tells the batch's fate.
+    /// Submits a batch. Waits while too many bytes are in flight (back pressure). The returned
+    /// submission resolves to the batch's outcome.
     ///
     /// # Errors
-    /// When the collector is stopping.
+    /// Returns an error if the collector is stopping.
     pub async fn submit(
         &self,
         batch: CheckedBatch,
@@ -243,10 +246,10 @@ impl Intake {
         self.submit_of(Peer::default(), batch, received_ns).await
     }
 
-    /// The same, from somebody.
+    /// Submits a batch like [`Self::submit`], charged to the quota of `peer`.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error if the collector is stopping.
     pub(crate) async fn submit_of(
         &self,
         peer: Peer,
@@ -260,17 +263,17 @@ impl Intake {
             .await
     }
 
-    /// Bytes that are received, and not durable yet.
+    /// Returns the bytes that are received but not durable yet.
     #[must_use]
     pub fn in_flight_bytes(&self) -> usize {
         self.inner.in_flight.lent()
     }
 
-    /// Hands a request of OTLP over, which was found to be `taken`. Overload is told at once: who sent it keeps it, and
-    /// waits as long as it is told to.
+    /// Submits an OTLP request, whose checked content is `taken`. Rejects it at once under
+    /// overload: the client keeps the request and waits for the given delay.
     ///
     /// # Errors
-    /// When too many bytes are in flight, or the collector is stopping.
+    /// Returns an error if too many bytes are in flight, or if the collector is stopping.
     pub(crate) async fn submit_otlp(
         &self,
         peer: Peer,
@@ -318,10 +321,10 @@ impl Intake {
         Ok(Submission(submission))
     }
 
-    /// Puts everything stored so far into Parquet.
+    /// Flushes everything stored so far to Parquet.
     ///
     /// # Errors
-    /// What went wrong, for people.
+    /// Returns the reason as text for people.
     pub async fn flush(&self) -> Result<(), String> {
         let stopping = || IntakeError::Stopping.to_string();
         let flusher = self.channels().ok_or_else(stopping)?.flusher;
@@ -332,10 +335,10 @@ impl Intake {
         done.await.map_err(|_| stopping())?
     }
 
-    /// Answers what is in flight and ends both threads. After this, nothing is accepted.
+    /// Answers what is in flight and ends the threads. Afterwards it rejects everything.
     ///
     /// # Errors
-    /// When the last flush failed; then everything is still in the log.
+    /// Returns an error if the last flush failed. Everything is then still in the log.
     pub async fn stop(&self, how: Stop) -> Result<(), String> {
         let flushed = match how {
             Stop::Flush => self.flush().await,
@@ -364,10 +367,10 @@ impl Intake {
         }
     }
 
-    /// Whether batches are taken and reach the store.
+    /// Checks that batches are accepted and reach the store.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// Returns the problem as text for people.
     pub fn health(&self) -> Result<(), String> {
         let threads = self
             .inner
@@ -394,10 +397,11 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether what is sent is taken now; less than [`Intake::health`], which also says what will become wrong.
+    /// Checks that batches are accepted now (readiness). [`Intake::health`] also reports imminent
+    /// failures.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// Returns the reason as text for people.
     pub fn ready(&self) -> Result<(), String> {
         if self.channels().is_none() {
             return Err(IntakeError::Stopping.to_string());
@@ -412,31 +416,32 @@ impl Intake {
         Ok(())
     }
 
-    /// What happened so far.
+    /// Returns the counters of the intake.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.inner.state.counters
     }
 
-    /// What was done for the store's files so far.
+    /// Returns the counters of store maintenance.
     #[must_use]
     pub fn care(&self) -> &CareCounters {
         &self.inner.care
     }
 
-    /// The live model, if there is one.
+    /// Returns the live model, if there is one.
     #[must_use]
     pub fn live(&self) -> Option<&LiveModel> {
         self.inner.live.as_ref()
     }
 
-    /// Looks at the live ledger. It is locked meanwhile: be brief.
+    /// Calls `look` with the live ledger. The ledger stays locked meanwhile, so `look` must be
+    /// brief.
     pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
         look(&self.inner.state.ledger())
     }
 }
 
-/// What is needed to go on after an earlier run, whose log is in the store now.
+/// Recovers the log of an earlier run into the store, and returns the parts with which to continue.
 pub(super) fn recovered(
     data: &DataDir,
     store: Store,
@@ -461,8 +466,8 @@ pub(super) fn recovered(
     Ok((writer, flusher, state))
 }
 
-/// What a payload takes of the bytes in flight: also a small one is more than its bytes, and of a batch all columns wait
-/// beside it, unpacked.
+/// Returns the bytes in flight that a payload counts for. A small payload needs more memory than
+/// its bytes, and a batch is also held decoded, with all its columns.
 fn lent_for(payload: &Payload) -> usize {
     const BESIDE_BYTES: usize = 1_024;
     let times = match payload.kind {

@@ -1,8 +1,9 @@
-//! Takes checked batches in and makes them durable: ledger, log, and from the log into the store.
+//! Intake: accepts checked batches and makes them durable, through the ledger and the log into the
+//! store.
 //!
-//! One thread commits: it asks the ledger, appends to the log and answers. One thread flushes: it turns closed
-//! segments into Parquet, by the steps of [`stroboscope_store::flush`]. A third, which steps back behind all others, takes
-//! care of the store's files.
+//! The committing thread consults the ledger, appends to the log and answers. The flushing thread
+//! converts closed segments to Parquet by the steps of [`stroboscope_store::flush`]. A third
+//! thread, with the lowest priority, maintains the store's files.
 
 mod care;
 mod commit;

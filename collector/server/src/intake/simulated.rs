@@ -1,4 +1,4 @@
-//! The intake in a simulation, which has one thread: what its threads do, as tasks.
+//! The intake in a simulation, which has one thread: the intake's threads run as tasks.
 
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
@@ -16,21 +16,21 @@ use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::flush::FlushError;
 use stroboscope_store::tables::Store;
 
-/// Hooks by which a simulation does the work of an intake's threads.
+/// Hooks with which a simulation runs the work of an intake's threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// Runs something that blocks, where that may be done.
+    /// Runs a blocking function in a context that allows it.
     pub apart: fn(&mut (dyn FnMut() + Send)),
     /// Returns the time that the disk takes for a group of commits now.
     pub commit_takes: fn() -> Duration,
 }
 
 impl Intake {
-    /// Opens an intake without threads; it works as long as the future is polled. It has no live model, and takes no care
-    /// of files.
+    /// Opens an intake without threads; it makes progress while the future is polled. It has no
+    /// live model and no file maintenance.
     ///
     /// # Errors
-    /// When the folder is damaged, or the disk fails.
+    /// Returns an error if the directory is damaged, or if the disk fails.
     pub fn simulated(
         data: &DataDir,
         lock: Lock,
@@ -86,7 +86,7 @@ impl Intake {
     }
 }
 
-/// Hands commands on, as fast as the disk is.
+/// Forwards commands at the speed of the simulated disk.
 async fn delay(
     mut arriving: mpsc::Receiver<Command>,
     forward: mpsc::Sender<Command>,
@@ -106,9 +106,9 @@ async fn delay(
     }
 }
 
-/// [`FlushThread::run`], which blocks in no turn but where it may.
+/// Runs like [`FlushThread::run`], but blocks only inside `apart`.
 async fn flush(mut thread: FlushThread, apart: fn(&mut (dyn FnMut() + Send))) {
-    /// Interval at which the flusher looks for commands.
+    /// Polling interval of the flusher's commands.
     const LOOK: Duration = Duration::from_millis(50);
     let mut due = tokio::time::Instant::now() + thread.interval;
     loop {

@@ -1,4 +1,5 @@
-//! A disk whose syncs take as long as a test wants: senders wait, or are told to come again, and all is well afterwards.
+//! Disk whose syncs take as long as a test wants: senders wait or are rejected for now, and nothing
+//! is lost afterwards.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +17,7 @@ use stroboscope_testkit::batches::{EPOCH_NS, batch};
 use super::{CommitOutcome, Intake, IntakeError, Options, Stop};
 use crate::pool::Peer;
 
-/// Whether syncs may end.
+/// Gate that holds back the ends of syncs until it opens.
 #[derive(Clone, Debug, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -83,9 +84,9 @@ impl DiskFile for SlowFile {
     }
 }
 
-/// A request of OTLP that is as long as is wanted, and holds no span.
+/// Builds an OTLP request of a chosen length without spans.
 fn request(bytes: usize) -> Vec<u8> {
-    // An unknown field: 15, of bytes.
+    // Unknown field 15, of type bytes.
     let mut request = vec![0x7a];
     let mut length = bytes;
     while length >= 0x80 {
@@ -121,7 +122,8 @@ fn a_slow_disk_pushes_back_and_loses_nothing() {
             spans,
         ))
     };
-    // What is received and not written is bounded; requests of OTLP are told to come again.
+    // The bytes that are received but not written are bounded; further OTLP requests are rejected
+    // for now.
     let mut taken = Vec::new();
     let busy = loop {
         match send() {
@@ -135,7 +137,7 @@ fn a_slow_disk_pushes_back_and_loses_nothing() {
         );
     };
     assert!(matches!(busy, IntakeError::Busy { .. }), "{busy}");
-    // One sender alone has half of it.
+    // A single sender gets half of it.
     assert!(
         taken.len() >= IN_FLIGHT_BYTES_MAX / 2 / bytes - 1,
         "{} taken",
@@ -175,7 +177,7 @@ fn a_slow_disk_pushes_back_and_loses_nothing() {
             CommitOutcome::Stored
         );
     }
-    // And who came again is taken.
+    // A rejected request succeeds on retry.
     let again = send().unwrap();
     assert_eq!(
         runtime.block_on(again.outcome()).unwrap(),

@@ -1,4 +1,4 @@
-//! Cuts a recording into chunks that can be understood by themselves.
+//! Cuts a recording into self-contained chunks.
 
 use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
 use stroboscope_kernel::Recorder;
@@ -6,13 +6,13 @@ use stroboscope_kernel_model::{ClockLog, Recording};
 
 use stroboscope_store::tables::KernelChunk;
 
-/// What all chunks of a recording share, and where the next one begins.
+/// State that all chunks of a recording share, and the start of the next one.
 #[derive(Debug)]
 pub(super) struct ChunkCutter {
     pub(super) about: KernelChunk,
-    /// Where the next chunk begins, monotonic ns.
+    /// Start of the next chunk, in monotonic ns.
     from_ns: u64,
-    /// Drained, and not in a chunk yet.
+    /// Drained events that are in no chunk yet.
     pub(super) events: Vec<Event>,
 }
 
@@ -25,7 +25,7 @@ impl ChunkCutter {
         }
     }
 
-    /// The chunk that ends at `to_ns`; everything before that moment must have been drained.
+    /// Returns the chunk that ends at `to_ns`. All earlier events must have been drained.
     pub(super) fn cut(&mut self, to_ns: u64, recorder: &Recorder) -> KernelChunk {
         let windows = recorder.windows(self.from_ns, to_ns);
         self.chunk(
@@ -36,7 +36,8 @@ impl ChunkCutter {
         )
     }
 
-    /// The last chunk, and what the recorder's programs were not called for.
+    /// Returns the last chunk, and the counts of events that the recorder's programs were not
+    /// called for.
     pub(super) fn finish(mut self, recorder: Recorder) -> (KernelChunk, LossCounts) {
         let Recording {
             events,
@@ -80,7 +81,7 @@ impl ChunkCutter {
             .into_iter()
             .partition(|event| event.ts_ns < to_ns);
         self.events = later;
-        // Stable: what a processor said of one moment stays in its order.
+        // The sort is stable: events of one processor with equal times keep their order.
         events.sort_by_key(|event| event.ts_ns);
         let covers_ns = (clocks.wall_ns(self.from_ns), clocks.wall_ns(to_ns));
         let clocks = clocks.between(self.from_ns, to_ns);
@@ -96,7 +97,7 @@ impl ChunkCutter {
     }
 }
 
-/// The losses of all processors together.
+/// Returns the losses of all processors together.
 pub(super) fn total(losses: &[LossCounts]) -> LossCounts {
     losses
         .iter()

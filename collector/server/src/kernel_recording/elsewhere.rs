@@ -1,35 +1,35 @@
-//! Systems whose kernel is not recorded.
+//! Kernel recording on systems other than Linux, where it is unsupported.
 
 use stroboscope_kernel_model::Facility;
 
 use super::settings::{RecordingSettings, RecordingSummary};
 use stroboscope_store::tables::Store;
 
-/// Why a recording does not start.
+/// Reason why a recording does not start.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "recording the kernel needs Linux; recordings that were made there are read on every system"
 )]
 pub struct StartError;
 
-/// A recording that was not started yet.
+/// A recording that is not started yet.
 #[derive(Debug)]
 pub struct PreparedRecording;
 
 impl PreparedRecording {
-    /// Does nothing, on this system.
+    /// Does nothing on this system.
     ///
     /// # Errors
-    /// Never, on this system.
+    /// Never fails on this system.
     #[allow(clippy::needless_pass_by_value, reason = "as on Linux")]
     pub fn new(_: RecordingSettings) -> Result<Self, StartError> {
         Ok(Self)
     }
 
-    /// Starts recording.
+    /// Fails on this system.
     ///
     /// # Errors
-    /// Always, on this system.
+    /// Always returns an error on this system.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "as on Linux, where the store is written to"
@@ -39,15 +39,15 @@ impl PreparedRecording {
     }
 }
 
-/// A recording that runs: here there is none.
+/// A running recording; none exists on this system.
 #[derive(Debug)]
 pub enum KernelRecording {}
 
 impl KernelRecording {
-    /// Starts recording.
+    /// Fails on this system.
     ///
     /// # Errors
-    /// Always, on this system.
+    /// Always returns an error on this system.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "as on Linux, where the store is written to"
@@ -56,19 +56,19 @@ impl KernelRecording {
         Err(StartError)
     }
 
-    /// By what it records.
+    /// Returns the facility that records.
     #[must_use]
     pub fn facility(&self) -> Facility {
         match *self {}
     }
 
-    /// The kernel's buffers, bytes.
+    /// Returns the size of the kernel's buffers, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         match *self {}
     }
 
-    /// Ends recording.
+    /// Stops recording.
     #[must_use]
     pub fn stop(self) -> RecordingSummary {
         match self {}

@@ -1,12 +1,14 @@
-//! Records the kernel into the store: a thread empties the recorder's buffers, another writes chunks of some seconds.
+//! Records kernel events into the store: one thread drains the recorder's buffers, another writes
+//! chunks of some seconds.
 //!
-//! Nobody waits for an acknowledgement of kernel events, so there is no write-ahead log: each chunk is one object, made
-//! durable before it counts as stored, and a crash costs at most what came since the chunk before (`RecordingSettings::chunk`).
-//! Where the disk cannot keep up, the kernel's buffers fill, and what does not fit is counted as lost.
+//! No sender waits for an acknowledgement of kernel events, so there is no write-ahead log. Each
+//! chunk is one object, made durable before it counts as stored. A crash loses at most the events
+//! since the previous chunk (`RecordingSettings::chunk`). If the disk cannot keep up, the kernel's
+//! buffers fill, and events that do not fit are counted as lost.
 
 //!
-//! On systems that are not Linux a recording does not start, and says why; all else of the crate is the same. The cfg
-//! `stroboscope_portable` lets the compiler look at that half on Linux.
+//! On systems other than Linux a recording does not start and returns the reason; the rest of the
+//! crate is the same. The cfg `stroboscope_portable` makes the compiler check that half on Linux.
 
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 mod chunks;

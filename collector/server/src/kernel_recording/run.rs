@@ -1,4 +1,4 @@
-//! The two threads.
+//! The two threads of a kernel recording.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
@@ -18,17 +18,18 @@ use super::settings::{RecordingSettings, RecordingSummary};
 use crate::capabilities::{self, CapabilitySet};
 use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
 
-/// A chunk of this many events is written before its time; three of them are in memory at most (72 bytes an event).
+/// Event count at which a chunk is written early. At most three chunks are in memory (72 bytes per
+/// event).
 const EVENTS_MAX: usize = 1 << 20;
-/// The kernel's buffers are emptied so often.
+/// Interval between drains of the kernel's buffers.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
-/// After this time everything that the kernel said before a moment has been drained.
+/// Time after which all events before a moment have been drained.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// A recording that was not started yet: a thread that waits.
+/// A recording that is not started yet: a thread that waits.
 ///
-/// The thread has the capabilities of the one that prepared it, which may then drop its own. It drops them, too, once it has
-/// put its programs into the kernel.
+/// The thread has the capabilities of the thread that prepared it, which may then drop its own. It
+/// drops them too, after loading its programs into the kernel.
 #[derive(Debug)]
 pub struct PreparedRecording {
     stop: Arc<AtomicBool>,
@@ -39,10 +40,10 @@ pub struct PreparedRecording {
 }
 
 impl PreparedRecording {
-    /// Starts the thread. Without [`start`](Self::start) it ends when this is dropped.
+    /// Spawns the thread. Without [`start`](Self::start), it ends when this is dropped.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// Returns an error if the thread cannot be spawned.
     pub fn new(settings: RecordingSettings) -> Result<Self, StartError> {
         let (begin, to_begin) = sync_channel(1);
         let (to_say, begun) = sync_channel(1);
@@ -56,7 +57,7 @@ impl PreparedRecording {
             }
             match record(&settings.kernel) {
                 Ok(recorder) => {
-                    // Who started it waits.
+                    // The thread that started it waits for this.
                     let _ = to_say.send(Ok((recorder.facility(), recorder.memory_bytes())));
                     Drain::new(&settings, sender).run(recorder, &stopping)
                 }
@@ -78,7 +79,7 @@ impl PreparedRecording {
     /// Starts recording.
     ///
     /// # Errors
-    /// When the kernel or the system refuses; nothing is left running then.
+    /// Returns an error if the kernel or the system refuses. Nothing is left running then.
     pub fn start(self, store: Store) -> Result<KernelRecording, StartError> {
         let gone = || no_thread(std::io::Error::other("it is gone"));
         self.begin.send(()).map_err(|_| gone())?;
@@ -105,11 +106,13 @@ fn no_thread(source: std::io::Error) -> StartError {
     }
 }
 
-/// Opens a recorder with all capabilities, and begins without those that are needed no more.
+/// Opens a recorder with all capabilities, and drops those that are no longer needed before it
+/// begins.
 fn record(settings: &Settings) -> Result<Recorder, StartError> {
     let opened = Recorder::open(settings)?;
     let needed = match settings.processes {
-        // For newcomers of the group: before Linux 5.19, maps are changed only with it.
+        // It adds new processes of the group: before Linux 5.19, changing maps needs this
+        // capability.
         Processes::Cgroup(_) => capabilities::bpf(),
         _ => CapabilitySet::empty(),
     };
@@ -117,7 +120,8 @@ fn record(settings: &Settings) -> Result<Recorder, StartError> {
     opened.begin()
 }
 
-/// A recording that runs, until [`stop`](Self::stop)ped or dropped; both keep what was recorded.
+/// A running recording, until it is [`stop`](Self::stop)ped or dropped; both keep the recorded
+/// events.
 #[derive(Debug)]
 pub struct KernelRecording {
     stop: Arc<AtomicBool>,
@@ -131,24 +135,25 @@ impl KernelRecording {
     /// Starts recording.
     ///
     /// # Errors
-    /// When the kernel or the system refuses; nothing is left running then.
+    /// Returns an error if the kernel or the system refuses. Nothing is left running then.
     pub fn start(settings: &RecordingSettings, store: Store) -> Result<Self, StartError> {
         PreparedRecording::new(settings.clone())?.start(store)
     }
 
-    /// By what it records.
+    /// Returns the facility that records.
     #[must_use]
     pub fn facility(&self) -> Facility {
         self.facility
     }
 
-    /// The kernel's buffers, bytes.
+    /// Returns the size of the kernel's buffers, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
-    /// Ends recording and puts what there is into the store. Blocks for the time of a chunk's writing.
+    /// Stops recording and writes the rest to the store. Blocks for as long as it takes to write a
+    /// chunk.
     #[must_use]
     pub fn stop(mut self) -> RecordingSummary {
         let skipped = self.end();
@@ -166,7 +171,7 @@ impl KernelRecording {
             return LossCounts::default();
         };
         drain.thread().unpark();
-        // A panic of that thread was printed; what the writer has is kept.
+        // The panic of that thread was printed; the writer keeps what it has.
         drain.join().unwrap_or_default()
     }
 }
@@ -202,11 +207,12 @@ impl Drain {
         }
     }
 
-    /// Returns what the recorder's programs were not called for.
+    /// Runs until `stop` is set. Returns the counts of events that the recorder's programs were not
+    /// called for.
     fn run(self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
         let mut cutter = ChunkCutter::new(self.about, recorder.started_ns());
         let mut began = Instant::now();
-        // The end of the chunk to come, and since when it is known.
+        // End of the next chunk, and the time when it was set.
         let mut due: Option<(u64, Instant)> = None;
         let mut waiting: Option<KernelChunk> = None;
         while !stop.load(Relaxed) {
@@ -216,7 +222,7 @@ impl Drain {
             if let Some(chunk) = waiting.take() {
                 match self.sender.try_send(chunk) {
                     Err(TrySendError::Full(chunk)) => waiting = Some(chunk),
-                    // Without a writer there is nothing to record for.
+                    // Without a writer, recording is pointless.
                     Err(TrySendError::Disconnected(_)) => return recorder.skipped(),
                     Ok(()) => {}
                 }
@@ -237,7 +243,7 @@ impl Drain {
         }
         let (last, skipped) = cutter.finish(recorder);
         for chunk in waiting.into_iter().chain([last]) {
-            // A writer that is gone has said why.
+            // If the writer has ended, it has logged the reason.
             let _ = self.sender.send(chunk);
         }
         skipped
@@ -248,7 +254,7 @@ fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> RecordingSummary {
     let mut summary = RecordingSummary::default();
     while let Ok(chunk) = chunks.recv() {
         summary.lost = chunk.lost;
-        // A chunk without a window says nothing.
+        // A chunk without windows and events is empty.
         if chunk.windows.is_empty() && chunk.events.is_empty() {
             continue;
         }
@@ -273,13 +279,13 @@ fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> RecordingSummary {
     summary
 }
 
-/// A number that no other recording has.
+/// Returns a random number that identifies this recording.
 fn random() -> u128 {
     let half = || u128::from(std::hash::RandomState::new().build_hasher().finish());
     half() << 64 | half()
 }
 
-/// As services are named: `STROBOSCOPE_HOST`, or the system's name.
+/// Returns the host name by the rules for services: `STROBOSCOPE_HOST`, or else the system's name.
 fn host() -> String {
     let named = std::env::var("STROBOSCOPE_HOST")
         .ok()

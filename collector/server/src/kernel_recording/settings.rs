@@ -1,15 +1,15 @@
-//! What is asked of a recording, and what came of it.
+//! Settings and summary of a kernel recording.
 
 use std::time::Duration;
 
 use stroboscope_analysis::kernel::event::LossCounts;
 
-/// How to record.
+/// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordingSettings {
-    /// What, and when.
+    /// Events to record, and times to record them.
     pub kernel: stroboscope_kernel_model::Settings,
-    /// A chunk is written at least so often.
+    /// Maximum interval between chunks.
     pub chunk: Duration,
 }
 
@@ -23,21 +23,21 @@ impl Default for RecordingSettings {
     }
 }
 
-/// What came of it.
+/// Summary of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingSummary {
-    /// Events in the store.
+    /// Number of events in the store.
     pub events: u64,
-    /// Windows in the store; one that a chunk's end divides counts twice.
+    /// Number of windows in the store; a window that a chunk boundary divides counts twice.
     pub windows: u64,
-    /// Chunks in the store.
+    /// Number of chunks in the store.
     pub chunks: u64,
-    /// Bytes they take.
+    /// Size of the chunks in the store, in bytes.
     pub bytes: u64,
-    /// Events that did not fit into the kernel's buffers.
+    /// Number of events that did not fit into the kernel's buffers.
     pub lost: LossCounts,
-    /// Events that the kernel did not call the recorder's programs for.
+    /// Number of events for which the kernel did not call the recorder's programs.
     pub skipped: LossCounts,
-    /// Events in chunks that could not be written.
+    /// Number of events in chunks that could not be written.
     pub unwritten: u64,
 }

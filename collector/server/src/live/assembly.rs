@@ -1,4 +1,4 @@
-//! Traces that are still arriving.
+//! Assembles traces that are still arriving.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,19 +7,21 @@ use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_store::limits::RECORDS_PER_TRACE_MAX;
 use stroboscope_store::tables::{EventAttacher, EventRead, LeftOut};
 
-/// Records that all open traces together hold.
+/// Maximum records in all open traces together.
 pub const RECORDS_OPEN_MAX: usize = 1_000_000;
-/// Time for which observed traces are remembered at least, unless there are too many, to recognise what is late.
+/// Minimum time for which observed traces are remembered, to recognize late records; shorter only
+/// if there are too many.
 const CLOSED_NS: i64 = 300 * 1_000_000_000;
-/// Observed traces in one generation of those remembered.
+/// Maximum observed traces in one generation.
 const CLOSED_MAX: usize = 1 << 19;
 
-/// Observed traces, in two generations: the older one is forgotten as a whole, so that neither time nor rate makes it grow.
+/// Observed traces, in two generations. The older one is forgotten as a whole, so neither time nor
+/// rate makes the set grow.
 #[derive(Debug, Default)]
 struct Closed {
     new: HashSet<u128>,
     old: HashSet<u128>,
-    /// Start of the newer generation.
+    /// Start of the newer generation, in ns since the Unix epoch.
     since_ns: i64,
 }
 
@@ -43,12 +45,12 @@ impl Closed {
     }
 }
 
-/// One trace, as far as it has arrived.
+/// Records of one trace that have arrived so far.
 #[derive(Debug, Default)]
 struct Open {
     records: TraceRecords,
     events: Vec<EventRead>,
-    /// When something of it last arrived.
+    /// Arrival of its latest record, in ns since the Unix epoch.
     last_ns: i64,
 }
 
@@ -58,7 +60,8 @@ impl Open {
     }
 }
 
-/// See the [module](super). The maps are the standard library's seeded ones: ids come from the network.
+/// Open traces: see the [module](super). The maps use the standard library's seeded hasher, as ids
+/// come from the network.
 #[derive(Debug)]
 pub(super) struct Assembly {
     open: HashMap<u128, Open>,
@@ -68,7 +71,7 @@ pub(super) struct Assembly {
     closed: Closed,
     attacher: EventAttacher,
     pub(super) left_out: LeftOut,
-    /// Records of traces that were observed before.
+    /// Number of records of traces that were already observed.
     pub(super) late_records: u64,
 }
 
@@ -86,12 +89,12 @@ impl Assembly {
         }
     }
 
-    /// Traces that are open, and their records.
+    /// Returns the numbers of open traces and of their records.
     pub(super) fn open(&self) -> (usize, usize) {
         (self.open.len(), self.records)
     }
 
-    /// Hands the trace to `put`, which adds one record that has arrived now; not, if the record is left out.
+    /// Adds one record that arrives now: calls `put` with its trace, unless the record is left out.
     pub(super) fn add(
         &mut self,
         trace_id: u128,
@@ -131,7 +134,7 @@ impl Assembly {
         self.records += 1;
     }
 
-    /// The next trace that has been quiet since before `until_ns`.
+    /// Returns the next trace that has been quiet since before `until_ns`.
     pub(super) fn next_quiet(&mut self, until_ns: i64) -> Option<TraceRecords> {
         self.closed.forget(until_ns);
         let (last_ns, trace_id) = *self.by_arrival.first()?;
@@ -142,7 +145,7 @@ impl Assembly {
         }
     }
 
-    /// The trace that has been quiet for longest, if there is not enough room for all.
+    /// Returns the trace that has been quiet longest, if the records exceed their maximum.
     pub(super) fn next_too_many(&mut self) -> Option<TraceRecords> {
         if self.records <= self.records_max {
             return None;
@@ -161,7 +164,7 @@ impl Assembly {
             mut events,
             ..
         } = open;
-        // As the store keeps them.
+        // The store keeps them in this order.
         records.spans.sort_by_key(|span| span.start_ns);
         events.sort_by_key(|event| (event.time_ns, event.seq));
         self.attacher

@@ -1,4 +1,4 @@
-//! The live model's thread, how it is fed, and how it is looked at.
+//! The live model's thread, its feed and its read access.
 
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,17 @@ use super::recent::{ProcessWindows, RecentRequests};
 use stroboscope_store::flush::Arrivals;
 use stroboscope_store::record::Rows;
 
-/// Log segments that may wait for the model. Each is rows, some ten times as large as in the log.
+/// Maximum log segments waiting for the model. Their rows take about ten times as much memory as in
+/// the log.
 const QUEUE: usize = 1;
 
 enum Message {
-    /// Rows, and when the last of them was received.
+    /// Rows, and the time when the last of them was received.
     Arrived(Box<Rows>, i64),
     AllArrivedUntil(i64),
 }
 
-/// What feeds the model. With the last of them gone, the model's thread ends.
+/// Feed of the model. Dropping the last clone ends the model's thread.
 #[derive(Clone, Debug)]
 pub struct Feed {
     sender: SyncSender<Message>,
@@ -30,7 +31,8 @@ pub struct Feed {
 }
 
 impl Arrivals for Feed {
-    /// Hands over rows of which the last was received at `received_ns`. Never waits: what finds no room is counted.
+    /// Passes on rows; the last one was received at `received_ns`. Never waits; counts rows that it
+    /// skips because the queue is full.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64) {
         if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.sender.try_send(Message::Arrived(rows, received_ns))
@@ -42,14 +44,14 @@ impl Arrivals for Feed {
         }
     }
 
-    /// Moves the watermark: everything received before `now_ns` has been handed over.
+    /// Moves the watermark: everything received before `now_ns` has been passed on.
     fn all_arrived_until(&self, now_ns: i64) {
-        // If there is no room, there is work, and the next time is soon enough.
+        // A full queue means there is work; the next call is soon enough.
         let _ = self.sender.try_send(Message::AllArrivedUntil(now_ns));
     }
 }
 
-/// The model of a running collector, to look at. Clones are the same.
+/// Read access to the model of a running collector. Clones share it.
 #[derive(Clone, Debug)]
 pub struct LiveModel(Arc<Mutex<Live>>);
 
@@ -58,26 +60,27 @@ impl LiveModel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What became of what arrived; and the segments known.
+    /// Returns the counts of records and traces, and the number of known segments.
     #[must_use]
     pub fn counts(&self) -> (LiveCounts, usize) {
         let live = self.live();
         (live.counts(), live.segments())
     }
 
-    /// The requests by root operation, as of now.
+    /// Returns the current requests by root operation.
     #[must_use]
     pub fn roots(&self) -> ByRoot {
         self.live().roots().clone()
     }
 
-    /// The requests that became whole in the last minutes. Takes some milliseconds; not for async code.
+    /// Returns the requests that have fully arrived in the last minutes. Takes some milliseconds,
+    /// so async code must not call it.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         self.live().recent(now_ns)
     }
 
-    /// What is known of these processes on these hosts, in their order.
+    /// Returns the windows and clock resolutions of these processes on these hosts, in their order.
     #[must_use]
     pub fn of_processes<'a>(
         &self,
@@ -89,18 +92,19 @@ impl LiveModel {
             .collect()
     }
 
-    /// The model as it is now. Takes some milliseconds; not for async code.
+    /// Returns the current model. Takes some milliseconds, so async code must not call it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.live().snapshot()
     }
 }
 
-/// Starts the model's thread. A trace is whole after so much quiet; so many records of open traces have room.
-/// Spans of `requests` are requests wherever they are.
+/// Starts the model's thread. A trace counts as fully arrived after the time `quiet` without a
+/// record. Open traces hold at most `records_open_max` records. Spans of the operations `requests`
+/// are requests wherever they occur.
 ///
 /// # Errors
-/// When the system has no thread left.
+/// Returns an error if the system cannot start another thread.
 pub fn start(
     quiet: Duration,
     records_open_max: usize,

@@ -1,4 +1,4 @@
-//! What arrives, as a model.
+//! Turns arriving rows into a model.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,56 +24,56 @@ use stroboscope_store::tables::{
     AttributeKeys, AttributeValues, LeftOut, add_span, event_read, parse_attributes, span_record,
 };
 
-/// Losses remembered; the oldest are forgotten first, when no open trace is that old any more.
+/// Maximum losses remembered. The oldest are dropped first, once no open trace is that old.
 const LOSSES_MAX: usize = 4_096;
-/// Texts remembered before they are forgotten at once.
+/// Maximum interned texts; beyond it, all are dropped at once.
 const TEXTS_MAX: usize = 65_536;
 
-/// What became of what arrived.
+/// Counts of arrived traces and records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
-    /// Traces taken for whole.
+    /// Number of traces that have fully arrived, and were observed.
     pub traces: u64,
-    /// Those that are complete, and in the model.
+    /// Number of observed traces that are complete, and in the model.
     pub complete_traces: u64,
-    /// Incomplete traces by cause; a trace may have several.
+    /// Incomplete traces by cause; a trace may have several causes.
     pub incomplete: BTreeMap<&'static str, u64>,
-    /// Traces that are still open.
+    /// Number of traces that are still open.
     pub open_traces: usize,
-    /// Their records.
+    /// Number of their records.
     pub open_records: usize,
-    /// Records that came after their trace had been observed.
+    /// Number of records that came after their trace was observed.
     pub late_records: u64,
-    /// Traces observed before they were quiet, for want of memory.
+    /// Number of traces observed before they were quiet, for lack of memory.
     pub early_traces: u64,
-    /// Records skipped because the model's thread could not keep up.
+    /// Number of records skipped because the model's thread could not keep up.
     pub skipped_records: u64,
     /// Records left out, by reason.
     pub left_out: LeftOut,
 }
 
-/// The model of an instant.
+/// The model at one instant.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Its segments are numbered in order of their labels, as those of `infer` are.
+    /// The model; its segments are numbered in the order of their labels, as in `infer`.
     pub model: Model,
-    /// What it was made of.
+    /// Counts of the traces and records it was made of.
     pub counts: LiveCounts,
-    /// The complete requests' latency, and how many there are, by root operation.
+    /// Latency and number of complete requests, by root operation.
     pub roots: ByRoot,
-    /// Whether round trips prove that clocks of hosts differ, so that orders across hosts may be wrong. `infer` corrects
-    /// them; this model is of timestamps as recorded.
+    /// True if round trips prove that the hosts' clocks differ, so that orders across hosts may be
+    /// wrong. `infer` corrects clocks; this model uses timestamps as recorded.
     pub clocks_differ: bool,
 }
 
-/// See the [module](super).
+/// State of the live model: see the [module](super).
 #[derive(Debug)]
 pub struct Live {
     quiet_ns: i64,
     assembly: Assembly,
     inner: InnerOperations,
     learning: ConnectionLearning,
-    /// Operations of requests, as they are set.
+    /// Operations that are configured as requests.
     requests: Vec<String>,
     connections: Connections,
     watch: LossWatch,
@@ -88,18 +88,18 @@ pub struct Live {
     recent: Recent,
     outcomes: OutcomeSlices,
     windows: Windows,
-    /// When something was handed over last.
+    /// Time of the latest arrival, in ns since the Unix epoch.
     now_ns: i64,
 }
 
 impl Live {
-    /// A model of nothing yet. Traces are whole after so much quiet.
+    /// Creates an empty model. A trace counts as fully arrived after `quiet_ns` without a record.
     #[must_use]
     pub fn new(quiet_ns: i64) -> Self {
         Self::with_room(quiet_ns, RECORDS_OPEN_MAX)
     }
 
-    /// The same, with room for so many records of open traces.
+    /// Creates an empty model that holds at most `records_open_max` records of open traces.
     #[must_use]
     pub fn with_room(quiet_ns: i64, records_open_max: usize) -> Self {
         Self {
@@ -125,7 +125,7 @@ impl Live {
         }
     }
 
-    /// The same, with spans of these operations as requests.
+    /// Treats spans of these operations as requests.
     pub(super) fn with_requests(self, requests: Vec<String>) -> Self {
         Self {
             connections: Connections::default().with_requests(&requests),
@@ -134,7 +134,8 @@ impl Live {
         }
     }
 
-    /// Takes what has arrived up to `now_ns` since the last time, ns since the Unix epoch by the collector's clock.
+    /// Adds the rows that have arrived since the last call, up to `now_ns`, in ns since the Unix
+    /// epoch by the collector's clock.
     pub fn arrived(&mut self, rows: &Rows, now_ns: i64) {
         if self.texts.len() > TEXTS_MAX {
             self.texts.clear();
@@ -171,7 +172,8 @@ impl Live {
         self.all_arrived_until(now_ns);
     }
 
-    /// Says that everything received before `now_ns` has been handed over.
+    /// Notes that everything received before `now_ns` has been passed on, and observes quiet
+    /// traces.
     pub fn all_arrived_until(&mut self, now_ns: i64) {
         self.now_ns = now_ns;
         let until_ns = now_ns.saturating_sub(self.quiet_ns);
@@ -180,12 +182,12 @@ impl Live {
         }
     }
 
-    /// Counts records that were not handed over.
+    /// Counts records that were not passed on.
     pub fn skipped(&mut self, records: u64) {
         self.counts.skipped_records += records;
     }
 
-    /// What became of what arrived, so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> LiveCounts {
         let (open_traces, open_records) = self.assembly.open();
@@ -204,13 +206,13 @@ impl Live {
         }
     }
 
-    /// The segments known.
+    /// Returns the number of known segments.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.model.labels().len()
     }
 
-    /// The model as it is now.
+    /// Returns the current model.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let clocks_differ = self.clocks.align(None).is_needed();
@@ -223,19 +225,19 @@ impl Live {
         }
     }
 
-    /// The requests that became whole in the last minutes.
+    /// Returns the requests that have fully arrived in the last minutes.
     #[must_use]
     pub fn recent(&self, now_ns: i64) -> RecentRequests {
         RecentRequests::of(&self.recent, &self.outcomes, &self.model, now_ns)
     }
 
-    /// What a process said of its windows, and how fine its host's clock is.
+    /// Returns a process's recording windows and the resolution of its host's clock.
     #[must_use]
     pub fn of_process(&self, process: u128, host: &str) -> (Option<ProcessWindows>, Resolution) {
         (self.windows.get(process), self.clocks.resolution(host))
     }
 
-    /// The requests by root operation.
+    /// Returns the requests by root operation.
     #[must_use]
     pub fn roots(&self) -> &ByRoot {
         &self.roots

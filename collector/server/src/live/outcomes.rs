@@ -1,5 +1,5 @@
-//! Spans and requests of the last minutes, and how many of them failed. Incomplete requests count as well: what fails often ends
-//! before all of it is recorded.
+//! Outcomes of recent spans and requests, with their failures. Incomplete requests count as well: a
+//! request that fails often ends before it is fully recorded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use stroboscope_analysis::name_rule::normalise;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
-/// Requests that became whole within this time count as recent.
+/// Time for which a request counts as recent after it has fully arrived.
 pub const RECENT: Duration = Duration::from_secs(300);
-/// Length of a slice of time, which is forgotten as a whole.
+/// Length of a time slice, which is dropped as a whole, in ns.
 const SLICE_NS: i64 = 10_000_000_000;
-/// Operations of one slice; spans of others are not counted.
+/// Maximum operations of one slice; spans of further operations are not counted.
 const OPERATIONS_MAX: usize = 2_048;
 
-/// A number of spans or requests, and how many of them failed.
+/// Number of spans or requests, and of the failed ones among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     pub all: WeightedCount,
@@ -43,20 +43,20 @@ impl Outcomes {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecentOutcomes {
     pub requests: Outcomes,
-    /// By `service:name`.
+    /// Outcomes of spans, by `service:name`.
     pub operations: BTreeMap<String, Outcomes>,
 }
 
-/// One slice of time.
+/// Outcomes in one time slice.
 #[derive(Debug, Default)]
 struct Slice {
     from_ns: i64,
     requests: Outcomes,
-    /// By service and name.
+    /// Outcomes of spans, by service and name.
     operations: BTreeMap<(Arc<str>, Arc<str>), Outcomes>,
 }
 
-/// The slices of the last minutes, the oldest first.
+/// Recent slices, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct OutcomeSlices {
     slices: VecDeque<Slice>,
@@ -64,7 +64,7 @@ pub(super) struct OutcomeSlices {
 }
 
 impl OutcomeSlices {
-    /// Counts a request that became whole now.
+    /// Counts a request that has fully arrived now.
     pub(super) fn observe(&mut self, now_ns: i64, records: &TraceRecords) {
         let weight = records.weight();
         let trail = self.finder.trail(records);
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A request with a call; both have panicked, or neither.
+    /// Returns a request with one call; either both have panicked, or neither.
     fn request(name: &str, has_failed: bool) -> TraceRecords {
         let flags = if has_failed {
             SpanFlags::PANICKED
@@ -169,7 +169,7 @@ mod tests {
         let found: Vec<_> = recent.operations.iter().map(by_name).collect();
         let expected = ["web:call *", "web:home"].map(|name| (name.to_owned(), (4, 1)));
         assert_eq!(found, expected);
-        // The first is older than that, and was forgotten with the last.
+        // The first slice is too old, and was dropped with the last observation.
         assert_eq!(slices.slices.len(), 2);
     }
 

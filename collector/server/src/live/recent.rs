@@ -1,4 +1,4 @@
-//! What the last minutes' requests waited for, and which processes there are.
+//! Recent requests for critical paths, and the windows of known processes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use super::outcomes::{OutcomeSlices, RECENT, RecentOutcomes};
 use stroboscope_store::limits::INCARNATIONS_MAX;
 use stroboscope_store::record::BatchRow;
 
-/// Recent requests kept; of more, the latest.
+/// Maximum recent requests kept; the latest are.
 pub const RECENT_TRACES_MAX: usize = 1_024;
-/// Segments that all of them have together.
+/// Maximum segments of all recent requests together.
 pub const RECENT_SEGMENTS_MAX: usize = 65_536;
 
-/// A request, and how many it stands for.
+/// A request with its weight, the number of requests it represents.
 type WeightedTrace = (Weight, Arc<SegmentedTrace>);
 
 /// The latest complete requests.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// With when each became whole.
+    /// Requests with the times when they had fully arrived, in ns since the Unix epoch.
     traces: VecDeque<(i64, WeightedTrace)>,
     segments: usize,
 }
@@ -49,7 +49,7 @@ impl Recent {
     }
 }
 
-/// Recent requests, and the model of now: what their critical paths are made of.
+/// Recent requests with the current model, from which critical paths are computed.
 #[derive(Debug)]
 pub struct RecentRequests {
     traces: Vec<WeightedTrace>,
@@ -75,13 +75,14 @@ impl RecentRequests {
         }
     }
 
-    /// Outcomes of all requests of that time, incomplete ones included.
+    /// Returns the outcomes of all recent requests, including incomplete ones.
     #[must_use]
     pub fn outcomes(&self) -> &RecentOutcomes {
         &self.outcomes
     }
 
-    /// Their critical paths, by segment. Takes some milliseconds; not for async code.
+    /// Computes their critical paths by segment. Takes some milliseconds, so async code must not
+    /// call it.
     #[must_use]
     pub fn paths(&self) -> (PathAggregate, &Labels) {
         let mut aggregate = PathAggregate::new();
@@ -94,18 +95,18 @@ impl RecentRequests {
     }
 }
 
-/// What a process said of its windows.
+/// Recording windows that a process reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessWindows {
-    /// Windows that it recorded in, as far as this collector was told since it started.
+    /// Number of windows that the process recorded in and reported since this collector started.
     pub count: u64,
-    /// The burst-config in force at the last one.
+    /// Burst-config in force in the latest window, as bits.
     pub burst_config: u64,
-    /// When the last one was open until, by the process's clock.
+    /// End of the latest window by the process's clock, in ns since the Unix epoch.
     pub last_close_ns: i64,
 }
 
-/// By process.
+/// Windows by process.
 #[derive(Debug, Default)]
 pub(super) struct Windows(HashMap<u128, ProcessWindows>);
 
@@ -123,7 +124,8 @@ impl Windows {
         }
     }
 
-    /// Makes room for a sixteenth of the bound at once, so that a flood of processes costs little each.
+    /// Evicts a sixteenth of the maximum at once, so that a flood of processes costs little per
+    /// process.
     fn forget_longest_ago(&mut self) {
         let mut closes: Vec<i64> = self.0.values().map(|of| of.last_close_ns).collect();
         let (_, from_ns, _) = closes.select_nth_unstable(INCARNATIONS_MAX / 16);
@@ -161,7 +163,7 @@ mod tests {
             (recent.traces.len(), recent.segments),
             (11, RECENT_SEGMENTS_MAX)
         );
-        // One that is too large by itself is not kept either.
+        // A request that is too large by itself is not kept either.
         recent.add(10_001, trace(3, RECENT_SEGMENTS_MAX + 1), Weight::ONE);
         assert_eq!((recent.traces.len(), recent.segments), (0, 0));
     }

@@ -1,4 +1,4 @@
-//! What a client of OTLP is told.
+//! Responses to OTLP clients.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::signal::Signal;
 use crate::doors::UnpackError;
 use crate::intake::IntakeError;
 
-/// When to come again, where nothing better is known: a flush or two later.
+/// Default retry delay: a flush or two.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// `ExportTraceServiceResponse`, and that of logs, which is the same.
+/// `ExportTraceServiceResponse`, and the identical response for logs.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ExportResponse {
-    /// Unset where all was taken.
+    /// Partial success; unset if everything was accepted.
     #[prost(message, optional, tag = "1")]
     pub(super) partial_success: Option<PartialSuccess>,
 }
@@ -33,7 +33,7 @@ pub(super) struct PartialSuccess {
 }
 
 impl ExportResponse {
-    /// Of a request that is stored.
+    /// Returns the response to a stored request.
     pub(super) fn of(signal: Signal, taken: &OtlpTaken) -> Self {
         let partial_success = taken.reason.as_ref().map(|reason| PartialSuccess {
             rejected: i64::try_from(taken.rejected).unwrap_or(i64::MAX),
@@ -42,11 +42,11 @@ impl ExportResponse {
         Self { partial_success }
     }
 
-    /// As OTLP's JSON has it.
+    /// Encodes the response in OTLP's JSON.
     pub(super) fn json(&self, signal: Signal) -> serde_json::Value {
         match &self.partial_success {
             None => serde_json::json!({}),
-            // 64-bit integers are texts.
+            // OTLP's JSON writes 64-bit integers as strings.
             Some(partial) => serde_json::json!({"partialSuccess": {
                 (signal.rejected_key()): partial.rejected.to_string(),
                 "errorMessage": partial.error_message,
@@ -63,34 +63,34 @@ fn rejection(signal: Signal, rejected: u64, first: &BadSpan) -> String {
     }
 }
 
-/// Why a request is not stored.
+/// Reason why a request is not stored.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    /// It is none.
+    /// The body is not a valid request.
     #[error("{0}")]
     Invalid(String),
-    /// Of another type, or packed in another way, than is read here.
+    /// The content type or the compression is not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// After decompression, too.
+    /// The request is too large, possibly only after decompression.
     #[error("the request is larger than {limit} bytes: send less at once")]
     TooLarge { limit: usize },
-    /// Its body did not come in time.
+    /// The body did not arrive in time.
     #[error("{0}")]
     Slow(String),
-    /// Too much is arriving at a time. The door has counted it.
+    /// Too many bytes are arriving at the same time. The door has counted it.
     #[error("{0}")]
     Full(String),
-    /// Its token was withdrawn. The door has counted it.
+    /// The token was withdrawn. The door has counted it.
     #[error("{0}")]
     Withdrawn(String),
-    /// Not now.
+    /// The intake does not accept the request now.
     #[error("{0}")]
     Later(#[from] IntakeError),
 }
 
 impl Refusal {
-    /// Why a body could not be read.
+    /// Returns the reason why a body could not be read.
     pub(super) fn of_body(error: &axum::Error) -> Self {
         let of_door = error
             .source()
@@ -99,12 +99,12 @@ impl Refusal {
             Some((Code::Unavailable, message)) => Self::Full(message.to_owned()),
             Some((Code::DeadlineExceeded, message)) => Self::Slow(message.to_owned()),
             Some((Code::Unauthenticated, message)) => Self::Withdrawn(message.to_owned()),
-            // Nobody may hear the answer.
+            // The client may be gone.
             _ => Self::Invalid(format!("the body broke off: {error}")),
         }
     }
 
-    /// Why a body could not be unpacked.
+    /// Returns the reason why a body could not be decompressed.
     pub(super) fn of_packed(error: UnpackError) -> Self {
         match error {
             UnpackError::TooLarge { limit } => Self::TooLarge { limit },
@@ -115,7 +115,7 @@ impl Refusal {
         }
     }
 
-    /// How it is counted; none: it was already.
+    /// Returns the counter's label; none if the refusal is already counted.
     pub(super) fn cause(&self) -> Option<&'static str> {
         match self {
             Self::Invalid(_) => Some("otlp_invalid"),
@@ -126,7 +126,7 @@ impl Refusal {
         }
     }
 
-    /// The status over gRPC. What may be sent again says when.
+    /// Returns the gRPC status. Statuses that allow a retry carry a delay.
     pub(super) fn status(&self) -> Status {
         let message = self.to_string();
         match self {
@@ -146,7 +146,8 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    /// The Go SDK drops what is refused by RESOURCE_EXHAUSTED without a hint, and sends UNAVAILABLE again.
+    /// The Go SDK drops requests rejected by RESOURCE_EXHAUSTED without a hint, and retries
+    /// UNAVAILABLE.
     #[test]
     fn only_what_may_be_sent_again_says_when() {
         let later = Refusal::Later(IntakeError::Backlog { bytes: 1 }).status();

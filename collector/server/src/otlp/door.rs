@@ -1,4 +1,4 @@
-//! What the doors of OTLP have in common: a request is checked, logged, and answered when it is durable.
+//! Common path of OTLP requests: a request is checked, logged, and answered once it is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,16 +20,16 @@ use crate::own_traces::{is_on, span_if};
 use crate::pool::Peer;
 use crate::redact::Redaction;
 
-/// Requests of more bytes are checked beside the threads that serve connections.
+/// Requests with more bytes are checked on a blocking thread, not on those that serve connections.
 const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
 
-/// Takes requests. Clones are the same door.
+/// Handler that stores requests. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Door {
     intake: Intake,
     limits: Limits,
     redaction: Option<Arc<Redaction>>,
-    /// For good, so far.
+    /// Number of requests rejected permanently so far.
     refused: Arc<AtomicU64>,
 }
 
@@ -47,7 +47,7 @@ impl Door {
         self.limits.otlp_request_bytes_max
     }
 
-    /// Stores a request; returns when it is durable.
+    /// Stores a request. Returns once it is durable.
     pub(super) async fn export(
         &self,
         signal: Signal,
@@ -56,7 +56,7 @@ impl Door {
         reading: Option<&Reading>,
         peer: Peer,
     ) -> Result<ExportResponse, Refusal> {
-        // Of what was packed, more is here than has arrived.
+        // A compressed request takes more memory than the bytes that arrived.
         let held = reading.map_or(Ok(()), |reading| reading.at_least(request.len()));
         let kind = signal.payload_kind(encoding);
         let stored = match held {
@@ -82,7 +82,7 @@ impl Door {
         if matches!(refusal, Refusal::Later(_)) {
             return;
         }
-        // The first, the second, the fourth …: who sends garbage all day does not fill the log.
+        // Logs the first, second, fourth, … refusal, so that clients cannot fill the log.
         let count = self.refused.fetch_add(1, Relaxed) + 1;
         if count.is_power_of_two() {
             let cause = refusal.cause();
@@ -90,7 +90,7 @@ impl Door {
         }
     }
 
-    /// What is to be logged, and what it holds.
+    /// Redacts and checks a request. Returns the bytes to log, and the counts of their content.
     fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpTaken), Refusal> {
         let is_redacted = self.redaction.is_some() && is_on();
         let redacting = span_if(is_redacted, || span!("redact")).entered();
@@ -124,11 +124,12 @@ impl Door {
         } else {
             let door = self.clone();
             let checking = in_current_context(move || door.check(kind, request));
-            // It ends early only where the runtime does.
+            // The task fails only if the runtime shuts down.
             let checked = tokio::task::spawn_blocking(checking).await;
             checked.unwrap_or(Err(Refusal::Later(crate::intake::IntakeError::Stopping)))?
         };
-        // An empty request is a success, and nothing to keep; so is one of which nothing can be kept.
+        // An empty request succeeds without being stored, and so does one in which nothing can be
+        // kept.
         if taken.records == 0 {
             self.intake.counters().leave_out(kind, &taken);
             return Ok(taken);
@@ -144,7 +145,7 @@ impl Door {
     }
 }
 
-/// What the log will give back of it.
+/// Counts the content that decoding will later find in the log.
 fn taken_of(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpTaken, Refusal> {
     let found = match kind {
         PayloadKind::OtlpJson => otlp_json(request, limits, &mut Rows::default()),

@@ -24,13 +24,14 @@ const GRPC_STATUS: &str = "grpc-status";
 const TRACES: u8 = 0;
 const LOGS: u8 = 1;
 
-/// A service on the port of gRPC, of the signal of this number: names of services are those of types.
+/// A service on the gRPC port for the signal of this number. The number is a type parameter, as
+/// tonic takes a service's name from its type.
 #[derive(Clone, Debug)]
 pub(crate) struct ExportService<const SIGNAL: u8>(Door);
 
-/// Takes spans.
+/// Service that accepts spans.
 pub(crate) type TraceService = ExportService<TRACES>;
-/// Takes log records.
+/// Service that accepts log records.
 pub(crate) type LogsService = ExportService<LOGS>;
 
 impl<const SIGNAL: u8> ExportService<SIGNAL> {
@@ -78,12 +79,13 @@ impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
     }
 }
 
-/// What tonic refused before it came to the service: it is counted here. A message that is too large is OUT_OF_RANGE to it,
-/// which OTLP's clients take for something to send again, and one that unpacks to too much is RESOURCE_EXHAUSTED.
+/// Counts and converts rejections by tonic, which come before the service. tonic rejects a message
+/// that is too large with OUT_OF_RANGE, which OTLP's clients retry, and one that decompresses to
+/// too much with RESOURCE_EXHAUSTED.
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
     match code.map(|code| Code::from_bytes(code.as_bytes())) {
-        // The service itself never says so: what it gets is within the limit.
+        // The service itself never returns these: its requests are within the limit.
         Some(Code::OutOfRange | Code::ResourceExhausted) => {
             let limit = door.request_bytes_max();
             let refusal = Refusal::TooLarge { limit };
@@ -126,7 +128,7 @@ impl UnaryService<Vec<u8>> for Export {
     }
 }
 
-/// Requests are taken as bytes: they are logged as they came.
+/// Codec that passes requests on as bytes, because they are logged unchanged.
 #[derive(Clone, Copy, Debug)]
 struct AsItCame;
 

@@ -1,4 +1,5 @@
-//! OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, in protobuf or JSON, and answers in the same.
+//! OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, in protobuf or JSON, answered in the request's
+//! encoding.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The address cannot be had.
+/// The server cannot listen on the address.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot listen on {address} for OTLP over HTTP: {source}; --otlp-http takes another address, or none"
@@ -46,10 +47,10 @@ pub struct OtlpHttpServer {
 }
 
 impl OtlpHttpServer {
-    /// Listens and serves; port 0 takes a free one.
+    /// Listens and serves; port 0 picks a free port.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// Returns an error if it cannot listen on the address.
     pub(crate) async fn start(
         doors: Arc<Doors>,
         address: SocketAddr,
@@ -72,13 +73,13 @@ impl OtlpHttpServer {
         Ok(Self { listening, address })
     }
 
-    /// The address, with the port that was taken.
+    /// Returns the address, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers what is in flight, and ends all connections.
+    /// Answers what is in flight, and closes all connections.
     pub async fn stop(self) {
         let _ = self.listening.stop(STOP_PATIENCE).await;
     }
@@ -114,7 +115,7 @@ impl Encoding {
         response
     }
 
-    /// A `google.rpc.Status`, as every answer that is no success has.
+    /// Returns a response with a `google.rpc.Status`, the body of every unsuccessful response.
     fn error(self, http: StatusCode, code: Code, message: &str) -> Response<Body> {
         let status = tonic_types::Status {
             code: code as i32,
@@ -160,7 +161,8 @@ impl Encoding {
     }
 }
 
-/// A request that does not come in, as everything that is refused here.
+/// Returns the response to a request rejected by the door, in the form of this service's other
+/// errors.
 fn turned_away(parts: &Parts, denied: &Denied) -> Response<Body> {
     let encoding = Encoding::of(&parts.headers).unwrap_or(Encoding::Json);
     encoding.error(denied.http(), denied.code(), &denied.message)
@@ -214,15 +216,15 @@ async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
     }
 }
 
-/// Reads a body, up to a limit.
+/// Reads a body up to a limit.
 async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let too_large = || Refusal::TooLarge { limit };
-    // What says that it is too large is not read.
+    // Rejects a body whose declared size exceeds the limit without reading it.
     let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if told > limit {
         return Err(too_large());
     }
-    // No more than a mebibyte for what was only said.
+    // A declared size alone reserves at most 1 MiB.
     let mut bytes = Vec::with_capacity(told.min(1 << 20));
     let next = |body: &mut Body, context: &mut Context<'_>| Pin::new(body).poll_frame(context);
     while let Some(frame) = poll_fn(|context| next(&mut body, context)).await {
@@ -242,7 +244,7 @@ fn success(signal: Signal, encoding: Encoding, response: &ExportResponse) -> Res
     encoding.response(StatusCode::OK, response.encode_to_vec(), &json)
 }
 
-/// How a body is packed, if it is.
+/// Returns the compression of a body, if any.
 fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Refusal> {
     let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
         return Ok(None);

@@ -1,14 +1,18 @@
-//! OTLP in: spans and log records of OpenTelemetry's exporters, over gRPC and over HTTP, by the specification of version
-//! 1.11. Of log records those that belong to a request are kept, which is said by their trace id.
+//! OTLP ingestion: spans and log records from OpenTelemetry exporters, over gRPC and HTTP, by
+//! version 1.11 of the specification. Log records are kept if their trace id assigns them to a
+//! request.
 //!
-//! A request is checked span by span and logged as it came; it is acknowledged when that is durable. What is wrong with
-//! some of its spans is said in the answer (partial success), and the others are kept. Overload is UNAVAILABLE (503) with
-//! the time after which to come again; RESOURCE_EXHAUSTED (413) is a request that is too large, which no retry mends.
+//! A request is checked span by span, and logged as it came. It is acknowledged once it is durable.
+//! The response names invalid spans (partial success), and the valid ones are kept. Overload is
+//! UNAVAILABLE (503) with a retry delay. RESOURCE_EXHAUSTED (413) is a request that is too large,
+//! which a retry cannot fix.
 //!
-//! The protocol has no numbers by which a retry could be recognised: a request that was stored, and whose answer was
-//! lost, comes twice and is stored twice. Of spans that are alike in everything the analysis takes one.
+//! The protocol has no sequence numbers that identify a retry. A request that was stored, and whose
+//! response was lost, comes twice and is stored twice. The analysis uses one of several identical
+//! spans.
 //!
-//! `door` is what both have in common, `signal` what is sent, `answer` what is said, `grpc` and `http` how.
+//! `door` is the common path, `signal` distinguishes spans from log records, `answer` builds
+//! responses, and `grpc` and `http` are the transports.
 
 mod answer;
 mod door;

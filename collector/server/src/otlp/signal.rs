@@ -1,15 +1,15 @@
-//! What is sent: spans or log records. Requests and answers differ in names only.
+//! Signals: spans or log records. Their requests and responses differ in names only.
 
 use stroboscope_store::wal::PayloadKind;
 
-/// A kind of telemetry that is taken.
+/// A kind of telemetry that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Traces,
     Logs,
 }
 
-/// The form of a request, and of its answer.
+/// Encoding of a request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Protobuf,
@@ -26,7 +26,7 @@ impl Signal {
         }
     }
 
-    /// The service of gRPC.
+    /// Returns the name of the gRPC service.
     pub(super) const fn service(self) -> &'static str {
         match self {
             Self::Traces => "opentelemetry.proto.collector.trace.v1.TraceService",
@@ -34,7 +34,7 @@ impl Signal {
         }
     }
 
-    /// Where it is sent over HTTP.
+    /// Returns the path for HTTP.
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::Traces => "/v1/traces",
@@ -42,7 +42,7 @@ impl Signal {
         }
     }
 
-    /// The key of a partial success, in JSON.
+    /// Returns the JSON key of the count in a partial success.
     pub(super) fn rejected_key(self) -> &'static str {
         match self {
             Self::Traces => "rejectedSpans",
@@ -50,7 +50,7 @@ impl Signal {
         }
     }
 
-    /// One of what is sent, and several, for people.
+    /// Returns the singular and plural names of the signal's items, for people.
     pub(super) fn nouns(self) -> (&'static str, &'static str) {
         match self {
             Self::Traces => ("a span", "spans"),

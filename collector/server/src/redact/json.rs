@@ -1,4 +1,4 @@
-//! Requests of OTLP in JSON: read as they are, and written anew.
+//! Redacts OTLP requests in JSON: parses and rewrites them.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,8 @@ pub(super) fn redacted(redaction: &Redaction, request: &[u8]) -> Result<Vec<u8>,
     serde_json::to_vec(&request).map_err(|_| NotWalked)
 }
 
-/// Attributes are in the list `attributes` of whatever they are of.
+/// Redacts a value and everything in it. Attributes are in the list `attributes` of the object they
+/// belong to.
 fn walk(redaction: &Redaction, value: &mut Value, of: &'static str) {
     match value {
         Value::Array(elements) => {
@@ -48,7 +49,7 @@ fn walk(redaction: &Redaction, value: &mut Value, of: &'static str) {
     }
 }
 
-/// What a log record says, which is an `AnyValue`.
+/// Redacts the body of a log record, an `AnyValue`.
 fn body(redaction: &Redaction, members: &mut Map<String, Value>) {
     const KEY: &str = "log.body";
     let Some(any) = members.get_mut("body") else {
@@ -67,7 +68,7 @@ fn body(redaction: &Redaction, members: &mut Map<String, Value>) {
     }
 }
 
-/// A member that is stored as an attribute.
+/// Redacts a member that is stored as an attribute.
 fn text(redaction: &Redaction, members: &mut Map<String, Value>, name: &str, key: &str) {
     let Some(value) = members.get_mut(name) else {
         return;
@@ -79,7 +80,7 @@ fn text(redaction: &Redaction, members: &mut Map<String, Value>, name: &str, key
     }
 }
 
-/// A list of `KeyValue`.
+/// Redacts a list of `KeyValue`.
 fn pairs(redaction: &Redaction, list: &mut Value, place: Place<'_>) {
     let Value::Array(list) = list else {
         return;
@@ -114,7 +115,7 @@ fn pairs(redaction: &Redaction, list: &mut Value, place: Place<'_>) {
     });
 }
 
-/// An `AnyValue` that is kept, but for what is to be redacted inside of it.
+/// Redacts the contents of an `AnyValue` that itself is kept.
 fn inside(redaction: &Redaction, any: &mut Value, place: Place<'_>) {
     let Value::Object(any) = any else {
         return;
@@ -135,7 +136,7 @@ fn inside(redaction: &Redaction, any: &mut Value, place: Place<'_>) {
     }
 }
 
-/// A value as a text, as in other encodings.
+/// Returns a value as text, identical to that of other encodings.
 fn any_text(any: &Value) -> Vec<u8> {
     any.as_object()
         .and_then(|any| any.values().next())

@@ -1,18 +1,18 @@
-//! The key by which values are hashed.
+//! The key for hashing values.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// In the data folder, where no other file is named.
+/// Name of the key's file in the data directory; no other file uses it.
 const NAME: &str = "redact.key";
-/// A shorter key could be guessed.
+/// Minimum length of a key, in bytes; a shorter one could be guessed.
 const BYTES_MIN: usize = 16;
 const BYTES: usize = 32;
 const BYTES_MAX: u64 = 64 << 10;
 
-/// There is no key to hash by.
+/// Reason why there is no key for hashing.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("cannot read the key for hashing, {path}: {source}")]
@@ -25,7 +25,8 @@ pub enum KeyError {
     Make { path: PathBuf, source: io::Error },
 }
 
-/// The key in a file; without one, that of the data folder, which is made when there is none.
+/// Reads the key from a file. Without a file, reads the one in the data directory, and creates it
+/// if missing.
 pub(crate) fn key(file: Option<&Path>, data: &Path) -> Result<Vec<u8>, KeyError> {
     let path = file.map_or_else(|| data.join(NAME), Path::to_owned);
     let mut key = Vec::new();
@@ -45,7 +46,7 @@ fn make(path: &Path) -> io::Result<Vec<u8>> {
     let mut key = vec![0; BYTES];
     let random = SystemRandom::new().fill(&mut key);
     random.map_err(|_| io::Error::other("the system has no random numbers"))?;
-    // Whole or not at all: half a key would be another one after the next start.
+    // Writes all or nothing: a partial key would become a different key at the next start.
     let new = path.with_extension("new");
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

@@ -1,8 +1,9 @@
-//! Redaction: attributes that are dropped or hashed by their key before anything of them is written, into the log or the store.
+//! Redaction: drops or hashes attributes by their keys before anything of them is written to the
+//! log or the store.
 //!
-//! `rules` says which; `native` applies it to batches of our protocol, `protobuf` and `json` to requests of OTLP. Without rules
-//! none of it runs. Of a key, all forms count: as it was sent, of what is inside of a map also as `KEY.INNER`, and as it is
-//! stored (`resource.KEY`, `scope.KEY`).
+//! `rules` holds the rules. `native` applies them to batches of our protocol, `protobuf` and `json`
+//! to OTLP requests. Without rules, none of this runs. Rules match any form of a key: as it was
+//! sent; inside of a map also as `KEY.INNER`; and as it is stored (`resource.KEY`, `scope.KEY`).
 
 mod json;
 mod key;
@@ -22,25 +23,25 @@ use ring::hmac;
 use stroboscope_proto::v1::Batch;
 use stroboscope_store::decode::Refusal;
 
-/// What to redact, and by which key values are hashed.
+/// Rules of redaction, with the key for hashing values.
 pub struct Redaction {
     rules: Vec<Rule>,
     key: hmac::Key,
-    /// Values dropped, and hashed.
+    /// Number of values dropped, and number hashed.
     pub(crate) counts: [AtomicU64; 2],
 }
 
-/// What to redact.
+/// Settings of redaction.
 #[derive(Clone, Debug, Default)]
 pub struct RedactSettings {
-    /// The first that fits is taken; what none fits is kept.
+    /// Rules; the first that matches applies, and attributes that match none are kept.
     pub rules: Vec<Rule>,
-    /// The file of the key by which values are hashed; none: one in the data folder, which is made.
+    /// File of the key for hashing values; with none, one is created in the data directory.
     pub key: Option<PathBuf>,
 }
 
 impl RedactSettings {
-    /// None without rules.
+    /// Reads or creates the key. Returns none without rules.
     pub(crate) fn open(self, data: &Path) -> Result<Option<Arc<Redaction>>, KeyError> {
         let is_hashing = self.rules.iter().any(|rule| rule.action == Action::Hash);
         let key = if is_hashing {
@@ -52,7 +53,7 @@ impl RedactSettings {
     }
 }
 
-/// A request that cannot be walked over: as it might hold what is to be redacted, it is not taken.
+/// A request that cannot be walked. It is rejected, as it might contain something to redact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a request of OTLP: it is damaged, or nested too deeply to be redacted")]
 pub struct NotWalked;
@@ -63,22 +64,22 @@ impl std::fmt::Debug for Redaction {
     }
 }
 
-/// Where an attribute is.
+/// Position of an attribute.
 #[derive(Clone, Copy, Debug)]
 struct Place<'a> {
-    /// What is put before its key where it is stored.
+    /// Prefix of its key in the store.
     of: &'static str,
-    /// The keys of the maps around it, each with a dot behind it.
+    /// Keys of the enclosing maps, each followed by a dot.
     inside: &'a str,
 }
 
 impl Place<'_> {
-    /// A span's, or an event's.
+    /// Position of an attribute of a span or event.
     const PLAIN: Self = Self { of: "", inside: "" };
 }
 
 impl Redaction {
-    /// None without rules. The key is for hashing.
+    /// Creates a redaction; `key` is for hashing. Returns none without rules.
     #[must_use]
     pub fn new(rules: Vec<Rule>, key: &[u8]) -> Option<Arc<Self>> {
         (!rules.is_empty()).then(|| {
@@ -90,7 +91,8 @@ impl Redaction {
         })
     }
 
-    /// What to do with an attribute: by the first rule that fits its key, as it was sent or with what is put before it.
+    /// Returns the action for an attribute, by the first rule that matches its key: as it was sent,
+    /// with the enclosing maps' keys, or with the prefix in the store.
     fn action(&self, place: Place<'_>, key: &str) -> Action {
         let action = self.look_up(place, key);
         self.count(action);
@@ -114,9 +116,10 @@ impl Redaction {
         rule.map_or(Action::Keep, |rule| rule.action)
     }
 
-    /// What stands for a value: the same for the same value, as long as the key is the same.
+    /// Returns the replacement of a value: the same for equal values, as long as the key stays the
+    /// same.
     fn hash(&self, value: &[u8]) -> String {
-        /// Of SHA-256's 32.
+        /// Bytes kept of SHA-256's 32.
         const BYTES: usize = 16;
         let tag = hmac::sign(&self.key, value);
         let digits = tag.as_ref().iter().take(BYTES);
@@ -124,34 +127,34 @@ impl Redaction {
         format!("hmac:{digits}")
     }
 
-    /// Redacts a batch that was not checked yet.
+    /// Redacts a batch that is not checked yet.
     ///
     /// # Errors
-    /// When it cannot be walked over.
+    /// Returns an error if the batch cannot be walked.
     pub fn batch(&self, batch: &mut Batch) -> Result<(), Refusal> {
         native::redact(self, batch)
     }
 
-    /// A request of OTLP in protobuf, redacted: one of traces.
+    /// Redacts a request of traces in protobuf.
     ///
     /// # Errors
-    /// When it cannot be walked over.
+    /// Returns an error if the request cannot be walked.
     pub fn traces(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         protobuf::redacted(self, request, protobuf::TRACES)
     }
 
-    /// One of logs.
+    /// Redacts a request of logs in protobuf.
     ///
     /// # Errors
-    /// When it cannot be walked over.
+    /// Returns an error if the request cannot be walked.
     pub fn logs(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         protobuf::redacted(self, request, protobuf::LOGS)
     }
 
-    /// Either of them in JSON.
+    /// Redacts a request of traces or logs in JSON.
     ///
     /// # Errors
-    /// When it cannot be walked over.
+    /// Returns an error if the request cannot be walked.
     pub fn json(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         json::redacted(self, request)
     }

@@ -1,4 +1,4 @@
-//! Batches of our own protocol: attributes are columns, their texts are interned.
+//! Redacts batches of our own protocol: attributes are columns, and their texts are interned.
 
 use std::collections::HashMap;
 use std::iter::Copied;
@@ -9,7 +9,7 @@ use stroboscope_store::decode::Refusal;
 
 use super::{Action, Place, Redaction};
 
-/// Redacts a batch. Texts that nothing names any more are emptied: they may be what was redacted.
+/// Redacts a batch. Empties texts that are no longer referenced, as they may be redacted values.
 pub(super) fn redact(redaction: &Redaction, batch: &mut Batch) -> Result<(), Refusal> {
     let Batch {
         strings,
@@ -41,9 +41,9 @@ pub(super) fn redact(redaction: &Redaction, batch: &mut Batch) -> Result<(), Ref
 struct Texts<'a> {
     redaction: &'a Redaction,
     strings: &'a mut Vec<String>,
-    /// Of keys seen before, by the place of their text.
+    /// Actions for the keys seen so far, by the index of their text.
     actions: Vec<Option<Action>>,
-    /// Where hashes are.
+    /// Index of each hash among the texts.
     hashes: HashMap<String, u32>,
 }
 
@@ -82,7 +82,7 @@ impl Texts<'_> {
     }
 }
 
-/// The next element of a column of values.
+/// Returns the next element of a column of values.
 fn next<T: Copy>(
     values: &mut Copied<Iter<'_, T>>,
     column: &'static str,
@@ -96,7 +96,7 @@ fn next<T: Copy>(
     })
 }
 
-/// Redacts the attributes of all records; whether there was something to redact.
+/// Redacts the attributes of all records. Returns true if there was something to redact.
 fn of_records(
     texts: &mut Texts<'_>,
     counts: &mut [u32],
@@ -186,7 +186,7 @@ fn of_records(
         }
         *count = kept;
     }
-    // Values that no attribute has would be refused, and are kept for that.
+    // Keeps values that belong to no attribute, so that the check rejects the batch for them.
     new.int_values.extend(ints);
     new.uint_values.extend(uints);
     new.double_values.extend(doubles);

@@ -1,12 +1,13 @@
-//! Requests of OTLP in protobuf: walked over, and written anew where something is redacted; what is unknown is kept as it is.
+//! Redacts OTLP requests in protobuf: walks them, and rewrites those that contain something to
+//! redact. Unknown fields are kept as they are.
 
 use super::{Action, NotWalked, Place, Redaction};
 
-/// What a field is to the walk.
+/// Content of a field, as far as the walk needs to know it.
 #[derive(Clone, Copy)]
 pub(super) enum Inside {
     Message(&'static [(u64, Inside)]),
-    /// `KeyValue`, with what is put before the key.
+    /// A `KeyValue`, with the prefix of its key.
     Attribute(&'static str),
     /// A text that is stored as this attribute.
     Text(&'static str),
@@ -29,7 +30,7 @@ const SPAN: Inside = Message(&[
     (15, STATUS),
 ]);
 const SCOPE_SPANS: Inside = Message(&[(1, SCOPE), (2, SPAN)]);
-/// 1000: as it was called until version 0.18.
+/// Field 1000 is the older form of field 2, used until version 0.18.
 const RESOURCE_SPANS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_SPANS), (1_000, SCOPE_SPANS)]);
 
 const LOG_RECORD: Inside = Message(&[
@@ -48,7 +49,7 @@ pub(super) const LOGS: &[(u64, Inside)] = &[(1, RESOURCE_LOGS)];
 /// Fields of `KeyValue`.
 const KEY: u64 = 1;
 const VALUE: u64 = 2;
-/// Those of `AnyValue` that have others inside, and that of a text.
+/// Fields of `AnyValue`.
 const STRING: u64 = 1;
 const BOOL: u64 = 2;
 const INT: u64 = 3;
@@ -56,7 +57,7 @@ const DOUBLE: u64 = 4;
 const ARRAY: u64 = 5;
 const KVLIST: u64 = 6;
 const BYTES: u64 = 7;
-/// Deeper than prost reads.
+/// Maximum nesting depth; prost reads no deeper.
 const DEPTH_MAX: usize = 100;
 
 pub(super) fn redacted(
@@ -69,11 +70,11 @@ pub(super) fn redacted(
     Ok(out)
 }
 
-/// A field as it came.
+/// A field, as it was encoded.
 struct Field<'a> {
     number: u64,
     raw: &'a [u8],
-    /// What is behind a length, or a number.
+    /// The field's value, without its tag and length.
     value: Value<'a>,
 }
 
@@ -186,7 +187,7 @@ fn message(
     Ok(())
 }
 
-/// A `KeyValue`; false: it is dropped.
+/// Redacts a `KeyValue`. Returns false if it is dropped.
 fn attribute(
     redaction: &Redaction,
     pair: &[u8],
@@ -194,7 +195,8 @@ fn attribute(
     depth: usize,
     out: &mut Vec<u8>,
 ) -> Result<bool, NotWalked> {
-    // Of a field that comes twice, readers take the last; here, what one of them is to be redacted by counts.
+    // If a field is repeated, readers use the last one. Here, the attribute is redacted if any of
+    // its keys is.
     let mut action = Action::Keep;
     let (mut rest, mut key) = (pair, String::new());
     while let Some(field) = next(&mut rest)? {
@@ -241,7 +243,7 @@ fn attribute(
     Ok(true)
 }
 
-/// An `AnyValue` that is kept, but for what is to be redacted inside of it.
+/// Redacts the contents of an `AnyValue` that itself is kept.
 fn any(
     redaction: &Redaction,
     mut rest: &[u8],
@@ -276,7 +278,8 @@ fn any(
     Ok(())
 }
 
-/// The value of a pair as a text, as in other encodings; of lists and maps, their bytes.
+/// Returns the value of a pair as text, identical to that of other encodings; for lists and maps,
+/// returns their bytes.
 fn text_of(pair: &[u8]) -> Result<Vec<u8>, NotWalked> {
     let (mut rest, mut text) = (pair, Vec::new());
     while let Some(field) = next(&mut rest)? {

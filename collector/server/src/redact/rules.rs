@@ -1,26 +1,26 @@
-//! What is done with which attributes.
+//! Rules of redaction: actions for attributes by their keys.
 
 use std::str::FromStr;
 
-/// What is done with an attribute.
+/// Action on an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Keep,
-    /// It is as if it had not been sent.
+    /// The attribute is removed, as if it had not been sent.
     Drop,
-    /// A keyed hash stands for its value.
+    /// A keyed hash replaces its value.
     Hash,
 }
 
-/// `ACTION:PATTERN`.
+/// A rule, written as `ACTION:PATTERN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(super) action: Action,
-    /// In lower case; `*` is any text.
+    /// Pattern of keys, in lower case; `*` matches any text.
     pattern: String,
 }
 
-/// It is none.
+/// The text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write drop:PATTERN, hash:PATTERN or keep:PATTERN, such as drop:http.request.header.*")]
 pub struct BadRule;
@@ -45,11 +45,12 @@ impl FromStr for Rule {
 }
 
 impl Rule {
-    /// Whether a key is meant. Upper and lower case are the same: a header's name is written in both.
+    /// Reports whether the rule matches a key. Case does not matter, as header names are written in
+    /// both.
     pub(super) fn fits(&self, key: &str) -> bool {
         let (pattern, key) = (self.pattern.as_bytes(), key.as_bytes());
         let (mut at, mut in_pattern) = (0, 0);
-        // Where to go on when what follows the last `*` does not fit here.
+        // Position to resume from if the text after the last `*` does not match here.
         let mut last_star: Option<(usize, usize)> = None;
         while at < key.len() {
             match pattern.get(in_pattern) {
@@ -77,7 +78,7 @@ impl Rule {
 mod tests {
     use super::*;
 
-    /// By trying every length for every `*`.
+    /// Reference implementation: tries every length for every `*`.
     fn fits_slowly(pattern: &[u8], key: &[u8]) -> bool {
         match pattern.split_first() {
             None => key.is_empty(),

@@ -1,30 +1,31 @@
-//! What care did so far.
+//! Counters of store maintenance.
 
 use std::sync::atomic::AtomicU64;
 
 /// Counters of one process, since it started.
 #[derive(Debug, Default)]
 pub struct CareCounters {
-    /// Merges whose files are seen.
+    /// Merges whose files have become visible.
     pub compactions: AtomicU64,
-    /// Those that failed.
+    /// Merges that failed.
     pub compaction_failures: AtomicU64,
     /// Bytes of files that were merged.
     pub compaction_read_bytes: AtomicU64,
-    /// Bytes of the files that they became.
+    /// Bytes of merged files.
     pub compaction_written_bytes: AtomicU64,
-    /// Rows in these.
+    /// Rows in merged files.
     pub compacted_rows: AtomicU64,
-    /// Files that others took the place of.
+    /// Files that merged files replaced.
     pub files_replaced: AtomicU64,
-    /// Rows that were stored twice, as OTLP has no numbers by which retries are known, and are there once now.
+    /// Dropped rows of OTLP retries. They were stored twice, as OTLP has no sequence numbers that
+    /// identify retries.
     pub otlp_retries_dropped: AtomicU64,
-    /// Hours that were deleted for their age.
+    /// Hours deleted because of their age.
     pub hours_deleted_for_age: AtomicU64,
-    /// Hours that were deleted for want of room.
+    /// Hours deleted because of the size limit.
     pub hours_deleted_for_size: AtomicU64,
-    /// Bytes of their files.
+    /// Bytes of the files of deleted hours.
     pub deleted_bytes: AtomicU64,
-    /// Bytes in `replaced/`, for those who still read them.
+    /// Bytes in `replaced/`, which current readers may still read.
     pub replaced_bytes: AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! What is left over, and goes.
+//! Garbage-collects orphaned files.
 
 use std::collections::BTreeSet;
 use std::path::Path as FsPath;
@@ -10,10 +10,11 @@ use super::round::{Care, CareError};
 use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
-    /// Ends what a crash interrupted: files that are covered go, or were to be deleted, and so do those that were begun.
+    /// Completes what a crash interrupted: removes covered files, files whose deletion had begun,
+    /// and unfinished files.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn tidy(&self) -> Result<(), CareError> {
         self.end_deletion()?;
         for table in StoreTable::ALL {
@@ -23,21 +24,22 @@ impl Care {
                 }
             }
             let covered = self.store().covered(table)?.into_iter();
-            // Not for a file that turned out to be none: they can still take its place.
+            // Keeps the files that an unreadable file covers: they can still replace it.
             let readable = covered.filter(|of| is_readable(self.store(), table, &of.by));
             let (covered, by): (Vec<Path>, Vec<Path>) =
                 readable.map(|of| (of.file.0, of.by.0)).unzip();
-            // Whoever published them may have been killed before that was durable.
+            // A crash may have followed their publication before it was durable.
             self.store().make_durable(&by)?;
             self.replace(table, &covered)?;
         }
         Ok(())
     }
 
-    /// Deletes what was replaced and has been kept for long enough, the oldest first where it is too much.
+    /// Deletes replaced files after their grace period, and the oldest ones earlier if they exceed
+    /// the size limit.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn purge(&self, now_ns: i64) -> Result<(), CareError> {
         let mut files = self.store().list_under(&Path::from(REPLACED))?;
         files.sort_by_key(|meta| meta.last_modified);
@@ -59,7 +61,7 @@ impl Care {
     }
 }
 
-/// Removes the folders that these files were in, as far as nothing is in them.
+/// Removes the directories of these files if they are empty.
 pub(super) fn remove_empty_folders(store: &Store, files: &[Path]) {
     let Some(root) = store.local_root() else {
         return;
@@ -68,7 +70,7 @@ pub(super) fn remove_empty_folders(store: &Store, files: &[Path]) {
     for file in files {
         let file = root.join(file.as_ref());
         let above = file.ancestors().skip(1);
-        // Not the tables' own.
+        // Keeps the directories of the tables themselves.
         let within = |folder: &&FsPath| {
             folder
                 .parent()
@@ -76,7 +78,7 @@ pub(super) fn remove_empty_folders(store: &Store, files: &[Path]) {
         };
         folders.extend(above.take_while(within).map(FsPath::to_owned));
     }
-    // The inner ones first. Who has files is not removed.
+    // Removes inner directories first. Removing one that still has files fails, as intended.
     for folder in folders.iter().rev() {
         let _ = std::fs::remove_dir(folder);
     }

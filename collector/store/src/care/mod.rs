@@ -1,17 +1,19 @@
-//! Care of the store while it is used, and at rest: small files become large ones, old ones go, and nobody who reads
-//! notices.
+//! Maintenance of the store, in use and at rest: merges small files and deletes old ones without
+//! disturbing readers.
 //!
-//! Each flush leaves a file per table and hour, thousands a day; whoever reads opens them all. [`Care`] merges them
-//! (`policy.rs` says which), in steps between which a crash may come:
+//! Each flush leaves a file per table and hour, thousands a day, and a reader opens all of them.
+//! [`Care`] merges them (`policy.rs` chooses which), in steps between which a crash may come:
 //!
-//! 1. the merged file is written beside its inputs, under a name that nobody reads;
-//! 2. it is made durable, and renamed: from that moment on it covers its inputs, see [`Segments`](crate::tables::Segments);
-//! 3. listings that are under way are told that they do not count ([`Store::announce`](crate::tables::Store::announce));
-//! 4. the inputs are moved to `replaced/`, where readers find them that listed them before;
-//! 5. after a while, they are deleted.
+//! 1. The merged file is written next to its inputs, under a name that readers ignore.
+//! 2. It is made durable and renamed. From that moment on it covers its inputs, see
+//!    [`Segments`](crate::tables::Segments).
+//! 3. Listings in progress are invalidated ([`Store::announce`](crate::tables::Store::announce)).
+//! 4. The inputs are moved to `replaced/`, where readers that listed them before find them.
+//! 5. After a grace period, they are deleted.
 //!
-//! What a crash leaves is covered files, which nobody reads, and files of step 1: the next round finds them. Only files
-//! of segments below the checkpoint are touched, as the flusher makes the others anew after a crash.
+//! A crash leaves covered files, which readers ignore, and files of step 1. The next round removes
+//! them. Only files of segments below the checkpoint are touched, as the flusher recreates the
+//! others after a crash.
 
 mod counters;
 mod disk;

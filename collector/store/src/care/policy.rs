@@ -1,50 +1,54 @@
-//! Which files are merged: pure arithmetic over their names and sizes.
+//! Merge policy: pure arithmetic over the names and sizes of files.
 //!
-//! Size-tiered: within an hour that still grows, [`FAN_IN`] neighbours of a tier become one of the next. A tier is how many
-//! segments a file is of, not its bytes, so that neighbours are nearly always of one tier. When the hour is over, what is
-//! left of it becomes one file, or few where it is large. A row is written twice more by this: once within its hour, once
-//! after it.
+//! Merging is size-tiered. Within an hour that still grows, [`FAN_IN`] neighbours of a tier become
+//! one file of the next. A file's tier is given by its number of segments, not by its bytes, so
+//! neighbours nearly always share a tier. Once the hour is over, the rest of it becomes one file,
+//! or few if it is large. Each row is thereby rewritten twice: once within its hour, once after it.
 
 use object_store::path::Path;
 
 use crate::tables::{Hour, Segments};
 
-/// Files of a tier that are merged. An hour of flushes every ten seconds is 15 merges, of which none is merged again
-/// before the hour is over: by 16, a row was written once more.
+/// Number of files of a tier in one merge. An hour of flushes every ten seconds takes 15 merges,
+/// whose files are not merged again before the hour is over. With 16, each row was written once
+/// more.
 const FAN_IN: u64 = 24;
-/// Files that are merged at a time, of an hour that is over: a batch of rows of each is in memory.
+/// Maximum files merged at a time once an hour is over: one batch of rows per file is in memory.
 const FILES_MAX: usize = 64;
-/// A file is not made larger than this.
+/// Maximum size of a merged file, in bytes.
 const BYTES_MAX: u64 = 512 << 20;
-/// How long after its end an hour is over: services send within seconds, and try again for some more.
+/// Time after its end at which an hour counts as over. Services send within seconds, and retry for
+/// some more.
 const QUIET_NS: i64 = 10 * 60 * 1_000_000_000;
-/// So long after its end nothing comes to an hour any more: see `PartitionRule::received`.
+/// Time after its end at which no more records of an hour arrive: see `PartitionRule::received`.
 const SETTLED_NS: i64 = 25 * 3_600 * 1_000_000_000;
 
-/// Files of one folder that become one.
+/// A merge of files of one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Path and bytes, in order of their segments.
+    /// Paths and sizes in bytes, in the order of their segments.
     pub inputs: Vec<(Path, u64)>,
-    /// What they become.
+    /// Path of the merged file.
     pub output: Path,
 }
 
-/// The hour of a file of a table, by its folder.
+/// Returns the hour of a table's file, by its directory.
 #[must_use]
 pub fn hour_of(path: &Path) -> Option<Hour> {
     let folder = path.as_ref().split_once('/')?.1.rsplit_once('/')?.0;
     Hour::of_folder(folder)
 }
 
-/// What is to be merged next, of files of one folder that are seen and whose neighbours in this slice are neighbours in the folder; in order
-/// of their segments. `is_all` takes every hour for one to which nothing comes any more.
+/// Returns the next merge among visible files of one directory, given in the order of their
+/// segments. Neighbours in this slice are neighbours in the directory. `is_all` treats every hour
+/// as one for which no more records arrive.
 #[must_use]
 pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job> {
     let (first, _) = files.first()?;
     let end_ns = hour_of(first)?.end_ns();
     let since_end_ns = now_ns.saturating_sub(end_ns);
-    // Of many, a tier first: what was merged already would be merged with each next group.
+    // With many files, a tier comes first: otherwise, merged files would be merged again with each
+    // following group.
     let many = (files.len() > FILES_MAX).then(|| tier(files)).flatten();
     let group = if many.is_some() {
         many
@@ -69,7 +73,7 @@ pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job>
     })
 }
 
-/// Neighbours that become one file, from the first on: as many as fit.
+/// Splits neighbours into groups that fit into one file each, from the first on.
 fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     let mut rest = files;
     std::iter::from_fn(move || {
@@ -85,7 +89,7 @@ fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
     })
 }
 
-/// Whether what comes late to an hour is enough to write all of it again.
+/// Reports whether the late records of an hour justify rewriting all of it.
 fn is_worth_it(group: &[(Path, u64)]) -> bool {
     let bytes = |(_, bytes): &(Path, u64)| *bytes;
     let (all, largest): (u64, u64) = (
@@ -96,7 +100,7 @@ fn is_worth_it(group: &[(Path, u64)]) -> bool {
         && (group.len() as u64 >= FAN_IN || (all - largest).saturating_mul(4) >= largest)
 }
 
-/// The first neighbours of one tier, of the lowest that is full.
+/// Returns the first neighbours of one tier, of the lowest tier that is full.
 fn tier(files: &[(Path, u64)]) -> Option<&[(Path, u64)]> {
     let level = |(path, _): &(Path, u64)| {
         let count = Segments::of(path).map_or(1, |of| of.last - of.first + 1);
@@ -128,7 +132,8 @@ mod tests {
         )
     }
 
-    /// An hour of flushes: how often each row is written again, and what is left.
+    /// Simulates an hour of flushes. Returns the writes per row, the maximum number of files, and
+    /// the final number.
     fn hour(flushes: u64, bytes: u64, is_cared_for: bool) -> (f64, usize, usize) {
         let (mut files, mut written, mut most): (Vec<(Path, u64)>, u64, usize) = (Vec::new(), 0, 0);
         let mut settle = |files: &mut Vec<(Path, u64)>, now_ns: i64| {

@@ -1,4 +1,4 @@
-//! What is deleted for its age, or for want of room: whole hours of all tables, the oldest first.
+//! Deletes data for its age or the size limit: whole hours of all tables, the oldest first.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,12 +11,13 @@ use super::round::{Care, CareError};
 use crate::tables::{Hour, Segments, StoreTable};
 
 impl Care {
-    /// Deletes the hours that are too old, and the oldest of the others as long as there are too many bytes. Never one
-    /// that is not over, and no file of segment `next_segment` or later: the flusher may have it in hand. What is to be
-    /// published is not too old before it is. As with files that were replaced, those who read them go on doing so.
+    /// Deletes hours that are too old, and then the oldest ones while the tables exceed the size
+    /// limit. It never deletes an hour that is not over, nor a file of segment `next_segment` or
+    /// later, which the flusher may be writing. An hour that waits to be published does not count
+    /// as too old. Current readers keep reading the deleted files, as with replaced ones.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn retain(&self, next_segment: u64, now_ns: i64) -> Result<(), CareError> {
         let (keep, keep_bytes) = (self.settings.keep, self.settings.keep_bytes);
         if keep.is_none() && keep_bytes.is_none() {
@@ -72,21 +73,21 @@ impl Care {
         Ok(())
     }
 
-    /// Moves away the files of a deletion that was begun: by the caller, or by one who did not come to its end. For readers
-    /// they are all gone already.
+    /// Moves away the files of a deletion in progress, begun by the caller or interrupted by a
+    /// crash. For readers they are already gone.
     pub(super) fn end_deletion(&self) -> Result<(), CareError> {
         let files = self.store().begun_deletion()?;
         if files.is_empty() {
             return Ok(());
         }
-        // Of all tables: a listing of several counts if none of them has changed.
+        // Announces all tables: a listing of several is valid only if none of them has changed.
         StoreTable::ALL
             .into_iter()
             .try_for_each(|table| self.store().announce(table))?;
         for path in &files {
             self.store().retire_if_there(path)?;
         }
-        // Otherwise a power cut may bring some of them back, and nobody knows any more that they were to go.
+        // Otherwise a power cut may restore some of them after their deletion is forgotten.
         self.store().make_absence_durable(&files)?;
         self.store().end_deletion()?;
         remove_empty_folders(self.store(), &files);

@@ -1,4 +1,4 @@
-//! Care itself: the steps of [`super`], one method each, and a round of all that is to be done.
+//! Maintenance: the steps of [`super`], one method each, and a round of everything that is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,31 +16,32 @@ use crate::tables::{
 
 /// Time for which replaced files are kept: longer than a query takes.
 const GRACE: Duration = Duration::from_secs(3_600);
-/// Most bytes of replaced files.
+/// Maximum bytes of replaced files.
 const REPLACED_BYTES_MAX: u64 = 4 << 30;
 
-/// Retried spans that are remembered until their events come; more are not, and their events stay double.
+/// Maximum retried spans that are remembered until their events come. The events of further ones
+/// stay duplicated.
 const RETRIED_MAX: usize = 1 << 20;
-/// The tables whose files are merged, spans before events. Not the kernel's: a chunk is found by its name, and
-/// understood by itself.
+/// Tables whose files are merged, spans before events. Kernel chunks are not merged: each is found
+/// by its name and self-contained.
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-/// How a store is cared for.
+/// Settings of store maintenance.
 #[derive(Clone, Debug)]
 pub struct CareSettings {
-    /// Whether small files become large ones.
+    /// True if small files are merged.
     pub compacts: bool,
-    /// Whether every hour is taken for one to which nothing comes any more: of a store at rest.
+    /// True if every hour is treated as final, for a store at rest.
     pub is_at_rest: bool,
-    /// Hours are deleted when they ended longer ago than this,
+    /// Maximum age of an hour since its end; older ones are deleted.
     pub keep: Option<Duration>,
-    /// and, where all is published, are published.
+    /// State of publishing: with it, an hour is not deleted for its age before it is published.
     pub publishing: Option<Arc<PublishCounters>>,
-    /// The oldest are deleted as long as the tables have more bytes than this.
+    /// Maximum bytes of the tables; the oldest hours are deleted while they exceed it.
     pub keep_bytes: Option<u64>,
-    /// How long files are kept that were replaced.
+    /// Time for which replaced files are kept.
     pub grace: Duration,
-    /// How many bytes of them at most.
+    /// Maximum bytes of replaced files.
     pub replaced_bytes_max: u64,
 }
 
@@ -58,17 +59,17 @@ impl Default for CareSettings {
     }
 }
 
-/// Why care was not taken.
+/// Reason why maintenance failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CareError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Files were not merged.
+    /// Files could not be merged.
     #[error("cannot compact: {0}")]
     Merge(#[from] MergeError),
 }
 
-/// Files that were merged into one, which nobody sees yet.
+/// A finished merge whose file is not visible yet.
 #[derive(Debug)]
 pub struct Merged {
     table: StoreTable,
@@ -76,20 +77,20 @@ pub struct Merged {
     file: MergedFile,
 }
 
-/// Takes care of a store. Who has one holds the data folder's lock.
+/// Maintenance of a store. Its owner holds the lock of the data directory.
 #[derive(Debug)]
 pub struct Care {
     store: Store,
     pub(super) settings: CareSettings,
     pub(super) counters: Arc<CareCounters>,
     retried: Retried,
-    /// Files that cannot be merged, as they are damaged: nothing is merged over them.
+    /// Damaged files, which cannot be merged: no merge spans them.
     damaged: BTreeSet<Path>,
     is_tidy: bool,
 }
 
 impl Care {
-    /// Of this store.
+    /// Creates the maintenance of a store.
     #[must_use]
     pub fn of(store: Store, settings: CareSettings, counters: Arc<CareCounters>) -> Self {
         Self {
@@ -106,16 +107,18 @@ impl Care {
         &self.store
     }
 
-    /// Files that cannot be merged.
+    /// Returns the files that cannot be merged.
     #[must_use]
     pub fn damaged(&self) -> &BTreeSet<Path> {
         &self.damaged
     }
 
-    /// All that is to be done now. `next_segment` is the checkpoint's; `goes_on` is asked again and again.
+    /// Does everything that is due. `next_segment` comes from the checkpoint; `goes_on` is polled
+    /// frequently.
     ///
     /// # Errors
-    /// When the store fails. A damaged file is no error: it is left alone, counted and told.
+    /// Returns an error if the store fails. A damaged file is no error: it is left alone, counted
+    /// and logged.
     pub fn round(
         &mut self,
         next_segment: u64,
@@ -140,10 +143,10 @@ impl Care {
         self.purge(now_ns)
     }
 
-    /// The files of a table that may be merged, as stretches of neighbours.
+    /// Returns the files of a table that may be merged, as runs of neighbours.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn stretches(
         &self,
         table: StoreTable,
@@ -165,7 +168,7 @@ impl Care {
         Ok(stretches)
     }
 
-    /// Whether it came to its end.
+    /// Merges the files of a table. Returns false if `goes_on` stopped it.
     fn compact_table(
         &mut self,
         table: StoreTable,
@@ -189,7 +192,7 @@ impl Care {
                     Err(CareError::Merge(MergeError::Stopped)) => return Ok(false),
                     Err(error @ CareError::Merge(MergeError::Damaged(_))) => {
                         tracing::error!("{error}");
-                        // The rest of the stretch comes in the next round.
+                        // The next round continues with the rest of the run.
                         break;
                     }
                     Err(error) => return Err(error),
@@ -199,10 +202,10 @@ impl Care {
         Ok(true)
     }
 
-    /// All steps of one merge; the bytes of its file.
+    /// Does all steps of one merge. Returns the size of the merged file, in bytes.
     ///
     /// # Errors
-    /// At the step that fails; all rows are there then, once.
+    /// Returns an error from the step that fails. Every row then still exists exactly once.
     pub fn compact(
         &mut self,
         table: StoreTable,
@@ -217,10 +220,10 @@ impl Care {
         Ok(bytes)
     }
 
-    /// Step 1.
+    /// Writes the merged file (step 1).
     ///
     /// # Errors
-    /// When an input is damaged or the store fails; then there is no file.
+    /// Returns an error if an input is damaged or the store fails. There is no merged file then.
     pub fn merge(
         &mut self,
         table: StoreTable,
@@ -245,10 +248,10 @@ impl Care {
         }
     }
 
-    /// Step 2. The file stands for its inputs from here on.
+    /// Publishes the merged file (step 2). From here on it covers its inputs.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Returns an error if the disk fails.
     pub fn publish(&self, merged: Merged) -> Result<(), CareError> {
         let Merged { table, job, file } = merged;
         let (rows, bytes, retries) = (file.rows, file.bytes, file.retries);
@@ -272,10 +275,10 @@ impl Care {
         Ok(())
     }
 
-    /// Steps 3 and 4, of files that another one covers.
+    /// Replaces files that another file covers (steps 3 and 4).
     ///
     /// # Errors
-    /// When the disk fails; those that are still there are covered.
+    /// Returns an error if the disk fails. The files that remain are covered.
     pub fn replace(&self, table: StoreTable, covered: &[Path]) -> Result<(), CareError> {
         self.move_away(table, covered)?;
         let count = covered.len() as u64;

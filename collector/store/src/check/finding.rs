@@ -1,38 +1,38 @@
-//! What is found.
+//! Findings of a check.
 
 use crate::tables::StoreTable;
 
-/// What is wrong.
+/// Kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// A file of the store that cannot be read, or not to its end, or whose order or statistics are wrong.
+    /// A file of the store is unreadable or truncated, or its order or statistics are wrong.
     DamagedFile,
-    /// A file of a later version of this program.
+    /// A file comes from a later version of this program.
     NewerFile,
-    /// A file in a table's folder that is none of the store's.
+    /// A file in a table's directory does not belong to the store.
     StrangeFile,
-    /// What a crash left of a compaction. Nobody reads it.
+    /// A crash left files of a compaction, which readers ignore.
     InterruptedCompaction,
-    /// Damage in the write-ahead log.
+    /// The write-ahead log is damaged.
     DamagedLog,
-    /// There is no checkpoint beside a store that is flushed.
+    /// A store with flushed data has no checkpoint.
     MissingCheckpoint,
-    /// It cannot be read.
+    /// The checkpoint is unreadable.
     DamagedCheckpoint,
-    /// The store has segments that the checkpoint does not know, and the log does not have.
+    /// The store has segments that neither the checkpoint nor the log contains.
     CheckpointBehind,
     /// A batch is in the store twice.
     DoubledBatch,
-    /// A batch that was stored is not there.
+    /// A batch that was stored is missing.
     MissingBatch,
-    /// A batch is there that the ledger does not know: a retry would be stored again.
+    /// The store has a batch that the ledger does not know: a retry would be stored again.
     UnknownBatch,
-    /// A process has other spans in the store than its batches say.
+    /// The number of a process's spans in the store differs from the sum in its batches.
     SpanCount,
 }
 
 impl FindingKind {
-    /// Its name for machines.
+    /// Returns the machine-readable name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,16 +52,16 @@ impl FindingKind {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// Kind of the problem.
     pub kind: FindingKind,
-    /// The file or process.
+    /// Affected file or process.
     pub at: String,
-    /// More of it, for people.
+    /// Details for people.
     pub detail: String,
-    /// What was done about it.
+    /// Repair that was done, if any.
     pub repair: Option<String>,
 }
 
@@ -76,36 +76,37 @@ impl Finding {
     }
 }
 
-/// A table, as far as it can be read.
+/// Size of a table's readable part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
-    /// Which.
+    /// The table.
     pub table: StoreTable,
-    /// Its files that are read.
+    /// Number of its files.
     pub files: u64,
-    /// Their rows.
+    /// Number of its readable rows.
     pub rows: u64,
-    /// Their bytes.
+    /// Size of its files, in bytes.
     pub bytes: u64,
 }
 
-/// All that was found.
+/// Result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// What was read.
+    /// Sizes of the tables that were read.
     pub tables: Vec<TableSize>,
-    /// Segments of the log that are not in the store.
+    /// Number of log segments that are not in the store.
     pub log_segments: u64,
-    /// Batches that never came, of processes that the ledger knows: losses that were counted, and no findings.
+    /// Number of batches that never arrived from processes in the ledger. These are counted losses,
+    /// not findings.
     pub holes: u64,
-    /// Whether a collector is running.
+    /// True if a collector is running.
     pub is_in_use: bool,
-    /// What is wrong.
+    /// Problems found.
     pub findings: Vec<Finding>,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong any more.
+    /// True if no problem is left unrepaired.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.iter().all(|finding| finding.repair.is_some())

@@ -1,4 +1,4 @@
-//! The table of batches beside the checkpoint's ledger.
+//! Compares the table of batches with the checkpoint's ledger.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,22 +8,23 @@ use super::finding::{Finding, FindingKind};
 use crate::ledger::{Checkpoint, Ledger, LedgerEntry, Verdict};
 use crate::tables::{BatchRead, Segments, Store, StoreError, StoreTable, read_batches_of};
 
-/// Findings of one kind and process that are told one by one; of more, only how many there are.
+/// Maximum findings of one kind and process that are listed individually; the rest is only counted.
 const TOLD_MAX: u64 = 8;
 
-/// Whether a file is of segments below this one; those of compacted files are, whatever a lost checkpoint says.
+/// Reports whether a file belongs to segments below `next`. Compacted files always do, even if a
+/// lost checkpoint disagrees.
 pub(super) fn is_below(path: &Path, next: u64) -> bool {
     Segments::of(path).is_none_or(|of| of.is_compacted() || of.last < next)
 }
 
-/// The batches of the store, by process and number, and how often each is there.
+/// Batches of the store, by process and sequence number, with the number of copies.
 #[derive(Debug)]
 pub(super) struct StoredBatches {
     rows: BTreeMap<(u128, u64), (u32, BatchRead)>,
 }
 
 impl StoredBatches {
-    /// Those of segments below this one.
+    /// Reads the batches of segments below `next`.
     pub(super) fn read_below(store: &Store, next: u64) -> Result<Self, StoreError> {
         let mut files = store.list(StoreTable::Batches)?;
         files.retain(|(path, _)| is_below(path, next));
@@ -35,7 +36,7 @@ impl StoredBatches {
         Ok(Self { rows })
     }
 
-    /// The ledger of them.
+    /// Builds a ledger from the batches.
     pub(super) fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::default();
         for ((process, sequence), (_, row)) in &self.rows {
@@ -62,8 +63,9 @@ impl StoredBatches {
             .collect()
     }
 
-    /// What only one of the two knows. `is_whole` says that no file is damaged, and that no hour was ever deleted:
-    /// otherwise batches may be missing before the first one that is there.
+    /// Returns batches that only the store or only the ledger has. `is_whole` states that no file
+    /// is damaged and no hour was ever deleted; otherwise batches may be missing before the first
+    /// one present.
     pub(super) fn compare(
         &self,
         checkpoint: &Checkpoint,
@@ -108,7 +110,7 @@ impl StoredBatches {
         findings
     }
 
-    /// Whether each process has as many spans as its batches say.
+    /// Compares each process's number of spans with the sum in its batches.
     pub(super) fn span_counts(&self, spans: &HashMap<u128, u64>) -> Vec<Finding> {
         let mut said: BTreeMap<u128, u64> = BTreeMap::new();
         for ((process, _), (count, row)) in &self.rows {
@@ -126,7 +128,7 @@ impl StoredBatches {
     }
 }
 
-/// Numbers of batches, by process: the first of them, and how many there are.
+/// Sequence numbers of batches by process: the first few, and their total number.
 #[derive(Default)]
 struct Told(BTreeMap<u128, (Vec<u64>, u64)>);
 

@@ -1,7 +1,8 @@
-//! Whether a data folder is what the program takes it for, and what can be done where it is not.
+//! Checks that a data directory is consistent, and repairs it where possible.
 //!
-//! All files of the store are read to their end, the log is scanned, and the checkpoint's ledger is held against the table of
-//! batches. While a collector is running, what it is about to change is left out.
+//! A check reads all files of the store completely, scans the log, and compares the checkpoint's
+//! ledger with the table of batches. While a collector is running, it skips the checks of data that
+//! the collector may be changing.
 
 mod finding;
 mod ledger;

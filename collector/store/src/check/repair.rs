@@ -1,4 +1,4 @@
-//! What can be done about findings without losing anything that can still be read.
+//! Repairs findings without losing any readable data.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::care::{Care, CareCounters, CareSettings};
 use crate::ledger::Checkpoint;
 use crate::tables::{REPLACED, Segments, StoreTable};
 
-/// Where damaged files are moved.
+/// Directory that damaged files are moved to.
 const DAMAGED: &str = "damaged";
 
 impl Check {
-    /// Moves damaged files to `damaged/`, with those that they replaced put back in their place, as long as these are
-    /// there; ends interrupted compactions; and makes a checkpoint anew that is missing, damaged or wrong, of the table of
-    /// batches. The caller holds the data folder's lock.
+    /// Moves damaged files to `damaged/`, and restores the files that they replaced, if those still
+    /// exist. Completes interrupted compactions. Rebuilds a missing, damaged or outdated checkpoint
+    /// from the table of batches. The caller holds the lock of the data directory.
     ///
     /// # Errors
-    /// When the store or the disk fails.
+    /// Returns an error if the store or the disk fails.
     pub fn repair(mut self) -> Result<CheckReport, CheckError> {
         for (table, path) in std::mem::take(&mut self.damaged) {
             let done = self.set_aside(table, &path)?;
@@ -71,11 +71,11 @@ impl Check {
             .for_each(|finding| finding.repair = Some(done.to_owned()));
     }
 
-    /// What was done.
+    /// Moves a damaged file away and restores its inputs. Returns a description of the repair.
     fn set_aside(&self, table: StoreTable, path: &Path) -> Result<String, CheckError> {
         let back = self.store.replaced_by(path)?;
         self.store.announce(table)?;
-        // First out of the way: it covers what comes back.
+        // Moves the file away first: it covers the files that come back.
         let aside = Path::from(format!("{DAMAGED}/{path}"));
         self.store.rename(path, &aside)?;
         for from in &back {
@@ -92,10 +92,10 @@ impl Check {
         Ok(done)
     }
 
-    /// The number of the next segment.
+    /// Rebuilds the checkpoint. Returns the number of the next segment.
     ///
-    /// What is still in the log is flushed again, under the same names: its batches are not in the ledger, unless they are in a
-    /// compacted file, which stays.
+    /// Segments that are still in the log are flushed again under the same names. Their batches are
+    /// not in the ledger, except those in a compacted file, which stays.
     fn rebuild_checkpoint(&self) -> Result<u64, CheckError> {
         let mut after = 0;
         for table in StoreTable::ALL {

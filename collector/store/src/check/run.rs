@@ -1,4 +1,4 @@
-//! The check: what is read, and in which order.
+//! Check of a data directory: reads its parts in a safe order.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::ledger::{Checkpoint, CheckpointError};
 use crate::tables::{Flaw, Segments, Store, StoreError, StoreTable, is_part, verify_file};
 use crate::wal::{list_segments, read_segment, segment_path};
 
-/// Why there is no result.
+/// Reason why a check has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     #[error(transparent)]
@@ -23,28 +23,28 @@ pub enum CheckError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Care(#[from] CareError),
-    /// The log, or the checkpoint.
+    /// The log or the checkpoint failed.
     #[error("cannot use {0}: {1}")]
     Disk(String, std::io::Error),
 }
 
-/// Checks a data folder.
+/// Check of a data directory.
 #[derive(Debug)]
 pub struct Check {
     pub(super) data: DataDir,
     pub(super) store: Store,
     pub(super) report: CheckReport,
-    /// What the checkpoint says, if it can be read.
+    /// The checkpoint, if it is readable.
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) damaged: Vec<(StoreTable, Path)>,
     pub(super) log: Vec<u64>,
 }
 
 impl Check {
-    /// Reads all there is. `is_in_use` says that a collector is running.
+    /// Reads everything. `is_in_use` states that a collector is running.
     ///
     /// # Errors
-    /// When log or store cannot be listed.
+    /// Returns an error if the log or the store cannot be listed.
     pub fn run(data: &DataDir, store: &Store, is_in_use: bool) -> Result<Self, CheckError> {
         let mut check = Self {
             data: data.clone(),
@@ -57,7 +57,8 @@ impl Check {
             damaged: Vec::new(),
             log: Vec::new(),
         };
-        // Before the tables: what is stored meanwhile is not missed.
+        // Reads the checkpoint before the tables, so that batches stored meanwhile are not reported
+        // missing.
         check.read_checkpoint()?;
         check.read_log()?;
         let mut spans = HashMap::new();
@@ -71,7 +72,7 @@ impl Check {
         Ok(check)
     }
 
-    /// What was found.
+    /// Returns the findings.
     #[must_use]
     pub fn report(&self) -> &CheckReport {
         &self.report
@@ -125,7 +126,7 @@ impl Check {
                         );
                     }
                 }
-                // It was flushed meanwhile.
+                // The segment was flushed meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(CheckError::Disk(path.display().to_string(), error)),
             }
@@ -185,7 +186,8 @@ impl Check {
         self.checkpoint.as_ref().map_or(0, |of| of.next_segment)
     }
 
-    /// Segments below this are held against the ledger; all, where nothing is known of that, or changes.
+    /// Returns the segment up to which batches are compared with the ledger. All are compared if
+    /// there is no usable checkpoint or a collector is running.
     fn next_known(&self) -> u64 {
         match self.next_segment() {
             0 => u64::MAX,
@@ -194,7 +196,7 @@ impl Check {
         }
     }
 
-    /// A segment in the store that is neither below the checkpoint nor in the log.
+    /// Reports a segment in the store that is neither below the checkpoint nor in the log.
     fn find_unknown_segment(&mut self, table: StoreTable, segment: u64) {
         if self.report.is_in_use || self.checkpoint.is_none() {
             return;
@@ -257,7 +259,7 @@ impl Check {
         spans: &HashMap<u128, u64>,
     ) -> Result<(), CheckError> {
         let stored = StoredBatches::read_below(&self.store, self.next_known())?;
-        // What is missing in a file that cannot be read is said once.
+        // An unreadable file is reported once, without its missing batches.
         let is_whole = self.damaged.is_empty()
             && !self.has_found(FindingKind::NewerFile)
             && !self.store.has_deleted()?;

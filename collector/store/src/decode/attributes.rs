@@ -8,7 +8,7 @@ use stroboscope_proto::v1::{AttributeKind, Attributes};
 use super::Refusal;
 use crate::limits::Limits;
 
-/// Bytes that a number or bool takes at most when written out.
+/// Maximum bytes of a number or bool when written out.
 const SCALAR_BYTES: usize = 24;
 
 /// The attribute columns of spans, or of events.
@@ -21,7 +21,7 @@ pub(super) struct AttributeColumns<'a> {
 }
 
 impl AttributeColumns<'_> {
-    /// Checks all attributes of `records` records; `spent_bytes` adds up over spans and events.
+    /// Checks all attributes of `records` records; `spent_bytes` accumulates over spans and events.
     pub(super) fn check(
         &self,
         records: usize,
@@ -110,7 +110,7 @@ impl AttributeColumns<'_> {
         Ok(())
     }
 
-    /// Reads the checked columns from their beginning.
+    /// Returns a reader of the checked columns, at their beginning.
     pub(super) fn reader(&self) -> AttributeReader<'_> {
         AttributeReader {
             columns: self,
@@ -162,7 +162,8 @@ pub(super) fn check_indexes(
     }
 }
 
-/// Walks the records; each call of [`AttributeReader::next_json`] is the next record.
+/// Reader of attributes by record; each call of [`AttributeReader::next_json`] advances to the next
+/// record.
 pub(super) struct AttributeReader<'a> {
     columns: &'a AttributeColumns<'a>,
     record: usize,
@@ -173,7 +174,7 @@ pub(super) struct AttributeReader<'a> {
     string: usize,
 }
 
-/// The next unread element of a value column. A checked column always has it.
+/// Returns the next unread element of a value column. A checked column always has one.
 fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
     let value = column.get(*cursor).copied().unwrap_or_default();
     *cursor += 1;
@@ -181,7 +182,7 @@ fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
 }
 
 impl AttributeReader<'_> {
-    /// The next record's attributes as a JSON object; none when it has none.
+    /// Returns the next record's attributes as a JSON object; none if it has no attributes.
     pub(super) fn next_json(&mut self) -> Option<Box<str>> {
         let count = take(self.columns.counts, &mut self.record) as usize;
         let attributes = self.columns.attributes?;
@@ -236,7 +237,7 @@ fn push_json_text(json: &mut String, text: &str) {
     json.push_str(&serde_json::Value::from(text).to_string());
 }
 
-/// Attribute with links to other spans. The SDK has no lists, and sends the text of one.
+/// Attribute with links to other spans. The SDK has no lists, and sends one as text.
 const LINKS: &str = "links";
 
 #[derive(Deserialize, Serialize)]
@@ -246,7 +247,7 @@ struct Link<'a> {
     span_id: &'a str,
 }
 
-/// Returns the list of links that a text is, as links of OTLP are kept.
+/// Parses a text as a list of links. Returns them in the form in which OTLP's links are stored.
 fn links_of(text: &str) -> Option<String> {
     let links: Vec<Link<'_>> = serde_json::from_str(text).ok()?;
     let is_id =

@@ -6,7 +6,7 @@ use super::Refusal;
 use super::attributes::{AttributeColumns, check_indexes, check_length};
 use crate::limits::Limits;
 
-/// A batch about which nothing can go wrong any more.
+/// A batch that passed all checks: its conversion to rows cannot fail.
 #[derive(Clone, Debug)]
 pub struct CheckedBatch {
     pub(super) batch: Batch,
@@ -17,7 +17,7 @@ impl CheckedBatch {
     /// Decodes and checks the protobuf of a batch.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason for a rejection.
     pub fn from_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Refusal> {
         use prost::Message as _;
         let batch =
@@ -28,7 +28,7 @@ impl CheckedBatch {
     /// Checks a batch.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// Returns the first problem found.
     pub fn check(batch: Batch, limits: &Limits) -> Result<Self, Refusal> {
         let process = batch.process.as_ref().ok_or(Refusal::NoProcess)?;
         let incarnation = check_process(process, limits)?;
@@ -60,26 +60,26 @@ impl CheckedBatch {
         Ok(Self { batch, incarnation })
     }
 
-    /// The incarnation of the process that sent it; never 0.
+    /// Returns the incarnation of the process that sent the batch; never 0.
     #[must_use]
     pub fn incarnation(&self) -> u128 {
         self.incarnation
     }
 
-    /// Its number within the incarnation.
+    /// Returns the batch's sequence number within the incarnation.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.batch.sequence
     }
 
-    /// Spans and events in it.
+    /// Returns the number of spans and events in the batch.
     #[must_use]
     pub fn records(&self) -> usize {
         let (spans, events) = counts(&self.batch);
         spans + events
     }
 
-    /// The batch as it came.
+    /// Returns the batch as it was received.
     #[must_use]
     pub fn batch(&self) -> &Batch {
         &self.batch
@@ -207,9 +207,11 @@ fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<
     Ok(())
 }
 
-/// Refuses numbers that no process comes to in its time: as sums of all processes, they would spoil what is counted for good.
+/// Rejects numbers that a process of this age cannot have reached. Added to the totals of all
+/// processes, they would distort the counts permanently.
 fn check_plausible(batch: &Batch, process: &Process) -> Result<(), Refusal> {
-    /// More than any SDK ships, and loses, in its first seconds; and a second from then on.
+    /// Maximum in a process's first seconds, above the rate of any SDK; and maximum per second
+    /// after that.
     const BATCHES: (u64, u64) = (1 << 24, 10_000);
     const RECORDS: (u64, u64) = (1 << 32, 1_000_000_000);
     let age_s = batch.to_ns.saturating_sub(process.started_ns) / 1_000_000_000;

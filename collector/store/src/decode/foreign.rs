@@ -1,11 +1,11 @@
-//! Spans of other systems as rows.
+//! Converts spans of other systems to rows.
 
 use serde_json::Value;
 use stroboscope_foreign::{Attributes, ForeignEvent, ForeignSpan, trace_id, trace_label};
 
 use crate::record::{EventRow, SpanRow, Strings};
 
-/// The rows of a span and of the events in it. Foreign spans have no incarnation of a process.
+/// Returns the rows of a span and of the events in it. Foreign spans have no process incarnation.
 pub fn rows_of_span(span: ForeignSpan, strings: &mut Strings) -> (SpanRow, Vec<EventRow>) {
     let id = trace_id(&span.trace);
     let row = SpanRow {

@@ -2,8 +2,9 @@
 
 use stroboscope_proto::v1::LossCause;
 
-/// The name of a cause, as in the protocol without its prefix and in lower case: `ring_full`. All causes
-/// newer than this collector are one, `unknown`, so that nobody can make it keep account of four billion.
+/// Returns the name of a cause: its name in the protocol without the prefix, in lower case, such as
+/// `ring_full`. All unknown causes, from newer SDKs, share the name `unknown`, so that no client
+/// can create four billion of them.
 #[must_use]
 pub fn loss_cause_name(cause: i32) -> String {
     match LossCause::try_from(cause) {
@@ -15,8 +16,8 @@ pub fn loss_cause_name(cause: i32) -> String {
     }
 }
 
-/// Whether records of this cause are missing. A cut string, a field that did not fit and dropped baggage lose values, but
-/// the record is there.
+/// Reports whether a cause loses records. A cut string, an oversize field and dropped baggage lose
+/// values, but the record is kept.
 #[must_use]
 pub fn loses_records(cause_name: &str) -> bool {
     !["string_cut", "oversize", "baggage_dropped"].contains(&cause_name)

@@ -1,5 +1,5 @@
-//! From the wire to rows, checked: every column's length, every string's index, every time. After
-//! [`CheckedBatch::check`] nothing about a batch can go wrong any more.
+//! Converts checked data from the wire to rows. Checks cover every column's length, every string's
+//! index and every time. After [`CheckedBatch::check`], the conversion of a batch cannot fail.
 
 mod attributes;
 mod checked;

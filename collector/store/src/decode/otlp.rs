@@ -1,4 +1,4 @@
-//! Requests of OTLP, as they came over the network or lie in the log.
+//! OTLP requests, as received from the network or read from the log.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,30 +16,31 @@ use crate::record::{EventRow, Rows, SpanRow};
 /// `ExportTraceServiceRequest.resource_spans`.
 const RESOURCE_SPANS: u32 = 1;
 
-/// A request that can be taken, if only in part.
+/// Result of reading a request that is accepted, at least in part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtlpTaken {
-    /// Spans and their events, or log records, that were taken.
+    /// Number of accepted records: spans and their events, or log records.
     pub records: u64,
-    /// Spans or log records that were not.
+    /// Number of rejected spans or log records.
     pub rejected: u64,
-    /// Log records among these that belong to no request.
+    /// Number of rejected log records that belong to no request.
     pub without_trace: u64,
-    /// Texts in which what is no UTF-8 was replaced.
+    /// Number of texts with invalid UTF-8 that was replaced.
     pub replaced_texts: u64,
-    /// What is wrong with the first that was rejected.
+    /// Problem of the first rejected span or log record.
     pub reason: Option<BadSpan>,
 }
 
-/// Nothing of a request can be used.
+/// No part of a request is usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a request of OTLP: {0}")]
 pub struct NotOtlp(pub(super) String);
 
-/// What [`otlp_protobuf`] finds, without rows: by the fast path where all is plainly in order.
+/// Checks a request in protobuf like [`otlp_protobuf`], without producing rows; uses the fast path
+/// if the request is plainly valid.
 ///
 /// # Errors
-/// As there.
+/// Returns an error if the bytes are not a request of OTLP.
 pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpTaken, NotOtlp> {
     match plain_records(bytes, limits.of_span()) {
         Some(records) => Ok(OtlpTaken {
@@ -50,18 +51,19 @@ pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpTaken, N
     }
 }
 
-/// Puts the spans of a request in protobuf into rows.
+/// Converts the spans of a request in protobuf to rows.
 ///
 /// # Errors
-/// When it is none; then some rows may have been added.
+/// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
 pub fn otlp_protobuf(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpTaken, NotOtlp> {
     read_protobuf(bytes, limits, rows, true)
 }
 
-/// The same without the fast path: what it is measured and tested by.
+/// Converts the spans of a request without the fast path: the reference implementation for tests
+/// and benchmarks.
 ///
 /// # Errors
-/// As there.
+/// Returns an error if the bytes are not a request of OTLP.
 #[doc(hidden)]
 pub fn otlp_protobuf_slowly(
     bytes: &[u8],
@@ -80,7 +82,7 @@ fn read_protobuf(
     let mut taker = Taker::new(limits, rows);
     for (number, field) in (1..).zip(wire::fields(bytes)) {
         let field = field.map_err(|()| NotOtlp("the protobuf is damaged or cut".to_owned()))?;
-        // Other fields are of later versions, and no error.
+        // Other fields come from later versions and are no error.
         if field.number != RESOURCE_SPANS {
             continue;
         }
@@ -97,7 +99,8 @@ fn read_protobuf(
     Ok(taker.found)
 }
 
-/// A message, if need be with texts that are no UTF-8 replaced: the others are not lost for them.
+/// Decodes a message. If it contains invalid UTF-8, replaces that, so that the valid texts are not
+/// lost.
 pub(super) fn decoded<M: HasTexts + prost::Message + Default>(
     bytes: &[u8],
     taken: &mut OtlpTaken,
@@ -110,15 +113,16 @@ pub(super) fn decoded<M: HasTexts + prost::Message + Default>(
     })
 }
 
-/// Puts the spans of a request in JSON into rows.
+/// Converts the spans of a request in JSON to rows.
 ///
 /// # Errors
-/// When it is none; then some rows may have been added.
+/// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
 pub fn otlp_json(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpTaken, NotOtlp> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Request<'a> {
-        // As protobuf has it, too, as everywhere in it: what is ignored would be lost without a word.
+        // The names of protobuf are accepted as well, here and everywhere inside: ignored members
+        // would be lost silently.
         #[serde(default, borrow, alias = "resource_spans")]
         resource_spans: Option<Vec<&'a RawValue>>,
     }
@@ -207,6 +211,6 @@ impl TakeSpans for Taker<'_> {
         }
     }
 
-    // Keys that this version does not know are ignored, as the protocol says.
+    // Unknown keys are ignored, as the protocol requires.
     fn not_taken(&mut self, _line: u64, _name: &str, _count: u64) {}
 }

@@ -1,4 +1,4 @@
-//! Requests of OTLP with log records.
+//! OTLP requests with log records.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,10 +13,10 @@ use crate::record::{EventRow, Rows};
 /// `ExportLogsServiceRequest.resource_logs`.
 const RESOURCE_LOGS: u32 = 1;
 
-/// Puts the log records of a request in protobuf into rows: those that belong to a request.
+/// Converts the log records of a request in protobuf to rows, if they belong to a trace.
 ///
 /// # Errors
-/// When it is none; then some rows may have been added.
+/// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
 pub fn otlp_logs_protobuf(
     bytes: &[u8],
     limits: &Limits,
@@ -25,7 +25,7 @@ pub fn otlp_logs_protobuf(
     let mut taker = LogTaker::new(limits, rows);
     for field in wire::fields(bytes) {
         let field = field.map_err(|()| NotOtlp("the protobuf is damaged or cut".to_owned()))?;
-        // Other fields are of later versions, and no error.
+        // Other fields come from later versions and are no error.
         if field.number != RESOURCE_LOGS {
             continue;
         }
@@ -38,10 +38,10 @@ pub fn otlp_logs_protobuf(
     Ok(taker.taken)
 }
 
-/// Puts the log records of a request in JSON into rows.
+/// Converts the log records of a request in JSON to rows, if they belong to a trace.
 ///
 /// # Errors
-/// When it is none; then some rows may have been added.
+/// Returns an error if the bytes are not a request of OTLP. Some rows may have been added by then.
 pub fn otlp_logs_json(
     bytes: &[u8],
     limits: &Limits,
@@ -96,9 +96,9 @@ impl<'a> LogTaker<'a> {
 
     fn push(&mut self, log: ForeignLog, seq: u32) {
         let strings = &mut self.rows.strings;
-        // Places in several requests say nothing about the order in a task: its lines have that of their times.
+        // Positions in several requests do not order the lines of a task: their times do.
         let seq = if log.span_id == 0 { 0 } else { seq };
-        // What has a task is a line of a log: of no span, or one that does not cut its span.
+        // A row with a task is a log line: it belongs to no span, or does not cut its span.
         let is_line = log.span_id == 0 || !log.is_event;
         let row = EventRow {
             trace_id: log.trace_id,

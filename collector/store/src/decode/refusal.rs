@@ -1,15 +1,15 @@
-//! Why a batch is refused for good.
+//! Reasons for rejecting a batch permanently.
 
-/// A batch that breaks a limit or is malformed. Sending it again is useless.
+/// A batch that exceeds a limit or is malformed. A retry is useless.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The bytes are no protobuf of a batch.
+    /// The bytes are not the protobuf of a batch.
     #[error("not a stroboscope.v1.Batch: {0}")]
     Undecodable(String),
-    /// The request holds no batch.
+    /// The request contains no batch.
     #[error("the request holds no batch")]
     NoBatch,
-    /// The batch does not say which process it is from.
+    /// The batch does not name its process.
     #[error("the batch names no process")]
     NoProcess,
     /// The incarnation is not 16 bytes, or all zero.
@@ -18,14 +18,14 @@ pub enum Refusal {
     /// A column's length does not fit the others.
     #[error("column {column} has {got} elements, expected {expected}")]
     ColumnLength {
-        /// Its name in the protocol.
+        /// The column's name in the protocol.
         column: &'static str,
         /// Elements it has.
         got: usize,
         /// Elements it should have.
         expected: usize,
     },
-    /// A string index points behind the list of strings.
+    /// A string index points past the list of strings.
     #[error("{column}[{at}] names string {index}, but there are {strings}")]
     StringIndex {
         column: &'static str,
@@ -49,7 +49,7 @@ pub enum Refusal {
     /// An interval ends before it begins.
     #[error("{what} ends before it begins")]
     Interval { what: &'static str },
-    /// An attribute is of no known kind.
+    /// An attribute's kind is unknown.
     #[error("attribute kind {kind} is unknown; the sender may be newer than this collector")]
     AttributeKind {
         /// The kind.
@@ -61,7 +61,7 @@ pub enum Refusal {
     /// A record has too many attributes.
     #[error("a record has {count} attributes, the limit is {limit}")]
     TooManyAttributes { count: usize, limit: usize },
-    /// Attributes take too much room once written out.
+    /// The attributes take too many bytes once written out.
     #[error(
         "the batch's attributes take {bytes} bytes or more when written out, the limit is {limit}"
     )]
@@ -76,7 +76,7 @@ pub enum Refusal {
     /// Too many windows, losses or clock steps.
     #[error("the batch has {count} {what}, the limit is {limit}")]
     TooManyNotes {
-        /// Of what.
+        /// Name of the counted items.
         what: &'static str,
         count: usize,
         limit: usize,
@@ -88,13 +88,13 @@ pub enum Refusal {
         value: u64,
         limit: u64,
     },
-    /// The batch belongs into a hole that was given up, so nobody knows any more whether it is stored.
+    /// The batch belongs to a gap that the ledger no longer tracks, so it may or may not be stored.
     #[error("sequence {0} is older than what the collector still keeps account of")]
     TooOld(u64),
 }
 
 impl Refusal {
-    /// A short name to count by.
+    /// Returns a short name for counters.
     #[must_use]
     pub fn cause(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What happened so far, for people and for Prometheus.
+//! Counters of intake and flushing, for people and for Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ pub struct Counters {
     pub stored: AtomicU64,
     /// Batches that were stored already.
     pub duplicate: AtomicU64,
-    /// Batches not taken for now: the sender tries again.
+    /// Batches rejected for now, which the sender retries.
     pub pushed_back: AtomicU64,
     /// Spans and events stored.
     pub records: AtomicU64,
@@ -22,36 +22,36 @@ pub struct Counters {
     pub commits: AtomicU64,
     /// Bytes appended to the log.
     pub wal_bytes_written: AtomicU64,
-    /// Bytes of log not in the store yet.
+    /// Bytes of the log that are not in the store yet.
     pub wal_bytes: AtomicU64,
-    /// Parquet bytes written.
+    /// Bytes of Parquet written.
     pub parquet_bytes: AtomicU64,
-    /// Segments put into the store.
+    /// Segments flushed to the store.
     pub flushes: AtomicU64,
-    /// Attempts to do so that failed.
+    /// Flushes that failed.
     pub flush_failures: AtomicU64,
-    /// Segments below this are in the store for good, as the checkpoint says.
+    /// Segment below which all segments are durable in the store, from the checkpoint.
     pub checkpoint_segment: AtomicU64,
-    /// When the last one succeeded, ns since the Unix epoch; 0: never.
+    /// Time of the last successful flush, in ns since the Unix epoch; 0 for never.
     pub last_flush_ns: AtomicI64,
     /// Damaged places found in the log.
     pub wal_damage: AtomicU64,
     /// Batches in the log that could not be decoded.
     pub wal_undecodable: AtomicU64,
-    /// Requests of OTLP stored.
+    /// OTLP requests stored.
     pub otlp_requests: AtomicU64,
-    /// Spans of OTLP that were left out, in requests of which others were stored, too.
+    /// OTLP spans rejected from requests whose other spans were stored.
     pub otlp_rejected_spans: AtomicU64,
-    /// Log records of OTLP that something was wrong with.
+    /// OTLP log records that were invalid.
     pub otlp_rejected_logs: AtomicU64,
-    /// And such that belong to no request, and were left out for that.
+    /// OTLP log records left out because they belong to no request.
     pub otlp_logs_without_trace: AtomicU64,
-    /// Texts of OTLP in which what is no UTF-8 was replaced.
+    /// OTLP texts in which invalid UTF-8 was replaced.
     pub otlp_replaced_texts: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// A copy of the counters that say what became of batches.
+/// Copy of the counters of batch outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Batches by outcome.
@@ -63,14 +63,14 @@ pub struct Totals {
 }
 
 impl Counters {
-    /// Counts a refused batch.
+    /// Counts a rejected batch.
     pub fn refuse(&self, cause: &'static str) {
         if let Ok(mut refused) = self.refused.lock() {
             *refused.entry(cause).or_default() += 1;
         }
     }
 
-    /// Counts what was left out of a request of OTLP, or replaced.
+    /// Counts records left out of an OTLP request, and replaced texts.
     pub fn leave_out(&self, kind: PayloadKind, taken: &OtlpTaken) {
         let rejected = match kind {
             PayloadKind::OtlpLogsProtobuf | PayloadKind::OtlpLogsJson => &self.otlp_rejected_logs,
@@ -83,7 +83,7 @@ impl Counters {
             .fetch_add(taken.replaced_texts, Relaxed);
     }
 
-    /// What became of the batches.
+    /// Returns the outcomes of batches so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let refused = self

@@ -1,10 +1,10 @@
-//! What can go wrong on the way from the log into the tables.
+//! Errors of flushing the log to the tables.
 
 use crate::data_dir::DataDirError;
 use crate::ledger::CheckpointError;
 use crate::tables::StoreError;
 
-/// Why a segment is not in the store yet.
+/// Reason why a segment is not in the store yet.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
     /// The segment cannot be read or deleted.
@@ -15,7 +15,7 @@ pub enum FlushError {
     },
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The checkpoint.
+    /// The checkpoint cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]

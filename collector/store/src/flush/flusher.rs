@@ -1,4 +1,4 @@
-//! From closed segments to Parquet: the steps of [`super`], one method each.
+//! Flushes closed segments to Parquet: the steps of [`super`], one method each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,17 @@ use crate::wal::{
     Payload, PayloadKind, Scan, list_segments_on, read_segment_on, remove_segment, segment_path,
 };
 
-/// Who is told of what has become durable in the store, such as a live model. Must not wait.
+/// Observer of data that has become durable in the store, such as a live model. Its methods must
+/// not wait.
 pub trait Arrivals: std::fmt::Debug + Send {
-    /// Rows, of which the last was received at `received_ns`.
+    /// Receives rows; the last one was received at `received_ns`.
     fn arrived(&self, rows: Box<Rows>, received_ns: i64);
 
-    /// The watermark: everything received before `now_ns` has arrived.
+    /// Moves the watermark: everything received before `now_ns` has arrived.
     fn all_arrived_until(&self, now_ns: i64);
 }
 
-/// Puts segments into the store, in order.
+/// Flusher of segments to the store, in order.
 #[derive(Debug)]
 pub struct Flusher {
     data: DataDir,
@@ -34,9 +35,9 @@ pub struct Flusher {
     checkpoint: Checkpoint,
     counters: Arc<Counters>,
     live: Option<Box<dyn Arrivals>>,
-    /// The segment that was begun, and perhaps left in the middle, by this process.
+    /// Segment whose flush this process began, and may have failed in the middle.
     begun: Option<u64>,
-    /// It is durable in the store, and only the checkpoint could not say so.
+    /// Segment that is durable in the store, but whose checkpoint could not be saved.
     unsaved: Option<Converted>,
 }
 
@@ -46,18 +47,18 @@ pub struct Converted {
     segment: u64,
     ledger: Ledger,
     paths: Vec<Path>,
-    /// For those who are told: what is new, and when the last of it was received.
+    /// New rows for the observer, and the time when the last of them was received.
     arrived: Option<(Box<Rows>, i64)>,
 }
 
 impl Flusher {
-    /// Loads the checkpoint. The caller holds the data folder's lock.
+    /// Loads the checkpoint. The caller holds the lock of the data directory.
     ///
     /// # Errors
-    /// When the checkpoint is damaged or cannot be read.
+    /// Returns an error if the checkpoint is damaged or cannot be read.
     pub fn load(data: &DataDir, store: Store, counters: Arc<Counters>) -> Result<Self, FlushError> {
-        // A process that was killed may have renamed the checkpoint without syncing its name. Segments are deleted by
-        // what it says, so it must not be another one after a power cut.
+        // A killed process may have renamed the checkpoint without syncing its name. The checkpoint
+        // decides which segments are deleted, so a power cut must not revert it.
         let root = data.root();
         let synced = data.disk().sync(root);
         synced.map_err(|source| DataDirError::Io {
@@ -79,29 +80,30 @@ impl Flusher {
         })
     }
 
-    /// Tells somebody, from now on, of what is durable in the store.
+    /// Sets the observer of data that becomes durable in the store.
     pub fn feed(&mut self, live: Box<dyn Arrivals>) {
         self.live = Some(live);
     }
 
-    /// Tells the live model that everything received before `now_ns` has been flushed.
+    /// Notifies the observer that everything received before `now_ns` has been flushed.
     pub fn all_flushed_until(&self, now_ns: i64) {
         if let Some(live) = &self.live {
             live.all_arrived_until(now_ns);
         }
     }
 
-    /// The ledger of what is in the store.
+    /// Returns the ledger of the batches in the store.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.checkpoint.ledger
     }
 
-    /// The number of the next segment: above all that are in the log, in the checkpoint or in the store. The store
-    /// is asked too, so that a lost checkpoint never lets a new segment overwrite an old one's objects.
+    /// Returns the number of the next segment: above all in the log, the checkpoint and the store.
+    /// It includes the store, so that a lost checkpoint never lets a new segment overwrite an old
+    /// one's objects.
     ///
     /// # Errors
-    /// When log or store cannot be listed.
+    /// Returns an error if the log or the store cannot be listed.
     pub fn next_segment(&self) -> Result<u64, FlushError> {
         let mut next = self.checkpoint.next_segment;
         let listed = list_segments_on(&**self.data.disk(), &self.data.wal()).map_err(|source| {
@@ -111,7 +113,7 @@ impl Flusher {
             }
         })?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
-        // Of all tables: a segment of OTLP has no batches.
+        // Checks all tables: an OTLP segment has no batches.
         for table in StoreTable::ALL {
             let files = self.store.list(table)?;
             let found = files.iter().filter_map(|(path, _)| Segments::of(path));
@@ -120,11 +122,11 @@ impl Flusher {
         Ok(next)
     }
 
-    /// Puts everything that is in the log into the store; for a log that nobody appends to. Returns how many
-    /// segments that were.
+    /// Flushes everything in the log to the store; only for a log without a writer. Returns the
+    /// number of segments flushed.
     ///
     /// # Errors
-    /// At the first segment that fails; those before it are in the store.
+    /// Returns an error at the first segment that fails. Those before it are in the store.
     pub fn recover(&mut self) -> Result<usize, FlushError> {
         let first = self.checkpoint.next_segment;
         let listed = list_segments_on(&**self.data.disk(), &self.data.wal()).map_err(|source| {
@@ -145,10 +147,11 @@ impl Flusher {
         Ok(waiting.len())
     }
 
-    /// All steps for one closed segment.
+    /// Does all steps for one closed segment.
     ///
     /// # Errors
-    /// At the step that fails; the segment is still there then, and may be flushed again.
+    /// Returns an error from the step that fails. The segment then still exists and may be flushed
+    /// again.
     pub fn flush(&mut self, segment: u64) -> Result<(), FlushError> {
         let left = match self.begun == Some(segment) {
             true => self.objects_of(&[segment])?.remove(&segment),
@@ -157,10 +160,11 @@ impl Flusher {
         self.put(segment, left.unwrap_or_default())
     }
 
-    /// As [`Flusher::flush`]; `left` are objects of an earlier try.
+    /// Flushes like [`Flusher::flush`]; `left` are objects of an earlier attempt.
     fn put(&mut self, segment: u64, left: Vec<Path>) -> Result<(), FlushError> {
-        // One that is in the store already, and only could not be deleted, must not be converted again: all its batches
-        // would be duplicates, and what is left of it would replace its objects.
+        // A segment that is in the store already, but could not be deleted, must not be converted
+        // again. All its batches would count as duplicates, and the remaining rows would replace
+        // its objects.
         if segment >= self.checkpoint.next_segment {
             self.begun = Some(segment);
             let converted = match self.unsaved.take_if(|unsaved| unsaved.segment == segment) {
@@ -175,8 +179,9 @@ impl Flusher {
         self.remove(segment)
     }
 
-    /// Steps 2 and 3, after which no object of an earlier try is left that this one did not replace: the segment may have
-    /// lost since what was never synced, and what is not in it any more will come again.
+    /// Does steps 2 and 3, and then removes objects of an earlier attempt that were not
+    /// overwritten. The segment may have lost data that was never synced, and its senders will send
+    /// that data again.
     fn convert_anew(&self, segment: u64, left: Vec<Path>) -> Result<Converted, FlushError> {
         let converted = self.convert(segment)?;
         self.make_durable(&converted)?;
@@ -193,7 +198,7 @@ impl Flusher {
         Ok(converted)
     }
 
-    /// The objects in the store of each of these segments.
+    /// Returns the objects in the store of each of these segments.
     fn objects_of(&self, segments: &[u64]) -> Result<BTreeMap<u64, Vec<Path>>, FlushError> {
         let mut found: BTreeMap<u64, Vec<Path>> = BTreeMap::new();
         if segments.is_empty() {
@@ -209,10 +214,10 @@ impl Flusher {
         Ok(found)
     }
 
-    /// Step 2: the segment's batches, those that are not in the store yet, become objects.
+    /// Writes the segment's batches that are not in the store yet as objects (step 2).
     ///
     /// # Errors
-    /// When the segment cannot be read or an object not be written.
+    /// Returns an error if the segment cannot be read or an object cannot be written.
     pub fn convert(&self, segment: u64) -> Result<Converted, FlushError> {
         let path = segment_path(&self.data.wal(), segment);
         let scan = self.read(segment, &path)?;
@@ -250,26 +255,26 @@ impl Flusher {
         })
     }
 
-    /// Step 3: the objects are synced.
+    /// Syncs the objects (step 3).
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Returns an error if the disk fails.
     pub fn make_durable(&self, converted: &Converted) -> Result<(), FlushError> {
         Ok(self.store.make_durable(&converted.paths)?)
     }
 
-    /// Step 4.
+    /// Saves the checkpoint (step 4).
     ///
     /// # Errors
-    /// When the disk fails; then the old checkpoint stands.
+    /// Returns an error if the disk fails. The old checkpoint then remains in force.
     pub fn save(&mut self, mut converted: Converted) -> Result<(), FlushError> {
         let next = Checkpoint {
             next_segment: converted.segment + 1,
             ledger: std::mem::take(&mut converted.ledger),
         };
         if let Err(error) = next.save(&**self.data.disk(), self.data.root()) {
-            // It may be durable all the same: then nothing of the segment may change any more, which is tried again from
-            // here.
+            // The new checkpoint may be durable nevertheless. So nothing of the segment may change
+            // any more, and a retry continues from here.
             self.unsaved = Some(Converted {
                 ledger: next.ledger,
                 ..converted
@@ -280,17 +285,17 @@ impl Flusher {
         self.counters
             .checkpoint_segment
             .store(self.checkpoint.next_segment, Relaxed);
-        // Once for each segment: from here on it is never converted again.
+        // Runs once per segment: from here on it is never converted again.
         if let (Some(live), Some((rows, received_ns))) = (&self.live, converted.arrived) {
             live.arrived(rows, received_ns);
         }
         Ok(())
     }
 
-    /// Step 5.
+    /// Deletes the segment (step 5).
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Returns an error if the disk fails.
     pub fn remove(&self, segment: u64) -> Result<(), FlushError> {
         remove_segment(&**self.data.disk(), &self.data.wal(), segment)
             .map_err(|source| FlushError::Wal { segment, source })
@@ -298,7 +303,7 @@ impl Flusher {
 
     fn read(&self, segment: u64, path: &std::path::Path) -> Result<Scan, FlushError> {
         let scan = match read_segment_on(&**self.data.disk(), path) {
-            // An abandoned segment whose file was never made.
+            // An abandoned segment whose file was never created.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scan::default(),
             Err(source) => return Err(FlushError::Wal { segment, source }),
             Ok(scan) => scan,
@@ -315,24 +320,24 @@ impl Flusher {
     }
 }
 
-/// The tables that segments become.
+/// Tables that segments are converted to.
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-/// The one segment that became this object; none of objects that others were made into.
+/// Returns the segment that this object was converted from; none for compacted objects.
 fn segment_of(path: &Path) -> Option<u64> {
     let segments = Segments::of(path).filter(|segments| !segments.is_compacted());
     segments.map(|segments| segments.first)
 }
 
-/// Puts what is in a record of the log into rows, unless it is there already. What is in the log was checked before; its
-/// limits were those of that time.
+/// Converts a record of the log to rows, unless they exist already. The log contains checked data,
+/// under the limits of its time.
 fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), String> {
     let limits = Limits::default();
     let taken = match payload.kind {
         PayloadKind::Batch => {
             let batch = CheckedBatch::from_bytes(&payload.bytes, &limits)
                 .map_err(|refusal| refusal.to_string())?;
-            // Only a certain duplicate is left out: what was acknowledged is kept in doubt.
+            // Leaves out only a certain duplicate: acknowledged data is kept when in doubt.
             if ledger.verdict(batch.incarnation(), batch.sequence()) != Verdict::Duplicate {
                 batch.append_to(payload.received_ns, rows);
                 ledger.enter(&batch, payload.received_ns);
@@ -352,7 +357,7 @@ fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), S
     taken.map(drop).map_err(|error| error.to_string())
 }
 
-/// The wall clock, ns since the Unix epoch.
+/// Returns the wall-clock time, in ns since the Unix epoch.
 #[must_use]
 pub fn now_ns() -> i64 {
     let now = std::time::SystemTime::now()

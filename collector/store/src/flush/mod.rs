@@ -1,14 +1,16 @@
-//! Turns closed segments of the log into Parquet. The flush of a segment is five steps, and a crash between any two of
-//! them is repaired by doing them again:
+//! Flushes closed segments of the log to Parquet. The flush of a segment has five steps, and a
+//! crash between any two of them is repaired by repeating them:
 //!
-//! 1. the segment is closed (or found closed, after a crash);
-//! 2. its batches become Parquet objects, named after the segment, so that a second time overwrites the first;
-//! 3. the objects are made durable;
-//! 4. the checkpoint says so, and the ledger of exactly these segments is in it;
-//! 5. the segment is deleted.
+//! 1. The segment is closed (or found closed, after a crash).
+//! 2. Its batches become Parquet objects, named after the segment, so that a repetition overwrites
+//!    them.
+//! 3. The objects are made durable.
+//! 4. The checkpoint records this, with the ledger of exactly these segments.
+//! 5. The segment is deleted.
 //!
-//! There are two ledgers: the live one answers senders and knows all that is in the log; the checkpoint's knows only
-//! what is in Parquet. Were the live one saved, replaying the log after a crash would take its batches for duplicates.
+//! There are two ledgers. The live one answers senders and covers everything in the log; the
+//! checkpoint's covers only what is in Parquet. If the live one were saved, replaying the log after
+//! a crash would treat its batches as duplicates.
 
 mod counters;
 mod error;

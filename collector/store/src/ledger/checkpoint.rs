@@ -1,5 +1,5 @@
-//! The ledger on disk: one JSON file that also says up to where the WAL is in Parquet. The two must change in one
-//! step, so they share a file, which is replaced atomically.
+//! The checkpoint: the ledger on disk, with the position up to which the WAL is in Parquet. The two
+//! must change in one step, so they share one JSON file, which is replaced atomically.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::disk::{Disk, IfThere};
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
 
-/// What is durable in the store.
+/// State that is durable in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// WAL segments below this number are in Parquet.
+    /// First segment of the WAL that is not in Parquet yet.
     pub next_segment: u64,
-    /// Exactly the batches of those segments.
+    /// Ledger of exactly the batches in the segments before.
     pub ledger: Ledger,
 }
 
-/// Why a checkpoint cannot be read or written.
+/// Reason why a checkpoint cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error("{path}: {source}")]
@@ -29,7 +29,7 @@ pub enum CheckpointError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The content.
+    /// The content is damaged.
     #[error(
         "{path} is damaged ({reason}); move it away to go on: what is in the store stays, but retries of batches \
          stored so far are not recognised any more"
@@ -58,10 +58,10 @@ struct ProcessForm {
 }
 
 impl Checkpoint {
-    /// Reads the checkpoint of the data folder; one that does not exist is the empty one.
+    /// Reads the checkpoint of the data directory. A missing one is empty.
     ///
     /// # Errors
-    /// When it cannot be read, or is damaged.
+    /// Returns an error if it cannot be read, or is damaged.
     pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join(FILE_NAME);
         let text = match disk.read(&path) {
@@ -100,10 +100,10 @@ impl Checkpoint {
         })
     }
 
-    /// Replaces the checkpoint of the data folder; durable when this returns.
+    /// Replaces the checkpoint of the data directory, durably.
     ///
     /// # Errors
-    /// When the disk fails; then the old one is still there.
+    /// Returns an error if the disk fails. The old checkpoint then still exists.
     pub fn save(&self, disk: &dyn Disk, folder: &Path) -> Result<(), CheckpointError> {
         let path = folder.join(FILE_NAME);
         let replace = || -> std::io::Result<()> {

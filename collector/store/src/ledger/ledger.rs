@@ -1,4 +1,4 @@
-//! The ledger itself: the account of all processes.
+//! The ledger: an account of each process.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,46 +8,46 @@ use super::Ranges;
 use crate::decode::{CheckedBatch, loss_cause_name};
 use crate::limits::{INCARNATION_IDLE_NS_MAX, INCARNATIONS_MAX, RANGES_PER_INCARNATION_MAX};
 
-/// Whether a batch is stored.
+/// Result of looking up a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is not: store it.
+    /// The batch is not stored, and must be.
     New,
-    /// It is.
+    /// The batch is stored.
     Duplicate,
-    /// Nobody knows any more: it belongs into a hole that was given up.
+    /// The batch belongs to a gap that is no longer tracked, so it may or may not be stored.
     TooOld,
 }
 
-/// One process incarnation.
+/// Account of one process incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerEntry {
-    /// Its service.
+    /// Name of its service.
     pub service: String,
-    /// Its host.
+    /// Name of its host.
     pub host: String,
-    /// Its process id there.
+    /// Its process id on the host.
     pub pid: u32,
-    /// When its latest batch was received, ns since the Unix epoch.
+    /// Arrival of its latest batch, in ns since the Unix epoch.
     pub last_seen_ns: i64,
-    /// Spans and events stored.
+    /// Number of spans and events stored.
     pub records: u64,
-    /// Records lost by cause since the process started, as it said last.
+    /// Records lost by cause since the process started, by its latest report.
     pub losses: BTreeMap<String, u64>,
-    /// The batches stored.
+    /// Sequence numbers of the batches stored.
     pub stored: Ranges,
 }
 
-/// The account of all processes.
+/// Accounts of all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub(super) entries: HashMap<u128, LedgerEntry>,
-    /// Losses of processes that were forgotten since, by service and cause: totals never go down.
+    /// Losses of forgotten processes, by service and cause: totals never decrease.
     pub(super) past_losses: BTreeMap<(String, String), u64>,
 }
 
 impl Ledger {
-    /// Whether batch `sequence` of `incarnation` is stored.
+    /// Looks up whether batch `sequence` of `incarnation` is stored.
     #[must_use]
     pub fn verdict(&self, incarnation: u128, sequence: u64) -> Verdict {
         match self.entries.get(&incarnation) {
@@ -57,8 +57,9 @@ impl Ledger {
         }
     }
 
-    /// Whether a batch, before it is entered, says more than when its process recorded, and that there was nothing: a
-    /// record, a loss, a step of the clock, or a process that was not known.
+    /// Reports whether a batch that is not entered yet contains news: a record, a loss, a clock
+    /// step, or an unknown process. A batch without news only reports windows in which nothing was
+    /// recorded.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
         let Some(known) = self.entries.get(&batch.incarnation()) else {
@@ -99,14 +100,15 @@ impl Ledger {
             .stored
             .insert(batch.sequence(), RANGES_PER_INCARNATION_MAX);
         for loss in &batch.batch().losses {
-            // Totals only grow; batches may come out of order.
+            // Totals only grow, and batches may come out of order.
             let total = entry.losses.entry(loss_cause_name(loss.cause)).or_default();
             *total = loss.records.max(*total);
         }
     }
 
-    /// Enters a batch that was stored some time ago, by its row in the table. `said` is what it says of its process, and
-    /// its records; the process id is not known before the next one.
+    /// Enters a batch that was stored earlier, by its row in the table. `said` is its report about
+    /// its process, with the number of its records. The process id stays unknown until the next
+    /// batch.
     pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
         let entry = self.entries.entry(incarnation).or_default();
         entry.service = said.service;
@@ -120,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// Takes over the losses of processes that another account forgot: totals never go down.
+    /// Adopts the losses of processes that another ledger has forgotten: totals never decrease.
     pub fn keep_forgotten_losses(&mut self, other: &Self) {
         self.past_losses.clone_from(&other.past_losses);
     }
@@ -140,7 +142,8 @@ impl Ledger {
             .for_each(|incarnation| self.forget(incarnation));
     }
 
-    /// Makes room for a sixteenth of the bound at once, so that a flood of processes costs little each.
+    /// Evicts a sixteenth of the maximum at once, so that a flood of processes costs little per
+    /// process.
     fn forget_longest_idle(&mut self) {
         let mut by_age: Vec<(i64, u128)> = self
             .entries
@@ -166,20 +169,20 @@ impl Ledger {
         }
     }
 
-    /// All processes known.
+    /// Returns all known processes.
     pub fn entries(&self) -> impl Iterator<Item = (u128, &LedgerEntry)> {
         self.entries
             .iter()
             .map(|(&incarnation, entry)| (incarnation, entry))
     }
 
-    /// A process, if it is known.
+    /// Returns the account of a process, if it is known.
     #[must_use]
     pub fn entry(&self, incarnation: u128) -> Option<&LedgerEntry> {
         self.entries.get(&incarnation)
     }
 
-    /// Batches missing in between, over all processes.
+    /// Returns the number of missing batches in gaps, over all processes.
     #[must_use]
     pub fn holes(&self) -> u64 {
         self.entries
@@ -187,7 +190,7 @@ impl Ledger {
             .fold(0, |sum, entry| sum.saturating_add(entry.stored.holes()))
     }
 
-    /// Records lost by service and cause, over all processes, those forgotten included.
+    /// Returns the lost records by service and cause, over all processes, including forgotten ones.
     #[must_use]
     pub fn losses(&self) -> BTreeMap<(String, String), u64> {
         let mut totals = self.past_losses.clone();

@@ -1,37 +1,39 @@
-//! When which process lost records, from the totals in its batches and the holes between them.
+//! Finds when processes lost records, from the totals in their batches and the gaps between them.
 
 use std::collections::HashMap;
 
 use stroboscope_analysis::completeness::ProcessLoss;
 
-/// What one batch says of losses.
+/// Losses reported by one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLosses {
     /// Incarnation of the process.
     pub process: u128,
-    /// Of the batch within it.
+    /// Sequence number of the batch within it.
     pub sequence: u64,
-    /// Begin of the time covered, ns since the Unix epoch.
+    /// Start of the covered time, in ns since the Unix epoch.
     pub from_ns: i64,
-    /// Its end.
+    /// End of the covered time, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// Records lost since the process started.
+    /// Number of records lost since the process started.
     pub records: u64,
 }
 
-/// Finds losses in batches that come one by one, in order of each process's sequence.
+/// Detector of losses in batches, which come one by one in the order of each process's sequence.
 ///
-/// A batch tells totals since its process started, so what was lost between two batches is the difference; a batch
-/// that never arrived is a loss of at least one record. A process that is seen for the first time has lost nothing
-/// before its first batch, unless that is missing; when that was is not known.
+/// A batch carries totals since its process started, so the loss between two batches is the
+/// difference. A missing batch is a loss of at least one record. A process that appears for the
+/// first time has lost nothing before its first batch, unless earlier batches are missing; the time
+/// of such a loss is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct LossWatch {
-    /// The batch before, of each process.
+    /// Previous batch of each process.
     before: HashMap<u128, BatchLosses>,
 }
 
 impl LossWatch {
-    /// The loss that a batch shows, if it does. A batch older than the one before shows none.
+    /// Returns the loss that a batch reveals, if any. A batch older than the previous one reveals
+    /// none.
     pub fn take(&mut self, batch: BatchLosses) -> Option<ProcessLoss> {
         let before = self.before.get(&batch.process);
         if before.is_some_and(|before| batch.sequence < before.sequence) {
@@ -74,13 +76,13 @@ impl LossWatch {
         self.before.clear();
     }
 
-    /// Processes known.
+    /// Returns the number of known processes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.before.len()
     }
 
-    /// Whether none is known.
+    /// True if no process is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.before.is_empty()

@@ -1,8 +1,8 @@
-//! Which batches are stored: per process incarnation, which sequence numbers. A retry is recognised here, and a hole
-//! is counted here.
+//! Account of stored batches: the sequence numbers of each process incarnation. It recognizes
+//! retries and counts gaps.
 
 mod checkpoint;
-#[allow(clippy::module_inception)] // what the room is about
+#[allow(clippy::module_inception)] // the module's main type
 mod ledger;
 mod losses;
 mod ranges;

@@ -1,18 +1,18 @@
-//! A set of sequence numbers as runs, with a bound on how many runs.
+//! A set of sequence numbers as runs, with a bound on the number of runs.
 
 use std::collections::BTreeMap;
 
-/// Stored sequence numbers. In the usual case one run; each hole adds one.
+/// Stored sequence numbers. Usually they form one run; each gap adds one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
-    /// First number of each run, and its last (inclusive, so that `u64::MAX` has room).
+    /// First and last number of each run (inclusive, so that `u64::MAX` fits).
     runs: BTreeMap<u64, u64>,
-    /// The watermark below which nothing is known any more: holes there were given up to stay within the bound.
+    /// Number below which gaps are no longer tracked, to stay within the bound.
     given_up_below: u64,
 }
 
 impl Ranges {
-    /// From stored parts; see [`Ranges::runs`] and [`Ranges::given_up_below`].
+    /// Restores a set from stored parts; see [`Ranges::runs`] and [`Ranges::given_up_below`].
     #[must_use]
     pub fn from_parts(runs: &[(u64, u64)], given_up_below: u64) -> Self {
         let mut ranges = Self {
@@ -25,7 +25,7 @@ impl Ranges {
         ranges
     }
 
-    /// Whether `number` is in the set.
+    /// Reports whether `number` is in the set.
     #[must_use]
     pub fn contains(&self, number: u64) -> bool {
         self.runs
@@ -34,7 +34,8 @@ impl Ranges {
             .is_some_and(|(_, &last)| last >= number)
     }
 
-    /// Adds `number`, unless it is in a hole that was given up; at most `runs_max` runs are kept, by giving up the oldest hole.
+    /// Adds `number`, unless it is in a gap that is no longer tracked. Keeps at most `runs_max`
+    /// runs by giving up the oldest gap.
     pub fn insert(&mut self, number: u64, runs_max: usize) {
         if self.contains(number) || number < self.given_up_below {
             return;
@@ -60,7 +61,8 @@ impl Ranges {
         }
     }
 
-    /// Numbers below the highest stored one that are not stored (those given up are not counted again).
+    /// Returns how many numbers below the highest stored one are missing, without those in gaps
+    /// that are no longer tracked.
     #[must_use]
     pub fn holes(&self) -> u64 {
         let mut expected = self.given_up_below;
@@ -72,13 +74,13 @@ impl Ranges {
         holes
     }
 
-    /// Below this nothing is known any more.
+    /// Returns the number below which gaps are no longer tracked.
     #[must_use]
     pub fn given_up_below(&self) -> u64 {
         self.given_up_below
     }
 
-    /// The runs, first and last number of each.
+    /// Returns the first and last number of each run.
     pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.runs.iter().map(|(&first, &last)| (first, last))
     }

@@ -1,4 +1,4 @@
-//! Events and attributes, put where they belong in their trace.
+//! Attaches events and attributes to their places in a trace.
 
 use std::sync::Arc;
 
@@ -10,35 +10,36 @@ use stroboscope_analysis::record::{
 use super::attributes::{AttributeValues, ELEMENT};
 use super::left_out::LeftOut;
 
-/// Up to so many events of a trace find their spans one by one; more of them by a map.
+/// Maximum events of a trace that find their spans by linear search; more use a map.
 const EVENTS_WITHOUT_MAP: usize = 8;
 
 /// One row of events.
 #[derive(Debug)]
 pub struct EventRead {
     pub trace_name: Option<Arc<str>>,
-    /// 0: none.
+    /// Id of its span; 0 for none.
     pub span_id: u64,
     pub time_ns: i64,
     pub seq: u32,
     pub host: Arc<str>,
-    /// In event logs.
+    /// Task, in event logs.
     pub task: Option<Arc<str>>,
     pub name: Arc<str>,
     pub attributes: AttributeValues,
 }
 
-/// Attaches events to traces; kept for its memory.
+/// Attacher of events to traces; reused to keep its memory.
 #[derive(Debug, Default)]
 pub struct EventAttacher {
-    /// Where in the trace the span of an id is.
+    /// Index in the trace of each span id.
     span_of: FxHashMap<u64, usize>,
-    /// Lines of logs inside spans of the trace so far.
+    /// Number of log lines inside spans of the trace so far.
     log_lines: u32,
 }
 
 impl EventAttacher {
-    /// Attaches the events of a trace whose spans are all there, in their order, and leaves none in `events`.
+    /// Attaches the events, in their order, to a trace whose spans are complete, and empties
+    /// `events`.
     pub fn attach(
         &mut self,
         trace: &mut TraceRecords,
@@ -73,7 +74,7 @@ impl EventAttacher {
         }
         match (span_id, task) {
             (0, Some(task)) => {
-                // By place for now, see `tell_events_apart`.
+                // The owner is an index for now, see `tell_events_apart`.
                 attach_attributes(
                     trace,
                     RecordOwner::Event(trace.events.len() as u32),
@@ -96,7 +97,7 @@ impl EventAttacher {
                 };
                 match found {
                     Some(at) => {
-                        // A line of a log inside a span is chatter: it says something of the span, and cuts nothing.
+                        // A log line inside a span describes the span, but cuts nothing.
                         let number = if task.is_none() {
                             let element = take_element(&mut attributes);
                             trace.spans[at].events.push(PointEvent {
@@ -118,7 +119,8 @@ impl EventAttacher {
     }
 }
 
-/// Takes the element out that an event inside a span is about; of several, the first by name.
+/// Removes and returns the element that an event inside a span concerns; of several, the first in
+/// alphabetical order.
 fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
     let mut element: Option<Arc<str>> = None;
     attributes.retain(|(key, value)| {
@@ -131,14 +133,14 @@ fn take_element(attributes: &mut AttributeValues) -> Option<Arc<str>> {
     element
 }
 
-/// Puts the attributes of one record into its trace; `element` becomes a record of its own.
+/// Adds the attributes of one record to its trace; `element` becomes a separate record.
 pub(super) fn attach_attributes(
     trace: &mut TraceRecords,
     owner: RecordOwner,
     values: AttributeValues,
 ) {
     for (key, value) in values {
-        // A line of a log inside a span is no work on an element.
+        // A log line inside a span is no work on an element.
         if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(..)) {
             trace.elements.push(ElementRecord {
                 owner,
@@ -150,8 +152,9 @@ pub(super) fn attach_attributes(
     }
 }
 
-/// What is said of an event is found by its number, which is unique within one import but not among several: where it
-/// is not, the events are numbered anew, in the same order.
+/// Makes the numbers of events unique. Elements and attributes refer to an event by its number,
+/// which is unique within one import but not among several. If numbers collide, the events are
+/// renumbered in the same order.
 fn tell_events_apart(trace: &mut TraceRecords) {
     let TraceRecords {
         events,
@@ -168,13 +171,14 @@ fn tell_events_apart(trace: &mut TraceRecords) {
         return;
     }
     let mut order: Vec<usize> = (0..events.len()).collect();
-    // Stable: of events with the same number, the one that is read first stays first.
+    // The sort is stable: among events with equal numbers, the one that was read first stays first.
     order.sort_by_key(|at| events[*at].seq);
     if order
         .windows(2)
         .any(|pair| events[pair[0]].seq == events[pair[1]].seq)
     {
-        // But those that are alike in everything stay so: they were sent twice, and are one.
+        // Events that are equal in everything keep equal numbers: they were sent twice, and count
+        // once.
         let mut alike: FxHashMap<EventRecord, u32> = FxHashMap::default();
         for (seq, at) in order.iter().enumerate() {
             let event = &mut events[*at];

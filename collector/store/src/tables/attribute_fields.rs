@@ -10,11 +10,11 @@ use super::read_budget::ReadBudget;
 use super::reader::TableFile;
 use super::shredding::AttributeColumn;
 
-/// The columns of attributes that files of a table have, in the order of keys; each file has some of them. Files that
-/// cannot be opened have none.
+/// Returns the attribute columns in the files of a table, in the order of keys; each file has some
+/// of them. Skips files that cannot be opened.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Returns an error if the store cannot be listed.
 pub fn attribute_fields(store: &Store, table: StoreTable) -> Result<Vec<Field>, StoreError> {
     let objects = store.list(table)?;
     let budget = ReadBudget::of(objects.len());
@@ -27,7 +27,7 @@ pub fn attribute_fields(store: &Store, table: StoreTable) -> Result<Vec<Field>, 
     Ok(columns.iter().map(AttributeColumn::field).collect())
 }
 
-/// The key of a column of attributes and how it is stored; none of other columns.
+/// Returns the key of an attribute column and its storage field; none for other columns.
 #[must_use]
 pub fn attribute_field(name: &str) -> Option<(String, Field)> {
     AttributeColumn::of_name(name).map(|column| (column.key.to_string(), column.field()))

@@ -1,4 +1,4 @@
-//! Which attributes a reader wants, and those of them that a record has.
+//! Selection of the attributes that a reader wants, and their extraction from records.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The attribute that names the data element which a span or an event is about.
+/// Attribute that names the data element of a span or event.
 pub const ELEMENT: &str = "element";
-/// The attribute that W3C `tracestate` of a span is kept as.
+/// Attribute that stores the W3C `tracestate` of a span.
 pub const TRACE_STATE: &str = "w3c.tracestate";
 
-/// The attributes to read. With none, the column of attributes is not read at all.
+/// Set of attributes to read. If it is empty, the column of attributes is not read at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttributeKeys {
     keys: Arc<[Arc<str>]>,
@@ -21,13 +21,13 @@ pub struct AttributeKeys {
 }
 
 impl AttributeKeys {
-    /// No attributes.
+    /// Selects no attributes.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Whatever there is.
+    /// Selects all attributes.
     #[must_use]
     pub fn all() -> Self {
         Self {
@@ -36,7 +36,8 @@ impl AttributeKeys {
         }
     }
 
-    /// The same, with values as JSON: a text is in quotes, so that it is told from a number, and nulls are among them.
+    /// Changes values to JSON: texts are quoted, which distinguishes them from numbers, and nulls
+    /// are included.
     #[must_use]
     pub fn as_json(self) -> Self {
         Self {
@@ -45,12 +46,12 @@ impl AttributeKeys {
         }
     }
 
-    /// Whether values are JSON.
+    /// Reports whether values are JSON.
     pub(super) fn are_json(&self) -> bool {
         self.as_json
     }
 
-    /// These, each once.
+    /// Selects these attributes; duplicates are removed.
     pub fn of<Key: AsRef<str>>(keys: impl IntoIterator<Item = Key>) -> Self {
         let mut keys: Vec<Arc<str>> = keys.into_iter().map(|key| key.as_ref().into()).collect();
         keys.sort_unstable();
@@ -61,7 +62,7 @@ impl AttributeKeys {
         }
     }
 
-    /// These, and [`ELEMENT`].
+    /// Adds [`ELEMENT`].
     #[must_use]
     pub fn with_elements(&self) -> Self {
         if self.all {
@@ -73,8 +74,8 @@ impl AttributeKeys {
         }
     }
 
-    /// These, and the sampling weight of each trace: [`TRACE_STATE`] is read for it, and not kept unless it is asked for.
-    /// With no attributes, it is read only where it has a column of its own.
+    /// Adds the sampling weight of each trace. For it, [`TRACE_STATE`] is read, but kept only if
+    /// selected. If no attributes are selected, it is read only from a column of its own.
     #[must_use]
     pub fn with_weights(self) -> Self {
         Self {
@@ -83,12 +84,12 @@ impl AttributeKeys {
         }
     }
 
-    /// Whether sampling weights are read.
+    /// Reports whether sampling weights are read.
     pub(super) fn are_weighted(&self) -> bool {
         self.weights
     }
 
-    /// These, and others.
+    /// Adds the selection of `others`.
     #[must_use]
     pub fn and(&self, others: &Self) -> Self {
         let both = if self.all || others.all {
@@ -102,34 +103,34 @@ impl AttributeKeys {
         }
     }
 
-    /// Whether there is none.
+    /// True if no attributes are selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.all
     }
 
-    /// Those that are asked for by name.
+    /// Returns the attributes selected by name.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         self.keys.iter().map(ToString::to_string)
     }
 
-    /// Whether it is read.
+    /// Reports whether an attribute is read.
     pub(super) fn has(&self, key: &str) -> bool {
         self.asks(key) || self.weights && key == TRACE_STATE
     }
 
-    /// Whether it is asked for.
+    /// Reports whether an attribute is selected.
     pub(super) fn asks(&self, key: &str) -> bool {
         self.all || self.keys.iter().any(|wanted| **wanted == *key)
     }
 
-    /// Whether an object written without escapes may have any of them.
+    /// Reports whether an object written without escapes may have any of them.
     fn may_be_in(&self, json: &str) -> bool {
         self.keys.iter().any(|key| json.contains(&**key))
             || self.weights && json.contains(TRACE_STATE)
     }
 
-    /// The key itself, if it is read.
+    /// Returns the key if it is read.
     pub(super) fn get(&self, key: &str, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
         if self.all {
             return Some(intern(key));
@@ -139,17 +140,18 @@ impl AttributeKeys {
     }
 }
 
-/// Attributes by key, values as text: numbers as they are written, booleans as `true` and `false`; lists and objects as
-/// JSON. Nulls are not among them. Of [`AttributeKeys::as_json`], all of them are JSON.
+/// Attributes by key, with values as text: numbers as they are written, booleans as `true` and
+/// `false`, lists and objects as JSON. Nulls are left out. With [`AttributeKeys::as_json`], all
+/// values are JSON.
 pub type AttributeValues = Vec<(Arc<str>, Arc<str>)>;
 
-/// Reads the attributes asked for from one JSON object; none when it is not one.
+/// Parses the selected attributes from one JSON object; returns none if the text is not one.
 pub fn parse_attributes(
     json: &str,
     keys: &AttributeKeys,
     intern: impl FnMut(&str) -> Arc<str>,
 ) -> Option<AttributeValues> {
-    // Most records have none of them, and a key that is written without escapes shows.
+    // Most records have none of them, and a key written without escapes is found in the text.
     if !keys.all && !json.contains('\\') && !keys.may_be_in(json) {
         return Some(AttributeValues::new());
     }

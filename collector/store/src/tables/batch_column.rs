@@ -2,7 +2,7 @@
 
 use arrow_array::{Array, RecordBatch};
 
-/// Column `name` of a batch as `A`.
+/// Returns column `name` of a batch as type `A`.
 pub(super) fn column<A: Array + Clone + 'static>(
     batch: &RecordBatch,
     name: &str,
@@ -10,7 +10,7 @@ pub(super) fn column<A: Array + Clone + 'static>(
     optional_column(batch, name)?.ok_or_else(|| format!("it has no column {name}"))
 }
 
-/// The same; none where there is no such column.
+/// Returns column `name` of a batch as type `A`; none if it does not exist.
 pub(super) fn optional_column<A: Array + Clone + 'static>(
     batch: &RecordBatch,
     name: &str,

@@ -1,4 +1,4 @@
-//! Batches in order of process and sequence: the files of their table, walked side by side.
+//! Reads batches in the order of process and sequence, by merging the files of their table.
 
 use object_store::path::Path;
 
@@ -17,18 +17,19 @@ use super::spill::{FILES_MAX, Wanted, open_files};
 /// Rows of all files of a table, in order.
 pub type SortedRows<Row> = Merge<FileRun<Row>>;
 
-/// All batches, in order of process and sequence.
+/// Reads all batches in the order of process and sequence.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Returns an error if the store cannot be listed.
 pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
     read_batches_of(store, &store.list(StoreTable::Batches)?)
 }
 
-/// Those of some files.
+/// Reads the batches of some files.
 ///
 /// # Errors
-/// When they are too many to be read side by side, and cannot be merged first.
+/// Returns an error if there are too many files to read concurrently, and they cannot be merged
+/// first.
 pub fn read_batches_of(
     store: &Store,
     files: &[(Path, u64)],
@@ -56,7 +57,7 @@ pub fn read_batches_of(
     ))
 }
 
-/// The damage met so far in the files of a table.
+/// Returns the damage found so far in the files of a table.
 #[must_use]
 pub fn damage_of(rows: &SortedRows<BatchRead>) -> Vec<Damage> {
     rows.runs()

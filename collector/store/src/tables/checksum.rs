@@ -1,5 +1,5 @@
-//! A checksum of a file's pages, in its own metadata: the pages come first, and the metadata last. Parquet has room for one
-//! of each page, which the writer that is used here leaves out.
+//! Checksum of a file's pages, stored in its own metadata: the pages come first, and the metadata
+//! last. Parquet has a field for a checksum of each page, but our writer does not fill it.
 
 use std::io::{self, Write};
 
@@ -10,13 +10,13 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 
 use super::objects::Store;
 
-/// What is said of a file whose pages were changed.
+/// Error for a file whose pages were changed.
 pub(super) const BROKEN: &str = "its checksum does not hold";
 const KEY: &str = "stroboscope.pages_crc32";
 /// Bytes read at a time.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// What is written passes here, and is summed up.
+/// Writer that computes a checksum of the bytes passing through.
 pub(super) struct Summed<W> {
     to: W,
     sum: crc32fast::Hasher,
@@ -32,7 +32,7 @@ impl<W> Summed<W> {
         }
     }
 
-    /// The checksum of all so far, as the file says it: hexadecimal, and of how many bytes.
+    /// Returns the checksum so far in the file's format: hexadecimal, with the number of bytes.
     fn said(&self) -> KeyValue {
         let sum = self.sum.clone().finalize();
         KeyValue::new(KEY.to_owned(), format!("{sum:08x} {}", self.bytes))
@@ -56,7 +56,7 @@ impl<W: Write> Write for Summed<W> {
     }
 }
 
-/// Says the checksum in the file, after its last rows.
+/// Writes the checksum to the file's metadata, after its last rows.
 pub(super) fn seal<W: Write + Send>(writer: &mut ArrowWriter<Summed<W>>) -> ParquetResult<()> {
     writer.flush()?;
     writer.sync()?;
@@ -64,7 +64,7 @@ pub(super) fn seal<W: Write + Send>(writer: &mut ArrowWriter<Summed<W>>) -> Parq
     Ok(())
 }
 
-/// Whether a file's pages are as its checksum says; one without a checksum is believed.
+/// Checks that a file's pages match its checksum. A file without a checksum passes.
 pub(super) fn holds(
     store: &Store,
     path: &Path,

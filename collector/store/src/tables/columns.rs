@@ -1,5 +1,5 @@
-//! Tables as lists of declared columns: what is written and read, and what documents and SQL say, follows from one line
-//! for each, in `schema.rs`.
+//! Tables as lists of declared columns. One line per column, in `schema.rs`, determines writing,
+//! reading, documents and SQL.
 
 use std::fmt::Debug;
 
@@ -8,17 +8,17 @@ use arrow_schema::{ArrowError, DataType, Field, Fields};
 
 use super::texts::{TextColumns, TextReader};
 
-/// A column of a table, as documents and other readers know it.
+/// A column of a table, for documents and other readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnInfo {
     pub name: &'static str,
     pub data_type: DataType,
     pub is_nullable: bool,
-    /// For users; empty where the name says it.
+    /// Meaning for users; empty if the name says it.
     pub meaning: &'static str,
-    /// Whether it is one of those that records are made of.
+    /// True if records are built from this column.
     pub(super) is_cell: bool,
-    /// Whether nearly every value differs.
+    /// True if nearly every value differs.
     pub(super) is_distinct: bool,
 }
 
@@ -30,19 +30,20 @@ pub(super) struct Column<Row> {
 
 type WriteColumn<Row> = fn(&[Row], &TextColumns) -> Result<ArrayRef, ArrowError>;
 
-/// A table, or the items of a list in one, as [`table!`] declares it.
+/// A table, or the items of a list in a table, as declared by [`table!`].
 pub(super) trait DeclaredTable {
-    /// What is written.
+    /// Row as it is written.
     type Row: 'static;
-    /// What is read of a row, in one struct.
+    /// Columns of a row that are read, in one struct.
     type Cells: Clone + Debug;
-    /// In the order of the file.
+    /// Columns in the order of the file.
     const COLUMNS: &'static [Column<Self::Row>];
 
-    /// What would be read of a row that is in no file, its texts as indexes into the row's own.
+    /// Returns the cells that reading this row from a file would give. Texts are indexes into the
+    /// row's own.
     fn cells_of(row: &Self::Row) -> Self::Cells;
 
-    /// Appends the rows of a batch to `rows`. Columns are found by their names.
+    /// Appends the rows of a batch to `rows`. Finds columns by their names.
     fn read(
         batch: &RecordBatch,
         texts: &mut TextReader<'_>,
@@ -50,18 +51,18 @@ pub(super) trait DeclaredTable {
     ) -> Result<(), String>;
 }
 
-/// The columns of a table.
+/// Returns the columns of a table.
 pub(super) fn infos<T: DeclaredTable>() -> Vec<ColumnInfo> {
     T::COLUMNS.iter().map(|column| (column.info)()).collect()
 }
 
-/// The Arrow fields of a table.
+/// Returns the Arrow fields of a table.
 pub(super) fn fields<T: DeclaredTable>() -> Fields {
     let field = |info: ColumnInfo| Field::new(info.name, info.data_type, info.is_nullable);
     infos::<T>().into_iter().map(field).collect()
 }
 
-/// The names of the columns that cells are made of.
+/// Returns the names of the columns that cells are built from.
 pub(super) fn cell_columns<T: DeclaredTable>() -> Vec<&'static str> {
     infos::<T>()
         .into_iter()
@@ -70,7 +71,7 @@ pub(super) fn cell_columns<T: DeclaredTable>() -> Vec<&'static str> {
         .collect()
 }
 
-/// Rows as Arrow columns.
+/// Converts rows to Arrow columns.
 pub(super) fn write_columns<T: DeclaredTable>(
     rows: &[T::Row],
     texts: &TextColumns,
@@ -81,14 +82,15 @@ pub(super) fn write_columns<T: DeclaredTable>(
         .collect()
 }
 
-/// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each column,
+/// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each
+/// column,
 ///
 /// ```text
 /// name: Kind = how it is written from the row => the cell it is read into, "its meaning";
 /// ```
 ///
-/// where the cell is left out of columns that records are not made of. Without `struct`, the cells are a struct that is
-/// there already. Kinds are in `kinds.rs`.
+/// A column from which records are not built has no cell. Without `struct`, the cells are an
+/// existing struct. `kinds.rs` defines the kinds.
 macro_rules! table {
     (
         $(#[$about:meta])*

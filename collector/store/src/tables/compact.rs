@@ -1,7 +1,8 @@
-//! Several sorted files as one: the k-way merge of their rows, batch by batch, whatever columns they have.
+//! Compaction of several sorted files into one: a k-way merge of their rows, batch by batch,
+//! whatever columns they have.
 //!
-//! In memory is a batch of each file, and what the writer holds of a row group. The columns of the output are those of all
-//! inputs; a row whose file lacks one has null there.
+//! Memory holds one batch per file, and the row group that the writer is building. The output has
+//! the columns of all inputs. A row whose file lacks a column has null there.
 
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
@@ -16,18 +17,18 @@ use super::sorted_file::{SortedFile, union};
 use super::staged::StagedObject;
 use super::write::properties;
 
-/// Rows of all inputs that are read ahead, which are as wide as rows can be.
+/// Maximum rows of all inputs read ahead; each row may be as wide as allowed.
 const ROWS_TOGETHER: usize = 65_536;
 
-/// Why files were not merged.
+/// Reason why files were not merged.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// One of them cannot be read, or not to its end.
+    /// One of the files is unreadable or truncated.
     #[error("{0}")]
     Damaged(Damage),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody asked to end.
+    /// The caller stopped the merge.
     #[error("it was interrupted")]
     Stopped,
 }
@@ -44,41 +45,43 @@ impl From<arrow_schema::ArrowError> for MergeError {
     }
 }
 
-/// A merged file that nobody sees yet.
+/// A merged file that is not visible yet.
 #[derive(Debug)]
 pub struct MergedFile {
     staged: StagedObject,
-    /// Rows in it.
+    /// Number of its rows.
     pub rows: u64,
-    /// Rows that were left out, as they are equal to others in all columns: retries of OTLP.
+    /// Number of rows dropped because they equal others in all columns: OTLP retries.
     pub retries: u64,
-    /// Its bytes.
+    /// Size of the file, in bytes.
     pub bytes: u64,
 }
 
 impl MergedFile {
-    /// Makes it durable, and seen.
+    /// Makes the file durable and visible.
     ///
     /// # Errors
-    /// When the disk fails; then nobody has seen it.
+    /// Returns an error if the disk fails. The file was not visible then.
     pub fn publish(self) -> Result<(), StoreError> {
         self.staged.publish()
     }
 
-    /// Gives it up.
+    /// Discards the file.
     pub fn discard(self) {
         self.staged.discard();
     }
 }
 
-/// Merges `files` of a table into one of that path, which is seen when it is published. Equal keys are in the order of the files.
+/// Merges `files` of a table into one at `path`, which becomes visible once published. Rows with
+/// equal keys keep the order of the files.
 ///
-/// Of imported spans (without a process), those that are equal in all columns are kept once and noted in `retried`; of
-/// events, those of spans that are noted there. Nothing of a process of ours is left out. `goes_on` is asked again and
-/// again.
+/// Imported spans (without a process) that are equal in all columns are kept once and noted in
+/// `retried`. Events of spans noted there are also kept once. Records of our own processes are
+/// never dropped. `goes_on` is polled frequently.
 ///
 /// # Errors
-/// When one of the files is damaged, or the store fails; then there is nothing of it.
+/// Returns an error if one of the files is damaged or the store fails. Nothing is left of the
+/// merged file then.
 pub fn merge_files(
     store: &Store,
     table: StoreTable,

@@ -1,4 +1,4 @@
-//! A file's spans or events, walked trace by trace.
+//! Reads a file's spans or events trace by trace.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use super::reader::{Damage, TableReader};
 use super::shredding::ShreddedColumns;
 use super::texts::{StringInterner, TextIndexer, TextReader};
 
-/// What all cursors of one reader share: interned texts, the attributes asked for, and the count of rows left out.
+/// State that all cursors of one reader share: interned texts, the selected attributes, and a count
+/// of unreadable rows.
 #[derive(Debug, Default)]
 pub(super) struct ReadContext {
     pub(super) names: StringInterner,
     pub(super) indexer: TextIndexer,
     pub(super) keys: AttributeKeys,
-    /// Rows whose attributes could not be read.
+    /// Number of rows whose attributes could not be read.
     pub(super) unreadable_attributes: u64,
 }
 
@@ -41,16 +42,17 @@ impl ReadContext {
     }
 }
 
-/// Row layout: the columns of a batch transposed into an array of structs, so that a row costs one cache line instead of
-/// one for each column. Consecutive traces come from different files, so hardly an access is in a cache; and with
-/// hundreds of files open, columns would also need more pages than the TLB has entries.
+/// Row layout: the columns of a batch transposed into an array of structs, so that a row costs one
+/// cache line instead of one per column. Consecutive traces come from different files, so hardly
+/// any access hits a cache. With hundreds of files open, columns would also need more pages than
+/// the TLB has entries.
 #[derive(Debug)]
 pub(super) struct RowLayout<T: DeclaredTable> {
     pub(super) cells: Vec<T::Cells>,
-    /// Those that the cells have indexes of.
+    /// Texts that the cells refer to by index.
     pub(super) texts: Vec<Arc<str>>,
     shredded: ShreddedColumns,
-    /// JSON of the other attributes.
+    /// JSON of the attributes without columns of their own.
     attributes: Option<StringArray>,
 }
 
@@ -66,7 +68,7 @@ impl<T: DeclaredTable> Default for RowLayout<T> {
 }
 
 impl<T: DeclaredTable> RowLayout<T> {
-    /// The columns to read, beside those of the attributes that are asked for.
+    /// Returns the columns to read, besides those of the selected attributes.
     pub(super) fn columns(keys: &AttributeKeys) -> Vec<&'static str> {
         let attributes = (!keys.is_empty()).then_some(ATTRIBUTES);
         [TRACE_ID, TRACE_NAME]
@@ -76,7 +78,7 @@ impl<T: DeclaredTable> RowLayout<T> {
             .collect()
     }
 
-    /// Holds the rows of this batch, in place of those that it holds.
+    /// Replaces the rows with those of this batch.
     pub(super) fn fill(
         &mut self,
         batch: &RecordBatch,
@@ -106,7 +108,7 @@ impl<T: DeclaredTable> RowLayout<T> {
         T::read(batch, &mut texts, cells)
     }
 
-    /// What a row says of the attributes that are asked for.
+    /// Returns the selected attributes of a row.
     pub(super) fn attributes(&self, row: usize, context: &mut ReadContext) -> AttributeValues {
         let mut values = context.attribute_values(self.attributes.as_ref(), row);
         self.shredded
@@ -115,23 +117,23 @@ impl<T: DeclaredTable> RowLayout<T> {
     }
 }
 
-/// A run: consecutive rows of one trace.
+/// A run of consecutive rows of one trace.
 #[derive(Debug)]
 struct TraceRun {
     trace_id: u128,
-    /// As its source wrote it, if that was not hex.
+    /// Trace id as its source wrote it, if that was not hex.
     trace_name: Option<Arc<str>>,
-    /// The row after the last.
+    /// Index of the row after the last.
     end: usize,
 }
 
-/// Where the reading of a file is. Rows are in order of trace id.
+/// Reading position in a file, whose rows are in the order of trace ids.
 #[derive(Debug)]
 pub(super) struct Cursor<T: DeclaredTable> {
     reader: TableReader,
     rows: RowLayout<T>,
     runs: Vec<TraceRun>,
-    /// The next run, and its first row.
+    /// Index of the next run, and of its first row.
     run: usize,
     row: usize,
 }
@@ -151,7 +153,7 @@ impl<T: DeclaredTable> Cursor<T> {
         self.reader.damage()
     }
 
-    /// The trace of the next row; none at the end.
+    /// Returns the trace of the next row; none at the end.
     pub(super) fn trace_id(&mut self, context: &mut ReadContext) -> Option<u128> {
         loop {
             if let Some(run) = self.runs.get(self.run) {
@@ -160,7 +162,7 @@ impl<T: DeclaredTable> Cursor<T> {
             (self.run, self.row) = (0, 0);
             self.runs.clear();
             let Some(batch) = self.reader.next_batch() else {
-                // Nothing will be read any more, and other files may go on for long.
+                // Frees memory: this file is read to its end, while others may take much longer.
                 (self.rows, self.runs) = (RowLayout::default(), Vec::new());
                 return None;
             };
@@ -196,7 +198,7 @@ impl<T: DeclaredTable> Cursor<T> {
         Ok(())
     }
 
-    /// Hands the rows of a trace, which are the next ones, and its name to `visit`.
+    /// Passes each row of a trace, whose rows come next, with the trace's name to `visit`.
     pub(super) fn take(
         &mut self,
         trace_id: u128,
@@ -214,7 +216,7 @@ impl<T: DeclaredTable> Cursor<T> {
         }
     }
 
-    /// Passes over all rows of traces before this one.
+    /// Skips all rows of traces before this one.
     pub(super) fn skip_to(&mut self, trace_id: u128, context: &mut ReadContext) {
         while self.trace_id(context).is_some_and(|next| next < trace_id) {
             self.row = self.runs[self.run].end;
@@ -223,7 +225,7 @@ impl<T: DeclaredTable> Cursor<T> {
     }
 }
 
-/// The column of attributes, if any are asked for and any row has some.
+/// Returns the column of attributes, if any are selected and any row has some.
 fn attribute_column(
     batch: &RecordBatch,
     context: &ReadContext,

@@ -1,29 +1,30 @@
-//! Ranges of trace ids: what of a file has to be read for one, and where to cut so that all have equally much to read.
+//! Ranges of trace ids: selects the parts of a file to read for a range, and cuts all ids into
+//! ranges of equal work.
 
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::Statistics;
 
-/// The column of trace ids; it is the first of every table that has one.
+/// Index of the column of trace ids; it is the first in every table that has one.
 const TRACE_ID: usize = 0;
 
 /// Trace ids from `from` on, and below `below`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
     pub(super) from: u128,
-    /// None: to the end.
+    /// Exclusive upper bound; none if the range is open.
     pub(super) below: Option<u128>,
 }
 
 impl IdRange {
-    /// All trace ids.
+    /// Range of all trace ids.
     pub const ALL: Self = Self {
         from: 0,
         below: None,
     };
 
-    /// One trace.
+    /// Returns the range of one trace.
     #[must_use]
     pub const fn only(id: u128) -> Self {
         Self {
@@ -32,7 +33,7 @@ impl IdRange {
         }
     }
 
-    /// All between two, both included.
+    /// Returns the range between two ids, both inclusive.
     #[must_use]
     pub const fn from_to(from: u128, to: u128) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl IdRange {
     }
 }
 
-/// The trace ids of a row group.
+/// Trace ids of a row group, from its statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowGroupIds {
     pub(super) least: u128,
@@ -64,7 +65,8 @@ fn id(bytes: Option<&[u8]>) -> Option<u128> {
         .map(u128::from_be_bytes)
 }
 
-/// What the statistics say of each row group; one without them may hold any id.
+/// Returns the trace ids of each row group, from the statistics. Without statistics, a row group
+/// may contain any id.
 pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
     let of = |group: &parquet::file::metadata::RowGroupMetaData| {
         let statistics = group
@@ -80,7 +82,8 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
     metadata.row_groups().iter().map(of).collect()
 }
 
-/// From the earliest to the latest of a column of instants, by what the statistics say; `None`, where they do not.
+/// Returns the earliest and latest value of a column of instants, from the statistics; `None` if
+/// they are missing.
 pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
     let at = metadata
         .file_metadata()
@@ -100,9 +103,9 @@ pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64,
     times_ns
 }
 
-/// The row groups that may hold ids of the range, and of their rows the pages that may.
+/// Selects the row groups that may contain ids of the range, and their pages that may.
 ///
-/// Of an ordered list of ids, if there is one, those that may hold one of them.
+/// With an ordered list `wanted`, they must also be able to contain one of its ids.
 pub(super) fn selection(
     metadata: &ParquetMetaData,
     range: &IdRange,
@@ -128,7 +131,7 @@ pub(super) fn selection(
     (groups, rows.into())
 }
 
-/// The pages of a row group, if the file has an index of them.
+/// Returns the selected pages of a row group, if the file has a page index.
 fn pages(
     metadata: &ParquetMetaData,
     group: usize,
@@ -162,7 +165,8 @@ fn pages(
     Some(begins.zip(ends).enumerate().map(selector).collect())
 }
 
-/// Cuts all ids into at most so many ranges of about equally many rows, by what is known of the row groups.
+/// Cuts all ids into at most `parts` ranges of about equal numbers of rows, estimated from the row
+/// groups.
 pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
     let total: u64 = groups.iter().map(|group| group.rows).sum();
     let rows_below = |id: u128| -> f64 {
@@ -179,7 +183,7 @@ pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
     let mut cuts: Vec<u128> = (1..parts)
         .map(|part| {
             let wanted = total as f64 * part as f64 / parts as f64;
-            // The least id below which there are that many rows.
+            // Searches the least id that has that many rows below it.
             let (mut low, mut high) = (0u128, u128::MAX);
             while low < high {
                 let middle = low + (high - low) / 2;

@@ -1,8 +1,9 @@
-//! The table `kernel`: what a kernel recorder saw, in chunks of some seconds.
+//! The table `kernel`: events from a kernel recorder, in chunks of some seconds.
 //!
-//! A chunk is one file, `kernel/date=…/hour=…/rec-RECORDING-FROM-TO.parquet`: the recording's id (32 hex digits), and
-//! the wall time it covers, `[FROM, TO)`, in ns. A recording's chunks follow each other without gaps and each can be
-//! understood by itself: threads are introduced again in each. `kernel_schema.rs` documents the columns.
+//! A chunk is one file, `kernel/date=…/hour=…/rec-RECORDING-FROM-TO.parquet`. Its name has the
+//! recording's id (32 hex digits), and the wall time that it covers, `[FROM, TO)`, in ns. A
+//! recording's chunks follow each other without gaps, and each is self-contained: it introduces its
+//! threads again. `kernel_schema.rs` documents the columns.
 
 mod rows;
 
@@ -23,41 +24,41 @@ use super::write::{WrittenObjects, put_rows};
 /// Some seconds of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct KernelChunk {
-    /// Which recording: a random number.
+    /// Random id of the recording.
     pub recording: u128,
-    /// The host recorded; tids are its own.
+    /// Recorded host, which assigned the tids.
     pub host: String,
-    /// Whose system calls' numbers these are.
+    /// Architecture that numbers the system calls.
     pub architecture: Architecture,
-    /// The mask in force.
+    /// Burst-config in force, as bits.
     pub burst_config: u64,
-    /// Wall time covered: begin and end (exclusive), ns since the Unix epoch.
+    /// Covered wall time: start and exclusive end, in ns since the Unix epoch.
     pub covers_ns: (i64, i64),
-    /// What the kernel said, in order of time.
+    /// Kernel events, in order of time.
     pub events: Vec<Event>,
-    /// The windows within the chunk, in order of time, monotonic ns.
+    /// Windows within the chunk, in order of time, in monotonic ns.
     pub windows: Vec<Window>,
-    /// From monotonic to wall time.
+    /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
-    /// Lost since the recording began.
+    /// Events lost since the recording began.
     pub lost: LossCounts,
 }
 
 /// A chunk's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFile {
-    /// Where, and its bytes.
+    /// Path, and size in bytes.
     pub object: (Path, u64),
-    /// Which recording.
+    /// Id of the recording.
     pub recording: u128,
-    /// Wall time covered, ns since the Unix epoch.
+    /// Covered wall time, in ns since the Unix epoch.
     pub covers_ns: (i64, i64),
 }
 
-/// Writes a chunk; the same chunk gives the same object.
+/// Writes a chunk. Writing the same chunk again gives the same object.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Returns an error if the chunk cannot be written.
 pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects, StoreError> {
     let (from_ns, to_ns) = chunk.covers_ns;
     let name = format!("rec-{:032x}-{from_ns}-{to_ns}", chunk.recording);
@@ -71,10 +72,10 @@ pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects
     })
 }
 
-/// All chunks, by recording and time.
+/// Returns the files of all chunks, in the order of recording and time.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Returns an error if the store cannot be listed.
 pub fn list_kernel(store: &Store) -> Result<Vec<KernelFile>, StoreError> {
     let mut files: Vec<KernelFile> = store
         .list(StoreTable::Kernel)?
@@ -101,7 +102,7 @@ fn named(object: (Path, u64)) -> Option<KernelFile> {
     })
 }
 
-/// Reads a chunk; what is damaged in it ends its reading, and is told.
+/// Reads a chunk. Damage ends the reading, and is returned.
 #[must_use]
 pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Damage>) {
     let columns = cell_columns::<Kernel>();

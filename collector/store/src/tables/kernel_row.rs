@@ -53,7 +53,7 @@ impl RowKind {
         }
     }
 
-    /// Its name among the texts of rows, of which kinds are the first.
+    /// Returns the id of its name: the names of kinds come first among the texts of rows.
     pub(super) fn text(self) -> StringId {
         self as StringId
     }
@@ -63,7 +63,7 @@ impl RowKind {
     }
 }
 
-/// One row; what is `None` is null.
+/// A row; `None` stands for null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelRow {
     pub(super) recording: u128,

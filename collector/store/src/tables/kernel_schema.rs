@@ -1,24 +1,25 @@
 //! # The columns
 //!
-//! Sorted by `monotonic_ns`. The file's metadata says `stroboscope.schema_version` and `stroboscope.table`, as for all
-//! tables. Columns that mean nothing for a kind are null, and so is what the kernel did not say.
+//! Sorted by `monotonic_ns`. The file's metadata contains `stroboscope.schema_version` and
+//! `stroboscope.table`, as in all tables. A column without meaning for a kind is null, and so is
+//! one that the kernel did not report. `arg0` of `lost` and `window` is monotonic.
 //!
 //! | kind | meaning |
 //! |---|---|
 //! | enter, exit | a system call begins, ends |
 //! | switch, waking, new_task, named, task_exit | scheduling, names, ends |
-//! | thread | a thread is introduced: what it works for before this moment; arg0: its number in its process |
-//! | lost | events of this cpu are missing since arg0 (monotonic); arg1 … arg4: enters, exits, switches, others |
-//! | window | recorded from here until arg0 (monotonic) |
-//! | clock | wall minus monotonic time is `result`; arg0: TAI minus wall, arg1: boot minus monotonic, arg2: ± (ns) |
-//! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: all losses so far, as in `lost` |
+//! | thread | introduces a thread: its work before this moment; arg0: its number in its process |
+//! | lost | events of this cpu lost since arg0; arg1 … arg4: enters, exits, switches, others |
+//! | window | recorded from here until arg0 |
+//! | clock | `result`: wall - monotonic; arg0: TAI - wall, arg1: boot - monotonic, arg2: ± (ns) |
+//! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: losses so far (`lost`) |
 
 use super::columns::table;
 use super::kernel_row::KernelRow;
 use super::kinds::{Distinct, I64, Id, Nullable, Text, U32, U64};
 
 table! {
-    /// What kernel recorders saw.
+    /// Events from kernel recorders.
     pub(super) Kernel(row: KernelRow) => struct KernelCells {
         recording: Id = row.recording, "which run of a recorder";
         host: Text = row.host => host, "whose kernel; `tid` and `process` are its numbers";

@@ -1,4 +1,4 @@
-//! Kinds of columns: how their values are stored, and read back.
+//! Kinds of columns: storage and reading of their values.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -15,12 +15,12 @@ use super::batch_column::{column, optional_column};
 use super::texts::{TextColumns, TextIndex, TextReader};
 use crate::record::StringId;
 
-/// How the values of a column are stored.
+/// Storage of a column's values.
 pub(super) trait ColumnKind {
     /// A value as it is written.
     type Value<'a>;
     const IS_NULLABLE: bool = false;
-    /// Whether nearly every value differs: a dictionary would be built only to be thrown away.
+    /// True if nearly every value differs: a dictionary would be built only to be discarded.
     const IS_DISTINCT: bool = false;
 
     fn data_type() -> DataType;
@@ -31,31 +31,32 @@ pub(super) trait ColumnKind {
     ) -> Result<ArrayRef, ArrowError>;
 }
 
-/// How they are read.
+/// Reading of a column's values.
 pub(super) trait ReadKind: ColumnKind {
     /// A value as it is read.
     type Cell: Clone + Debug;
     /// The column of a batch.
     type Opened;
 
-    /// Finds the column by its name. One that may be null may also be absent, in files of before there was one.
+    /// Finds the column by its name. A nullable column may also be absent, in files from before it
+    /// existed.
     fn open(
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
     ) -> Result<Self::Opened, String>;
 
-    /// The value of a row.
+    /// Returns the value of a row.
     fn cell(opened: &Self::Opened, row: usize) -> Self::Cell;
 
-    /// What would be read of a value that is in no file.
+    /// Returns the cell that reading this value from a file would give.
     fn cell_of(value: Self::Value<'_>) -> Self::Cell;
 }
 
-/// A kind whose values may be missing; null then.
+/// Kind whose values may be missing, stored as null.
 pub(super) struct Nullable<K>(PhantomData<K>);
 
-/// A kind of which nearly every value differs.
+/// Kind whose values nearly all differ.
 pub(super) struct Distinct<K>(PhantomData<K>);
 
 impl<K: ColumnKind> ColumnKind for Distinct<K> {
@@ -181,7 +182,7 @@ impl<T: ArrowPrimitiveType> ReadKind for Nullable<Number<T>> {
     }
 }
 
-/// Yes or no.
+/// Boolean values.
 pub(super) enum Flag {}
 
 impl ColumnKind for Nullable<Flag> {
@@ -269,7 +270,7 @@ impl ReadKind for Id {
     }
 }
 
-/// A column of 16-byte ids.
+/// Returns a column of 16-byte ids.
 pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArray, String> {
     let ids: FixedSizeBinaryArray = column(batch, name)?;
     if ids.value_length() == 16 {
@@ -279,13 +280,13 @@ pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArra
     }
 }
 
-/// The id of a row.
+/// Returns the id of a row.
 #[inline]
 pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
     <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)
 }
 
-/// Texts of which there are few: a dictionary.
+/// Texts with few distinct values, stored in a dictionary.
 pub(super) enum Text {}
 
 fn dictionary() -> DataType {
@@ -376,7 +377,7 @@ impl ReadKind for Nullable<Text> {
     }
 }
 
-/// Texts as they are, though they are interned in rows.
+/// Texts stored without a dictionary, although rows intern them.
 pub(super) enum PlainText {}
 
 impl ColumnKind for PlainText {
@@ -431,7 +432,7 @@ impl ColumnKind for Nullable<PlainText> {
     }
 }
 
-/// JSON as text, different in most rows. Readers take it apart only where they are asked to: see `attributes.rs`.
+/// JSON as text, different in most rows. Readers parse it only on demand: see `attributes.rs`.
 pub(super) enum Json {}
 
 impl ColumnKind for Nullable<Json> {

@@ -1,4 +1,4 @@
-//! Records that a reading of traces left out.
+//! Counts of records that a reading of traces left out.
 
 /// Number of records and traces that a reading left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -11,7 +11,7 @@ pub struct LeftOut {
     pub span_missing: u64,
     /// Events in a request, but in no span and of no task.
     pub no_span_no_task: u64,
-    /// Records whose attributes name one that was asked for, but are not a JSON object.
+    /// Records whose attributes name a selected one, but are not a JSON object.
     pub unreadable_attributes: u64,
     /// Traces that did not fit into memory.
     pub large_traces: u64,

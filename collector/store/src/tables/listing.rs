@@ -1,4 +1,4 @@
-//! Which objects there are, as of one moment, while others replace and delete them.
+//! Consistent listings of objects, while other processes replace and delete them.
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -8,37 +8,38 @@ use super::objects::{Store, StoreError, replaced};
 use super::partition::{Hour, StoreTable};
 use super::segments::{Segments, covered};
 
-/// What is changed before files are moved, see [`Store::announce`],
+/// Directory of the objects that change before files are moved, see [`Store::announce`].
 const GENERATIONS: &str = "generations";
-/// the last hour that was deleted for its age or for want of room,
+/// Object with the last hour that was deleted for its age or the size limit.
 const DELETED: &str = "generations/deleted";
-/// and the paths of the files that are being deleted, a line each: they are gone for readers as soon as they are in here.
+/// Object with the paths of the files being deleted, one per line. Readers ignore a file as soon as
+/// it is listed here.
 const DELETING: &str = "generations/deleting";
 
-/// An object that another one stands for; each with its bytes.
+/// An object that another one covers; each with its size in bytes.
 #[derive(Clone, Debug)]
 pub struct Covered {
-    /// It.
+    /// The covered object.
     pub file: (Path, u64),
-    /// The other.
+    /// The object that covers it.
     pub by: (Path, u64),
 }
 
 impl Store {
-    /// The Parquet objects of a table that are to be read, those that another one covers left out: path and size in
-    /// bytes, in order of path.
+    /// Lists the Parquet objects of a table that are to be read, without covered ones. Returns path
+    /// and size in bytes, in the order of paths.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn list(&self, table: StoreTable) -> Result<Vec<(Path, u64)>, StoreError> {
         let mut listed = self.list_together(&[table])?;
         Ok(listed.pop().unwrap_or_default())
     }
 
-    /// The same of several tables, all as of one moment.
+    /// Lists the objects of several tables, all as of one moment.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn list_together(
         &self,
         tables: &[StoreTable],
@@ -50,31 +51,36 @@ impl Store {
             .collect())
     }
 
-    /// The same, with all that is known of each object.
+    /// Lists the objects of a table with all their metadata.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn snapshot(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
         let mut listed = self.snapshots(&[table])?;
         Ok(listed.pop().unwrap_or_default())
     }
 
-    /// Those of several tables, all as of one moment.
+    /// Lists the objects of several tables with their metadata, all as of one moment.
     ///
-    /// A listing is no snapshot: while it goes through a folder, a compacted file may appear behind it and those that it
-    /// covers vanish before it. Then neither would be in it. So whoever replaces files changes the table's generation
-    /// after the compacted file has appeared and before the first covered one goes ([`Store::announce`]), and a listing
-    /// counts if the generation was the same before and after it. For let a covered file be missing in it. Then it was
-    /// moved before the listing's end, and the generation changed before that: not during the listing, as the generation
-    /// would have told, so before it began. By then the compacted file was there, and is in the listing, unless it was
-    /// replaced itself, of which the same holds. A crash between any of these steps leaves a listing that holds, too.
+    /// A plain listing is no snapshot. While it walks a directory, a compacted file may appear
+    /// behind its position, and the files that it covers may vanish ahead of it. Then neither would
+    /// be listed. So a process that replaces files changes the table's generation after the
+    /// compacted file has appeared, and before the first covered one goes ([`Store::announce`]). A
+    /// listing is valid if the generation was the same before and after it.
     ///
-    /// Files that are deleted for good have no other one. They are named in one object first (`Store::begin_deletion`):
-    /// from then on no listing has any of them, and one that was under way does not count, as that object is another after
-    /// it; nor does one through which all of a deletion passed, as the generations are others then.
+    /// Proof: suppose a covered file is missing from a valid listing. It was moved before the
+    /// listing ended, and the generation changed before that. It did not change during the listing,
+    /// so it changed before the listing began. By then the compacted file existed, and is in the
+    /// listing, unless it was itself replaced, to which the same argument applies. A crash between
+    /// any of these steps leaves listings valid, too.
+    ///
+    /// Files that are deleted permanently have no replacement. They are first named in one object
+    /// (`Store::begin_deletion`). From then on no listing contains any of them. A listing in
+    /// progress at that time is invalid, as that object differs after it. A listing during which a
+    /// whole deletion passed is invalid, as the generations differ then.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn snapshots(&self, tables: &[StoreTable]) -> Result<Vec<Vec<ObjectMeta>>, StoreError> {
         loop {
             let before = self.state(tables)?;
@@ -99,7 +105,7 @@ impl Store {
         }
     }
 
-    /// What is another before and after a listing that does not count.
+    /// Returns the state that changes during an invalid listing.
     fn state(
         &self,
         tables: &[StoreTable],
@@ -109,8 +115,8 @@ impl Store {
         Ok((deleting, generations.collect::<Result<_, _>>()?))
     }
 
-    /// Names files that will be moved away for good: no listing has them from here on, after a crash either. Durable when
-    /// this returns.
+    /// Names files that will be deleted permanently, and makes that durable. From here on no
+    /// listing contains them, even after a crash.
     pub(crate) fn begin_deletion(&self, files: &[Path]) -> Result<(), StoreError> {
         let lines: String = files.iter().map(|path| format!("{path}\n")).collect();
         let at = Path::from(DELETING);
@@ -118,20 +124,21 @@ impl Store {
         self.make_durable(&[at])
     }
 
-    /// Those that were named, where that was not ended.
+    /// Returns the files of a deletion that has begun and not ended.
     pub(crate) fn begun_deletion(&self) -> Result<Vec<Path>, StoreError> {
         Ok(deletion(self.known(&Path::from(DELETING))?.as_ref()))
     }
 
-    /// They are all gone.
+    /// Ends a deletion, once all its files are gone.
     pub(crate) fn end_deletion(&self) -> Result<(), StoreError> {
         self.delete(&Path::from(DELETING))
     }
 
-    /// Those of its objects that another one covers, as a crash leaves them behind, and that one, each with its bytes.
+    /// Returns the covered objects of a table, which a crash leaves behind, with the objects that
+    /// cover them.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn covered(&self, table: StoreTable) -> Result<Vec<Covered>, StoreError> {
         let files = self.list_all(table)?;
         let bytes: std::collections::BTreeMap<&Path, u64> = files
@@ -149,7 +156,8 @@ impl Store {
             .collect())
     }
 
-    /// Those that were replaced by this file, and are still there; those that one of them covers left out.
+    /// Returns the objects that this file replaced and that still exist, without those that another
+    /// of them covers.
     pub(crate) fn replaced_by(&self, file: &Path) -> Result<Vec<Path>, StoreError> {
         let Some(segments) = Segments::of(file) else {
             return Ok(Vec::new());
@@ -180,12 +188,12 @@ impl Store {
         Path::from(format!("{GENERATIONS}/{}", table.name()))
     }
 
-    /// What changes when files of the table are about to be moved away.
+    /// Returns the object that changes before files of the table are moved away.
     fn generation(&self, table: StoreTable) -> Result<Option<Bytes>, StoreError> {
         self.known(&Self::generation_path(table))
     }
 
-    /// An object that is read whole, if it is there.
+    /// Reads a whole object, if it exists.
     fn known(&self, path: &Path) -> Result<Option<Bytes>, StoreError> {
         if let Some((root, disk)) = self.local_root().zip(self.local_disk()) {
             return match disk.read(&root.join(path.as_ref())) {
@@ -205,17 +213,18 @@ impl Store {
         }
     }
 
-    /// Says, before files of a table are moved away, that listings which are under way do not count: see
-    /// [`Store::snapshot`]. Only who holds the data folder's lock may.
+    /// Invalidates listings in progress before files of a table are moved away: see
+    /// [`Store::snapshot`]. The caller must hold the lock of the data directory.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing may be moved.
+    /// Returns an error if this cannot be written. No file may be moved then.
     pub fn announce(&self, table: StoreTable) -> Result<(), StoreError> {
         let known = self.generation(table)?;
         let number = known.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<u64>().ok());
         let next = match number {
             Some(number) => number + 1,
-            // Never one that a listing may have seen, also where somebody deleted the file.
+            // Never reuses a value that a listing may have seen, even if the file was deleted by
+            // hand.
             None => std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |since| since.as_micros() as u64),
@@ -223,22 +232,22 @@ impl Store {
         self.put(&Self::generation_path(table), next.to_string().into_bytes())
     }
 
-    /// Notes that this hour was deleted on purpose.
+    /// Records that this hour was deleted intentionally.
     pub(crate) fn note_deleted(&self, hour: Hour) -> Result<(), StoreError> {
         self.put(&Path::from(DELETED), hour.folder().into_bytes())
     }
 
-    /// Whether any hour ever was.
+    /// Reports whether any hour was ever deleted.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn has_deleted(&self) -> Result<bool, StoreError> {
         let found = self.list_under(&Path::from(GENERATIONS))?;
         Ok(found.iter().any(|meta| meta.location.as_ref() == DELETED))
     }
 }
 
-/// The paths that the object of a deletion names.
+/// Parses the paths in the object of a deletion.
 fn deletion(said: Option<&Bytes>) -> Vec<Path> {
     let lines = said.and_then(|bytes| std::str::from_utf8(bytes).ok());
     lines

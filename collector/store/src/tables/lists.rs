@@ -1,4 +1,4 @@
-//! Columns of lists of small structs, which are declared as tables are: windows, losses, clock steps.
+//! Columns of lists of small structs, which are declared like tables: windows, losses, clock steps.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<T: DeclaredTable<Row: Clone>> ColumnKind for List<T> {
 
 impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
     type Cell = Vec<T::Cells>;
-    /// The lists, and the items of all of them.
+    /// The lists, and the items of all lists.
     type Opened = (ListArray, Vec<T::Cells>);
 
     fn open(
@@ -93,7 +93,7 @@ impl<T: DeclaredTable<Row: Clone>> List<T> {
     }
 }
 
-/// Lists that files of before there was such a column lack; empty then.
+/// Lists that may be missing in files from before the column existed; they are empty then.
 impl<T: DeclaredTable<Row: Clone>> ColumnKind for Nullable<List<T>> {
     type Value<'a> = &'a [T::Row];
     const IS_NULLABLE: bool = true;

@@ -5,13 +5,13 @@ use std::collections::BinaryHeap;
 
 /// A sorted run that is read row by row.
 pub trait SortedRun {
-    /// What it yields.
+    /// Row that the run yields.
     type Row;
-    /// What it is sorted by.
+    /// Key that the run is sorted by.
     type Key: Ord;
-    /// The key of a row.
+    /// Returns the key of a row.
     fn key(row: &Self::Row) -> Self::Key;
-    /// The next row; none at the end.
+    /// Returns the next row; none at the end.
     fn next_row(&mut self) -> Option<Self::Row>;
 }
 
@@ -23,7 +23,7 @@ struct HeapEntry<R: SortedRun> {
 }
 
 impl<R: SortedRun> Ord for HeapEntry<R> {
-    /// The reverse, for the heap's top is its greatest.
+    /// Reversed order, as the heap's top is its greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (&other.key, other.run).cmp(&(&self.key, self.run))
     }
@@ -43,7 +43,8 @@ impl<R: SortedRun> PartialEq for HeapEntry<R> {
 
 impl<R: SortedRun> Eq for HeapEntry<R> {}
 
-/// All rows of all runs, in order of key; of equal keys, those of the earlier run first.
+/// Iterator over all rows of all runs, in the order of keys; of equal keys, those of the earlier
+/// run come first.
 pub struct Merge<R: SortedRun> {
     runs: Vec<R>,
     heap: BinaryHeap<HeapEntry<R>>,
@@ -79,13 +80,13 @@ impl<R: SortedRun> Merge<R> {
         }
     }
 
-    /// The key of the next row.
+    /// Returns the key of the next row.
     #[must_use]
     pub fn peek_key(&self) -> Option<&R::Key> {
         self.heap.peek().map(|next| &next.key)
     }
 
-    /// The runs, to ask them how it went.
+    /// Returns the runs, to check them for errors.
     #[must_use]
     pub fn runs(&self) -> &[R] {
         &self.runs

@@ -1,5 +1,5 @@
-//! The store: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the tables, `partition.rs` the
-//! names of files.
+//! The store's tables: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the
+//! tables, `partition.rs` the names of files.
 
 mod attach;
 mod attribute_fields;

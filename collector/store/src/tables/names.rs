@@ -1,12 +1,13 @@
-//! Names in files: of columns that have a part of their own in reading, and of metadata.
+//! Names in files: of metadata, and of columns that reading treats specially.
 
-/// Version of the tables; readers refuse a newer one. In files of an older one, columns that came later are missing.
+/// Version of the tables; readers reject a newer one. Files of an older version lack columns that
+/// came later.
 pub const SCHEMA_VERSION: u32 = 4;
 pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
 
-/// Tells a trace's rows, of which its name is said once.
+/// Column that separates traces; each trace's name is stored once.
 pub(super) const TRACE_ID: &str = "trace_id";
 pub(super) const TRACE_NAME: &str = "trace_name";
-/// Read only where attributes are asked for. Writing puts there what has no column of its own.
+/// Column read only if attributes are selected. It stores those without columns of their own.
 pub(super) const ATTRIBUTES: &str = "attributes";

@@ -1,7 +1,8 @@
-//! Objects by path: the seam to `object_store`, made synchronous and, on a local disk, durable.
+//! Objects by path: a synchronous interface to `object_store`, durable on a local disk.
 //!
-//! Files of the tables are never changed. They are replaced: compaction puts one that covers others ([`Segments`](super::Segments)), and
-//! only then moves those to `replaced/`, under the same path. Whoever listed them before goes on reading them there.
+//! Files of the tables never change. They are replaced: compaction adds a file that covers others
+//! ([`Segments`](super::Segments)), and only then moves those to `replaced/`, under the same path.
+//! Readers that listed them before keep reading them there.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,13 +19,13 @@ use tokio::runtime::Handle;
 
 use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
-/// Where files are moved that another one covers, or that were kept for long enough.
+/// Directory for files that another one covers, or that retention deletes.
 pub const REPLACED: &str = "replaced";
 
-/// What can go wrong with the store as a whole. A single damaged file is [`super::Damage`] instead.
+/// Error of the store as a whole. Damage of a single file is [`super::Damage`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The data folder cannot be used.
+    /// The data directory cannot be used.
     #[error("cannot use the data folder {path}: {source}")]
     Folder {
         path: PathBuf,
@@ -45,35 +46,37 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// There are too many files to read side by side, and they could not be merged first.
+    /// There are too many files to read concurrently, and they could not be merged first.
     #[error(
         "cannot write temporary files to {folder}: {reason}; the store has very many files, of which `stroboscope store compact` \
          makes few"
     )]
     Temporary { folder: PathBuf, reason: String },
-    /// As there, for what is in them.
+    /// Their contents could not be merged.
     #[error("cannot merge files to read them: {0}")]
     Run(String),
-    /// Rows could not be put into Parquet.
+    /// Rows could not be written as Parquet.
     #[error("cannot write Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// Rows could not be put into columns.
+    /// Rows could not be converted to columns.
     #[error("cannot build columns: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
 }
 
-/// The store's objects. Its methods block, and must be called outside of async code (`spawn_blocking`).
+/// The store's objects. Its methods block, and must be called outside of async code
+/// (`spawn_blocking`).
 #[derive(Clone, Debug)]
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Handle,
-    /// Set when the objects are files, which then are synced; other stores are durable when they answer.
+    /// Directory of the objects, if they are files, which then are synced. Other stores are durable
+    /// when they answer.
     local: Option<Folder>,
-    /// Files that were held against their checksums: they never change.
+    /// Files whose checksums were verified: they never change.
     held: Arc<Mutex<BTreeSet<Path>>>,
 }
 
-/// A folder whose files are objects.
+/// A directory whose files are objects.
 #[derive(Clone, Debug)]
 struct Folder {
     root: PathBuf,
@@ -81,10 +84,10 @@ struct Folder {
 }
 
 impl Store {
-    /// The store in a local folder, created if it is missing.
+    /// Opens the store in a local directory, and creates it if missing.
     ///
     /// # Errors
-    /// When the folder cannot be created or is not a folder.
+    /// Returns an error if the directory cannot be created or is not one.
     pub fn local(folder: &FsPath, runtime: Handle) -> Result<Self, StoreError> {
         let unusable = |source| StoreError::Folder {
             path: folder.to_owned(),
@@ -104,7 +107,7 @@ impl Store {
         })
     }
 
-    /// The store in a folder of another disk; `objects` reads what is there.
+    /// Opens the store in a directory of another disk; `objects` reads from there.
     #[must_use]
     pub fn on(
         disk: Arc<dyn Disk>,
@@ -121,7 +124,7 @@ impl Store {
         }
     }
 
-    /// The store over any other object store.
+    /// Opens the store over any other object store.
     #[must_use]
     pub fn over(objects: Arc<dyn ObjectStore>, runtime: Handle) -> Self {
         Self {
@@ -132,8 +135,8 @@ impl Store {
         }
     }
 
-    /// Whether a file that is going to be read as a whole is as `holds` says, which is asked once. A file on another machine is not
-    /// fetched for that alone: what carries it has checksums of its own.
+    /// Verifies by `holds`, once per file, a file that is about to be read completely. A remote
+    /// file is not fetched for this alone: its transport has checksums of its own.
     pub(super) fn is_held(
         &self,
         path: &Path,
@@ -150,11 +153,11 @@ impl Store {
         Ok(is_held)
     }
 
-    /// Puts an object, replacing one of that path; on a local disk its contents are durable then, and
-    /// [`Store::make_durable`] makes its name so.
+    /// Writes an object, replacing an existing one. On a local disk, its contents are then durable,
+    /// and [`Store::make_durable`] makes its name so.
     ///
     /// # Errors
-    /// When it cannot be written; then there is no half-written object of that path.
+    /// Returns an error if the object cannot be written. No partial object is left then.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
         let Some(folder) = &self.local else {
             self.runtime
@@ -166,18 +169,19 @@ impl Store {
         published.map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Makes objects durable: on a local disk, syncs the folders above them. Their contents are durable since they were put.
+    /// Makes objects durable: on a local disk, syncs the directories above them. Their contents
+    /// have been durable since they were written.
     ///
     /// # Errors
-    /// When the disk fails; then none of them may be relied on.
+    /// Returns an error if the disk fails. None of the objects is reliable then.
     pub fn make_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
         self.sync_above(paths, &|_| false)
     }
 
-    /// Makes the absence of objects durable, whose folders may be gone as well.
+    /// Makes the absence of objects durable, even if their directories are gone as well.
     ///
     /// # Errors
-    /// When the disk fails; then they may come back.
+    /// Returns an error if the disk fails. The objects may come back then.
     pub(crate) fn make_absence_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
         self.sync_above(paths, &|error| error.kind() == io::ErrorKind::NotFound)
     }
@@ -208,29 +212,30 @@ impl Store {
             })
     }
 
-    /// Removes objects; durable when this returns. That one is gone already is fine.
+    /// Removes objects durably. A missing one is no error.
     ///
     /// # Errors
-    /// When one is there and cannot be removed; those before it are removed.
+    /// Returns an error if an existing object cannot be removed. Those before it are removed.
     pub fn remove(&self, paths: &[Path]) -> Result<(), StoreError> {
         paths.iter().try_for_each(|path| self.delete(path))?;
         self.make_absence_durable(paths)
     }
 
-    /// All objects under a path, of whatever kind. On a local disk, one that vanishes meanwhile is left out.
+    /// Lists all objects under a path, of any kind. On a local disk, objects that vanish meanwhile
+    /// are left out.
     pub(crate) fn list_under(&self, prefix: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
         let listing = self.objects.list(Some(prefix)).try_collect();
         Ok(self.runtime.block_on(listing)?)
     }
 
-    /// Moves an object to `replaced/`, where those find it who listed it before.
+    /// Moves an object to `replaced/`, where readers that listed it before find it.
     ///
     /// # Errors
-    /// When it cannot be moved.
+    /// Returns an error if the object cannot be moved.
     pub fn retire(&self, path: &Path) -> Result<(), StoreError> {
         if let Some(Folder { root, .. }) = &self.local {
-            // How long it is there already, as renaming changes no time that all file systems keep. That it cannot be set
-            // costs a running query its file, at worst.
+            // Records the time of the move, as a rename changes no time that all file systems keep.
+            // If it cannot be set, a running query loses its file at worst.
             let touched = File::open(root.join(path.as_ref()))
                 .and_then(|file| file.set_modified(std::time::SystemTime::now()));
             if let Err(error) = touched {
@@ -240,7 +245,7 @@ impl Store {
         self.rename(path, &replaced(path))
     }
 
-    /// The same, of one that may be gone already.
+    /// Moves an object to `replaced/`, unless it is already gone.
     pub(crate) fn retire_if_there(&self, path: &Path) -> Result<(), StoreError> {
         match self.retire(path) {
             Err(StoreError::Object(object_store::Error::NotFound { .. })) => Ok(()),
@@ -267,7 +272,7 @@ impl Store {
         rename().map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Deletes an object, which may be gone already.
+    /// Deletes an object, which may already be gone.
     pub(crate) fn delete(&self, path: &Path) -> Result<(), StoreError> {
         let Some(Folder { root, disk }) = &self.local else {
             return match self.runtime.block_on(self.objects.delete(path)) {
@@ -280,17 +285,17 @@ impl Store {
         removed.map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Its folder on a local disk.
+    /// Returns the directory on a local disk.
     pub(crate) fn local_root(&self) -> Option<&FsPath> {
         self.local.as_ref().map(|folder| &*folder.root)
     }
 
-    /// Its local disk.
+    /// Returns the local disk.
     pub(super) fn local_disk(&self) -> Option<&dyn Disk> {
         self.local.as_ref().map(|folder| &*folder.disk)
     }
 
-    /// The objects themselves, for engines that read them their own way.
+    /// Returns the underlying object store, for engines that read it their own way.
     #[must_use]
     pub fn objects(&self) -> &Arc<dyn ObjectStore> {
         &self.objects
@@ -300,10 +305,10 @@ impl Store {
         &self.runtime
     }
 
-    /// Bytes `range` of an object, also of one that was replaced since it was listed.
+    /// Reads the bytes `range` of an object, even if it was replaced since it was listed.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn range(&self, path: &Path, range: std::ops::Range<u64>) -> Result<Bytes, StoreError> {
         let read = async {
             match self.objects.get_range(path, range.clone()).await {
@@ -316,14 +321,15 @@ impl Store {
         Ok(self.runtime.block_on(read)?)
     }
 
-    /// The object as a file, if it is one: reading that directly spares a trip through the runtime's threads each time.
+    /// Opens the object as a file, if it is one. Direct reads avoid a detour through the runtime's
+    /// threads.
     pub(super) fn file(&self, path: &Path) -> Option<File> {
         let folder = self.local.as_ref()?;
         let open = |path: &Path| File::open(folder.root.join(path.as_ref())).ok();
         open(path).or_else(|| open(&replaced(path)))
     }
 
-    /// How a person finds the object: its file on a local disk.
+    /// Returns a path for people: on a local disk, the object's file.
     #[must_use]
     pub fn display(&self, path: &Path) -> String {
         self.local.as_ref().map_or_else(
@@ -333,13 +339,13 @@ impl Store {
     }
 }
 
-/// Where an object is after it was replaced.
+/// Returns the path of an object after it was replaced.
 #[must_use]
 pub fn replaced(path: &Path) -> Path {
     Path::from(format!("{REPLACED}/{path}"))
 }
 
-/// Creates an empty file, and the folders above it.
+/// Creates an empty file and the directories above it.
 pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskFile>> {
     match disk.create(path, IfThere::Empty) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -352,9 +358,10 @@ pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskF
 }
 
 impl Folder {
-    /// Writes a file beside its place, and moves it there when its contents are durable: nobody ever sees half of it, not
-    /// after a power cut either. The name beside is always the same, so that what a crash leaves is written over by the
-    /// next try, and hidden, so that others who read the whole folder leave it out.
+    /// Writes a temporary file, and renames it once its contents are durable: a partial file is
+    /// never visible, even after a power cut. The temporary name is always the same, so that the
+    /// next attempt overwrites what a crash leaves. It is hidden, so that other programs that read
+    /// the whole directory ignore it.
     fn publish(&self, path: &FsPath, bytes: &[u8]) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = path.with_file_name(format!(".{name}.new"));

@@ -1,4 +1,4 @@
-//! A look through columns of all spans, without making rows: operations inside of others, and long traces.
+//! Scans columns of all spans without building rows: finds inner operations and long traces.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,31 +31,35 @@ const COLUMNS: [&str; 8] = [
     "flags",
 ];
 
-/// Examples of long traces that are kept of each operation.
+/// Maximum long traces kept per operation.
 const LONG_TRACES_PER_OPERATION_MAX: usize = 4;
-/// Operations that long traces are kept of.
+/// Maximum operations for which long traces are kept.
 const LONG_OPERATIONS_MAX: usize = 256;
 
-/// Operations of roots that are told apart.
+/// Maximum distinct operations of roots.
 const ROOT_OPERATIONS_MAX: usize = 4_096;
-/// Flags by which roots differ.
+/// Flags that distinguish roots.
 const OF_KIND: u32 = SpanFlags::SERVER.0 | SpanFlags::CLIENT.0 | SpanFlags::CONNECTION.0;
 
 /// Result of [`operation_facts`].
 #[derive(Clone, Debug, Default)]
 pub struct OperationFacts {
-    /// Operations of all spans that have a parent and were recorded by a process of ours (imports are left alone).
+    /// Operations of spans with a parent that were recorded by our own processes; imports are
+    /// ignored.
     pub inner: InnerOperations,
-    /// Service and name of spans without a parent, recorded by a process of ours, that are neither servers' nor clients'.
+    /// Service and name of spans without a parent, recorded by our own processes, that are neither
+    /// a server's nor a client's.
     pub roots: BTreeSet<(String, String)>,
     /// Service and name of spans that the SDK marked as connections.
     pub marked: BTreeSet<(String, String)>,
-    /// By the operation that a trace begins with: the longest traces in which [connections](stroboscope_analysis::connection) may be.
+    /// Longest traces that may contain [connections](stroboscope_analysis::connection), by the
+    /// operation of their first span.
     long: FxHashMap<(String, String), BTreeSet<(i64, u128)>>,
 }
 
 impl OperationFacts {
-    /// Traces in which [connections](stroboscope_analysis::connection) may be: the longest of each operation.
+    /// Returns traces that may contain [connections](stroboscope_analysis::connection): the longest
+    /// of each operation.
     #[must_use]
     pub fn long_traces(&self) -> Vec<u128> {
         self.long.values().flatten().map(|(_, id)| *id).collect()
@@ -85,11 +89,11 @@ impl OperationFacts {
     }
 }
 
-/// Looks through all spans. Files are shared out to so many threads. Damaged files are left out from their damage on: whoever
-/// reads traces names them.
+/// Scans all spans, with files distributed over `threads` threads. Skips the rest of a damaged
+/// file: readers of traces report the damage.
 ///
 /// # Errors
-/// When the store cannot be listed.
+/// Returns an error if the store cannot be listed.
 pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, StoreError> {
     let files = store.list(StoreTable::Spans)?;
     let budget = ReadBudget::of(threads.max(1));
@@ -100,7 +104,7 @@ pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, 
             let mut reader = TableReader::open(store, StoreTable::Spans, file, &COLUMNS, budget);
             let mut trace = TraceExtent::default();
             while let Some(batch) = reader.next_batch() {
-                // What is wrong with the columns is said by whoever reads traces.
+                // Readers of traces report invalid columns.
                 let _ = add_operations(&batch, &mut found);
                 let _ = add_long(&batch, &mut trace, &mut found);
             }
@@ -122,14 +126,14 @@ pub fn operation_facts(store: &Store, threads: usize) -> Result<OperationFacts, 
     }))
 }
 
-/// The part of a trace in one file, where its rows are neighbours.
+/// Part of a trace in one file, where its rows are adjacent.
 #[derive(Debug, Default)]
 struct TraceExtent {
     id: u128,
     spans: usize,
     from_ns: i64,
     to_ns: i64,
-    /// Of its first row.
+    /// Operation of its first row.
     operation: (String, String),
 }
 
@@ -191,7 +195,7 @@ fn add_operations(batch: &RecordBatch, found: &mut OperationFacts) -> Result<(),
             is_root,
             kind,
         );
-        // Most spans are like others of their batch.
+        // Most spans equal others of their batch in these keys.
         if last == Some(keys) || seen.contains(&keys) || id(&processes, row) == 0 {
             continue;
         }

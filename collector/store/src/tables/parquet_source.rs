@@ -1,4 +1,5 @@
-//! An object of the store as a source of Parquet: random access (`ChunkReader`), and read-ahead for sequential reads.
+//! An object of the store as a source of Parquet: random access (`ChunkReader`), and read-ahead for
+//! sequential reads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,17 +14,17 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::objects::Store;
 use super::read_budget::ReadBudget;
 
-/// Read-ahead: sequential reads of objects that are not kept whole fetch so much at a time.
+/// Bytes that sequential reads fetch at a time, from objects that are not kept whole.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
-/// An object as Parquet's reader wants it.
+/// An object in the form that Parquet's reader needs.
 #[derive(Clone, Debug)]
 pub(super) struct ParquetSource {
     store: Store,
     path: Path,
     size_bytes: u64,
     whole: Option<Bytes>,
-    /// Kept open as long as there are not too many of them.
+    /// Open file, unless there are too many files.
     file: Option<Arc<File>>,
 }
 
@@ -50,7 +51,7 @@ impl ParquetSource {
         Ok(object)
     }
 
-    /// A file that is no object of the store, under a name for messages.
+    /// Opens a file that is not an object of the store, under a name for messages.
     pub(super) fn of_file(store: &Store, name: Path, size_bytes: u64, file: File) -> Self {
         Self {
             store: store.clone(),
@@ -61,7 +62,7 @@ impl ParquetSource {
         }
     }
 
-    /// Whether all of it is in memory.
+    /// True if the whole object is in memory.
     pub(super) fn is_whole(&self) -> bool {
         self.whole.is_some()
     }
@@ -117,7 +118,7 @@ impl ChunkReader for ParquetSource {
     }
 }
 
-/// Sequential reads from some offset on.
+/// Sequential reader from some offset on.
 pub(super) struct ReadAhead {
     object: ParquetSource,
     next: u64,

@@ -1,8 +1,9 @@
-//! Where a file lies: `spans/date=YYYY-MM-DD/hour=HH/NAME.parquet` (UTC).
+//! Paths of files: `spans/date=YYYY-MM-DD/hour=HH/NAME.parquet` (UTC).
 //!
-//! Rows of a WAL segment are partitioned by the hour in which they begin, under the name `seg-NNNNNNNNNN`: the same segment
-//! always becomes the same files, so replaying it after a crash overwrites and never doubles. Rows whose clock is far
-//! off (see [`PartitionRule`]) go to the hour of receipt, so that no sender can spread a segment over a million folders.
+//! Rows of a WAL segment are partitioned by the hour in which they begin, under the name
+//! `seg-NNNNNNNNNN`. The same segment always becomes the same files, so replaying it after a crash
+//! overwrites and never duplicates. Rows whose clock is far off (see [`PartitionRule`]) go to the
+//! hour of receipt, so that no sender can spread a segment over a million directories.
 
 use object_store::path::Path;
 
@@ -15,17 +16,18 @@ pub enum StoreTable {
     Spans,
     /// Events, in spans and in event logs.
     Events,
-    /// One row per batch.
+    /// Reports of batches, one row each.
     Batches,
-    /// What kernel recorders saw.
+    /// Events from kernel recorders.
     Kernel,
 }
 
 impl StoreTable {
-    /// All of them.
+    /// Every table.
     pub const ALL: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Kernel];
 
-    /// The column of the instants at which its rows begin; none of tables whose rows are not of an instant.
+    /// Returns the column of the instants at which its rows begin; none if its rows have no
+    /// instant.
     pub(super) fn time_column(self) -> Option<&'static str> {
         match self {
             Self::Spans => Some("start_ns"),
@@ -34,7 +36,7 @@ impl StoreTable {
         }
     }
 
-    /// Its name, which is its folder's name too.
+    /// Returns its name, which is also the name of its directory.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,13 +53,13 @@ impl StoreTable {
 pub struct Hour(i64);
 
 impl Hour {
-    /// The hour that holds `time_ns`.
+    /// Returns the hour that contains `time_ns`.
     #[must_use]
     pub fn of(time_ns: i64) -> Self {
         Self(time_ns.div_euclid(HOUR_NS))
     }
 
-    /// `date=YYYY-MM-DD/hour=HH`.
+    /// Formats the hour's directory: `date=YYYY-MM-DD/hour=HH`.
     #[must_use]
     pub fn folder(self) -> String {
         let (year, month, day) = civil_date(self.0.div_euclid(24));
@@ -67,7 +69,7 @@ impl Hour {
         )
     }
 
-    /// The hour of such a folder.
+    /// Parses the hour of such a directory.
     #[must_use]
     pub fn of_folder(folder: &str) -> Option<Self> {
         let (date, hour) = folder.strip_prefix("date=")?.split_once("/hour=")?;
@@ -78,34 +80,34 @@ impl Hour {
         (found.folder() == folder).then_some(found)
     }
 
-    /// The hour of an object `TABLE/date=…/hour=…/NAME`.
+    /// Parses the hour of an object `TABLE/date=…/hour=…/NAME`.
     #[must_use]
     pub fn of_object(path: &str) -> Option<Self> {
         let (_table, below) = path.split_once('/')?;
         Self::of_folder(below.rsplit_once('/')?.0)
     }
 
-    /// Its first instant, ns since the Unix epoch.
+    /// Returns its first instant, in ns since the Unix epoch.
     #[must_use]
     pub fn begin_ns(self) -> i64 {
         self.0.saturating_mul(HOUR_NS)
     }
 
-    /// The first instant after it, ns since the Unix epoch.
+    /// Returns the first instant after it, in ns since the Unix epoch.
     #[must_use]
     pub fn end_ns(self) -> i64 {
         (self.0 + 1).saturating_mul(HOUR_NS)
     }
 
-    /// The object `name` of `table` in this hour.
+    /// Returns the path of the object `name` of `table` in this hour.
     #[must_use]
     pub fn path(self, table: StoreTable, name: &str) -> Path {
         Path::from(format!("{}/{}/{name}.parquet", table.name(), self.folder()))
     }
 }
 
-/// Year, month and day of a day counted since 1970-01-01, in the Gregorian calendar (after Howard Hinnant's
-/// `civil_from_days`).
+/// Returns year, month and day of a day counted since 1970-01-01, in the Gregorian calendar (after
+/// Howard Hinnant's `civil_from_days`).
 fn civil_date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -123,7 +125,7 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The inverse (`days_from_civil`).
+/// Returns the number of a day since 1970-01-01, the inverse of [`civil_date`] (`days_from_civil`).
 fn day_number(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -133,7 +135,7 @@ fn day_number(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Which hourly partitions a set of rows may go to.
+/// Rule for the hourly partitions of a set of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionRule {
     from_ns: i64,
@@ -142,7 +144,8 @@ pub struct PartitionRule {
 }
 
 impl PartitionRule {
-    /// For rows received from `first_ns` to `last_ns`: a day before to an hour after, otherwise the hour of receipt.
+    /// Returns the rule for rows received from `first_ns` to `last_ns`. Rows from a day before to
+    /// an hour after go to their own hour, others to the hour of receipt.
     #[must_use]
     pub fn received(first_ns: i64, last_ns: i64) -> Self {
         let from_ns = first_ns.saturating_sub(24 * HOUR_NS);
@@ -153,7 +156,8 @@ impl PartitionRule {
         }
     }
 
-    /// For imported rows, of which the earliest begins at `first_ns`: within a day of it, otherwise its hour.
+    /// Returns the rule for imported rows, whose earliest begins at `first_ns`. Rows within a day
+    /// of it go to their own hour, others to its hour.
     #[must_use]
     pub fn imported(first_ns: i64) -> Self {
         Self {
@@ -163,7 +167,7 @@ impl PartitionRule {
         }
     }
 
-    /// The hour that a row which begins at `time_ns` is put under.
+    /// Returns the hour for a row that begins at `time_ns`.
     #[must_use]
     pub fn hour(&self, time_ns: i64) -> Hour {
         if (self.from_ns..self.to_ns).contains(&time_ns) {

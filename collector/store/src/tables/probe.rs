@@ -1,4 +1,5 @@
-//! Which traces have rows of some kind: row groups that cannot have any are passed over, of the others each row is looked at.
+//! Finds traces that contain rows of given kinds. Skips row groups that cannot contain any, and
+//! checks each row of the others.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,36 +21,36 @@ use super::row_group_facts::RowGroupFacts;
 use super::schema::{Events, Spans};
 use super::trace_files::TraceFiles;
 
-/// What is looked for: up to 64 kinds of rows, a bit each.
+/// Search criteria for up to 64 kinds of rows, one bit each.
 pub trait RowProbe: Sync {
-    /// Which kinds a row group may have rows of; 0: none, so that it is not read.
+    /// Returns the kinds that a row group may contain. At 0 the row group is not read.
     fn of_group(&self, group: &RowGroupFacts<'_>) -> u64;
 
-    /// Of which kinds a row may be, as a trace of this one span or event.
+    /// Returns the kinds that a row may be of, given as a trace of this one span or event.
     fn of_row(&self, row: &TraceRecords) -> u64;
 }
 
-/// What became of a row group.
+/// Result of probing a row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedGroup {
-    /// The file, for messages.
+    /// Name of the file, for messages.
     pub file: String,
-    /// Its place in the file.
+    /// Index of the row group in the file.
     pub group: usize,
-    /// Its rows.
+    /// Number of its rows.
     pub rows: u64,
-    /// The kinds that it may have.
+    /// Kinds that it may contain, as bits.
     pub may: u64,
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Default)]
 pub struct Probed {
-    /// The traces that have any, and of which kinds.
+    /// Traces that contain any kind, with their kinds as bits.
     pub found: FxHashMap<u128, u64>,
-    /// All row groups, file by file.
+    /// Row groups that were probed or skipped, file by file.
     pub groups: Vec<ProbedGroup>,
-    /// Files that could not be read in full.
+    /// Files that could not be read completely.
     pub damage: Vec<Damage>,
 }
 
@@ -64,10 +65,10 @@ impl Probed {
 }
 
 impl TraceFiles {
-    /// Looks for rows, by so many threads.
+    /// Searches the rows on `threads` threads.
     ///
     /// # Panics
-    /// When the probe does.
+    /// Panics if the probe does.
     #[must_use]
     pub fn probe(&self, probe: &impl RowProbe, threads: usize) -> Probed {
         let threads = threads.max(1);
@@ -104,7 +105,7 @@ impl TraceFiles {
 }
 
 impl TraceFiles {
-    /// Which of the attributes that are read any row may have, as the statistics say.
+    /// Returns the selected attributes that any row may have, from the statistics.
     #[must_use]
     pub fn present(&self, keys: &AttributeKeys) -> Vec<String> {
         let files = self.span_files().iter().chain(self.event_files());
@@ -115,7 +116,7 @@ impl TraceFiles {
     }
 }
 
-/// A table whose rows can be made records of.
+/// A table whose rows can be converted to records.
 trait Probable: DeclaredTable {
     fn record(rows: &RowLayout<Self>, row: usize, to: &mut TraceRecords, context: &mut ReadContext)
     where
@@ -141,7 +142,7 @@ impl Probable for Events {
         context: &mut ReadContext,
     ) {
         let event = rows.event(row, None, context);
-        // Those inside of spans are none by themselves.
+        // Events inside of spans are not records by themselves.
         if event.span_id == 0 {
             EventAttacher::default().attach(to, &mut vec![event], &mut LeftOut::default());
         }

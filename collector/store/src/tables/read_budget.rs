@@ -1,30 +1,31 @@
-//! Memory and descriptors for files that are read side by side.
+//! Memory and file descriptors for files that are read concurrently.
 
-/// Objects up to this size are fetched at once,
+/// Maximum size of an object that is fetched at once, in bytes.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
-/// as long as all files that are open at a time keep no more than this together.
+/// Maximum bytes of whole objects in all concurrently open files together.
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
-/// Files that are kept open at most, of the 1,024 that Linux allows a process unless told otherwise.
+/// Maximum files kept open. Linux allows a process 1,024 by default.
 const OPEN_FILES_MAX: usize = 512;
-/// Rows that all readers together decode ahead, of 64 bytes each, and the bounds of one file's budget: few rows
-/// at a time cost more each, and more than a page of them costs nothing less.
+/// Rows of 64 bytes that all readers together decode ahead, and the bounds of one file's budget.
+/// Smaller batches cost more per row, and batches of more than a page save nothing.
 const AHEAD_ROWS: usize = 1 << 20;
 const BUDGET_ROWS_MIN: usize = 64;
 const BUDGET_ROWS_MAX: usize = 2_048;
 
-/// The read budget of one of several files that are open at a time: memory and descriptors are divided among them.
+/// Read budget of one of several concurrently open files, which share memory and descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBudget {
     /// Rows decoded at a time.
     pub batch_rows: usize,
-    /// Largest object that is kept whole in memory, in bytes.
+    /// Maximum size of an object that is kept whole in memory, in bytes.
     pub whole_bytes_max: u64,
-    /// Whether the file is kept open; otherwise it is opened for each read, as a process may have only so many.
+    /// True if the file is kept open; otherwise it is opened for each read, as open files per
+    /// process are limited.
     pub keeps_open: bool,
 }
 
 impl ReadBudget {
-    /// The budget of each of `files` files.
+    /// Returns the budget of each of `files` files.
     #[must_use]
     pub fn of(files: usize) -> Self {
         let files = files.max(1);

@@ -1,4 +1,4 @@
-//! One Parquet object, read batch by batch. What is wrong with it ends its reading and nothing else.
+//! Reads one Parquet object batch by batch. Damage ends the reading of this object only.
 
 use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
@@ -26,12 +26,12 @@ use super::schema::schema;
 use super::shredding::AttributeColumn;
 use super::values::values;
 
-/// A file that could not be read, or not to its end.
+/// Damage of a file that is unreadable or truncated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub file: String,
     pub reason: String,
-    /// Rows read before that.
+    /// Number of rows read before the damage.
     pub rows_read: u64,
 }
 
@@ -50,18 +50,18 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// An object whose footer has been read, and found to be a table of ours with the columns that are wanted.
+/// An object whose footer was read, and found to be a table of ours with the required columns.
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     file: String,
     object: ParquetSource,
     metadata: ArrowReaderMetadata,
-    /// Of its traces only these are asked for, in order; none: all of them.
+    /// Traces to read, in order; none for all.
     wanted: Option<Arc<[u128]>>,
 }
 
 impl TableFile {
-    /// Reads the footer.
+    /// Opens an object and reads its footer.
     pub(super) fn open(
         store: &Store,
         table: StoreTable,
@@ -87,7 +87,7 @@ impl TableFile {
         }
     }
 
-    /// Of a run that was merged of others; it is told of as `file`.
+    /// Opens a temporary merged run; messages call it `file`.
     pub(super) fn of_run(
         file: String,
         run: ParquetSource,
@@ -109,17 +109,18 @@ impl TableFile {
         }
     }
 
-    /// The same, of which only these traces are asked for, which are in order.
+    /// Restricts the file to these traces, given in order.
     pub(super) fn only(&mut self, wanted: &Arc<[u128]>) {
         self.wanted = Some(wanted.clone());
     }
 
-    /// Its name, for messages.
+    /// Returns its name, for messages.
     pub(super) fn name(&self) -> &str {
         &self.file
     }
 
-    /// Attributes that a column has values of; all of them, where there are some without a column.
+    /// Returns the selected attributes that occur in a column of their own, and all selected ones
+    /// if some are stored without a column.
     pub(super) fn present(&self, keys: &AttributeKeys) -> Vec<String> {
         let counted = values(self.metadata()).filter(|(_, count)| *count > 0);
         let mut present = Vec::new();
@@ -133,35 +134,35 @@ impl TableFile {
         present
     }
 
-    /// Where its bytes are.
+    /// Returns the source of its bytes.
     pub(super) fn source(&self) -> &ParquetSource {
         &self.object
     }
 
-    /// What its footer says.
+    /// Returns its footer.
     pub(super) fn metadata(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }
 
-    /// Unpacked size of its largest row group.
+    /// Returns the uncompressed size of its largest row group, in bytes.
     pub(super) fn largest_group_bytes(&self) -> u64 {
         let groups = self.metadata().row_groups().iter();
         let largest = groups.map(|group| group.total_byte_size()).max();
         u64::try_from(largest.unwrap_or(0)).unwrap_or(0)
     }
 
-    /// How its columns are read.
+    /// Returns the schema by which its columns are read.
     pub(super) fn schema(&self) -> &Schema {
         self.metadata.schema()
     }
 
-    /// Its columns of attributes.
+    /// Returns its columns of attributes.
     pub(super) fn attribute_columns(&self) -> impl Iterator<Item = AttributeColumn> {
         let fields = self.metadata.schema().fields().iter();
         fields.filter_map(|field| AttributeColumn::of_name(field.name()))
     }
 
-    /// Whether a row may begin at one of these instants.
+    /// Reports whether a row may begin at one of these instants.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
         let found = || {
             Ok(table
@@ -174,19 +175,19 @@ impl TableFile {
         })
     }
 
-    /// The trace ids of its row groups.
+    /// Returns the trace ids of its row groups.
     pub(super) fn row_groups(&self) -> Vec<RowGroupIds> {
         guarded(|| Ok(row_groups(self.metadata.metadata()))).unwrap_or_default()
     }
 
-    /// How columns of the rows, and those of attributes, are read.
+    /// Prepares the reading of columns of the table and of attributes.
     fn builder(
         &self,
         columns: &[&str],
         keys: &AttributeKeys,
         batch_rows: usize,
     ) -> ParquetRecordBatchReaderBuilder<ParquetSource> {
-        // By place: names of attributes may have dots, which mean something else in paths.
+        // Selects by index: attribute names may contain dots, which separate parts of paths.
         let fields = self.metadata.schema().fields().iter().enumerate();
         let wanted = fields.filter(|(_, field)| is_wanted(field.name(), columns, keys));
         let places = wanted.map(|(place, _)| place);
@@ -198,7 +199,8 @@ impl TableFile {
         builder.with_projection(mask).with_batch_size(batch_rows)
     }
 
-    /// Reads them; of a table with trace ids, only row groups and pages that may hold one of the range that is asked for.
+    /// Opens a reader of the columns. In a table with trace ids, it reads only row groups and pages
+    /// that may contain a selected one.
     fn read(
         &self,
         columns: &[&str],
@@ -216,14 +218,14 @@ impl TableFile {
     }
 }
 
-/// Whether a column is among those to be read.
+/// Reports whether a column is to be read.
 pub(super) fn is_wanted(name: &str, columns: &[&str], keys: &AttributeKeys) -> bool {
     columns.contains(&name)
         || (!keys.is_empty() || keys.are_weighted())
             && AttributeColumn::of_name(name).is_some_and(|found| keys.has(&found.key))
 }
 
-/// Reads some columns of one object.
+/// Reader of some columns of one object.
 #[derive(Debug)]
 pub struct TableReader {
     file: String,
@@ -233,7 +235,7 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Opens the object; an object that cannot be opened is one without rows and with [`TableReader::damage`].
+    /// Opens the object. One that cannot be opened has no rows, and a [`TableReader::damage`].
     #[must_use]
     pub fn open(
         store: &Store,
@@ -254,7 +256,7 @@ impl TableReader {
         }
     }
 
-    /// Of an object of which no row can be read any more.
+    /// Returns the reader of an object without readable rows.
     pub(super) fn of_damage(damage: Damage) -> Self {
         Self {
             file: damage.file.clone(),
@@ -264,7 +266,7 @@ impl TableReader {
         }
     }
 
-    /// Reads the rows of `file` whose trace ids lie in `range`, and perhaps some before and after them.
+    /// Reads the rows of `file` with trace ids in `range`, and possibly some rows around them.
     pub(super) fn of(
         file: &TableFile,
         columns: &[&str],
@@ -311,7 +313,7 @@ impl TableReader {
         reader
     }
 
-    /// The next rows; none at the end, or where the damage begins.
+    /// Returns the next rows; none at the end, or where the damage begins.
     pub fn next_batch(&mut self) -> Option<RecordBatch> {
         let batches = self.batches.as_mut()?;
         match guarded(|| {
@@ -331,7 +333,7 @@ impl TableReader {
         }
     }
 
-    /// Ends the reading because of `reason`.
+    /// Ends the reading with this reason.
     pub(super) fn fail(&mut self, reason: String) {
         self.batches = None;
         self.damage = Some(Damage {
@@ -341,12 +343,12 @@ impl TableReader {
         });
     }
 
-    /// Takes back rows that were counted as read but turned out unusable.
+    /// Subtracts rows that were counted as read but are unusable.
     pub(super) fn unread(&mut self, rows: usize) {
         self.rows_read = self.rows_read.saturating_sub(rows as u64);
     }
 
-    /// What is wrong with the object, as far as it was read.
+    /// Returns the damage found so far.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
@@ -359,8 +361,8 @@ fn open(
     columns: &[&str],
 ) -> Result<(ParquetSource, ArrowReaderMetadata), String> {
     let text = |error: ParquetError| error.to_string();
-    // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
-    // Where pages begin is of use only to those who do not hold the whole file already.
+    // Ignores the Arrow schema that is embedded in the file: its decoder panics on damaged bytes,
+    // and we know our schema. The page index is of no use if the whole file is in memory.
     let pages = if object.is_whole() {
         PageIndexPolicy::Skip
     } else {
@@ -394,7 +396,7 @@ fn open(
     };
     let has = |name: &str| found.schema().index_of(name).is_ok();
     let ours = schema(table);
-    // A file of an older version lacks columns that came later, all of which may be null.
+    // A file of an older version may lack columns that came later. These are all nullable.
     let may_lack = |name: &str| {
         version < SCHEMA_VERSION
             && ours
@@ -415,8 +417,8 @@ fn open(
     Ok((object, metadata))
 }
 
-/// Runs a part of the Parquet decoder. It is meant to answer damage with errors; where it panics instead, that is an
-/// error of this one file too.
+/// Runs a part of the Parquet decoder and converts its panics to errors. The decoder is meant to
+/// return an error on damage; a panic is also an error of this one file.
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(decode))
         .unwrap_or_else(|_| Err("its decoder gave up".to_owned()))

@@ -1,4 +1,4 @@
-//! A row as the record that the analysis knows: by these functions, whoever reads it.
+//! Converts rows to the records of the analysis, for all readers.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::trace_rows::SpanRead;
 use crate::record::{EventRow, SpanRow};
 
 impl SpanCells {
-    /// The span, without its events; its texts are among `texts`.
+    /// Returns the span without its events; `texts` contains its texts.
     fn record(&self, texts: &[Arc<str>]) -> SpanRecord {
         let text = |index: TextIndex| index.of(texts).unwrap_or_default();
         SpanRecord {
@@ -34,7 +34,7 @@ impl SpanCells {
 }
 
 impl EventCells {
-    /// The event; its texts are among `texts`.
+    /// Returns the event; `texts` contains its texts.
     fn record(
         &self,
         texts: &[Arc<str>],
@@ -55,20 +55,20 @@ impl EventCells {
     }
 }
 
-/// The span of a row that is in no file yet; `texts` are those of its strings, in their order.
+/// Converts a row that is in no file yet to a span; `texts` are those of its strings, in order.
 #[must_use]
 pub fn span_record(row: &SpanRow, texts: &[Arc<str>]) -> SpanRecord {
     Spans::cells_of(row).record(texts)
 }
 
-/// The event of such a row, with what it says of attributes.
+/// Converts such a row to an event, with its attributes.
 #[must_use]
 pub fn event_read(row: &EventRow, texts: &[Arc<str>], attributes: AttributeValues) -> EventRead {
     let trace_name = row.trace_name.and_then(|id| TextIndex::from(id).of(texts));
     Events::cells_of(row).record(texts, trace_name, attributes)
 }
 
-/// Adds a span, and what it says of attributes and of sampling, to its trace.
+/// Adds a span to its trace, with its attributes and its sampling weight.
 pub fn add_span(
     trace: &mut TraceRecords,
     span: SpanRecord,
@@ -90,7 +90,7 @@ pub fn add_span(
 }
 
 impl RowLayout<Spans> {
-    /// The row by itself.
+    /// Returns the span of a row.
     pub(super) fn span(&self, row: usize, context: &mut ReadContext) -> SpanRead {
         SpanRead {
             record: self.cells[row].record(&self.texts),
@@ -121,7 +121,8 @@ impl RowLayout<Events> {
     }
 }
 
-/// Makes records of rows that an engine holds as columns of [`StoreTable::record_columns`](super::StoreTable::record_columns).
+/// Decoder of rows that an engine holds as columns of
+/// [`StoreTable::record_columns`](super::StoreTable::record_columns).
 #[derive(Debug, Default)]
 pub struct RecordDecoder {
     context: ReadContext,
@@ -130,7 +131,7 @@ pub struct RecordDecoder {
 }
 
 impl RecordDecoder {
-    /// Of attributes, these are read.
+    /// Creates a decoder that reads these attributes.
     #[must_use]
     pub fn new(keys: AttributeKeys) -> Self {
         Self {
@@ -145,7 +146,7 @@ impl RecordDecoder {
     /// Adds rows of spans to their trace.
     ///
     /// # Errors
-    /// Which column is missing or of another type.
+    /// Returns the column that is missing or has another type.
     pub fn add_spans(
         &mut self,
         rows: &RecordBatch,
@@ -160,7 +161,7 @@ impl RecordDecoder {
     /// Adds rows of events to those of their trace.
     ///
     /// # Errors
-    /// Which column is missing or of another type.
+    /// Returns the column that is missing or has another type.
     pub fn add_events(
         &mut self,
         rows: &RecordBatch,

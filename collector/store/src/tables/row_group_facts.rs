@@ -1,8 +1,9 @@
-//! What a file says of the values in a row group without its rows being read: statistics, and dictionaries.
+//! Facts about the values in a row group, from statistics and dictionaries, without reading its
+//! rows.
 //!
-//! A column of few different texts has a dictionary, which names each of them once: exact where a bloom filter would guess, and
-//! written anyway. Where a dictionary grew too large and pages hold values themselves, nothing is known but what the
-//! statistics say.
+//! A column with few distinct texts has a dictionary that contains each of them once. It is exact,
+//! unlike a bloom filter, and written anyway. If a dictionary grew too large and pages contain
+//! values themselves, only the statistics are known.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,16 +22,16 @@ use super::partition::StoreTable;
 use super::reader::guarded;
 use super::shredding::AttributeColumn;
 
-/// What is known of the values of a column, or of an attribute.
+/// Known facts about the values of a column or an attribute.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ColumnFacts {
-    /// Nothing is known of them.
+    /// True if nothing is known.
     pub is_unknown: bool,
-    /// Some rows may have none.
+    /// True if some rows may have no value.
     pub may_be_absent: bool,
-    /// Each text that there is; numbers as they are written.
+    /// Distinct texts, all of them; numbers as they are written.
     pub texts: Vec<String>,
-    /// Further numbers lie between these.
+    /// Range of further numbers.
     pub between: Option<(f64, f64)>,
 }
 
@@ -41,12 +42,12 @@ pub struct RowGroupFacts<'a> {
     pub(super) source: &'a ParquetSource,
     pub(super) metadata: &'a ParquetMetaData,
     pub(super) group: &'a RowGroupMetaData,
-    /// Dictionaries that were read, by place of the column.
+    /// Dictionaries that were read, by index of the column.
     pub(super) read: RefCell<HashMap<usize, Option<Vec<String>>>>,
 }
 
 impl RowGroupFacts<'_> {
-    /// Which table it is of.
+    /// Returns the table of the row group.
     #[must_use]
     pub fn table(&self) -> StoreTable {
         self.table
@@ -54,14 +55,14 @@ impl RowGroupFacts<'_> {
 
     fn column(&self, name: &str) -> Option<(usize, &ColumnChunkMetaData)> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
-        // Names of attributes may have dots: of a column that is no list, the path is the name.
+        // Attribute names may contain dots; the path of a column that is no list is its name.
         let at = columns
             .iter()
             .position(|column| column.path().parts().len() == 1 && column.name() == name)?;
         Some((at, self.group.columns().get(at)?))
     }
 
-    /// The texts of a column of the table.
+    /// Returns facts about the texts of a column.
     #[must_use]
     pub fn texts(&self, name: &str) -> ColumnFacts {
         let Some((at, column)) = self.column(name) else {
@@ -73,7 +74,7 @@ impl RowGroupFacts<'_> {
         self.facts(at, column)
     }
 
-    /// How long spans take, between these.
+    /// Returns lower and upper bounds of the durations of spans, in ns.
     #[must_use]
     pub fn durations_ns(&self) -> Option<(i64, i64)> {
         let times = |name: &str| {
@@ -88,7 +89,7 @@ impl RowGroupFacts<'_> {
         Some((least, ends.1.saturating_sub(starts.0).max(0)))
     }
 
-    /// What records say of an attribute.
+    /// Returns facts about an attribute.
     #[must_use]
     pub fn attribute(&self, key: &str) -> ColumnFacts {
         let mut facts = ColumnFacts {
@@ -156,7 +157,7 @@ impl RowGroupFacts<'_> {
         facts
     }
 
-    /// All values of a column, if all its pages refer to its dictionary.
+    /// Returns all values of a column, if all its pages refer to its dictionary.
     fn dictionary(&self, column: &ColumnChunkMetaData) -> Option<Vec<String>> {
         column.dictionary_page_offset()?;
         let mask = column.page_encoding_stats_mask()?;
@@ -177,7 +178,7 @@ impl RowGroupFacts<'_> {
     }
 }
 
-/// Values as Parquet's plain encoding has them, as text.
+/// Decodes values from Parquet's plain encoding to text.
 fn plain_values(of: Type, bytes: &Bytes, count: usize) -> Option<Vec<String>> {
     let mut values = Vec::new();
     let mut rest = &bytes[..];

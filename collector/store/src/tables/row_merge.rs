@@ -10,51 +10,53 @@ use rustc_hash::FxHashSet;
 use super::batch_column::column;
 use super::partition::StoreTable;
 
-/// Rows handed out at a time.
+/// Rows returned at a time.
 const CHUNK_ROWS: usize = 8_192;
 
-/// Spans that were stored twice, as OTLP has no numbers by which a retry is known: trace and span.
+/// Traces and spans of OTLP retries. They were stored twice, as OTLP has no sequence numbers that
+/// identify retries.
 pub type Retried = FxHashSet<(u128, u64)>;
 
 /// Key that rows are sorted by, as numbers in the same order.
 pub(super) type SortKey = [u128; 3];
 
-/// What is read batch by batch, in order of key.
+/// Source of batches in the order of keys.
 pub(super) trait KeyedBatches {
-    /// The next rows and their keys, of which there is at least one; none at the end.
+    /// Returns the next rows, at least one, with their keys; none at the end.
     fn next(&mut self) -> Result<Option<(RecordBatch, Vec<SortKey>)>, String>;
 }
 
-/// A file that is being merged, and the batch of it that is next.
+/// A file being merged, with its current batch.
 struct Input<B> {
     batches: B,
-    /// Which of those held.
+    /// Index of the current batch in `held`.
     held: usize,
     keys: Vec<SortKey>,
-    /// The next row.
+    /// Index of the next row.
     at: usize,
 }
 
-/// All rows of several files, in order of key; of equal keys, those of the earlier file first.
+/// Merge of all rows of several files, in the order of keys; of equal keys, those of the earlier
+/// file come first.
 pub(super) struct RowMerge<'a, B> {
     table: StoreTable,
     inputs: Vec<Input<B>>,
-    /// Batches that rows are picked of.
+    /// Batches that rows are picked from.
     held: Vec<RecordBatch>,
-    /// The next key of each input.
+    /// Next key of each input.
     heap: BinaryHeap<Reverse<(SortKey, usize)>>,
-    /// Batch and row of what is written next.
+    /// Batch and row of each row to write next.
     picks: Vec<(usize, usize)>,
-    /// The key of the last ones picked, and where they begin.
+    /// Key of the last picks, and the index of the first of them.
     group: Option<(SortKey, usize)>,
-    /// Where retries are left out: those known.
+    /// Known retries; none if retries are kept.
     retried: Option<&'a mut Retried>,
     retries: u64,
 }
 
 impl<'a, B: KeyedBatches> RowMerge<'a, B> {
-    /// Of a table's files, which [`RowMerge::add`] adds. With `retried`, rows that are equal to others in all columns are
-    /// left out as [`merge_files`](super::merge_files) says.
+    /// Creates a merge of a table's files, which [`RowMerge::add`] adds. With `retried`, it drops
+    /// rows that equal others in all columns, by the rules of [`merge_files`](super::merge_files).
     pub(super) fn of(table: StoreTable, retried: Option<&'a mut Retried>) -> Self {
         Self {
             table,
@@ -79,17 +81,17 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         self.refill(self.inputs.len() - 1)
     }
 
-    /// Rows that were left out.
+    /// Returns the number of dropped rows.
     pub(super) fn retries(&self) -> u64 {
         self.retries
     }
 
-    /// The files, to ask them how it went.
+    /// Returns the files, to check them for errors.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &B> {
         self.inputs.iter().map(|input| &input.batches)
     }
 
-    /// Reads the next batch of an input, and puts it into the heap.
+    /// Reads the next batch of an input, and pushes it to the heap.
     fn refill(&mut self, input: usize) -> Result<(), String> {
         let of = &mut self.inputs[input];
         if let Some((batch, keys)) = of.batches.next()? {
@@ -102,13 +104,13 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         Ok(())
     }
 
-    /// The next rows; none at the end. An error is of one input.
+    /// Returns the next rows; none at the end. An error names its input.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, (usize, String)> {
         self.let_go();
         let held_max = 3 * self.inputs.len() + 8;
         while let Some(Reverse((key, input))) = self.heap.pop() {
             let is_same = self.group.is_some_and(|(known, _)| known == key);
-            // Rows of one key are compared with each other, and so are in one chunk.
+            // Rows of one key are compared with each other, so they stay in one chunk.
             if !is_same && (self.picks.len() >= CHUNK_ROWS || self.held.len() >= held_max) {
                 self.heap.push(Reverse((key, input)));
                 return self.chunk().map(Some).map_err(|reason| (input, reason));
@@ -130,7 +132,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         self.chunk().map(Some).map_err(|reason| (0, reason))
     }
 
-    /// Takes an input's next row, unless it is one that was taken.
+    /// Picks an input's next row, unless it repeats one that was picked.
     fn pick(&mut self, key: SortKey, input: usize) -> Result<(), String> {
         let (batch, row) = (self.inputs[input].held, self.inputs[input].at);
         let group = self.group.map_or(self.picks.len(), |(_, begin)| begin);
@@ -173,7 +175,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
         chunk
     }
 
-    /// Lets go of batches whose rows have all been written.
+    /// Drops batches whose rows have all been written.
     fn let_go(&mut self) {
         let mut held = Vec::with_capacity(self.inputs.len());
         for input in &mut self.inputs {
@@ -186,7 +188,7 @@ impl<'a, B: KeyedBatches> RowMerge<'a, B> {
     }
 }
 
-/// Whether two rows say the same, in all columns.
+/// Reports whether two rows are equal in all columns.
 fn rows_equal(a: &RecordBatch, a_row: usize, b: &RecordBatch, b_row: usize) -> bool {
     let columns = a.columns().iter().zip(b.columns());
     columns

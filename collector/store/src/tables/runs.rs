@@ -1,4 +1,4 @@
-//! The files of a table as sorted runs of plain rows: for tables that are small.
+//! Files of a table as sorted runs of plain rows, for small tables.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,31 +13,33 @@ use crate::record::{KernelClockRow, LoadRow, WindowRow};
 /// One row of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRead {
-    /// Incarnation.
+    /// Incarnation of the process.
     pub process: u128,
-    /// Number within it.
+    /// Sequence number within the incarnation.
     pub sequence: u64,
     pub service: Arc<str>,
     pub host: Arc<str>,
-    /// Begin of the time covered.
+    /// Start of the covered time, in ns since the Unix epoch.
     pub from_ns: i64,
-    /// Its end.
+    /// End of the covered time, in ns since the Unix epoch.
     pub to_ns: i64,
-    /// Spans in it.
+    /// Number of its spans.
     pub spans: u32,
-    /// Events in it.
+    /// Number of its events.
     pub events: u32,
-    /// Windows recorded.
+    /// Recorded windows.
     pub windows: Vec<WindowRow>,
-    /// Totals since the process started: cause, records.
+    /// Total losses since the process started, as cause and records.
     pub losses: Vec<(String, u64)>,
-    /// What the kernel said of the host's clock, if it was asked for this batch and before it was stored.
+    /// Kernel's assessment of the host's clock; only some batches have it, and no files from before
+    /// the column existed.
     pub kernel_clock: Option<KernelClockRow>,
-    /// What the process used since the batch before; empty in files of before it was said.
+    /// Resources that the process used since the previous batch; empty in files from before the
+    /// column existed.
     pub loads: Vec<LoadRow>,
 }
 
-/// One file as a sorted run: a batch of rows is decoded when the one before it has been taken.
+/// One file as a sorted run, which decodes each batch of rows once the previous one is consumed.
 #[derive(Debug)]
 pub struct FileRun<Row> {
     reader: TableReader,
@@ -96,7 +98,7 @@ impl SortedRun for FileRun<BatchRead> {
     }
 }
 
-/// As a struct for other crates, which have texts themselves.
+/// Converts cells to a struct for other crates, which contains the texts.
 fn batch_read(cells: BatchCells, texts: &[Arc<str>]) -> BatchRead {
     let text = |index: TextIndex| index.of(texts).unwrap_or_default();
     let loss = |loss: &LossCells| (text(loss.cause).to_string(), loss.records);

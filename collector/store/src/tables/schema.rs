@@ -1,12 +1,14 @@
 //! # The tables
 //!
-//! All files carry `stroboscope.schema_version` and `stroboscope.table` in their Parquet key-value metadata. Times are
-//! Int64, ns since the Unix epoch. Dictionary columns are plain strings to other Parquet readers.
+//! All files carry `stroboscope.schema_version` and `stroboscope.table` in their Parquet key-value
+//! metadata. Times are Int64, ns since the Unix epoch. Dictionary columns are plain strings to
+//! other Parquet readers.
 //!
-//! Frequent attributes have columns of their own, which are different from file to file: see `shredding`.
+//! Frequent attributes have columns of their own, which differ from file to file: see `shredding`.
 //!
-//! The lines below are the other columns, in their order: name, kind, how it is written from a row, what it is read as, and
-//! what users are told of it in `docs/running.md`. Those of **kernel** are in `kernel_schema.rs`.
+//! The lines below declare the other columns, in their order: the name, the kind, the expression
+//! that writes it from a row, the cell that it is read into, and its meaning for users in
+//! `docs/running.md`. `kernel_schema.rs` declares those of **kernel**.
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use super::partition::StoreTable;
 use crate::record::{BatchRow, EventRow, LoadRow, SpanRow, StringId, WindowRow};
 
 impl StoreTable {
-    /// Its columns, in the order of its files.
+    /// Returns its columns, in the order of its files.
     #[must_use]
     pub fn columns(self) -> Vec<ColumnInfo> {
         match self {
@@ -32,7 +34,7 @@ impl StoreTable {
         }
     }
 
-    /// Those that records are made of, beside the trace's id and name.
+    /// Returns the columns that records are built from, besides the trace's id and name.
     #[must_use]
     pub fn record_columns(self) -> Vec<ColumnInfo> {
         let is_read = |info: &ColumnInfo| info.is_cell || info.name == ATTRIBUTES;
@@ -40,12 +42,12 @@ impl StoreTable {
     }
 }
 
-/// Attributes are not written from a row, but from all rows of a file: see `write.rs`.
+/// Stands in for attributes, which are written from all rows of a file: see `write.rs`.
 fn no_json<Row>(_: &Row) -> Option<&str> {
     None
 }
 
-/// The Arrow schema of a table, but for columns of attributes.
+/// Returns the Arrow schema of a table without columns of attributes.
 pub(super) fn schema(table: StoreTable) -> SchemaRef {
     Arc::new(Schema::new(match table {
         StoreTable::Spans => fields::<Spans>(),
@@ -56,8 +58,8 @@ pub(super) fn schema(table: StoreTable) -> SchemaRef {
 }
 
 table! {
-    /// Finished spans, sorted by (`trace_id`, `start_ns`). What is read of one fills a cache line of 64 bytes, and each
-    /// row is such a struct: one more column with a cell costs every reading a second line.
+    /// Finished spans, sorted by (`trace_id`, `start_ns`). The cells of one row fill a cache line
+    /// of 64 bytes: one more column with a cell costs every reading a second line.
     pub(super) Spans(row: SpanRow) => struct SpanCells {
         trace_id: Id = row.trace_id, "big-endian; zeros: outside any request";
         trace_name: Nullable<PlainText> = row.trace_name,
@@ -94,7 +96,7 @@ table! {
 }
 
 table! {
-    /// One row per stored batch, sorted by (`process`, `sequence`).
+    /// Stored batches, one per row, sorted by (`process`, `sequence`).
     pub(super) Batches(row: BatchRow) => struct BatchCells {
         process: Id = row.process => process, "incarnation";
         sequence: U64 = row.sequence => sequence, "counts from 0; a hole is a counted loss";

@@ -1,25 +1,25 @@
-//! Which segments of the log a file holds rows of, as its name says, and which files another one stands for.
+//! Log segments of a file, parsed from its name, and the coverage of files by others.
 //!
-//! `seg-N` holds what segment N of the log had for its table and hour. A compacted file is `seg-A-B`: it *covers* the
-//! files of the same folder whose segments all lie in A to B, as it holds their rows. Readers leave covered files out, so
-//! that a compacted file takes the place of those it was made of in the moment in which it appears, and a crash before
-//! they are gone leaves nothing double.
+//! `seg-N` contains the rows of segment N of the log for its table and hour. A compacted file is
+//! `seg-A-B`. It *covers* the files of the same directory whose segments all lie in A to B, as it
+//! contains their rows. Readers ignore covered files. So a compacted file replaces its inputs at
+//! the moment it appears, and a crash before they are removed duplicates nothing.
 
 use std::collections::BTreeMap;
 
 use object_store::path::Path;
 
-/// Segments from `first` to `last`, both included.
+/// Segments from `first` to `last`, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Segments {
-    /// The first of them.
+    /// Number of the first segment.
     pub first: u64,
-    /// The last of them.
+    /// Number of the last segment.
     pub last: u64,
 }
 
 impl Segments {
-    /// One segment.
+    /// Returns the range of one segment.
     #[must_use]
     pub fn one(number: u64) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Segments {
         }
     }
 
-    /// The name of the files that hold their rows, without its extension.
+    /// Returns the name of the files with their rows, without its extension.
     #[must_use]
     pub fn name(self) -> String {
         if self.is_compacted() {
@@ -38,7 +38,7 @@ impl Segments {
         }
     }
 
-    /// Those of a file, by its name; none of other files, such as imports.
+    /// Parses the segments of a file from its name; returns none for other files, such as imports.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.filename()?.strip_prefix("seg-")?;
@@ -56,20 +56,20 @@ impl Segments {
         }
     }
 
-    /// Whether the file was made of others.
+    /// True if the file was merged from others.
     #[must_use]
     pub fn is_compacted(self) -> bool {
         self.first < self.last
     }
 
-    /// Whether a file of these segments stands for one of those, in the same folder.
+    /// Reports whether a file of these segments covers one of `other`, in the same directory.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
         self != other && self.is_compacted() && self.first <= other.first && other.last <= self.last
     }
 }
 
-/// Of the files of a table, those that another one of them covers, with that one.
+/// Returns the files that another one of them covers, with that one.
 #[must_use]
 pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a Path, &'a Path> {
     let mut folders: BTreeMap<&str, Vec<(Segments, &Path)>> = BTreeMap::new();
@@ -84,7 +84,7 @@ pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a
     }
     let mut covered = BTreeMap::new();
     for mut files in folders.into_values() {
-        // Whoever covers a file comes before it.
+        // A covering file comes before those it covers.
         files.sort_by_key(|(segments, _)| (segments.first, std::cmp::Reverse(segments.last)));
         let mut widest: Option<(Segments, &Path)> = None;
         for (segments, path) in files {
@@ -136,7 +136,8 @@ mod tests {
     }
 
     proptest! {
-        /// The sweep beside the definition, of ranges that are nested as those of a store are: of powers of four.
+        /// Compares the sweep with the definition, on ranges that are nested like those of a store:
+        /// their widths are powers of four.
         #[test]
         fn covered_files_are_those_that_lie_in_another(
             files in proptest::collection::btree_set((0_u8..2, 0_u32..4, 0_u64..64), 0..20),

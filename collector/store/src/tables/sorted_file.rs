@@ -1,4 +1,5 @@
-//! A file as sorted batches of all its columns, whichever these are: for those who copy rows without knowing what they say.
+//! Reads a file as sorted batches of all its columns, for code that copies rows without
+//! interpreting them.
 
 use std::sync::Arc;
 
@@ -25,10 +26,10 @@ use super::schema::schema;
 use super::shredding::{fold, folded};
 use super::values::values;
 
-/// Columns whose names begin so are texts that repeat.
+/// Prefix of columns whose texts repeat.
 const TEXT_COLUMNS: &str = "text:";
 
-/// How it is said that a later program wrote a file.
+/// Part of the error for a file from a later version of this program.
 pub(super) const NEWER: &str = "is newer than this program";
 
 /// A file whose footer was read.
@@ -101,7 +102,8 @@ impl SortedFile {
         self.metadata.metadata()
     }
 
-    /// Its batches, with the columns of `schema`, which are all of its own, but for those of attributes that are folded.
+    /// Returns its batches with the columns of `schema`, which include all of its own, except for
+    /// folded attribute columns.
     pub(super) fn batches(&self, schema: &SchemaRef, rows: usize) -> Result<SortedBatches, String> {
         let build = || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(
@@ -121,7 +123,7 @@ impl SortedFile {
     }
 }
 
-/// Of a column that the table does not declare.
+/// Returns the type of a column that the table does not declare.
 fn type_of_more(field: &Field) -> DataType {
     if field.name().starts_with(TEXT_COLUMNS) {
         DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
@@ -130,8 +132,9 @@ fn type_of_more(field: &Field) -> DataType {
     }
 }
 
-/// All columns of some files: those of the table in their order, then the others in order of their names. Of columns of
-/// attributes, the rarest are left out where they are too many; what they hold becomes JSON again.
+/// Returns all columns of some files: those of the table in their order, then the others in the
+/// order of their names. If there are too many columns of attributes, the rarest are dropped, and
+/// their values become JSON again.
 pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef, String> {
     let declared = schema(table);
     let mut more = std::collections::BTreeMap::new();
@@ -164,7 +167,7 @@ pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
-/// What is left of a file.
+/// Batches of a file that are not read yet.
 #[derive(Debug)]
 pub(super) struct SortedBatches {
     table: StoreTable,
@@ -195,7 +198,7 @@ impl KeyedBatches for SortedBatches {
     }
 }
 
-/// A batch with these columns: null where it has none, and as JSON what they leave out of its attributes.
+/// Converts a batch to these columns: missing ones become null, and dropped attributes become JSON.
 pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, String> {
     let folded = fold(batch, schema)?;
     let column = |field: &Arc<Field>| -> ArrayRef {
@@ -211,9 +214,9 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| error.to_string())
 }
 
-/// The keys of a batch's rows.
+/// Returns the keys of a batch's rows.
 pub(super) fn keys(table: StoreTable, batch: &RecordBatch) -> Result<Vec<SortKey>, String> {
-    // The order of signed numbers, as that of unsigned ones.
+    // Maps signed numbers to unsigned ones in the same order.
     let time = |ns: i64| u128::from((ns as u64) ^ (1 << 63)) << 64;
     let rows = 0..batch.num_rows();
     Ok(match table {

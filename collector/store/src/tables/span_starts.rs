@@ -1,4 +1,4 @@
-//! Starts of the spans of one file, from five of its columns, without making rows.
+//! Reads the starts of spans in one file from five of its columns, without building rows.
 
 use arrow_array::types::Int32Type;
 use arrow_array::{DictionaryArray, Int64Array, RecordBatch, UInt32Array, UInt64Array};
@@ -15,11 +15,12 @@ use super::reader::{Damage, TableReader};
 
 const COLUMNS: [&str; 5] = ["parent_id", "service", "name", "start_ns", "flags"];
 
-/// Hands the start of each span to `visit`, with the number that `number` gives to its service and name, and to whether it has no
-/// parent; spans without a number are left out, and calls of other services inside of traces. A damaged file is read up to its damage.
+/// Passes the start of each span to `visit`, with its number. `number` assigns it by service, name,
+/// and whether the span has no parent. Spans without a number are skipped, and so are client calls
+/// inside of traces. A damaged file is read up to its damage.
 ///
 /// # Errors
-/// When the file could not be read to its end.
+/// Returns an error if the file could not be read completely.
 pub fn visit_span_starts(
     store: &Store,
     object: &(Path, u64),

@@ -1,8 +1,10 @@
-//! A table's files, opened to be read side by side: never more than some. Where there are more, the smallest are merged in
-//! groups first, to sorted runs on disk (an external merge sort), of the columns that are wanted.
+//! Opens a table's files for concurrent reading, up to a limit. If there are more, the smallest are
+//! first merged in groups to sorted runs on disk (an external merge sort), with the selected
+//! columns only.
 //!
-//! A file that is open costs memory whatever is in it: its footer, a page of each column, and what zstd unpacks each column
-//! with, 95 KB, which is most of it. A flush of ten seconds is less than that. Runs have no names: the system deletes them when the last reader is gone, however it goes.
+//! An open file costs memory whatever its size: its footer, a page of each column, and zstd's
+//! decoder for each column, which takes most of it, 95 KB. A flush of ten seconds is smaller than
+//! that. Runs have no names: the system deletes them when the last reader is gone, however it ends.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -34,39 +36,39 @@ use super::sorted_file::{conform, keys};
 use super::values::values;
 use super::write::properties_with;
 
-/// Files of a table that are read side by side. A store that is cared for has one or few of each hour. With twelve columns and
-/// two readers each takes 2 MB: a week's 177 files take 450 to 580 MB of a search. With 64 it was 370 MB, and 9.2 s where
-/// 3.8 s are enough.
+/// Maximum files of a table that are read concurrently. A maintained store has one or a few per
+/// hour. With twelve columns and two readers, each file takes 2 MB: a search over a week's 177
+/// files takes 450 to 580 MB. With a limit of 64 it took 370 MB, and 9.2 s instead of 3.8 s.
 pub(super) const FILES_MAX: usize = 256;
-/// Groups that are merged at the same time.
+/// Maximum groups that are merged at the same time.
 const WORKERS_MAX: usize = 4;
 /// Rows of all files of a group that are decoded ahead.
 const ROWS_TOGETHER: usize = 131_072;
 const BATCH_ROWS_MIN: usize = 64;
 const BATCH_ROWS_MAX: usize = 2_048;
 
-/// What is to be read of a table.
+/// Selection of the rows and columns to read from a table.
 pub(super) struct Wanted<'a> {
     pub(super) store: &'a Store,
     pub(super) table: StoreTable,
     pub(super) columns: &'a [&'a str],
     pub(super) keys: &'a AttributeKeys,
-    /// Files without a row that begins then are left out.
+    /// Time range; files without a row that begins in it are skipped.
     pub(super) times_ns: RangeInclusive<i64>,
-    /// Traces that will be asked for. Other rows may be left out.
+    /// Traces to read; other rows may be left out.
     pub(super) range: IdRange,
-    /// Files read side by side, and merged at a time.
+    /// Maximum files read concurrently, or merged at a time.
     pub(super) files_max: usize,
 }
 
-/// The files, and what became of the others.
+/// The opened files, and counts of the others.
 #[derive(Debug, Default)]
 pub(super) struct OpenedFiles {
     pub(super) files: Vec<TableFile>,
     pub(super) damage: Vec<Damage>,
-    /// Files of the store that are read, some of them as parts of runs.
+    /// Number of the store's files that are read, some of them as parts of runs.
     pub(super) read: usize,
-    /// Files without a row of that time.
+    /// Number of files skipped, as no row begins in the time range.
     pub(super) skipped: usize,
 }
 
@@ -83,7 +85,7 @@ impl Input {
     }
 }
 
-/// What a group became.
+/// Result of merging a group.
 #[derive(Default)]
 struct Merged {
     run: Option<(TableFile, u64)>,
@@ -95,7 +97,7 @@ struct Merged {
 /// Opens the files of a table.
 ///
 /// # Errors
-/// When there are too many and runs cannot be written.
+/// Returns an error if there are too many files and runs cannot be written.
 pub(super) fn open_files<T: DeclaredTable>(
     wanted: &Wanted<'_>,
     objects: Vec<(Path, u64)>,
@@ -127,7 +129,7 @@ impl Wanted<'_> {
         self.times_ns != (i64::MIN..=i64::MAX) || !self.range.is_all()
     }
 
-    /// Looks at a file's footer, and lets go of it again.
+    /// Checks a file's footer, and closes the file again.
     fn may_be_wanted(&self, input: &Input, opened: &mut OpenedFiles) -> bool {
         let Input::Object(object) = input else {
             return true;
@@ -147,7 +149,7 @@ impl Wanted<'_> {
                 opened.read += usize::from(!is_in_range);
                 is_in_range
             }
-            // Whoever reads it says so.
+            // Reading the file will report the error.
             Err(_) => true,
         }
     }
@@ -184,8 +186,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// What is wrong with a file's pages, of one that is read as a whole: a page that was changed may still be one, of other
-    /// values.
+    /// Returns the damage in the pages of a file that will be read completely. A corrupted page may
+    /// still decode, with different values.
     fn flaw(&self, object: &(Path, u64), file: &TableFile) -> Option<Damage> {
         if !self.range.is_all() {
             return None;
@@ -203,7 +205,8 @@ impl Wanted<'_> {
         })
     }
 
-    /// Merges as many of the smallest files as are too many, in groups, each of which comes where its first file was.
+    /// Merges enough of the smallest files to get within the limit. Each group takes the position
+    /// of its first file.
     fn merge_smallest<T: DeclaredTable>(
         &self,
         inputs: Vec<Input>,
@@ -211,7 +214,7 @@ impl Wanted<'_> {
     ) -> Result<Vec<Input>, StoreError> {
         let group_files = self.files_max.max(2);
         let surplus = inputs.len().saturating_sub(self.files_max.max(1));
-        // A group of them still is one.
+        // Each group still counts as one file.
         let merged = (surplus + surplus.div_ceil(group_files - 1)).clamp(2, inputs.len());
         let mut smallest: Vec<usize> = (0..inputs.len()).collect();
         smallest.sort_by_key(|at| inputs[*at].bytes());
@@ -262,7 +265,7 @@ impl Wanted<'_> {
         Ok(kept.into_iter().flatten().collect())
     }
 
-    /// Merges some files to a run; none where they have no rows.
+    /// Merges some files to a run; returns none if they have no rows.
     fn merge_group<'i, T: DeclaredTable>(
         &self,
         inputs: impl ExactSizeIterator<Item = &'i Input>,
@@ -346,7 +349,8 @@ impl Wanted<'_> {
         Ok(merged)
     }
 
-    /// The columns of a run: those wanted of the table, and those of attributes that any of the files has.
+    /// Returns the columns of a run: the selected ones of the table, and the selected attribute
+    /// columns that any of the files has.
     fn union(&self, files: &[TableFile]) -> SchemaRef {
         let mut more = std::collections::BTreeMap::new();
         let mut counts = std::collections::BTreeMap::new();
@@ -376,8 +380,8 @@ impl Wanted<'_> {
         Arc::new(Schema::new(fields))
     }
 
-    /// A file without a name: in the data folder's `cache/`, which has room as the store has, or in the system's folder of
-    /// temporary files, where that cannot be written.
+    /// Creates an unnamed file in the data directory's `cache/`, on the disk of the store; or in
+    /// the system's temporary directory if the former is not writable.
     fn temporary(&self) -> Result<(PathBuf, File), StoreError> {
         let root = self.store.local_root().filter(|root| root.is_dir());
         if let Some(folder) = root.map(|root| root.join("cache"))
@@ -397,8 +401,8 @@ impl Wanted<'_> {
     }
 }
 
-/// A file that is merged. What is wrong with it ends it, and no other: so each batch is decoded to see whether whoever
-/// reads the run will be able to.
+/// A file being merged. Damage ends this file and no other. So each batch is decoded, to check that
+/// readers of the run will be able to.
 struct CheckedRun<T: DeclaredTable> {
     table: StoreTable,
     reader: TableReader,

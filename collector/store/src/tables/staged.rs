@@ -1,4 +1,5 @@
-//! An object in the making: written bit by bit, and there at once when it is whole and durable.
+//! An object under construction: written piece by piece, it appears all at once when it is complete
+//! and durable.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -9,18 +10,18 @@ use object_store::{MultipartUpload, ObjectStoreExt as _, PutPayload};
 use super::objects::{Store, StoreError, create};
 use crate::disk::DiskFile;
 
-/// How a file ends that is not whole yet: no reader takes it for one of the store's.
+/// Extension of an incomplete file; readers ignore such files.
 const PART: &str = "part";
-/// Parts of an upload, larger than the least that object stores take.
+/// Bytes per part of an upload, above the minimum of object stores.
 const UPLOAD_BYTES: usize = 8 << 20;
 
-/// Whether an object is not whole, as whoever wrote it was interrupted.
+/// Reports whether an object is incomplete, because its writer was interrupted.
 #[must_use]
 pub fn is_part(path: &Path) -> bool {
     path.extension() == Some(PART)
 }
 
-/// An object that nobody sees yet.
+/// An object that is not visible yet.
 pub(super) struct StagedObject {
     store: Store,
     path: Path,
@@ -38,7 +39,7 @@ enum Target {
     },
 }
 
-/// A file of the disk, as what is written to.
+/// Adapter of a disk's file to [`Write`].
 struct Appended(Box<dyn DiskFile>);
 
 impl Write for Appended {
@@ -62,7 +63,7 @@ fn part_of(path: &Path) -> Path {
 }
 
 impl StagedObject {
-    /// Begins an object; one of that path stays until this one takes its place.
+    /// Begins an object. An existing one at that path stays until this one replaces it.
     pub(super) fn begin(store: &Store, path: &Path) -> Result<Self, StoreError> {
         let to = if let Some((root, disk)) = store.local_root().zip(store.local_disk()) {
             let part = root.join(part_of(path).as_ref());
@@ -89,12 +90,13 @@ impl StagedObject {
         })
     }
 
-    /// It is whole: makes it durable, and then seen.
+    /// Makes the complete object durable, and then visible.
     pub(super) fn publish(self) -> Result<(), StoreError> {
         let Self { store, path, to } = self;
         match to {
             Target::File { file, part } => {
-                // Its bytes first: a file that is seen stands for others, which are moved away then.
+                // Syncs the contents first: a visible file covers others, which are then moved
+                // away.
                 let at = |source| StoreError::Sync {
                     path: part.clone(),
                     source,
@@ -119,7 +121,7 @@ impl StagedObject {
         }
     }
 
-    /// Gives it up.
+    /// Discards the object.
     pub(super) fn discard(self) {
         let gone = match self.to {
             Target::File { .. } => self

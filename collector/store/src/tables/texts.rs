@@ -9,7 +9,7 @@ use arrow_schema::ArrowError;
 
 use crate::record::{StringId, Strings};
 
-/// Texts of rows that share them, as columns; the dictionary's values are shared by all columns.
+/// Texts of rows as columns, which share the dictionary's values.
 #[derive(Debug)]
 pub(super) struct TextColumns(Arc<StringArray>);
 
@@ -31,7 +31,7 @@ impl TextColumns {
         )?))
     }
 
-    /// The texts themselves.
+    /// Returns a column of the texts themselves.
     pub(super) fn plain(&self, ids: impl Iterator<Item = Option<StringId>>) -> ArrayRef {
         let text = |id: StringId| {
             let at = id as usize;
@@ -45,10 +45,11 @@ impl TextColumns {
     }
 }
 
-/// Names remembered before they are forgotten at once; a bound, not a cache policy.
+/// Maximum names in the interner; beyond it, all are dropped at once. This is a bound, not a cache
+/// policy.
 const NAMES_MAX: usize = 65_536;
 
-/// Interns names: equal ones share one allocation.
+/// Interner of names: equal ones share one allocation.
 #[derive(Debug, Default)]
 pub(super) struct StringInterner(HashMap<Arc<str>, Arc<str>>);
 
@@ -66,20 +67,20 @@ impl StringInterner {
     }
 }
 
-/// The index of a text in a list of texts.
+/// Index of a text in a list of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextIndex(u32);
 
 impl TextIndex {
-    /// There is none.
+    /// Index for a missing text.
     pub(super) const NONE: Self = Self(u32::MAX);
 
-    /// The text, if there is one.
+    /// Returns the text, if there is one.
     pub(super) fn of(self, texts: &[Arc<str>]) -> Option<Arc<str>> {
         self.among(texts).cloned()
     }
 
-    /// What was made of the text, where `values` were made of all texts.
+    /// Returns the value derived from the text; `values` are derived from all texts.
     pub(super) fn among<T>(self, values: &[T]) -> Option<&T> {
         values.get(self.0 as usize)
     }
@@ -91,18 +92,18 @@ impl From<StringId> for TextIndex {
     }
 }
 
-/// Turns a dictionary column into indexes; kept for its memory.
+/// Converter of dictionary columns to indexes; reused to keep its memory.
 #[derive(Debug, Default)]
 pub(super) struct TextIndexer {
-    /// By key of the dictionary; none, between two columns.
+    /// Index of each key of the dictionary; reset to none between columns.
     of_key: Vec<TextIndex>,
-    /// The keys that have an index.
+    /// Keys that have an index.
     keys: Vec<usize>,
 }
 
 impl TextIndexer {
-    /// Where in `texts` each row's text is. Values of the dictionary that no row has, of which there may be many
-    /// more than rows, are not looked at.
+    /// Returns the index of each row's text in `texts`. Ignores dictionary values that no row uses,
+    /// as there may be many more than rows.
     pub(super) fn of(
         &mut self,
         column: &DictionaryArray<Int32Type>,
@@ -139,7 +140,7 @@ pub(super) struct TextReader<'a> {
 }
 
 impl TextReader<'_> {
-    /// Where in the list each row's text is.
+    /// Returns the index of each row's text in the list.
     pub(super) fn of_dictionary(
         &mut self,
         column: &DictionaryArray<Int32Type>,
@@ -147,7 +148,7 @@ impl TextReader<'_> {
         self.indexer.of(column, self.texts, self.names)
     }
 
-    /// The same of texts that are stored row by row.
+    /// Returns the index of each row's text, for texts stored row by row.
     pub(super) fn of_plain(&mut self, column: &StringArray) -> Vec<TextIndex> {
         let mut index = |text: Option<&str>| {
             let Some(text) = text else {
@@ -182,7 +183,7 @@ mod tests {
             let found: Vec<_> = found.iter().map(|index| index.of(&texts)).collect();
             assert_eq!(found.iter().map(Option::as_deref).collect::<Vec<_>>(), rows);
         }
-        // Once for each column, and one allocation for both.
+        // Each column adds the text once, and both share one allocation.
         assert_eq!(
             texts.iter().map(|text| &**text).collect::<Vec<_>>(),
             ["b", "a", "", "c", "b"]

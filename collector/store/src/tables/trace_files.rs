@@ -1,4 +1,4 @@
-//! The files of spans and events, opened to be read side by side.
+//! Opens the files of spans and events for concurrent reading.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
@@ -15,16 +15,17 @@ use super::reader::{Damage, TableFile};
 use super::schema::{Events, Spans};
 use super::spill::{FILES_MAX, Wanted, open_files};
 
-/// Files that all ranges together have open: each range opens them all, and each that is open takes up to a MiB.
+/// Maximum files that all ranges together have open: each range opens all files, and an open file
+/// takes up to 1 MiB.
 const CURSORS_MAX: usize = 2_048;
 
-/// Files of a table that are read side by side however little memory there is.
+/// Minimum files of a table that are read concurrently, however little memory there is.
 const FILES_MIN: usize = 4;
-/// Metadata of an open file, in bytes.
+/// Size of an open file's metadata, in bytes.
 const FOOTER_BYTES: usize = 32 << 10;
-/// Largest size of the pages and rows that are read ahead of an open file, in bytes.
+/// Maximum size of the pages and rows read ahead from an open file, in bytes.
 const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
-/// Files are packed about so many times.
+/// Assumed ratio of uncompressed to compressed size.
 const UNPACKED_TIMES: u64 = 4;
 
 /// The files of spans and events, opened to be read range by range.
@@ -36,26 +37,29 @@ pub struct TraceFiles {
     read: usize,
     skipped: usize,
     keys: AttributeKeys,
-    /// Only these traces are read, in order; none: all of them.
+    /// Traces to read, in order; none for all.
     wanted: Option<Arc<[u128]>>,
 }
 
 impl TraceFiles {
-    /// Opens all files. The traces read from them have these attributes in [`attributes`](stroboscope_analysis::record::TraceRecords::attributes); if
-    /// `element` is one of them, what spans and events of event logs say of it is in [`elements`](stroboscope_analysis::record::TraceRecords::elements)
-    /// instead, and what events inside spans say of it in those events.
+    /// Opens all files. The traces read from them have the selected attributes in
+    /// [`attributes`](stroboscope_analysis::record::TraceRecords::attributes). If `element` is
+    /// selected, the elements of spans and of event logs' events are in
+    /// [`elements`](stroboscope_analysis::record::TraceRecords::elements) instead, and those of
+    /// events inside spans are in these events.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn open(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
         Self::open_between(store, keys, i64::MIN..=i64::MAX)
     }
 
-    /// As [`TraceFiles::open`], without the files of which no row begins at one of these instants (ns since the Unix epoch), by the statistics in
-    /// their footers. Rows of the other files may begin at any time.
+    /// Opens the files like [`TraceFiles::open`], without those in which no row begins in the time
+    /// range (ns since the Unix epoch), by the statistics in their footers. Rows of the other files
+    /// may begin at any time.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn open_between(
         store: &Store,
         keys: &AttributeKeys,
@@ -64,11 +68,12 @@ impl TraceFiles {
         Self::open_bounded(store, keys, times_ns, &IdRange::ALL, FILES_MAX)
     }
 
-    /// As [`TraceFiles::open_between`], of which only traces of this range will be read; of each table, at most `files_max`
-    /// files are read side by side: where there are more, the smallest are merged to temporary files first.
+    /// Opens the files like [`TraceFiles::open_between`], to read traces of this range only. At
+    /// most `files_max` files of each table are read concurrently: if there are more, the smallest
+    /// are first merged to temporary files.
     ///
     /// # Errors
-    /// When the store cannot be listed, or temporary files cannot be written.
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
     pub fn open_bounded(
         store: &Store,
         keys: &AttributeKeys,
@@ -79,10 +84,11 @@ impl TraceFiles {
         Self::open_listed(list(store)?, store, keys, times_ns, range, files_max)
     }
 
-    /// As [`TraceFiles::open_bounded`], with as many files read side by side as take so many bytes, and some in any case.
+    /// Opens the files like [`TraceFiles::open_bounded`], with as many read concurrently as fit
+    /// into `bytes_max`, and a minimum in any case.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
     pub fn open_within(
         store: &Store,
         keys: &AttributeKeys,
@@ -134,7 +140,7 @@ impl TraceFiles {
         })
     }
 
-    /// The same, of which only these traces will be read; of the files, only pages that may hold some of them.
+    /// Restricts reading to these traces. Only pages that may contain some of them are read.
     #[must_use]
     pub fn only(mut self, mut traces: Vec<u128>) -> Self {
         traces.sort_unstable();
@@ -154,20 +160,20 @@ impl TraceFiles {
         &self.events
     }
 
-    /// The only traces that are read, in order; none: all of them.
+    /// Returns the traces to read, in order; none for all.
     pub(super) fn wanted(&self) -> Option<Arc<[u128]>> {
         self.wanted.clone()
     }
 
-    /// The attributes that are read.
+    /// Returns the selected attributes.
     pub(super) fn keys(&self) -> &AttributeKeys {
         &self.keys
     }
 
-    /// As [`TraceFiles::open_between`], to read traces of this range only.
+    /// Opens the files like [`TraceFiles::open_between`], to read traces of this range only.
     ///
     /// # Errors
-    /// When the store cannot be listed, or temporary files cannot be written.
+    /// Returns an error if the store cannot be listed, or temporary files cannot be written.
     pub fn open_of(
         store: &Store,
         keys: &AttributeKeys,
@@ -177,7 +183,7 @@ impl TraceFiles {
         Self::open_bounded(store, keys, times_ns, range, FILES_MAX)
     }
 
-    /// Approximate memory that reading one range takes beside its traces.
+    /// Returns the approximate memory for reading one range, without its traces, in bytes.
     #[must_use]
     pub fn reading_bytes(&self) -> usize {
         let files = self.spans.iter().chain(&self.events);
@@ -186,30 +192,31 @@ impl TraceFiles {
             .sum()
     }
 
-    /// Files of the store that will be read.
+    /// Returns the number of the store's files that will be read.
     #[must_use]
     pub fn files(&self) -> usize {
         self.read
     }
 
-    /// Files that are read side by side.
+    /// Returns the number of files that are read concurrently.
     pub(super) fn side_by_side(&self) -> usize {
         self.spans.len() + self.events.len()
     }
 
-    /// Files that will not be read, as all their rows begin at other times.
+    /// Returns the number of files skipped, as all their rows begin at other times.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 
-    /// Files that could not be opened.
+    /// Returns the damage of files that could not be opened.
     #[must_use]
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// At most so many ranges of traces, of about equally many rows, and not much fewer than `rows_min` each.
+    /// Cuts the traces into at most `parts` ranges of about equal numbers of rows, not much fewer
+    /// than `rows_min` each.
     #[must_use]
     pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
         let groups: Vec<_> = self
@@ -227,12 +234,13 @@ impl TraceFiles {
 
 type Listed = Vec<Vec<(Path, u64)>>;
 
-/// As of one moment: no events are seen whose spans were deleted meanwhile.
+/// Lists both tables as of one moment: no events appear whose spans were deleted meanwhile.
 fn list(store: &Store) -> Result<Listed, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 
-/// Returns the number of the largest files of a table that can be read side by side within so many bytes.
+/// Returns the number of the largest files of a table that can be read concurrently within
+/// `bytes_max`.
 fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
     let mut sizes: Vec<u64> = objects.iter().flatten().map(|(_, bytes)| *bytes).collect();
     sizes.sort_unstable_by_key(|bytes| Reverse(*bytes));
@@ -244,12 +252,13 @@ fn files_within(objects: &[Vec<(Path, u64)>], bytes_max: usize) -> usize {
         rest.is_some()
     });
     let fit = fit.count();
-    // All of them fit: so would more.
+    // All of them fit, so more would.
     let fit = if fit == sizes.len() { FILES_MAX } else { fit };
     fit.clamp(FILES_MIN, FILES_MAX)
 }
 
-/// Memory of an open file of so many unpacked bytes: its metadata, and pages and rows that are read ahead.
+/// Returns the memory of an open file by its uncompressed size: its metadata, and the pages and
+/// rows read ahead.
 fn reading_bytes(unpacked: u64) -> usize {
     let ahead = unpacked.min(READ_AHEAD_BYTES_MAX);
     FOOTER_BYTES + usize::try_from(ahead).unwrap_or(usize::MAX)

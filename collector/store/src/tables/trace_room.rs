@@ -1,11 +1,12 @@
-//! The room for a trace while it grows.
+//! Memory reservation for a growing trace.
 
-/// Memory of a record while its trace is analysed, with its segments and their path, beside its attributes.
+/// Memory of a record while its trace is analysed, including its segments and their path, without
+/// its attributes, in bytes.
 pub const ANALYSED_RECORD_BYTES: usize = 960;
-/// The room for a trace is asked for each time that it has grown by so much.
+/// Growth of a trace after which more memory is requested, in bytes.
 const ROOM_STEP_BYTES: usize = 1 << 20;
 
-/// The room for one trace, asked for in steps.
+/// Memory for one trace, requested in steps.
 pub(super) struct TraceRoom<'a> {
     room: &'a mut dyn FnMut(usize) -> bool,
     bytes: usize,
@@ -24,7 +25,7 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// One record more, with so many bytes of attributes.
+    /// Adds one record with this many bytes of attributes.
     pub(super) fn grow(&mut self, attributes: usize) {
         self.bytes += ANALYSED_RECORD_BYTES + attributes;
         if self.bytes > self.asked {
@@ -33,7 +34,7 @@ impl<'a> TraceRoom<'a> {
         }
     }
 
-    /// So many records less.
+    /// Removes this many records.
     pub(super) fn shrink(&mut self, records: usize) {
         self.bytes = self.bytes.saturating_sub(records * ANALYSED_RECORD_BYTES);
     }

@@ -1,4 +1,5 @@
-//! A trace as it is stored, row by row: for who hands it on as it came, with the types of its attributes.
+//! Reads a trace as stored, row by row, for callers that pass it on unchanged, with the types of
+//! its attributes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use crate::memory::{QueryLack, QueryShare};
 /// One row of spans.
 #[derive(Clone, Debug)]
 pub struct SpanRead {
-    /// Without its events.
+    /// The span without its events.
     pub record: SpanRecord,
-    /// Those that were asked for.
+    /// Selected attributes.
     pub attributes: AttributeValues,
 }
 
@@ -24,17 +25,17 @@ pub struct SpanRead {
 #[derive(Debug, Default)]
 pub struct TraceRows {
     pub id: u128,
-    /// As its source wrote it, if that was not hex.
+    /// Trace id as its source wrote it, if that was not hex.
     pub name: Option<Arc<str>>,
-    /// In order of time.
+    /// Spans in order of time.
     pub spans: Vec<SpanRead>,
-    /// In order of time and number; those of spans and those of event logs.
+    /// Events of spans and event logs, in order of time and number.
     pub events: Vec<EventRead>,
-    /// Spans of the trace, also those that are left out.
+    /// Number of spans of the trace, including those left out.
     pub spans_in_store: u64,
 }
 
-/// The trace for which there is not enough memory.
+/// Error for a trace that does not fit into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceTooLarge {
     pub spans: u64,
@@ -59,7 +60,7 @@ impl RowBytes for EventRead {
 }
 
 fn attribute_bytes(attributes: &AttributeValues) -> usize {
-    /// Of two texts, each with its counters and what the allocator adds.
+    /// Bytes of two texts' pointers, reference counts and allocator overhead.
     const PAIR: usize = 96;
     let bytes = |(key, value): &(Arc<str>, Arc<str>)| PAIR + key.len() + value.len();
     attributes.iter().map(bytes).sum()
@@ -69,7 +70,7 @@ fn attribute_bytes(attributes: &AttributeValues) -> usize {
 struct Kept<'a, T> {
     rows: Vec<T>,
     share: &'a mut QueryShare,
-    /// Bytes of the share for each of a row.
+    /// Bytes taken from the share per byte of a row.
     forms: usize,
     lack: Option<QueryLack>,
 }
@@ -88,7 +89,7 @@ impl<T: RowBytes> Kept<'_, T> {
         }
     }
 
-    /// Leaves the first of an order.
+    /// Keeps the first rows in the order of `key`.
     fn truncate<K: Ord>(&mut self, most: usize, key: impl FnMut(&T) -> K) {
         self.rows.sort_by_key(key);
         let over = self.rows.drain(most.min(self.rows.len())..);
@@ -98,12 +99,13 @@ impl<T: RowBytes> Kept<'_, T> {
 }
 
 impl TraceReader {
-    /// The next trace as its rows; `None` at the end. Of its spans, only the first `spans_max` are kept, with their events. For
-    /// each byte of a row, `forms` bytes of `share` are taken, for what the caller makes of it. Beyond
-    /// [`RECORDS_PER_TRACE_MAX`], rows are left out, and counted.
+    /// Returns the rows of the next trace; `None` at the end. Keeps only the first `spans_max` of
+    /// its spans, with their events. Takes `forms` bytes of `share` per byte of a row, for the
+    /// forms into which the caller converts it. Rows beyond [`RECORDS_PER_TRACE_MAX`] are left out
+    /// and counted.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// Returns an error if there is too little memory.
     pub fn next_rows(
         &mut self,
         spans_max: usize,
@@ -131,7 +133,7 @@ impl TraceReader {
         share: &mut QueryShare,
     ) -> Option<QueryLack> {
         let spans_max = spans_max.min(RECORDS_PER_TRACE_MAX);
-        // As they are sorted within a file, so that it does not matter which files they came in.
+        // Uses the sort order within a file, so that the distribution over files does not matter.
         let key = |span: &SpanRead| {
             let record = &span.record;
             (record.start_ns, record.span_id, record.process)

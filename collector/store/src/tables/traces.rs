@@ -1,4 +1,4 @@
-//! Whole traces in order of their ids: the files of spans and of events, walked side by side.
+//! Reads whole traces in the order of their ids, by merging the files of spans and of events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ use super::trace_files::TraceFiles;
 use super::trace_room::TraceRoom;
 use crate::limits::RECORDS_PER_TRACE_MAX;
 
-/// The k-way merge of a table's files by trace: a heap of the next trace of each.
+/// The k-way merge of a table's files by trace: a heap with the next trace of each file.
 #[derive(Debug)]
 pub(super) struct MergeByTrace<T: DeclaredTable> {
     cursors: Vec<Cursor<T>>,
@@ -62,7 +62,8 @@ impl<T: DeclaredTable> MergeByTrace<T> {
         self.next.peek().map(|Reverse((id, _))| *id)
     }
 
-    /// Hands all rows of a trace, which is the next, to `visit`, file by file; of how many files they were.
+    /// Passes all rows of a trace, which must be the next one, to `visit`, file by file. Returns
+    /// the number of files.
     pub(super) fn take(
         &mut self,
         id: u128,
@@ -85,26 +86,26 @@ impl<T: DeclaredTable> MergeByTrace<T> {
     }
 }
 
-/// Streams whole traces in order of trace id; memory is bounded by the files read side by side, which are
-/// never more than some hundred, and the largest trace.
+/// Reader that streams whole traces in the order of trace ids. Its memory is bounded by the
+/// concurrently read files, never more than some hundred, and by the largest trace.
 #[derive(Debug)]
 pub struct TraceReader {
     pub(super) spans: MergeByTrace<Spans>,
     pub(super) events: MergeByTrace<Events>,
     below: Option<u128>,
-    /// Others are passed over.
+    /// Traces to read; others are skipped.
     wanted: Option<Arc<[u128]>>,
-    /// Damage known before, where this reader is the only one.
+    /// Damage of files that could not be opened, if this reader is the only one.
     unopened: Vec<Damage>,
     pub(super) context: ReadContext,
     pub(super) left_out: LeftOut,
     attacher: EventAttacher,
-    /// The events of a trace; kept for its memory.
+    /// Events of a trace; reused to keep its memory.
     read: Vec<EventRead>,
 }
 
 impl TraceFiles {
-    /// Reads the traces of a range, one of so many that are read at the same time.
+    /// Reads the traces of a range; `together` is the number of ranges read at the same time.
     #[must_use]
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
         let budget = ReadBudget::of(self.side_by_side() * together.max(1));
@@ -129,18 +130,18 @@ impl TraceFiles {
 }
 
 impl TraceReader {
-    /// Opens all files of spans and events, to read all traces; of attributes, none are read.
+    /// Opens all files of spans and events, to read all traces without attributes.
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn open(store: &Store) -> Result<Self, StoreError> {
         Self::open_with(store, &AttributeKeys::none())
     }
 
-    /// As [`TraceReader::open`], with attributes as [`TraceFiles::open`] says.
+    /// Opens all files like [`TraceReader::open`], with the attributes of [`TraceFiles::open`].
     ///
     /// # Errors
-    /// When the store cannot be listed.
+    /// Returns an error if the store cannot be listed.
     pub fn open_with(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
         Ok(Self::of(&TraceFiles::open(store, keys)?))
     }
@@ -155,7 +156,7 @@ impl TraceReader {
         }
     }
 
-    /// What was left out so far.
+    /// Returns the counts of records left out so far.
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
         LeftOut {
@@ -164,7 +165,8 @@ impl TraceReader {
         }
     }
 
-    /// The damage met so far. Of files that could not be opened, [`TraceFiles::damage`] tells where the reader is of a range.
+    /// Returns the damage found so far. If this reader reads a range, [`TraceFiles::damage`] has
+    /// that of files that could not be opened.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {
         let spans = self.spans.cursors.iter().filter_map(Cursor::damage);
@@ -177,13 +179,13 @@ impl TraceReader {
             .collect()
     }
 
-    /// Puts the next trace into `trace`, in place of what it holds; `false` at the end.
+    /// Reads the next trace into `trace`, replacing its content. Returns `false` at the end.
     pub fn next_into(&mut self, trace: &mut TraceRecords) -> bool {
         self.next_within(trace, |_| true)
     }
 
-    /// As [`TraceReader::next_into`]; while a large trace grows, `room` is asked whether there are so many bytes for it. One
-    /// for which there are not is passed over, and counted.
+    /// Reads the next trace like [`TraceReader::next_into`]. While a large trace grows, asks `room`
+    /// for its bytes. A trace that does not fit is skipped and counted.
     pub fn next_within(
         &mut self,
         trace: &mut TraceRecords,
@@ -198,10 +200,11 @@ impl TraceReader {
         false
     }
 
-    /// Puts the first spans of this trace, which is the next, into `trace`, with their events. The number of all its spans.
+    /// Reads the first spans of this trace, which must be the next one, into `trace`, with their
+    /// events. Returns the number of all its spans.
     ///
     /// # Errors
-    /// When `room` has none for it; the number of its spans.
+    /// Returns the number of its spans if `room` has too little memory.
     pub fn first_of(
         &mut self,
         id: u128,
@@ -238,7 +241,7 @@ impl TraceReader {
         Err(spans)
     }
 
-    /// The id of the trace that is next.
+    /// Returns the id of the next trace.
     pub fn next_id(&mut self) -> Option<u128> {
         self.skip_outside_requests();
         loop {
@@ -317,7 +320,8 @@ impl TraceReader {
             }
         });
         if files > 1 || trace.spans.len() > spans_max {
-            // As they are sorted within a file, so that it does not matter which files they came in.
+            // Uses the sort order within a file, so that the distribution over files does not
+            // matter.
             sort(&mut trace.spans);
             trace.spans.truncate(spans_max);
         }

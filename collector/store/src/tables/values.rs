@@ -1,8 +1,9 @@
-//! How many values columns have.
+//! Counts the values in columns.
 
 use parquet::file::metadata::ParquetMetaData;
 
-/// How many values each column of a file has, as its footer says; of one that says nothing, as many as there are rows.
+/// Returns the number of values in each column of a row group, from the footer; without statistics,
+/// the number of rows.
 pub(super) fn values(metadata: &ParquetMetaData) -> impl Iterator<Item = (String, u64)> {
     metadata.row_groups().iter().flat_map(|group| {
         group.columns().iter().map(|column| {

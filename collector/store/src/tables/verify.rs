@@ -1,4 +1,4 @@
-//! A file read to its end, to know whether it is what readers take it for.
+//! Validates a file by reading all of it.
 
 use object_store::path::Path;
 
@@ -10,23 +10,25 @@ use super::read_budget::ReadBudget;
 use super::row_merge::KeyedBatches as _;
 use super::sorted_file::{NEWER, SortedFile, union};
 
-/// What is wrong with a file.
+/// Problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A later version of this program wrote it.
+    /// A later version of this program wrote the file.
     Newer(String),
-    /// It cannot be read, not to its end, or not by what it says of itself.
+    /// The file is unreadable or truncated, or contradicts its metadata.
     Damaged(String),
 }
 
-/// Reads all columns of all rows of a file, by its table's order, and its statistics of trace ids, by which readers skip parts of it.
-/// Hands each row's process to `visit`, of tables that have one. Returns how many rows there are.
+/// Reads all columns of all rows of a file. Checks them against the table's order, and against the
+/// statistics of trace ids, by which readers skip parts of the file. Passes each row's process to
+/// `visit`, for tables that have one. Returns the number of rows.
 ///
-/// Its pages are held against the checksum in its metadata. In files of before there was one, a flipped bit in a value that
-/// stays a value is not found. What the index of pages says, between pages and metadata, is not checked.
+/// The pages are checked against the checksum in the metadata. In files from before it existed, a
+/// flipped bit that leaves a valid value goes undetected. The page index, between pages and
+/// metadata, is not checked.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the problem of the file.
 pub fn verify_file(
     store: &Store,
     table: StoreTable,
@@ -80,7 +82,7 @@ pub fn verify_file(
     }
 }
 
-/// Whether a file's footer can be read.
+/// Reports whether a file's footer is readable.
 #[must_use]
 pub fn is_readable(store: &Store, table: StoreTable, object: &(Path, u64)) -> bool {
     SortedFile::open(store, table, object, ReadBudget::of(1)).is_ok()

@@ -1,4 +1,4 @@
-//! Rows into sorted Parquet objects.
+//! Writes rows as sorted Parquet objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use super::shredding::{AttributeColumn, HasAttributes, Shredder};
 use super::texts::TextColumns;
 use crate::record::Rows;
 
-/// Rows put into columns at a time.
+/// Rows converted to columns at a time.
 const CHUNK_ROWS: usize = 16_384;
 /// Rows per row group: a reader of a row group holds its pages, not all of it.
 const ROW_GROUP_ROWS: usize = 131_072;
 /// Rows per page. A reader that merges many files holds a page of each column of each.
 const PAGE_ROWS: usize = 2_048;
 
-/// What was written.
+/// Objects that were written.
 #[derive(Debug, Default)]
 pub struct WrittenObjects {
-    /// The objects, not yet durable: see [`Store::make_durable`].
+    /// Paths of the objects, not yet durable: see [`Store::make_durable`].
     pub paths: Vec<Path>,
-    /// Their bytes.
+    /// Size of the objects, in bytes.
     pub bytes: u64,
 }
 
-/// Writes all rows, sorted, as objects called `name` in the hours that `rule` says. The same rows, name and rule
-/// give the same objects.
+/// Writes all rows, sorted, as objects called `name` in the hours chosen by `rule`. The same rows,
+/// name and rule give the same objects.
 ///
 /// # Errors
-/// When an object cannot be written; those before it are.
+/// Returns an error if an object cannot be written. Those before it are.
 pub fn write_rows(
     store: &Store,
     name: &str,
@@ -99,7 +99,7 @@ impl Out<'_> {
     }
 }
 
-/// Writes rows as one object; its bytes.
+/// Writes rows as one object. Returns its size, in bytes.
 pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     store: &Store,
     table: StoreTable,
@@ -136,13 +136,13 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     Ok(size)
 }
 
-/// How all files of a table are written.
+/// Returns the properties with which all files of a table are written.
 pub(super) fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
     let compression = Compression::ZSTD(ZstdLevel::try_new(1)?);
     Ok(properties_with(table, compression))
 }
 
-/// The same, compressed otherwise.
+/// Returns the properties with another compression.
 pub(super) fn properties_with(table: StoreTable, compression: Compression) -> WriterProperties {
     let about = vec![
         KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),

@@ -1,9 +1,9 @@
-//! The write-ahead log: what is acknowledged is here first. `wal.rs` documents the format.
+//! The write-ahead log: data is acknowledged once it is here. `wal.rs` documents the format.
 
 mod reader;
 mod record;
 mod segment;
-#[allow(clippy::module_inception)] // the room's own page, as its format is documented there
+#[allow(clippy::module_inception)] // documents the format
 mod wal;
 mod writer;
 

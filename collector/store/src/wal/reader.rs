@@ -1,4 +1,4 @@
-//! Reads a segment back, whatever state it is in.
+//! Reads a segment back, even if it is damaged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,26 @@ use super::record::Payload;
 use super::wal::{HEADER_BYTES, RecordFormat, decode_header, read_u32};
 use crate::disk::{Disk, LocalDisk};
 
-/// Something a reader of a segment should know.
+/// Note about a segment for its reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanNote {
-    /// The last bytes are no whole record: what a kill leaves. Nothing acknowledged is in them.
+    /// The last bytes are not a whole record, as a kill leaves them. They contain nothing
+    /// acknowledged.
     TornTail {
         path: PathBuf,
-        /// Where the tail begins.
+        /// Start of the tail.
         offset: u64,
         bytes: u64,
     },
     /// Bytes in the middle were damaged after they were written; the records in them are lost.
     Damaged {
         path: PathBuf,
-        /// Where the damage begins.
+        /// Start of the damage.
         offset: u64,
-        /// How many bytes were skipped.
+        /// Number of bytes skipped.
         bytes: u64,
     },
-    /// The segment's header is damaged; its records were read all the same.
+    /// The segment's header is damaged; its records were read nevertheless.
     BadHeader { path: PathBuf, reason: &'static str },
 }
 
@@ -63,31 +64,32 @@ impl std::fmt::Display for ScanNote {
 }
 
 impl ScanNote {
-    /// Whether acknowledged data was lost, as opposed to a tail that nobody was promised.
+    /// True for damage; false for an unfinished tail, which was never acknowledged.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::TornTail { .. })
     }
 }
 
-/// What a segment holds.
+/// Content of a segment.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// Its whole records, in order.
     pub payloads: Vec<Payload>,
-    /// What is wrong with the rest.
+    /// Problems of the rest.
     pub notes: Vec<ScanNote>,
 }
 
-/// Reads the segment at `path`. A segment is bounded (a little over 32 MiB), so it is read into memory at once.
+/// Reads the segment at `path`. The size of a segment is bounded (a little over 32 MiB), so it is
+/// read into memory at once.
 ///
 /// # Errors
-/// When the file cannot be read at all; damage inside it is told in the notes.
+/// Returns an error if the file cannot be read at all. The notes report damage inside it.
 pub fn read_segment(path: &Path) -> io::Result<Scan> {
     read_segment_on(&LocalDisk, path)
 }
 
-/// As [`read_segment`], on another disk.
+/// Reads a segment like [`read_segment`], on another disk.
 pub(crate) fn read_segment_on(disk: &dyn Disk, path: &Path) -> io::Result<Scan> {
     Ok(scan(path, &disk.read(path)?))
 }
@@ -145,7 +147,7 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
     found
 }
 
-/// The next offset at which a whole record begins.
+/// Returns the next offset at which a whole record begins.
 fn next_record(format: RecordFormat, bytes: &[u8], from: usize) -> Option<usize> {
     let needle = format.marker.to_le_bytes();
     let tail = bytes.get(from..)?;

@@ -1,15 +1,15 @@
-//! One record of the log: when it was received, and what.
+//! One record of the log: a payload with its time of receipt.
 
 use prost::Message as _;
 use stroboscope_proto::v1::Batch;
 
 use super::wal::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordFormat, read_u32};
 
-/// Bytes of a payload before what it carries.
+/// Bytes of a payload's header.
 pub const PAYLOAD_HEADER_BYTES: usize = RECEIVED_BYTES + 1;
 const RECEIVED_BYTES: usize = 8;
 
-/// What the bytes of a payload are.
+/// Kind of a payload's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadKind {
     /// A `stroboscope.v1.Batch`, as protobuf.
@@ -17,13 +17,13 @@ pub enum PayloadKind {
     Batch,
     /// OTLP's `ExportTraceServiceRequest`, as protobuf.
     OtlpProtobuf,
-    /// The same as JSON.
+    /// OTLP's `ExportTraceServiceRequest`, as JSON.
     OtlpJson,
     /// OTLP's `ExportLogsServiceRequest`, as protobuf.
     OtlpLogsProtobuf,
-    /// The same as JSON.
+    /// OTLP's `ExportLogsServiceRequest`, as JSON.
     OtlpLogsJson,
-    /// Something that this version does not know.
+    /// A kind that this version does not know.
     Unknown(u8),
 }
 
@@ -51,18 +51,18 @@ impl PayloadKind {
     }
 }
 
-/// What one record carries.
+/// Content of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Wall clock at receipt, ns since the Unix epoch.
+    /// Wall-clock time of receipt, in ns since the Unix epoch.
     pub received_ns: u64,
     pub kind: PayloadKind,
-    /// What was received, as it came.
+    /// Received bytes, unchanged.
     pub bytes: Vec<u8>,
 }
 
 impl Payload {
-    /// The payload of `batch`, received at `received_ns`.
+    /// Returns the payload of `batch`, received at `received_ns`.
     #[must_use]
     pub fn of(received_ns: u64, batch: &Batch) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Payload {
         }
     }
 
-    /// Bytes this payload takes in a segment, its record header included.
+    /// Returns the bytes of this payload in a segment, including its record header.
     #[must_use]
     pub fn bytes_in_segment(&self) -> u64 {
         (RECORD_HEADER_BYTES + PAYLOAD_HEADER_BYTES + self.bytes.len()) as u64
@@ -92,12 +92,13 @@ impl Payload {
         parts.iter().for_each(|part| out.extend_from_slice(part));
     }
 
-    /// Whether the record fits the format at all.
+    /// Reports whether the format allows a record of this size.
     pub(super) fn fits(&self) -> bool {
         PAYLOAD_HEADER_BYTES + self.bytes.len() <= PAYLOAD_BYTES_MAX
     }
 
-    /// The whole record at the start of `bytes` and its length, if marker, length and checksum hold.
+    /// Decodes the whole record at the start of `bytes`, and returns it with its length, if marker,
+    /// length and checksum are valid.
     pub(super) fn decode(format: RecordFormat, bytes: &[u8]) -> Option<(Self, usize)> {
         if read_u32(bytes, 0)? != format.marker {
             return None;

@@ -1,29 +1,29 @@
-//! Segment files: their names.
+//! Names of segment files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, LocalDisk, remove_if_there};
 
-/// Path of segment `number` in the log `folder`.
+/// Returns the path of segment `number` in the log directory `folder`.
 #[must_use]
 pub fn segment_path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:010}.wal"))
 }
 
-/// Numbers of the segments in `folder`, in order. Files of other names are not ours and are left alone; a folder
-/// that does not exist holds none.
+/// Returns the numbers of the segments in `folder`, in order. Files with other names are not ours
+/// and are ignored. A missing directory has no segments.
 ///
 /// # Errors
-/// When the folder cannot be listed.
+/// Returns an error if the directory cannot be listed.
 pub fn list_segments(folder: &Path) -> io::Result<Vec<u64>> {
     list_segments_on(&LocalDisk, folder)
 }
 
-/// As [`list_segments`], on another disk.
+/// Returns the numbers of the segments like [`list_segments`], on another disk.
 ///
 /// # Errors
-/// As there.
+/// Returns an error if the directory cannot be listed.
 pub fn list_segments_on(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<u64>> {
     let names = match disk.names(folder) {
         Ok(names) => names,
@@ -39,10 +39,10 @@ pub fn list_segments_on(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<u64>> 
     Ok(numbers)
 }
 
-/// Deletes segment `number`; that it is gone already is fine (a crash came between deletion and now).
+/// Deletes segment `number`. A missing one is no error (a crash may have followed its deletion).
 ///
 /// # Errors
-/// When the file is there and cannot be deleted.
+/// Returns an error if the file exists and cannot be deleted.
 pub(crate) fn remove_segment(disk: &dyn Disk, folder: &Path, number: u64) -> io::Result<()> {
     remove_if_there(disk, &segment_path(folder, number))
 }

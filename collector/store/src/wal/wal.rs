@@ -1,6 +1,7 @@
 //! # The write-ahead log on disk
 //!
-//! A log is a folder of segments `wal/NNNNNNNNNN.wal`, numbered upwards in decimal. All integers are little-endian.
+//! A log is a directory of segments `wal/NNNNNNNNNN.wal`, numbered upwards in decimal. All integers
+//! are little-endian.
 //!
 //! ```text
 //! segment := header record*
@@ -11,63 +12,67 @@
 //!          | 3: an OTLP ExportLogsServiceRequest as protobuf | 4: as JSON
 //! ```
 //!
-//! Payloads of version 1 have no kind: all are batches. Such segments, of before an upgrade, are still read. What OTLP
-//! sends is logged as it came: an acknowledgement waits for a check and a sync, and for no rewriting. A kind that a
-//! program does not know, of a later one, is counted and told like what cannot be decoded: new kinds need no new version.
+//! Payloads of version 1 have no kind: all are batches. Such segments, from before an upgrade, are
+//! still read. OTLP requests are logged unchanged, so an acknowledgement waits for a check and a
+//! sync, but not for a conversion. A kind from a later version is counted and logged like an
+//! undecodable record, so new kinds need no new version.
 //!
-//! The marker is chosen at random for each segment. It is there so that a reader finds the next record behind
-//! damage, and random so that nobody can send a batch that contains something that looks like a record.
+//! The marker is chosen at random for each segment. It lets a reader find the next record after
+//! damage. It is random so that a client cannot send a batch that contains a fake record.
 //!
 //! ## Writing
 //!
-//! One thread writes. It takes all appends that wait, writes them with one `write`, calls `fdatasync` once, and only
-//! then answers any of them (group commit). A new segment's name is made durable by an `fsync` of the folder before
-//! its first record is answered.
+//! One thread writes. It takes all waiting appends, writes them with one `write`, calls `fdatasync`
+//! once, and only then answers any of them (group commit). A new segment's name is made durable by
+//! an `fsync` of the directory before its first record is answered.
 //!
-//! - A failed *write* (a full disk) fails every append of the group; the segment is cut back to the last good length
-//!   and used again. When it cannot be cut, it is abandoned: a new one is begun.
-//! - A failed *fdatasync* always abandons the segment, for after one the kernel may call pages clean that never
-//!   reached the disk, and a second fdatasync would lie.
+//! - A failed *write* (a full disk) fails every append of the group. The segment is truncated to
+//!   the last good length and used again. If it cannot be truncated, it is abandoned, and a new one
+//!   begins.
+//! - A failed *fdatasync* always abandons the segment: after it, the kernel may mark pages clean
+//!   that never reached the disk, and a second fdatasync would report success wrongly.
 //!
-//! An abandoned segment may hold whole records whose append was answered with an error. They are read like any other;
-//! when the sender sends such a batch again, it is in the log twice, and the ledger keeps one.
+//! An abandoned segment may contain whole records whose append was answered with an error. They are
+//! read like any other. If the sender retries such a batch, the log contains it twice, and the
+//! ledger keeps one.
 //!
 //! ## Recovery
 //!
-//! A process never appends to a segment of an earlier one: it begins a new one. Segments are read in order of number.
-//! At each record: marker, length and checksum must hold. Where they do not, the reader looks for the next place at
-//! which all three hold:
+//! A process never appends to a segment of an earlier one: it begins a new one. Segments are read
+//! in the order of their numbers. The marker, length and checksum of each record must be valid. If
+//! they are not, the reader looks for the next place at which all three are:
 //!
-//! - There is none: this is the torn tail that a kill or a power cut leaves. Nobody was told that what is in it is
-//!   durable. It is left out, with a line in the log.
-//! - There is one: the bytes between were damaged. That is reported with file, offset and length, and reading goes on
-//!   behind it.
+//! - If there is none, this is the torn tail that a kill or a power cut leaves. Nothing in it was
+//!   acknowledged. It is skipped, with a line in the log.
+//! - If there is one, the bytes between were damaged. They are reported with file, offset and
+//!   length, and reading continues after them.
 //!
-//! A segment whose header is damaged is reported; the marker of its first record is used to read the rest.
+//! A segment with a damaged header is reported. The marker of its first record is used to read the
+//! rest.
 
-/// What a segment begins with.
+/// Magic bytes at the start of a segment.
 pub(super) const MAGIC: &[u8; 8] = b"STRBWAL\0";
 /// Version of the format.
 pub(super) const VERSION: u32 = 2;
-/// The one before it, without kinds.
+/// Previous version of the format, without kinds.
 pub(super) const VERSION_WITHOUT_KINDS: u32 = 1;
-/// Bytes of a segment's header.
+/// Length of a segment's header, in bytes.
 pub const HEADER_BYTES: usize = 28;
-/// Bytes before each record's payload.
+/// Length of a record's header, before its payload, in bytes.
 pub const RECORD_HEADER_BYTES: usize = 12;
-/// No payload is longer: a length beyond it is damage, and is not allocated.
+/// Maximum length of a payload, in bytes. A greater length is damage, and is not allocated.
 ///
-/// A request of OTLP may be of 64 MiB, and has a few bytes in front of it here.
+/// An OTLP request may have 64 MiB, and a few more bytes come before it here.
 pub(super) const PAYLOAD_BYTES_MAX: usize = (64 << 20) + (4 << 10);
 
-/// How the records of a segment are told and read.
+/// Format by which the records of a segment are found and read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFormat {
     pub(super) marker: u32,
     pub(super) has_kinds: bool,
 }
 
-/// The header of segment `number`.
+/// Returns the header of segment `number`.
 pub(super) fn encode_header(number: u64, marker: u32) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
@@ -79,7 +84,7 @@ pub(super) fn encode_header(number: u64, marker: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What is wrong with a header, or how the records behind it are to be read.
+/// Returns the format of the records after a header, or the header's problem.
 pub(super) fn decode_header(bytes: &[u8]) -> Result<RecordFormat, &'static str> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Err("the header is cut short");
@@ -100,7 +105,7 @@ pub(super) fn decode_header(bytes: &[u8]) -> Result<RecordFormat, &'static str> 
     })
 }
 
-/// The little-endian u32 at `offset`, if it is there.
+/// Returns the little-endian u32 at `offset`, if it is there.
 pub(super) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes
         .get(offset..)?

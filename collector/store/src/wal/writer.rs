@@ -10,23 +10,23 @@ use super::segment::segment_path;
 use super::wal::{HEADER_BYTES, encode_header};
 use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
-/// Why a group was not appended. None of it is durable as far as anybody was told.
+/// Reason why a group was not appended. None of it counts as durable.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WalError {
-    /// The disk is full, or a quota is used up.
+    /// The disk is full, or a quota is exhausted.
     #[error(
         "no space left for {path}: {detail}; free some space, appends are tried again by themselves"
     )]
     Full {
         path: PathBuf,
-        /// What the system said.
+        /// Error message of the system.
         detail: String,
     },
     /// Any other failure of the disk.
     #[error("cannot write {path}: {detail}; check the disk, appends are tried again by themselves")]
     Io {
         path: PathBuf,
-        /// What the system said.
+        /// Error message of the system.
         detail: String,
     },
     /// The batch is longer than the format allows.
@@ -53,14 +53,14 @@ struct Open {
     len_bytes: u64,
 }
 
-/// The one writer of a log.
+/// The single writer of a log.
 pub struct Writer {
     folder: PathBuf,
     disk: Arc<dyn Disk>,
     /// Number of the open segment, or of the one that the next append begins.
     number: u64,
     open: Option<Open>,
-    /// Segments that failed and were left; closed like rotated ones.
+    /// Segments that failed and were abandoned; they are closed like rotated ones.
     abandoned: Vec<u64>,
     buffer: Vec<u8>,
 }
@@ -75,14 +75,15 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer of the log in `folder` (which exists) whose first segment will be `number`. Nothing is created
-    /// before the first append, so that an idle collector leaves no empty files.
+    /// Creates a writer of the log in the existing directory `folder`, whose first segment will be
+    /// `number`. It creates no file before the first append, so that an idle collector leaves no
+    /// empty files.
     #[must_use]
     pub fn new(folder: &Path, number: u64) -> Self {
         Self::on(Arc::new(LocalDisk), folder, number)
     }
 
-    /// As [`Writer::new`], on another disk.
+    /// Creates a writer like [`Writer::new`], on another disk.
     #[must_use]
     pub fn on(disk: Arc<dyn Disk>, folder: &Path, number: u64) -> Self {
         Self {
@@ -95,24 +96,26 @@ impl Writer {
         }
     }
 
-    /// Bytes in the open segment; 0 when there is none.
+    /// Returns the bytes in the open segment; 0 if there is none.
     #[must_use]
     pub fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.len_bytes)
     }
 
-    /// Appends all of `group` and makes it durable, or none of it.
+    /// Appends all of `group` and makes it durable, or appends nothing.
     ///
     /// # Errors
-    /// When the disk is full or fails; the log stays usable and the next group is tried afresh.
+    /// Returns an error if the disk is full or fails. The log stays usable, and the next group is a
+    /// fresh attempt.
     pub fn append_group(&mut self, group: &[Payload]) -> Result<(), WalError> {
         self.append_group_telling(group, &mut || {})
     }
 
-    /// The same; `is_written` is called between the write and the sync.
+    /// Appends a group like [`Writer::append_group`], and calls `is_written` between the write and
+    /// the sync.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error if the disk is full or fails.
     pub fn append_group_telling(
         &mut self,
         group: &[Payload],
@@ -145,7 +148,7 @@ impl Writer {
         is_written();
         if let Err(error) = open.file.sync() {
             let failure = WalError::of(&open.path, &error);
-            // Best effort: readers cope with what stays there.
+            // Best effort: readers tolerate the remaining bytes.
             let _ = open.file.cut(open.len_bytes);
             self.abandon();
             return Err(failure);
@@ -155,10 +158,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a group of so many bytes could be appended now: as one is, and cut off again.
+    /// Checks that a group of this many bytes could be appended now, by appending it and truncating
+    /// it again.
     ///
     /// # Errors
-    /// As [`Writer::append_group`].
+    /// Returns an error like [`Writer::append_group`].
     pub fn probe(&mut self, bytes: usize) -> Result<(), WalError> {
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -169,7 +173,7 @@ impl Writer {
         let written = open.file.append(&self.buffer);
         let tried = written.and_then(|()| open.file.sync());
         let failure = tried.map_err(|error| WalError::of(&open.path, &error));
-        // A failed sync leaves nothing to go on from.
+        // After a failed sync, the segment cannot be continued.
         match open.file.cut(open.len_bytes) {
             Ok(()) if failure.is_ok() => self.open = Some(open),
             _ => self.abandon(),
@@ -177,8 +181,8 @@ impl Writer {
         failure
     }
 
-    /// Closes the open segment, if it has any record. Returns the numbers of the segments closed since the last
-    /// call, abandoned ones included, in order.
+    /// Closes the open segment, if it has any record. Returns the numbers of the segments closed
+    /// since the last call, including abandoned ones, in order.
     pub fn rotate(&mut self) -> Vec<u64> {
         let mut closed = std::mem::take(&mut self.abandoned);
         if self.open_bytes() > HEADER_BYTES as u64 {
@@ -206,7 +210,7 @@ impl Writer {
                 len_bytes: HEADER_BYTES as u64,
             }),
             Err(error) => {
-                // Nothing is in it yet: leave no empty file behind for each attempt while the disk is full.
+                // Removes the empty file, so that attempts on a full disk leave none behind.
                 if remove_if_there(&*self.disk, &path).is_err() {
                     self.abandon();
                 }
@@ -221,7 +225,8 @@ impl Writer {
     }
 }
 
-/// A number nobody can guess: the standard library seeds its hash maps from the system's randomness.
+/// Returns an unpredictable number: the standard library seeds its hash maps with the system's
+/// randomness.
 fn random_marker() -> u32 {
     let seed = std::collections::hash_map::RandomState::new()
         .build_hasher()

@@ -1,4 +1,4 @@
-//! What was done for the store's files.
+//! Metrics of the maintenance of the store's files.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! What was published to an object store.
+//! Metrics of publishing to an object store.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,8 +1,9 @@
-//! The intake on a disk that fails, tears and forgets (see `stroboscope_testkit::disk`): random schedules of batches,
-//! requests, flushes, failures, kills and power cuts, and what must be true of the store after each.
+//! Tests of the intake on a simulated disk that fails, tears and forgets writes (see
+//! `stroboscope_testkit::disk`): random schedules of batches, requests, flushes, failures, kills
+//! and power cuts, with the invariants of the store after each.
 //!
-//! `STROBOSCOPE_CRASH_SCHEDULES` says how many (10000, say), `STROBOSCOPE_CRASH_SEED` which one alone, with all that it
-//! does to the disk.
+//! `STROBOSCOPE_CRASH_SCHEDULES` sets the number of schedules (10000, for instance).
+//! `STROBOSCOPE_CRASH_SEED` runs one seed alone and prints all its disk operations.
 
 mod schedule;
 mod senders;
@@ -12,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use schedule::{Mutation, Schedule, Seen};
 
-/// In the usual run of the tests.
+/// Number of schedules in a usual test run.
 const SCHEDULES: u64 = 300;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs schedules of all seeds on two threads; the smallest seed that fails, and why.
+/// Runs schedules of all seeds on two threads. Returns the smallest failing seed with its reason.
 fn first_failure(seeds: std::ops::Range<u64>, mutation: Mutation) -> (Seen, Option<(u64, String)>) {
     let (next, failure) = (AtomicU64::new(seeds.start), Mutex::new(None));
     let seen = Mutex::new(Seen::default());
@@ -69,7 +70,7 @@ fn whatever_the_disk_does_acknowledged_is_stored_once() {
     if let Some((seed, why)) = failure {
         panic!("seed {seed}: {why}; see it by STROBOSCOPE_CRASH_SEED={seed} and --nocapture");
     }
-    // The schedules do what they are for.
+    // Checks that the schedules exercise what they are meant to.
     assert!(
         seen.power_cuts > schedules && seen.kills > schedules / 2,
         "{seen:?}"
@@ -84,7 +85,7 @@ fn whatever_the_disk_does_acknowledged_is_stored_once() {
     );
 }
 
-/// A test that cannot fail shows nothing: each step that is left out, or done too early, is found.
+/// Checks that the tests can fail: they detect every step that is omitted or done too early.
 #[test]
 fn every_step_is_needed() {
     for mutation in Mutation::ALL {

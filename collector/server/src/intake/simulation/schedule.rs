@@ -1,4 +1,4 @@
-//! One schedule: lives of a collector on one disk, each until the process is killed or the power is cut.
+//! One schedule: several lives of a collector on one disk, each ended by a kill or a power cut.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,11 +25,11 @@ use crate::pool::{Peer, Pool};
 
 const ROOT: &str = "/sim/data";
 
-/// A step of the product that is left out, or done too early.
+/// A step of the product that is omitted or done too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutation {
     None,
-    /// Syncs of these only say that they are done.
+    /// Syncs of these only pretend to succeed.
     Unsynced(Unsynced),
     /// The segment is deleted before the checkpoint is saved.
     DeletedFirst,
@@ -80,13 +80,13 @@ impl Mutation {
     }
 }
 
-/// What schedules came to.
+/// Counts of events in schedules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) operations: u64,
     pub(super) power_cuts: u64,
     pub(super) kills: u64,
-    /// Recoveries that did not come to their end.
+    /// Recoveries that a crash interrupted.
     pub(super) cut_recoveries: u64,
     pub(super) acknowledged: u64,
     pub(super) pushed_back: u64,
@@ -122,11 +122,12 @@ pub(super) struct Schedule {
     senders: Senders,
     mutation: Mutation,
     runtime: Runtime,
-    /// Where the lock is: the simulated disk has none.
+    /// Directory of the lock file: the simulated disk has no locks.
     real: tempfile::TempDir,
     pool: Pool,
     now_ns: u64,
-    /// Somebody moved the checkpoint away, as its errors advise: retries are not recognised any more.
+    /// True if the checkpoint was moved away, as its errors advise. Retries are then not recognized
+    /// any more.
     has_lost_checkpoint: bool,
     seen: Seen,
 }
@@ -174,7 +175,7 @@ impl Schedule {
         Ok(self.seen)
     }
 
-    /// When this life ends at the latest, and how well its disk works.
+    /// Draws the maximum length of this life and the reliability of its disk.
     fn disk_of_a_life(&mut self) {
         let most = [30, 150, 600][self.random.below(3)];
         let operations = self.random.below(most) as u64;
@@ -214,7 +215,7 @@ impl Schedule {
         Ok(DataDir::create(self.real.path())?.lock()?)
     }
 
-    /// Until the process or the machine ends, or nothing more comes.
+    /// Runs until the process or machine ends, or the schedule does.
     fn live(&mut self, life: &mut Life) -> Result<(), String> {
         for _ in 0..self.random.below(40) {
             match self.random.below(13) {
@@ -292,7 +293,7 @@ impl Schedule {
 
     fn flush_closed(&mut self, life: &mut Life) {
         if self.mutation != Mutation::DeletedFirst {
-            // One that fails is tried again.
+            // A failed segment is retried.
             let _ = life.flushing.flush_closed();
             return;
         }
@@ -326,7 +327,7 @@ impl Schedule {
         }
     }
 
-    /// What was acknowledged is known after each start.
+    /// Checks that every start recognizes all acknowledged batches.
     fn check_ledger(&self, life: &Life) -> Result<(), String> {
         let ledger = life.state.ledger();
         let acknowledged = self.senders.messages.iter();
@@ -344,8 +345,9 @@ impl Schedule {
         }
     }
 
-    /// The disk works: whoever was not acknowledged sends again, all is flushed, the power is cut once more; then the
-    /// store is what it must be.
+    /// Checks the final state with a working disk: unacknowledged messages are sent again,
+    /// everything is flushed, and the power is cut once more. Then the store must have its expected
+    /// content.
     fn settle(&mut self) -> Result<(), String> {
         let mut life = self
             .open()
@@ -353,7 +355,7 @@ impl Schedule {
         self.check_ledger(&life)?;
         let open = |at: &usize| !self.senders.messages[*at].is_acknowledged;
         let open: Vec<usize> = (0..self.senders.messages.len()).filter(open).collect();
-        // Exporters give up some day; the SDK's processes do not.
+        // Exporters give up eventually; the SDK's processes do not.
         let open = open
             .into_iter()
             .filter(|&at| !self.senders.messages[at].is_otlp() || self.random.happens(500))
@@ -382,7 +384,7 @@ impl Schedule {
         self.check_stored(&Stored::read(&store)?)
     }
 
-    /// What processes lost is said as they said it last.
+    /// Checks that the reported losses match the latest totals from the processes.
     fn check_losses(&self, life: &Life) -> Result<(), String> {
         let mut latest = std::collections::BTreeMap::new();
         for (incarnation, sequence) in self.senders.messages.iter().filter_map(|m| m.key()) {

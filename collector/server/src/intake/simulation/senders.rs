@@ -1,4 +1,5 @@
-//! Who sends: processes with an SDK, and exporters of OTLP, which remember what they were told.
+//! Simulated senders: processes with an SDK and OTLP exporters, which remember the answers they
+//! got.
 
 use prost::Message as _;
 use stroboscope_foreign::otlp::message::{ResourceSpans, ScopeSpans, Span};
@@ -14,10 +15,10 @@ use crate::intake::commit::Incoming;
 const HOUR_NS: u64 = 3_600_000_000_000;
 const INCARNATIONS: usize = 3;
 
-/// Something that is to be stored.
+/// A message to store.
 pub(super) struct Message {
     pub(super) content: Content,
-    /// Of its spans.
+    /// Ids of its spans.
     pub(super) span_ids: Vec<u64>,
     pub(super) is_acknowledged: bool,
     pub(super) sent: usize,
@@ -29,7 +30,7 @@ pub(super) enum Content {
 }
 
 impl Message {
-    /// (incarnation, sequence) of a batch.
+    /// Returns the (incarnation, sequence) of a batch.
     pub(super) fn key(&self) -> Option<(u128, u64)> {
         let Content::Batch(batch) = &self.content else {
             return None;
@@ -43,7 +44,7 @@ impl Message {
         matches!(self.content, Content::Otlp(..))
     }
 
-    /// As the doors hand it over.
+    /// Converts the message to the form that the servers pass to the intake.
     pub(super) fn incoming(&self, received_ns: u64) -> (Incoming, Payload) {
         match &self.content {
             Content::Batch(batch) => {
@@ -73,7 +74,7 @@ struct Request {
     resource_spans: Vec<ResourceSpans>,
 }
 
-/// All senders, and all they ever wanted to send.
+/// Senders with all their messages.
 pub(super) struct Senders {
     random: Random,
     pub(super) messages: Vec<Message>,
@@ -91,12 +92,13 @@ impl Senders {
         }
     }
 
-    /// What comes next: something new, something that was not acknowledged, or that was and whose answer was lost.
+    /// Picks the next message: a new one, an unacknowledged one, or one whose acknowledgement was
+    /// lost.
     pub(super) fn next(&mut self, now_ns: u64) -> usize {
         let is_open = |message: &Message| !message.is_acknowledged;
         match self.random.below(10) {
             0 | 1 => self.any(is_open),
-            // A request of OTLP that was acknowledged is not sent again.
+            // An acknowledged OTLP request is not sent again.
             2 => self.any(|message| message.is_acknowledged && !message.is_otlp()),
             _ => None,
         }
@@ -148,7 +150,7 @@ impl Senders {
                 .zip(ids)
                 .for_each(|(to, id)| *to = *id);
         }
-        // So that some groups are longer than a sector, and some than a page.
+        // Makes some groups longer than a sector, and some longer than a page.
         let length = [10, 600, 5_000][self.random.below(3)];
         batch.strings[4] = (0..length)
             .map(|_| char::from(b'a' + self.random.below(26) as u8))

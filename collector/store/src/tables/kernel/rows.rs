@@ -1,4 +1,4 @@
-//! Between events and rows of the table.
+//! Conversion between events and rows of the table.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::tables::texts::TextIndex;
 
 impl HasAttributes for KernelRow {}
 
-/// Makes the rows of a chunk. Names are few and rows are many.
+/// Builder of a chunk's rows. It caches names, as they are few and rows are many.
 struct RowMaker<'a> {
     chunk: &'a KernelChunk,
     host: StringId,
@@ -109,7 +109,7 @@ fn counts(first: u64, counts: LossCounts) -> [Option<u64>; 6] {
     ]
 }
 
-/// All rows of a chunk, in order, and their texts.
+/// Returns all rows of a chunk, in order, with their texts.
 pub(super) fn of_chunk(chunk: &KernelChunk) -> (Vec<KernelRow>, Strings) {
     let mut maker = RowMaker::new(chunk);
     let begin_ns = chunk
@@ -130,7 +130,7 @@ pub(super) fn of_chunk(chunk: &KernelChunk) -> (Vec<KernelRow>, Strings) {
     );
     rows.extend(chunk.windows.iter().map(|window| of_window(&maker, window)));
     rows.extend(chunk.events.iter().map(|event| of_event(&mut maker, event)));
-    // Stable: a thread's introduction stays before the event it belongs to.
+    // The sort is stable: a thread's introduction stays before the event it belongs to.
     rows.sort_by_key(|row| row.monotonic_ns);
     (rows, maker.strings)
 }
@@ -217,13 +217,13 @@ fn of_event(maker: &mut RowMaker<'_>, event: &Event) -> KernelRow {
     row
 }
 
-/// Puts rows of one batch where they belong in a chunk. The error names what one of them lacks.
+/// Adds the rows of one batch to a chunk. The error names what a row lacks.
 pub(super) fn into_chunk(
     rows: &[KernelCells],
     texts: &[Arc<str>],
     chunk: &mut KernelChunk,
 ) -> Result<(), String> {
-    // Rows share their texts: each is parsed once.
+    // Rows share their texts, so each is parsed once.
     let kinds: Vec<Option<RowKind>> = texts.iter().map(|text| RowKind::named(text)).collect();
     let names: Vec<Name> = texts.iter().map(|text| Name::new(text)).collect();
     for row in rows {
@@ -254,7 +254,7 @@ pub(super) fn into_chunk(
     Ok(())
 }
 
-/// Puts a row, with its names, where it belongs in a chunk. The error names what it lacks.
+/// Adds a row, with its names, to a chunk. The error names what it lacks.
 fn put_row(
     row: &KernelCells,
     kind: RowKind,
@@ -352,7 +352,7 @@ fn put_row(
     Ok(())
 }
 
-/// The name of an architecture in the table.
+/// Returns the name of an architecture in the table.
 fn architecture_name(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::X86_64 => "x86_64",
@@ -360,7 +360,7 @@ fn architecture_name(architecture: Architecture) -> &'static str {
     }
 }
 
-/// Its reverse.
+/// Returns the architecture with this name in the table.
 fn architecture_named(name: &str) -> Option<Architecture> {
     [Architecture::X86_64, Architecture::Aarch64]
         .into_iter()

@@ -1,4 +1,5 @@
-//! Columns of attributes back into JSON: merged files have the columns of all their inputs, up to a bound.
+//! Folds columns of attributes back into JSON: merged files have the columns of all their inputs,
+//! up to a limit.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +11,11 @@ use super::members::real_text;
 use super::name::{AttributeColumn, ValueType};
 use crate::tables::names::ATTRIBUTES;
 
-/// Columns of attributes that a merged file has at most. What is beyond was made up as it went.
+/// Maximum columns of attributes in a merged file. Keys beyond it were generated dynamically.
 const MERGED_COLUMNS_MAX: usize = 512;
 
-/// Of columns of attributes, each with how many rows have a value, the names of those that a merged file does without: the
-/// rarest of those that are too many.
+/// Returns the names of the attribute columns that a merged file drops: the rarest ones over the
+/// limit. The input gives each column with its number of rows that have a value.
 pub(in crate::tables) fn folded(
     columns: impl IntoIterator<Item = (String, u64)>,
 ) -> BTreeSet<String> {
@@ -27,8 +28,8 @@ pub(in crate::tables) fn folded(
     rest.map(|(name, _)| name).collect()
 }
 
-/// The column of JSON of a batch with, added to it, the values of those columns of attributes that `kept` does not have.
-/// None where that changes nothing.
+/// Returns the JSON column of a batch, extended by the values of attribute columns that `kept`
+/// lacks. Returns none if that changes nothing.
 pub(in crate::tables) fn fold(
     batch: &RecordBatch,
     kept: &Schema,
@@ -99,12 +100,12 @@ pub(in crate::tables) fn fold(
     Ok(Some(folded.collect()))
 }
 
-/// An object with more members.
+/// Adds members to an object.
 fn with(said: Option<&str>, members: &str) -> Option<String> {
     if members.is_empty() {
         return said.map(str::to_owned);
     }
-    // What is no object has no columns beside it.
+    // A row whose JSON is not an object has no values in columns.
     let inside = said.and_then(|said| said.trim().strip_prefix('{')?.strip_suffix('}'));
     Some(match inside.map(str::trim) {
         None | Some("") => format!("{{{members}}}"),

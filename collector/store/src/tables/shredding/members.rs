@@ -1,17 +1,17 @@
-//! The members of a JSON object, found without making any value of them.
+//! Finds the members of a JSON object without building values.
 
 use std::borrow::Cow;
 
 use super::name::ValueType;
 
-/// A value as it is written, and what it is.
+/// A value with its type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Bool(bool),
     Int(i64),
     Real(f64),
     Text(Cow<'a, str>),
-    /// Anything else, which no column holds.
+    /// Any other value, which no column stores.
     Other,
 }
 
@@ -32,12 +32,12 @@ impl Value<'_> {
 pub(super) struct Member<'a> {
     pub(super) key: Cow<'a, str>,
     pub(super) value: Value<'a>,
-    /// `"key":value`, as it is written.
+    /// Original text `"key":value`.
     pub(super) text: &'a str,
 }
 
-/// Finds the members of `json`, into `members`; false if it is no object. Flat objects are read by this alone, byte by
-/// byte; where a value is a list or an object, serde_json says whether that is well-formed.
+/// Collects the members of `json` into `members`; returns false if it is no object. Flat objects
+/// are parsed here, byte by byte. If a value is a list or an object, serde_json validates it.
 pub(super) fn find_members<'a>(json: &'a str, members: &mut Vec<Member<'a>>) -> bool {
     members.clear();
     let mut at = Scan { json, offset: 0 };
@@ -146,8 +146,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How many bytes at the beginning are neither a quote, nor a backslash, nor a control character: eight at a time (SWAR; a
-/// borrow reaches only bytes above one that is found already, so the lowest is right).
+/// Returns the length of the prefix without quotes, backslashes and control characters. It checks
+/// eight bytes at a time (SWAR; a borrow affects only bytes above one that already matched, so the
+/// lowest match is right).
 fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
@@ -167,25 +168,25 @@ fn plain_bytes(bytes: &[u8]) -> usize {
     words.len() * 8 + rest.iter().take_while(|byte| is_plain(byte)).count()
 }
 
-/// A number, if JSON would have it; one that a column would change on the way is of no type.
+/// Parses a number, if it is valid JSON. A number that a column would alter has no type.
 fn number(text: &str) -> Option<Value<'static>> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit())
         && !digits.is_empty()
         && (digits == "0" || !digits.starts_with('0'));
     if is_plain {
-        // Minus zero is no integer.
+        // Minus zero is not an integer.
         let value = text.parse().ok().filter(|_| text != "-0");
         return Some(value.map_or(Value::Other, Value::Int));
     }
     serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
-    // Too large for a float, some of them.
+    // Some numbers are too large for a float.
     let value = serde_json::from_str(text).ok();
     let value = value.filter(|value: &f64| value.is_finite() && real_text(*value) == text);
     Some(value.map_or(Value::Other, Value::Real))
 }
 
-/// A number as those who make rows write it.
+/// Formats a number in the same way as the code that makes rows.
 pub(super) fn real_text(value: f64) -> String {
     serde_json::Value::from(value).to_string()
 }
@@ -197,7 +198,7 @@ mod tests {
     use serde_json::value::RawValue;
     use std::collections::BTreeMap;
 
-    /// The same by serde_json alone.
+    /// Reference implementation with serde_json alone.
     fn slow(json: &str) -> Option<Vec<(String, String)>> {
         struct Pairs(Vec<(String, String)>);
         impl<'de> serde::Deserialize<'de> for Pairs {

@@ -1,8 +1,9 @@
-//! How columns of attributes are called: `TYPE:KEY`.
+//! Names of columns of attributes: `TYPE:KEY`.
 
 use arrow_schema::{DataType, Field};
 
-/// Types of values that have columns. Others (lists, objects, nulls, numbers that no column holds exactly) stay JSON.
+/// Types of values that have columns. Others (lists, objects, nulls, numbers that no column stores
+/// exactly) stay JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ValueType {
     Bool,
@@ -23,7 +24,7 @@ impl ValueType {
         }
     }
 
-    /// As it is written.
+    /// Returns the type as written.
     pub(super) fn data_type(self) -> DataType {
         match self {
             Self::Bool => DataType::Boolean,
@@ -33,7 +34,7 @@ impl ValueType {
         }
     }
 
-    /// As it is read: of texts, equal ones come as one.
+    /// Returns the type as read: equal texts are shared in a dictionary.
     fn read_type(self) -> DataType {
         match self {
             Self::Text => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
@@ -42,7 +43,7 @@ impl ValueType {
     }
 }
 
-/// A column of the values of one attribute that are of one type.
+/// A column with one attribute's values of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AttributeColumn {
     pub(in crate::tables) key: Box<str>,
@@ -50,7 +51,7 @@ pub(crate) struct AttributeColumn {
 }
 
 impl AttributeColumn {
-    /// The column of this name; none if it is none of attributes.
+    /// Parses the name of a column; returns none if it is not one of attributes.
     pub(in crate::tables) fn of_name(name: &str) -> Option<Self> {
         ValueType::ALL.into_iter().find_map(|value_type| {
             Some(Self {
@@ -64,12 +65,12 @@ impl AttributeColumn {
         format!("{}{}", self.value_type.prefix(), self.key)
     }
 
-    /// As it is written, and as other readers see it.
+    /// Returns the field as written, and as other readers see it.
     pub(in crate::tables) fn field(&self) -> Field {
         Field::new(self.name(), self.value_type.data_type(), true)
     }
 
-    /// As it is read.
+    /// Returns the field as read.
     pub(in crate::tables) fn read_field(&self) -> Field {
         Field::new(self.name(), self.value_type.read_type(), true)
     }

@@ -1,4 +1,4 @@
-//! The columns of attributes of a batch, read back row by row.
+//! Reads the columns of attributes of a batch row by row.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::tables::attributes::{AttributeKeys, AttributeValues};
 use crate::tables::batch_column::column;
 use crate::tables::texts::{StringInterner, TextIndex, TextReader};
 
-/// The columns of a batch that are asked for.
+/// Selected attribute columns of a batch.
 #[derive(Debug, Default)]
 pub(in crate::tables) struct ShreddedColumns {
     columns: Vec<(Arc<str>, Values)>,
-    /// Texts are put in quotes.
+    /// True if texts are quoted as JSON.
     as_json: bool,
 }
 
@@ -30,7 +30,7 @@ enum Values {
 }
 
 impl ShreddedColumns {
-    /// Finds them by their names.
+    /// Finds the columns by their names.
     pub(in crate::tables) fn open(
         batch: &RecordBatch,
         keys: &AttributeKeys,
@@ -62,7 +62,8 @@ impl ShreddedColumns {
         })
     }
 
-    /// Adds what a row has of them to `values`, as text as in JSON; `texts` are those that were read.
+    /// Adds a row's values to `values`, as text in the form of JSON; `texts` are the texts read
+    /// before.
     pub(in crate::tables) fn add_values(
         &self,
         row: usize,
@@ -92,7 +93,8 @@ impl ShreddedColumns {
     }
 }
 
-/// Texts as this program reads them from files, or as engines hold them.
+/// Returns the indexes of texts, stored as this program reads them from files or as engines hold
+/// them.
 fn text_indexes(
     batch: &RecordBatch,
     name: &str,

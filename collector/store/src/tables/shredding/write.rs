@@ -1,4 +1,4 @@
-//! Which attributes of a file's rows have columns, and the rows' values in them.
+//! Chooses the attributes of a file's rows that get columns, and writes their values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,15 +11,17 @@ use super::members::{Member, Value, find_members};
 use super::name::{AttributeColumn, ValueType};
 use crate::record::{BatchRow, EventRow, SpanRow};
 
-/// Different attributes that are counted; services that make keys up as they go get no columns for those.
+/// Maximum distinct attributes counted: services that generate keys dynamically get no columns for
+/// them.
 const COUNTED_MAX: usize = 16_384;
 
-/// Rows that are looked at for what attributes there are: to look at all of them is half of the cost of shredding.
+/// Maximum rows sampled to find frequent attributes: checking all rows is half of the cost of
+/// shredding.
 const LOOKED_AT: usize = 8_192;
 
 /// Rows that may have attributes.
 pub(in crate::tables) trait HasAttributes {
-    /// One JSON object; none when empty.
+    /// Returns the attributes as one JSON object; none if empty.
     fn attributes(&self) -> Option<&str> {
         None
     }
@@ -39,12 +41,12 @@ impl HasAttributes for EventRow {
 
 impl HasAttributes for BatchRow {}
 
-/// Numbers attributes. Rows that come one after another mostly have the same ones at the same places, so a place's last
-/// number is tried first.
+/// Numbering of attributes. Consecutive rows mostly have the same attributes at the same positions,
+/// so it tries a position's last number first.
 #[derive(Debug, Default)]
 struct Numbering {
     columns: Vec<AttributeColumn>,
-    /// By key, for each type.
+    /// Number of each attribute by key, for each type.
     of_key: HashMap<Box<str>, [Option<u32>; 4]>,
     at_place: Vec<u32>,
 }
@@ -84,8 +86,9 @@ pub(in crate::tables) struct Shredder {
 }
 
 impl Shredder {
-    /// For these rows: the attributes that most of them have get columns, in the order of their names. Of more than
-    /// [`LOOKED_AT`] rows a sample is looked at, evenly spread. Of the same rows follow the same columns.
+    /// Chooses columns for the attributes that most of these rows have, in the order of their
+    /// names. Of more than [`LOOKED_AT`] rows it checks an evenly spread sample. The same rows
+    /// always give the same columns.
     pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
         let mut counted = Numbering::default();
         let mut counts: Vec<u32> = Vec::new();
@@ -128,7 +131,8 @@ impl Shredder {
         &self.numbering.columns
     }
 
-    /// The columns of some of the rows, and what of their attributes is in none of them: a column of JSON.
+    /// Returns the columns of some of the rows, and a JSON column with the rest of their
+    /// attributes.
     pub(in crate::tables) fn shred(
         &mut self,
         rows: &[impl HasAttributes],
@@ -143,7 +147,7 @@ impl Shredder {
                 continue;
             };
             if !find_members(json, &mut members) {
-                // Readers say so.
+                // Readers report this.
                 rest.append_value(json);
                 continue;
             }
@@ -173,7 +177,7 @@ impl Shredder {
     }
 }
 
-/// The values of a column, so far; rows at the end that have none are not there yet.
+/// Values of a column so far, without trailing rows that have none.
 #[derive(Debug)]
 enum Values {
     Bool(BooleanBuilder),
@@ -212,7 +216,8 @@ impl Values {
         }
     }
 
-    /// Adds the value of `row`; false if the row has one already, or it is of another type.
+    /// Adds the value of `row`. Returns false if the row has one already, or if the value is of
+    /// another type.
     fn push(&mut self, row: usize, member: &Member<'_>) -> bool {
         if self.len() > row {
             return false;
