@@ -5,7 +5,6 @@
 //! chunk is one object, made durable before it counts as stored. A crash loses at most the events
 //! since the previous chunk (`RecordingSettings::chunk`). If the disk cannot keep up, the kernel's
 //! buffers fill, and events that do not fit are counted as lost.
-
 //!
 //! On systems other than Linux a recording does not start and returns the reason; the rest of the
 //! crate is the same. The cfg `stroboscope_portable` makes the compiler check that half on Linux.

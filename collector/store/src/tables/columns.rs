@@ -98,7 +98,7 @@ macro_rules! table {
             $($name:ident: $kind:ty = $from:expr $(=> $cell:ident)?, $meaning:literal;)*
         }
     ) => {
-        #[doc = concat!("What is read of a row of [`", stringify!($Table), "`].")]
+        #[doc = concat!("Columns of a row of [`", stringify!($Table), "`].")]
         #[derive(Clone, Debug)]
         $vis struct $Cells {
             $($($vis $cell: <$kind as $crate::tables::kinds::ReadKind>::Cell,)?)*

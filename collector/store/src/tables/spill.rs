@@ -199,7 +199,7 @@ impl Wanted<'_> {
             Err(reason) => reason,
         };
         Some(Damage {
-            file: object.0.to_string(),
+            file: self.store.display(&object.0),
             reason,
             rows_read: 0,
         })
