@@ -19,7 +19,8 @@
 //! of other vendors are forwarded unchanged. If the baggage exceeds the limits of the specification
 //! ([`BYTES_MAX`], [`MEMBERS_MAX`]), the least important members are dropped and counted
 //! ([`LossCause::BaggageDropped`](crate::LossCause::BaggageDropped)). The header travels with calls
-//! but not with responses: a value that a callee sets is visible to the callee and its own calls.
+//! but not with responses: a value that a callee sets is visible only to the callee and its own
+//! calls.
 //!
 //! ```
 //! use stroboscope::baggage::{self, Baggage, Scope, Tradeoff, TradeoffKind};

@@ -172,9 +172,9 @@ pub(crate) const STEP_THRESHOLD_NS: i64 = 5_000_000;
 /// waits in a ring.
 const ANCHORS_KEPT: usize = 512;
 
-/// Maximum error, in ns and as a divisor of the length, with which a constant rate must predict the
-/// monotonic clock. A suspend (which only one of the two clocks counts) or a move to another
-/// machine exceeds it and begins a new stretch.
+/// Maximum error of predicting the monotonic clock by a constant rate: this many ns, plus one part
+/// in [`BREAK_PARTS`] of the elapsed time. A suspend (which only one of the two clocks counts) or a
+/// move to another machine exceeds it and begins a new stretch.
 const BREAK_THRESHOLD_NS: i64 = 1_000_000;
 const BREAK_PARTS: i64 = 1_000;
 /// Number of stored stretches of constant rate.

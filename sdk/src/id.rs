@@ -67,8 +67,8 @@ impl IdSource {
     }
 }
 
-/// Advances a SplitMix state: Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators" (OOPSLA 2014).
+/// Mixes the bits of a state (`SplitMix64`): Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators" (OOPSLA 2014).
 fn splitmix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

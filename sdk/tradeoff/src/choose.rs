@@ -6,7 +6,7 @@ pub struct Item {
     /// Loss of the response without the item. A negative loss counts as zero, NaN as infinite.
     pub loss: f64,
     /// Processing cost in any unit, or 1 for all items if all cost the same. A cost that is not
-    /// positive counts as no saving.
+    /// positive and finite counts as no saving.
     pub cost: f64,
 }
 
