@@ -80,7 +80,7 @@
 //!
 //! If a variable's name starts with `STROBOSCOPE_` but is none of these, a warning on standard
 //! error names the nearest known variable when recording starts; this prevents nothing. Variables
-//! that start with `STROBOSCOPE_TEST_` are ignored.
+//! that start with `STROBOSCOPE_TEST_` or `STROBOSCOPE_COLLECT_` (the collector's) are ignored.
 //!
 //! `https` requires the feature `tls`, which is off by default because most services ship to a
 //! sidecar on their own machine.

@@ -255,7 +255,7 @@ impl Point {
         let present = f64::from_bits(self.rate.load(Relaxed));
         let latency_ns = policy.performance.latency_ns(per_second, present);
         if !latency_ns.is_finite() {
-            // The load exceeds every measurement, so the model already demands the maximum.
+            // The load exceeds every measurement, so the load alone decides the rate.
             return 0.0;
         }
         let expected = per_second * latency_ns / 1e9;
