@@ -1,4 +1,4 @@
-//! The wire types between the Stroboscope SDK and its collector, and nothing else: no logic lives here.
+//! Wire types between the Stroboscope SDK and its collector. This crate contains no logic.
 //!
 //! The messages are defined, with their units and meaning, in `proto/stroboscope/v1/*.proto`; the Rust code is
 //! generated from them and committed, so that building needs no protobuf compiler. `tests/regenerate.rs` checks

@@ -1,5 +1,5 @@
-//! What the layer and the subscriber for `tracing` share: spans of ours kept beside spans of `tracing`, without a lock
-//! and without an allocation per span.
+//! State shared by the layer and the subscriber for `tracing`: SDK spans stored for the spans of
+//! `tracing`, without a lock and without an allocation per span.
 
 mod cell;
 pub(crate) mod conventions;
@@ -22,14 +22,14 @@ use crate::record::FieldWriter;
 use crate::span::{Span, write_event, write_event_quickly};
 use known::Known;
 
-/// All locks of the adapter, in the order in which they are taken.
+/// Guards of all locks of the adapter, in the order in which they are taken.
 pub(crate) struct Held {
     _callsites: RwLockWriteGuard<'static, known::Rest>,
     _slots: MutexGuard<'static, Vec<u32>>,
     _spans: MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>>,
 }
 
-/// Holds still until the result is dropped: for a fork.
+/// Locks the adapter until the result is dropped; used for a fork.
 pub(crate) fn lock() -> Held {
     Held {
         _callsites: known::lock(),
@@ -38,7 +38,8 @@ pub(crate) fn lock() -> Held {
     }
 }
 
-/// Begins our span for one of theirs; [`Span::NONE`] when there is neither a span nor a context to hand on.
+/// Begins an SDK span for a `tracing` span. Returns [`Span::NONE`] if there is neither a span nor a
+/// context to propagate.
 #[cold]
 #[inline(never)]
 pub(crate) fn begin(
@@ -54,13 +55,14 @@ pub(crate) fn begin(
     }
     let span = Span::begin_under(parent, &known.callsite, 0, fields);
     if span.is_none() && parent.is_valid() {
-        // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
+        // The span is not recorded because its request was not chosen. Spans below it must know
+        // that instead of choosing again.
         return Span::unrecorded(parent);
     }
     span
 }
 
-/// [`begin`] inside the current span, of a span with fields.
+/// Begins a span with fields inside the current span, like [`begin`].
 #[inline(always)]
 pub(crate) fn begin_with_fields(known: &'static Known, attributes: &Attributes<'_>) -> Span {
     let begun = Span::begin_quickly_with(&known.callsite, |writer| {
@@ -74,7 +76,7 @@ pub(crate) fn begin_with_fields(known: &'static Known, attributes: &Attributes<'
     )
 }
 
-/// Records an event, in the span it names if it names one.
+/// Records an event, in the span that it names if it names one.
 #[inline(always)]
 pub(crate) fn event(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
     let quickly = |known: &'static Known| {

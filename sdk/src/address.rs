@@ -1,4 +1,5 @@
-//! Where the collector is: `http://`, `https://` or `unix:` addresses, the certificate authority and the token.
+//! Parses the collector's address (`http://`, `https://` or `unix:`), and applies the certificate
+//! authority and the token.
 
 #[cfg(feature = "simulation")]
 pub(crate) mod simulated;
@@ -13,21 +14,22 @@ use tonic::{Request, Status};
 
 use crate::config::{Address, InitError, Token};
 
-/// Where to ship to, ready for use.
+/// Validated destination of batches.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    /// For messages.
+    /// Address for messages.
     pub(crate) address: String,
     pub(crate) endpoint: Endpoint,
     pub(crate) authorization: Authorization,
-    /// On this machine: to compress what is sent there costs the service more than it saves.
+    /// True if the collector runs on this machine, where compression costs the service more than it
+    /// saves.
     pub(crate) is_near: bool,
     #[cfg(feature = "simulation")]
     pub(crate) connector: Option<simulated::Connector>,
 }
 
 impl Destination {
-    /// Connects via the system's network, or via that of a simulation.
+    /// Connects via the system's network, or via the simulation's.
     pub(crate) async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
         #[cfg(feature = "simulation")]
         if let Some(connector) = self.connector.clone() {
@@ -41,7 +43,7 @@ impl Destination {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authorization(Option<MetadataValue<Ascii>>);
 
-/// A connection whose calls have the header.
+/// Connection that adds the authorization header to its calls.
 pub(crate) type Authorized = InterceptedService<Channel, Authorization>;
 
 impl Interceptor for Authorization {
@@ -100,7 +102,7 @@ impl Address {
         };
         let endpoint = endpoint
             .connect_timeout(Duration::from_secs(2))
-            // A status comes in headers, with what it says.
+            // A status and its message arrive in headers.
             .http2_max_header_list_size(16 << 10)
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5))
@@ -119,7 +121,7 @@ impl Address {
         let Some(Token(token)) = &self.token else {
             return Ok(Authorization(None));
         };
-        // Never says the token itself.
+        // The error never includes the token itself.
         let mut value = MetadataValue::try_from(format!("Bearer {}", token.trim()))
             .ok()
             .filter(|_| token.trim().bytes().all(|byte| byte.is_ascii_graphic()))
@@ -142,7 +144,7 @@ impl Address {
             None => ClientTlsConfig::new().with_native_roots(),
             Some(path) => {
                 let pem = std::fs::read(path).map_err(|error| self.ca_error(error.to_string()))?;
-                // A file without a certificate would be taken, and then trust nobody.
+                // tonic would accept a file without a certificate, and then trust no collector.
                 if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
                     return Err(self.ca_error("it holds no certificate in PEM form".to_owned()));
                 }
@@ -168,7 +170,7 @@ impl Address {
     }
 }
 
-/// Does this name or address of a host mean the machine itself?
+/// Reports whether a host name or address means this machine.
 fn is_loopback(host: &str) -> bool {
     let address = host
         .trim_start_matches('[')
@@ -177,7 +179,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// An error and its causes, in one line.
+/// Joins an error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,22 +1,26 @@
-//! Baggage: typed values that travel with a request, so that a service can decide by what happened elsewhere.
+//! Baggage: typed values that travel with a request, on which services further down the call path
+//! can base decisions.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge), §4.3.1. Its three
-//! scopes:
+//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge),
+//! §4.3.1. It defines three scopes:
 //!
-//! | scope | lives | here |
+//! | scope | lifetime | API |
 //! |---|---|---|
-//! | [`Scope::Request`] | to the end of the request, through all components on its way | [`set`], [`get`] |
-//! | [`Scope::Component`] | while one component works, and in all it calls meanwhile; dropped when execution leaves it | [`set`], [`enter_component`], [`ComponentExt::in_component`] |
+//! | [`Scope::Request`] | until the request ends, across all components it passes | [`set`], [`get`] |
+//! | [`Scope::Component`] | while one component works, including its calls; dropped when execution leaves it | [`set`], [`enter_component`], [`ComponentExt::in_component`] |
 //! | data | as long as one data item | [`Provenance`], which is attached to the item's own message |
 //!
-//! What is put there: load metrics ([`Load`]: throughput, CPU, memory, measured by the SDK), predictions of slack
-//! ([`SlackPrediction`]), the tradeoffs made so far ([`Tradeoff`]), and whatever the service wants to say.
+//! Baggage carries load metrics ([`Load`]: throughput, CPU and memory, measured by the SDK), slack
+//! predictions ([`SlackPrediction`]), the tradeoffs made so far ([`Tradeoff`]), and any values of
+//! the service.
 //!
-//! Between processes it is a W3C `baggage` header: one member per value, keys prefixed with `sb.`, values
-//! percent-encoded, type, scope and importance as properties. Members of others are passed on unchanged. Over the
-//! limits of the specification ([`BYTES_MAX`], [`MEMBERS_MAX`]) the least important members are dropped and counted
-//! ([`LossCause::BaggageDropped`](crate::LossCause::BaggageDropped)). A header travels with the call and not back:
-//! what a callee sets is seen by the callee and what it calls.
+//! Between processes, baggage is a W3C `baggage` header with one member per value. Keys have the
+//! prefix `sb.`, values are percent-encoded, and type, scope and importance are properties. Members
+//! of other vendors are forwarded unchanged. If the baggage exceeds the limits of the specification
+//! ([`BYTES_MAX`], [`MEMBERS_MAX`]), the least important members are dropped and counted
+//! ([`LossCause::BaggageDropped`](crate::LossCause::BaggageDropped)). The header travels with calls
+//! but not with responses: a value that a callee sets is visible only to the callee and its own
+//! calls.
 //!
 //! ```
 //! use stroboscope::baggage::{self, Baggage, Scope, Tradeoff, TradeoffKind};
@@ -55,16 +59,16 @@ pub use slack::SlackPrediction;
 pub use tradeoff::{Tradeoff, TradeoffKind};
 pub use wire::{BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 
-/// The key that a copy of a request carries, see [`is_duplicate`].
+/// Baggage key that marks a copy of a request, see [`is_duplicate`].
 pub const DUPLICATE: &str = "duplicate";
 
-/// How long a value lives. (Values of a data item live in its [`Provenance`].)
+/// Lifetime of a value. (Values of a data item live in its [`Provenance`].)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Scope {
-    /// To the end of the request, in every component it passes from now on.
+    /// Until the request ends, in every component it passes from now on.
     #[default]
     Request,
-    /// Until execution leaves the component that set it; what it calls meanwhile sees it, too.
+    /// Until execution leaves the component that set the value. The component's calls see it, too.
     Component,
 }
 
@@ -76,11 +80,11 @@ pub enum Value {
     Int(i64),
     /// An unsigned integer.
     Uint(u64),
-    /// A number on a continuous scale.
+    /// A floating-point number.
     Double(f64),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
-    /// A text; on the wire, anything that is not plain ASCII takes three bytes for one.
+    /// A text. On the wire, each byte that is not plain ASCII takes three bytes.
     Text(String),
 }
 
@@ -118,27 +122,29 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// How much a value matters when not all fit, from 0 (dropped first) to 9. Members of others are dropped last.
+/// Default importance of a value. If not all values fit, those with the lowest importance, from 0
+/// to 9, are dropped first; members of other vendors are dropped last.
 pub const IMPORTANCE_DEFAULT: u8 = 5;
 pub(crate) const IMPORTANCE_MAX: u8 = 9;
 
-/// One value with its key.
+/// A value with its key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// A token as in HTTP header names (letters, digits, `.`, `_`, `-` and some more); on the wire `sb.` precedes it.
+    /// Token as in HTTP header names (letters, digits, `.`, `_`, `-` and some more). On the wire,
+    /// `sb.` precedes it.
     pub key: String,
-    /// What it says.
+    /// Typed value.
     pub value: Value,
-    /// How long it lives.
+    /// Lifetime of the value.
     pub scope: Scope,
-    /// 0 to 9; see [`IMPORTANCE_DEFAULT`].
+    /// Importance from 0 to 9, see [`IMPORTANCE_DEFAULT`].
     pub importance: u8,
-    /// Properties that somebody on the way added, as they came, each after a semicolon.
+    /// Unparsed properties that another party added on the way, each preceded by a semicolon.
     pub(crate) properties: String,
 }
 
 impl Entry {
-    /// An entry of middling importance.
+    /// Creates an entry with the default importance.
     pub fn new(scope: Scope, key: impl Into<String>, value: impl Into<Value>) -> Self {
         Self {
             key: key.into(),
@@ -149,7 +155,7 @@ impl Entry {
         }
     }
 
-    /// The same, dropped earlier or later when not all fit.
+    /// Sets the importance, from 0 (dropped first if not all entries fit) to 9.
     #[must_use]
     pub fn with_importance(mut self, importance: u8) -> Self {
         self.importance = importance.min(IMPORTANCE_MAX);
@@ -157,16 +163,16 @@ impl Entry {
     }
 }
 
-/// All that travels with a request, as a value: entries of ours by key, and members of others.
+/// Baggage of a request: the SDK's entries by key, and members of other vendors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baggage {
     pub(crate) entries: Vec<Entry>,
-    /// Members of others, as they came.
+    /// Members of other vendors, unchanged.
     pub(crate) foreign: Vec<String>,
 }
 
 impl Baggage {
-    /// The value of a key; of two entries with one key, the component's.
+    /// Returns the value of a key. A component's entry takes precedence over the request's.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         let of_scope = |scope| {
@@ -178,8 +184,9 @@ impl Baggage {
         of_scope(Scope::Component).or_else(|| of_scope(Scope::Request))
     }
 
-    /// Sets an entry, in place of one with the same key and scope. `false`, and nothing is changed: its key is no
-    /// token, or its value is longer than [`VALUE_BYTES_MAX`]; that is counted as a dropped member.
+    /// Sets an entry; it replaces one with the same key and scope. Returns `false` and changes
+    /// nothing if the key is no token or the value is longer than [`VALUE_BYTES_MAX`]; this counts
+    /// as a dropped member.
     pub fn set(&mut self, entry: Entry) -> bool {
         if !wire::is_token(&entry.key) || wire::encoded_bytes(&entry) > VALUE_BYTES_MAX {
             wire::count_dropped(1);
@@ -193,13 +200,13 @@ impl Baggage {
         true
     }
 
-    /// The prediction of slack that it carries.
+    /// Returns the slack prediction in this baggage.
     #[must_use]
     pub fn slack(&self) -> Option<SlackPrediction> {
         SlackPrediction::of(self.get(SlackPrediction::KEY)?)
     }
 
-    /// Sets the prediction of slack, in place of one that it carries. `false`: it is too long.
+    /// Sets the slack prediction, replacing an existing one. Returns `false` if it is too long.
     pub fn set_slack(&mut self, prediction: &SlackPrediction) -> bool {
         self.set(Entry::new(
             Scope::Request,
@@ -208,14 +215,15 @@ impl Baggage {
         ))
     }
 
-    /// Takes the entries of a key out, in every scope. `false`: there were none.
+    /// Removes the entries of a key in every scope. Returns `false` if there were none.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.key != key);
         self.entries.len() < before
     }
 
-    /// This, with what another adds to it; where both have an entry, the other's counts.
+    /// Merges other baggage into this one. The other's entries replace entries with the same key
+    /// and scope.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for member in other.foreign {
@@ -229,38 +237,38 @@ impl Baggage {
         self
     }
 
-    /// The entries, in the order in which they were set.
+    /// Returns the entries, in the order in which they were set.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// Members of others, as they are in the header.
+    /// Returns the members of other vendors as they appear in the header.
     pub fn foreign(&self) -> impl Iterator<Item = &str> {
         self.foreign.iter().map(String::as_str)
     }
 
-    /// Nothing travels.
+    /// True if there are no entries and no members of other vendors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.foreign.is_empty()
     }
 
-    /// Reads a W3C `baggage` header. Members that are none are left out and counted. No more is read than the limits
-    /// ([`BYTES_MAX`], [`MEMBERS_MAX`]) allow; the rest counts as one member.
+    /// Parses a W3C `baggage` header. Malformed members are left out and counted. Parsing stops at
+    /// the limits ([`BYTES_MAX`], [`MEMBERS_MAX`]); the remainder counts as one member.
     #[must_use]
     pub fn parse(header: &str) -> Self {
         Self::parse_fields([header.as_bytes()])
     }
 
-    /// Reads all fields of the name `baggage`, as [`parse`](Self::parse).
+    /// Parses all header fields named `baggage`, like [`parse`](Self::parse).
     pub(crate) fn parse_fields<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut baggage = wire::parse(fields);
         limits::fit(&mut baggage);
         baggage
     }
 
-    /// Writes a W3C `baggage` header, within the limits; `None` when there is nothing to say. What does not fit is
-    /// left out, least important first, and counted.
+    /// Formats a W3C `baggage` header within the limits, or returns `None` if the baggage is empty.
+    /// Entries that do not fit are left out, least important first, and counted.
     #[must_use]
     pub fn to_header(&self) -> Option<String> {
         let mut fitting = std::borrow::Cow::Borrowed(self);

@@ -9,7 +9,7 @@ use crate::clock::ClockStep;
 use crate::gate::windows::Window;
 use crate::record::FieldValue;
 
-/// A field's value, kept until its span ends.
+/// Value of a field, stored until its span ends.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OwnedValue {
     Int(i64),
@@ -32,7 +32,7 @@ impl From<FieldValue<'_>> for OwnedValue {
 }
 
 impl OwnedValue {
-    /// A whole number, if it is one, also as a text.
+    /// Returns the value as an integer if it is one, even as a text.
     #[cfg(feature = "tracing")]
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
@@ -56,7 +56,7 @@ impl OwnedValue {
 
 pub(crate) type Fields = Vec<(&'static str, OwnedValue)>;
 
-/// Sets a field; replaces the value that it has.
+/// Sets a field; replaces an existing value.
 pub(crate) fn set_field(fields: &mut Fields, name: &'static str, value: OwnedValue) {
     match fields.iter_mut().find(|(known, _)| *known == name) {
         Some((_, known)) => *known = value,
@@ -64,7 +64,7 @@ pub(crate) fn set_field(fields: &mut Fields, name: &'static str, value: OwnedVal
     }
 }
 
-/// A span with its end.
+/// Finished span.
 #[derive(Clone, Debug)]
 pub(crate) struct FinishedSpan {
     pub(crate) trace_id: u128,
@@ -86,7 +86,7 @@ pub(crate) struct TimedEvent {
     pub(crate) time_ns: i64,
 }
 
-/// Takes spans and events, gives a batch.
+/// Builder of a batch from spans and events.
 #[derive(Debug, Default)]
 pub(crate) struct BatchBuilder {
     strings: Interner,
@@ -94,13 +94,13 @@ pub(crate) struct BatchBuilder {
     events: v1::Events,
     last_start_ns: i64,
     last_time_ns: i64,
-    /// About the encoded size so far.
+    /// Approximate encoded size so far.
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Interner {
-    /// Names are statics: their address is their identity, and hashing it is all it takes.
+    /// Index by the address of a static name: the address identifies the name and is cheap to hash.
     by_address: FxHashMap<(usize, usize), u32>,
     by_text: HashMap<Box<str>, u32>,
     texts: Vec<String>,
@@ -201,7 +201,7 @@ impl BatchBuilder {
         self.bytes
     }
 
-    /// The batch so far; the builder is empty again. Process, sequence and losses are the caller's to add.
+    /// Returns the batch and resets the builder. The caller adds process, sequence and losses.
     pub(crate) fn finish(&mut self, windows: &[Window], steps: &[ClockStep]) -> v1::Batch {
         let built = std::mem::take(self);
         let ns = |time_ns: i64| time_ns.max(0).cast_unsigned();
@@ -229,7 +229,7 @@ impl BatchBuilder {
     }
 }
 
-/// Adds one attribute; says about how many bytes it takes.
+/// Adds an attribute; returns its approximate size in bytes.
 fn attach(
     strings: &mut Interner,
     attributes: &mut v1::Attributes,

@@ -1,9 +1,9 @@
-//! What is constant about an annotation, written once per place in the source.
+//! Constant properties of an annotation, stored once per place in the source.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 
-/// One place in the source that makes spans or events. Made by the macros, as a `static`.
+/// Place in the source that creates spans or events. The macros create it as a `static`.
 #[derive(Debug)]
 pub struct Callsite {
     pub(crate) name: &'static str,
@@ -35,7 +35,7 @@ pub(crate) enum Role {
 }
 
 impl Callsite {
-    /// For the macros.
+    /// Creates a callsite; used by the macros.
     #[doc(hidden)]
     #[must_use]
     pub const fn new(
@@ -68,8 +68,8 @@ impl Callsite {
     }
 }
 
-/// Names that are only known at run time (a request's method) get callsites that are never freed, so there is a
-/// bound on them: names beyond it share one callsite.
+/// Maximum number of names that are only known at run time (such as a request's method). Their
+/// callsites are never freed; names beyond this limit share one callsite.
 const NAMES_MAX: usize = 1_024;
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 
@@ -77,13 +77,13 @@ static OVERFLOW: Callsite = Callsite::new("(too many names)", &[], file!(), line
 static NAMED: LazyLock<RwLock<HashMap<Box<str>, &'static Callsite>>> =
     LazyLock::new(RwLock::default);
 
-/// Keeps names from being added until the result is dropped.
+/// Prevents the addition of names until the result is dropped.
 pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Callsite>> {
     NAMED.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The callsite for a request's path. gRPC's `/package.Service/Method` is named as OpenTelemetry names it, without the
-/// first slash; so are other paths.
+/// Returns the callsite for a request's path. gRPC's `/package.Service/Method` gets its
+/// OpenTelemetry name, without the first slash; other paths lose it, too.
 pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
     named(
         path.strip_prefix('/')
@@ -97,7 +97,7 @@ pub(crate) fn known(name: &str) -> Option<&'static Callsite> {
     NAMED.read().ok()?.get(name).copied()
 }
 
-/// The callsite for a name known at run time.
+/// Returns the callsite for a name known at run time.
 pub(crate) fn named(name: &str) -> &'static Callsite {
     if let Some(callsite) = known(name) {
         return callsite;

@@ -1,4 +1,5 @@
-//! The context of one moment, for work that goes on elsewhere: in a task, on a thread, behind a channel.
+//! Captures the current context, for work that continues in a task, on another thread or behind a
+//! channel.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,10 +11,11 @@ use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, Hold};
 use crate::thread;
 
-/// The context of the moment in which [`capture`] was called: which request and span the thread worked for, and what
-/// travels with the request.
+/// Context at the moment of a [`capture`] call: the request and span that the thread worked for,
+/// and the request's baggage.
 ///
-/// While it lives, a sampled request stays open in this process, so do not keep it longer than its work.
+/// A sampled request stays open in this process while this value lives, so drop it once its work is
+/// done.
 #[derive(Debug)]
 #[must_use = "a captured context does nothing until work runs in it"]
 pub struct Captured {
@@ -23,20 +25,21 @@ pub struct Captured {
     unseen: Option<Unseen>,
 }
 
-/// Nothing was recorded at that moment.
+/// State of a capture during which nothing was recorded.
 #[derive(Debug)]
 struct Unseen {
-    /// Windows opened by then.
+    /// Number of windows opened before the capture.
     openings: u32,
-    /// Once something is recorded: what the work is a part of, if it may be the middle of a request.
+    /// Context that the work belongs to once recording is on, if the work may be the middle of a
+    /// request.
     part: OnceLock<SpanContext>,
 }
 
-/// Captures the context this is called in.
+/// Captures the current context.
 ///
-/// For work that is not one closure or one future, which [`in_current_context`] and
-/// [`FutureExt::in_current_span`](crate::FutureExt::in_current_span) are for. Through a channel, it travels beside the
-/// item:
+/// Use it for work that is neither one closure nor one future; for those, see
+/// [`in_current_context`] and [`FutureExt::in_current_span`](crate::FutureExt::in_current_span). To
+/// pass it through a channel, send it with the item:
 ///
 /// ```
 /// # fn work(item: u32) {}
@@ -46,7 +49,7 @@ struct Unseen {
 /// context.scope(|| work(item)); // or, in async code: `work(item).in_context(context).await`
 /// ```
 ///
-/// With rayon, all parts of the work share it:
+/// With rayon, all parts of the work share one capture:
 ///
 /// ```ignore
 /// let context = stroboscope::capture();
@@ -67,15 +70,16 @@ pub fn capture() -> Captured {
 }
 
 impl Captured {
-    /// Runs `work` in this context, on whichever thread.
+    /// Runs `work` in this context, on any thread.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.enter();
         work()
     }
 
-    /// Was it captured shortly before the window that is open now? Then it may be the middle of a request that nobody
-    /// saw begin, and what begins inside must not be taken for a request of its own. What was captured longer ago, such
-    /// as a server's loop, is taken for no request at all: requests are shorter than the time between windows.
+    /// Returns the context to run in. If it was captured shortly before the current window opened,
+    /// it may be the middle of a request whose beginning was not recorded, and a span that begins
+    /// inside must not become a request of its own. If it was captured earlier, such as in a
+    /// server's loop, it belongs to no request: requests are shorter than the time between windows.
     fn context(&self) -> SpanContext {
         match &self.unseen {
             None => self.context,
@@ -116,18 +120,18 @@ impl Unseen {
     }
 }
 
-/// Ids for a request that nobody named and that began while nothing was recorded.
+/// Creates ids for a request that has none and that began while nothing was recorded.
 pub(crate) fn unseen_request() -> SpanContext {
     unrecorded_request().unseen()
 }
 
-/// Ids for such a request that its calls carry in any case.
+/// Creates ids for such a request that its calls always carry.
 pub(crate) fn unrecorded_request() -> SpanContext {
     let (trace_id, span_id) = thread::root_ids();
     SpanContext::new(trace_id, span_id, false).random().cut()
 }
 
-/// Wraps work for another thread so that it runs in the context this is called in:
+/// Wraps work for another thread so that it runs in the current context:
 /// `std::thread::spawn(stroboscope::in_current_context(move || work()))`.
 pub fn in_current_context<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let captured = capture();
@@ -135,7 +139,7 @@ pub fn in_current_context<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
 }
 
 pin_project_lite::pin_project! {
-    /// A future in a captured context: see [`FutureExt`](crate::FutureExt).
+    /// Future that runs in a captured context, see [`FutureExt`](crate::FutureExt).
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct InContext<F> {

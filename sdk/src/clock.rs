@@ -1,9 +1,9 @@
-//! Ticks (cheap, monotonic) and wall time (shared by all processes), and the line between them.
+//! Converts ticks (cheap, monotonic) to wall time (shared by all processes).
 //!
-//! Records are stamped with a counter that costs about 11 ns to read. The drain turns ticks into nanoseconds since
-//! the Unix epoch by interpolating between *anchors*: pairs of both clocks read at the same instant, taken at every
-//! drain. Interpolation follows slewing (NTP) by itself; a jump of the wall clock shows as an anchor that does not
-//! fit the line, and is recorded as a step.
+//! Records are stamped with a counter that costs about 11 ns to read. The drain converts ticks to
+//! nanoseconds since the Unix epoch by interpolating between *anchors*: pairs of both clocks read
+//! at the same instant, taken at every drain. Interpolation follows slewing (NTP) by itself. A jump
+//! of the wall clock shows as an anchor that does not fit the line, and is recorded as a step.
 
 pub(crate) mod kernel;
 
@@ -11,14 +11,14 @@ use std::collections::VecDeque;
 
 use crate::sys;
 
-/// The tick counter: a number that grows at an unknown constant rate, the same on all cores.
+/// Reads the tick counter, which grows at an unknown constant rate that is the same on all cores.
 #[inline(always)]
 #[must_use]
 pub(crate) fn ticks() -> u64 {
     imp::ticks()
 }
 
-/// Writes [`ticks`] to a place.
+/// Writes [`ticks`] to a location.
 #[inline(always)]
 pub(crate) fn stamp(place: &mut u64) {
     imp::stamp(place);
@@ -33,8 +33,8 @@ mod imp {
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 
-    /// The two halves as the instruction leaves them: to join them takes longer than to store once more, and who reads
-    /// the word as a whole does so on another processor, later.
+    /// Stores the two halves as the instruction returns them: joining them takes longer than a
+    /// second store, and the word is read as a whole only later, on another processor.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn stamp(place: &mut u64) {
@@ -83,23 +83,23 @@ mod imp {
     }
 }
 
-/// Where time comes from. The real clocks, or a test's.
+/// Source of time: the system's clocks or a test's.
 pub(crate) trait ClockSource: Send + Sync {
-    /// Nanoseconds since the Unix epoch; may jump.
+    /// Returns nanoseconds since the Unix epoch; may jump.
     fn wall_ns(&self) -> i64;
-    /// Nanoseconds since some instant; never jumps, stands still during suspend.
+    /// Returns nanoseconds since some fixed instant; never jumps, and stands still during suspend.
     fn monotonic_ns(&self) -> i64;
-    /// The counter that records are stamped with.
+    /// Reads the counter that stamps records.
     fn ticks(&self) -> u64 {
         ticks()
     }
-    /// What its keeper says of it; `None`: nothing.
+    /// Returns the kernel's estimate of its clock's accuracy, or `None` if there is none.
     fn kernel_clock(&self) -> Option<stroboscope_proto::v1::KernelClock> {
         None
     }
 }
 
-/// The machine's clocks.
+/// Clocks of the machine.
 #[derive(Debug, Default)]
 pub(crate) struct SystemClock;
 
@@ -117,7 +117,7 @@ impl ClockSource for SystemClock {
     }
 }
 
-/// The same instant on three clocks.
+/// One instant on three clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Anchor {
     pub(crate) ticks: u64,
@@ -126,7 +126,8 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// Of several readings the one least disturbed: the two counter reads around the clock lie closest.
+    /// Takes the least disturbed of several readings: the one whose two surrounding counter reads
+    /// lie closest together.
     pub(crate) fn take(clock: &dyn ClockSource) -> Self {
         let mut best: Option<(u64, Self)> = None;
         for _ in 0..4 {
@@ -157,50 +158,53 @@ impl Anchor {
     }
 }
 
-/// The wall clock jumped by `step_ns` (seen at `at_ns`, new time).
+/// Jump of the wall clock by `step_ns`, detected at `at_ns` (in the new time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockStep {
     pub(crate) at_ns: i64,
     pub(crate) step_ns: i64,
 }
 
-/// A jump larger than this is a step; smaller differences are slewing (at most 0.5 ms a second) and reading noise.
+/// Minimum size of a step. Smaller differences are slewing (at most 0.5 ms per second) and noise of
+/// reading.
 pub(crate) const STEP_THRESHOLD_NS: i64 = 5_000_000;
-/// Anchors kept; at one per drain they reach back some seconds, longer than any record waits in a ring.
+/// Number of stored anchors. With one per drain they cover some seconds, longer than any record
+/// waits in a ring.
 const ANCHORS_KEPT: usize = 512;
 
-/// The counter's rate is taken as constant as long as it predicts the monotonic clock this well, ns and parts. A suspend
-/// (which one of the two counts and the other does not) or a move to another machine begins a new stretch.
+/// Maximum error of predicting the monotonic clock by a constant rate: this many ns, plus one part
+/// in [`BREAK_PARTS`] of the elapsed time. A suspend (which only one of the two clocks counts) or a
+/// move to another machine exceeds it and begins a new stretch.
 const BREAK_THRESHOLD_NS: i64 = 1_000_000;
 const BREAK_PARTS: i64 = 1_000;
-/// Stretches of constant rate remembered.
+/// Number of stored stretches of constant rate.
 const STRETCHES_KEPT: usize = 8;
 
-/// Piecewise lines from ticks to wall time, and from ticks to lengths.
+/// Piecewise linear functions from ticks to wall time and from ticks to durations.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// In tick order. Where the clock stepped, two anchors have nearly the same ticks.
+    /// Anchors in tick order. At a clock step, two anchors have nearly the same ticks.
     anchors: VecDeque<Anchor>,
     last_seen: Option<Anchor>,
-    /// In tick order: the first and the last anchor of each.
+    /// First and last anchor of each stretch, in tick order.
     stretches: VecDeque<(Anchor, Anchor)>,
 }
 
 impl Timeline {
-    /// Adds a newer anchor; says if the wall clock stepped since the one before.
+    /// Adds a newer anchor; returns the step of the wall clock since the previous anchor, if any.
     pub(crate) fn push(&mut self, anchor: Anchor) -> Option<ClockStep> {
         let previous = self.last_seen.replace(anchor);
         let mut step = None;
         if let Some(previous) = previous {
             if anchor.ticks < previous.ticks {
-                // The counter was set back: what it said before cannot be told from what it says now.
+                // The counter was set back, so its earlier values are ambiguous.
                 self.anchors.clear();
                 self.stretches.clear();
             }
             let expected_ns = previous.wall_ns + (anchor.monotonic_ns - previous.monotonic_ns);
             let step_ns = anchor.wall_ns - expected_ns;
             if step_ns.abs() > STEP_THRESHOLD_NS {
-                // What was recorded up to here belongs to the old line.
+                // Records up to here belong to the old line.
                 self.keep(Anchor {
                     wall_ns: expected_ns,
                     ..anchor
@@ -241,13 +245,15 @@ impl Timeline {
         self.anchors.push_back(anchor);
     }
 
-    /// Wall time of a tick, ns since the Unix epoch; outside the anchors, the nearest line is extended.
+    /// Returns the wall time of a tick, in ns since the Unix epoch. Outside the anchors, the
+    /// nearest line is extended.
     #[cfg(test)]
     pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
         self.line_at(ticks).wall_ns(ticks)
     }
 
-    /// The line that holds at a tick, and at the ticks around it up to the next anchors.
+    /// Returns the line that is valid at a tick, and at the surrounding ticks up to the next
+    /// anchors.
     pub(crate) fn line_at(&self, ticks: u64) -> Line {
         let anchors = &self.anchors;
         let len = anchors.len();
@@ -276,7 +282,7 @@ impl Timeline {
             a.ticks.saturating_add(1)
         };
         let to_ticks = if after == len - 1 { u64::MAX } else { b.ticks };
-        // A step's two anchors share their ticks: no line there, take the neighbouring one.
+        // The two anchors of a step share their ticks and define no line; use the neighboring one.
         if a.ticks == b.ticks {
             if after >= 2 {
                 (a, b) = (anchors[after - 2], anchors[after - 1]);
@@ -303,8 +309,8 @@ impl Timeline {
         }
     }
 
-    /// Nanoseconds between two ticks, never negative: lengths do not follow the wall clock's jumps, and time in
-    /// suspend is not part of them.
+    /// Returns the nanoseconds between two ticks, never negative. Durations ignore jumps of the
+    /// wall clock and exclude time in suspend.
     pub(crate) fn duration_ns(&self, from_ticks: u64, to_ticks: u64) -> u64 {
         if to_ticks <= from_ticks {
             return 0;
@@ -313,7 +319,8 @@ impl Timeline {
         elapsed_ns.round().max(0.0) as u64
     }
 
-    /// The monotonic clock at a tick, as ns since the newest anchor: small numbers are exact ones.
+    /// Returns the monotonic clock at a tick, in ns since the newest anchor, which keeps recent
+    /// values small and exact.
     fn monotonic_ns(&self, ticks: u64) -> f64 {
         let Some(&(_, origin)) = self.stretches.back() else {
             return 0.0;
@@ -322,11 +329,11 @@ impl Timeline {
         let mut later: Option<Anchor> = None;
         let mut nearest = 0.0;
         for &(first, last) in self.stretches.iter().rev() {
-            // Over the longest base line.
+            // Uses the longest base line.
             let rate = rate(first, last);
             let at = |rate: f64| since(last) - (last.ticks as f64 - ticks as f64) * rate;
             match later {
-                // Between two stretches.
+                // The tick lies between two stretches.
                 Some(later) if ticks > last.ticks => {
                     let part =
                         (ticks - last.ticks) as f64 / (later.ticks - last.ticks).max(1) as f64;
@@ -334,7 +341,8 @@ impl Timeline {
                 }
                 _ if ticks >= first.ticks => match rate {
                     Some(rate) => return at(rate),
-                    // Only its first anchor is known yet: its rate is that of the one before.
+                    // The stretch has only its first anchor yet, so use the previous stretch's
+                    // rate.
                     None => {
                         nearest =
                             since(last) + (ticks - last.ticks) as f64 * self.last_known_rate();
@@ -350,7 +358,7 @@ impl Timeline {
         nearest
     }
 
-    /// Anchors kept.
+    /// Returns the number of stored anchors.
     #[cfg(test)]
     pub(crate) fn anchors(&self) -> usize {
         self.anchors.len()
@@ -365,17 +373,17 @@ impl Timeline {
     }
 }
 
-/// Nanoseconds per tick.
+/// Returns the nanoseconds per tick.
 fn rate(first: Anchor, last: Anchor) -> Option<f64> {
     (last.ticks > first.ticks).then(|| {
         (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64
     })
 }
 
-/// A stretch of the timeline without a bend.
+/// Segment of the timeline without a bend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
-    /// Where it holds, both inclusive.
+    /// Ticks for which the line is valid, both inclusive.
     from_ticks: u64,
     to_ticks: u64,
     a: Anchor,
@@ -389,9 +397,9 @@ impl Line {
         self.from_ticks <= ticks && ticks <= self.to_ticks
     }
 
-    /// Wall time of a tick, ns since the Unix epoch.
+    /// Returns the wall time of a tick, in ns since the Unix epoch.
     pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
-        // From the nearer end, so that the float stays small and exact.
+        // Computes from the nearer end, so that the float stays small and exact.
         let (base, offset) = if ticks >= self.b.ticks {
             (self.b, (ticks - self.b.ticks) as f64)
         } else if ticks >= self.a.ticks {
@@ -400,7 +408,7 @@ impl Line {
             (self.a, -((self.a.ticks - ticks) as f64))
         };
         let elapsed = offset * self.rate;
-        // Rounds to the nearest; `f64::round` is a call of a library on most x86-64 targets.
+        // Rounds to nearest; `f64::round` is a library call on most x86-64 targets.
         base.wall_ns + (elapsed + 0.5f64.copysign(elapsed)) as i64
     }
 }

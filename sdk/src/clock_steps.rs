@@ -1,4 +1,4 @@
-//! Tests: the clock is set forward and back under a running SDK, by a clock of the test's own.
+//! Tests that set the clock forward and back under a running SDK, using a simulated clock.
 
 #[path = "../tests/collector/mod.rs"]
 mod collector;
@@ -20,7 +20,7 @@ pub(crate) use crate::gate::TURN;
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
 
-/// The machine's clocks, the wall clock set forward or back.
+/// Clocks of the machine, with an adjustable offset of the wall clock.
 #[derive(Default)]
 struct SteppedClock {
     offset_ns: AtomicI64,
@@ -36,7 +36,8 @@ impl ClockSource for SteppedClock {
     }
 }
 
-/// Forward, back, forward by little, and a jump as after a suspend in which counter and monotonic clock stood still.
+/// Steps forward, back, forward by a little, and a jump like the one after a suspend during which
+/// the counter and the monotonic clock stood still.
 const STEPS_NS: [i64; 4] = [3_600 * S, -7_200 * S, 20 * MS, 8 * 3_600 * S];
 
 #[test]
@@ -140,7 +141,7 @@ fn the_gate_follows_within_a_second() {
         .sample(SampleMode::Burst)
         .init_with_clock(Arc::clone(&clock) as Arc<dyn ClockSource>)
         .unwrap();
-    // Out of phase each time: what was a window is none any more.
+    // Each step is out of phase, so that previous windows are windows no longer.
     for step_ns in [0, 300 * MS, -1_000_256 * MS, 3_600_256 * MS] {
         clock.offset_ns.fetch_add(step_ns, Relaxed);
         std::thread::sleep(Duration::from_secs(1));
@@ -156,8 +157,8 @@ fn the_gate_follows_within_a_second() {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // A busy machine runs the gate's thread late, now and then. One that follows the clock before the step is wrong
-        // three times out of four.
+        // A busy machine sometimes runs the gate's thread late. A gate that ignores the step would
+        // be wrong three times out of four.
         assert!(
             wrong * 4 < looked,
             "{wrong} of {looked} after a step of {step_ns} ns"

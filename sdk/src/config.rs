@@ -1,4 +1,4 @@
-//! What the SDK is told: by a builder, by the environment.
+//! Configuration of the SDK through a builder and the environment.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,30 +10,33 @@ use crate::tracing_filter::{TracingFilter, TracingFilterError};
 use crate::variables;
 use stroboscope_burst::{BurstConfig, BurstConfigError};
 
-/// `STROBOSCOPE_BURST_CONFIG`: when to record.
+/// `STROBOSCOPE_BURST_CONFIG`: burst-config that defines when to record.
 pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
-/// `STROBOSCOPE_COLLECTOR`: where to ship to, `http://host:port`, `https://host:port` or `unix:/path`.
+/// `STROBOSCOPE_COLLECTOR`: address of the collector: `http://host:port`, `https://host:port` or
+/// `unix:/path`.
 pub const ENV_COLLECTOR: &str = "STROBOSCOPE_COLLECTOR";
-/// `STROBOSCOPE_TOKEN`: a bearer token for the collector.
+/// `STROBOSCOPE_TOKEN`: bearer token for the collector.
 pub const ENV_TOKEN: &str = "STROBOSCOPE_TOKEN";
-/// `STROBOSCOPE_CA`: a file of certificates (PEM) that an `https` collector's is checked against.
+/// `STROBOSCOPE_CA`: file of certificates (PEM) that verify an `https` collector.
 pub const ENV_CA: &str = "STROBOSCOPE_CA";
-/// `STROBOSCOPE_SAMPLE`: which requests to record beyond windows.
+/// `STROBOSCOPE_SAMPLE`: sample mode, which selects requests to record outside of windows.
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
 /// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
 pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
-/// `STROBOSCOPE_PROPAGATE`: `always`, or only the requests that are `recorded`, get a `traceparent` of ours.
+/// `STROBOSCOPE_PROPAGATE`: adds a `traceparent` of the SDK to the calls of all requests (`always`)
+/// or only of recorded ones (`recorded`).
 pub const ENV_PROPAGATE: &str = "STROBOSCOPE_PROPAGATE";
-/// `STROBOSCOPE_TRACING`: which spans and events of `tracing` to record, like `RUST_LOG`.
+/// `STROBOSCOPE_TRACING`: filter for spans and events of `tracing`, like `RUST_LOG`.
 pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
-/// `STROBOSCOPE_REQUESTS`: names of `tracing`'s spans that are requests wherever they begin, with commas between them.
+/// `STROBOSCOPE_REQUESTS`: comma-separated names of `tracing` spans that are requests wherever they
+/// begin.
 pub const ENV_REQUESTS: &str = "STROBOSCOPE_REQUESTS";
-/// `STROBOSCOPE_SERVICE`: the service's name.
+/// `STROBOSCOPE_SERVICE`: name of the service.
 pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
-/// `STROBOSCOPE_HOST`: the host's name, where the system's own is not the one people know.
+/// `STROBOSCOPE_HOST`: name of the host, if it differs from the system's.
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
-/// All of them.
+/// List of all these variables.
 pub(crate) const KNOWN: [&str; 12] = [
     ENV_BURST_CONFIG,
     ENV_CA,
@@ -49,54 +52,56 @@ pub(crate) const KNOWN: [&str; 12] = [
     ENV_TRACING,
 ];
 
-/// Why recording did not start. The service can go on untraced: every annotation stays a flag check.
+/// Error that prevents recording from starting. The service can run untraced: every annotation then
+/// costs only a flag check.
 ///
-/// Its `Debug` is its message: a `main` that returns it shows what to do.
+/// The `Debug` form equals the message, so a `main` that returns this error prints advice.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// An environment variable holds something else than a burst-config.
+    /// The environment variable holds no valid burst-config.
     #[error("{ENV_BURST_CONFIG}: {0}")]
     BurstConfig(#[source] BurstConfigError),
-    /// An environment variable holds something else than a sample mode.
+    /// The environment variable holds no valid sample mode.
     #[error("{ENV_SAMPLE}: {0}")]
     Sample(#[source] SampleModeError),
-    /// An environment variable holds something else than `accept` or `refuse`.
+    /// The environment variable holds neither `accept` nor `refuse`.
     #[error("{ENV_FORCE}: {0:?}: write \"accept\" or \"refuse\"")]
     Force(String),
-    /// An environment variable holds something else than `always` or `recorded`.
+    /// The environment variable holds neither `always` nor `recorded`.
     #[error("{ENV_PROPAGATE}: {0:?}: write \"always\" or \"recorded\"")]
     Propagate(String),
-    /// An environment variable holds something else than directives like those of `RUST_LOG`.
+    /// The environment variable holds no valid directives like those of `RUST_LOG`.
     #[cfg(feature = "tracing")]
     #[error("{ENV_TRACING}: {0}")]
     Tracing(#[source] TracingFilterError),
-    /// An environment variable is not text.
+    /// The environment variable is not UTF-8.
     #[error("{0}: its value is not UTF-8")]
     NotText(&'static str),
-    /// The collector's address is no address.
+    /// The collector's address is invalid.
     #[error(
         "collector address {address:?}: {problem}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH \
          (set by {ENV_COLLECTOR})"
     )]
     Collector {
-        /// As given.
+        /// Address as given.
         address: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// The bearer token cannot be sent. The message does not show it.
     #[error("{ENV_TOKEN}: a token is one word of visible ASCII characters, and this is not")]
     Token,
-    /// The certificate authority's file is unusable.
+    /// The file of the certificate authority is unusable.
     #[error("{ENV_CA}: file {path:?}: {problem}")]
     Ca {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// [`Builder::flush_on_sigterm`] in a process where SIGTERM is handled, or ignored, already.
+    /// [`Builder::flush_on_sigterm`] was called in a process that already handles or ignores
+    /// SIGTERM.
     #[error(
         "SIGTERM is handled by somebody else in this process; leave out `flush_on_sigterm`, and call \
          `stroboscope::flush` where the signal is handled"
@@ -107,7 +112,7 @@ pub enum InitError {
     Thread(&'static str, #[source] std::io::Error),
 }
 
-/// A secret that does not show in messages.
+/// Secret that messages do not show.
 #[derive(Clone)]
 pub(crate) struct Token(pub(crate) String);
 
@@ -117,12 +122,12 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Where to ship to, as told.
+/// Unvalidated address of the collector.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub(crate) text: String,
     pub(crate) token: Option<Token>,
-    /// A file of certificates in PEM form, in place of the system's own.
+    /// File of certificates in PEM form that replaces the system's own.
     pub(crate) ca: Option<PathBuf>,
 }
 
@@ -132,10 +137,10 @@ impl std::fmt::Debug for InitError {
     }
 }
 
-/// Of batches that wait for the collector, unless told otherwise.
+/// Default limit of memory for batches that wait for the collector.
 pub(crate) const BUFFER_BYTES_MAX: usize = 32 << 20;
 
-/// How recording is to be done. Made by [`builder`](crate::builder).
+/// Configuration of recording, created by [`builder`](crate::builder).
 #[derive(Clone, Debug)]
 #[must_use = "nothing is recorded before `init`"]
 pub struct Builder {
@@ -153,7 +158,7 @@ pub struct Builder {
     pub(crate) shutdown_deadline: Duration,
     pub(crate) markers: Markers,
     pub(crate) flush_on_sigterm: bool,
-    /// What to say of variables that are set and not known.
+    /// Warnings about variables that are set but unknown.
     pub(crate) unknown_variables: Vec<String>,
     #[cfg(feature = "tracing")]
     pub(crate) tracing: TracingFilter,
@@ -190,138 +195,147 @@ impl Builder {
         }
     }
 
-    /// The service's name; the program's file name when not set.
+    /// Sets the service's name. Default: the program's file name.
     pub fn service(mut self, name: impl Into<String>) -> Self {
         self.service = name.into();
         self
     }
 
-    /// The host's name; the system's own when not set.
+    /// Sets the host's name. Default: the system's host name.
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.host = Some(name.into());
         self
     }
 
-    /// Where to ship to: `http://host:port`, `unix:/path`, or, with the feature `tls`, `https://host:port`. Default
-    /// `http://127.0.0.1:4317`.
+    /// Sets the collector's address: `http://host:port`, `unix:/path`, or, with the feature `tls`,
+    /// `https://host:port`. Default `http://127.0.0.1:4317`.
     pub fn collector(mut self, address: impl Into<String>) -> Self {
         self.collector.text = address.into();
         self
     }
 
-    /// A bearer token that every call to the collector brings, as `authorization`. It is sent as it is: over anything
-    /// but a unix socket or the loopback interface, use `https`.
+    /// Sets a bearer token that every call to the collector carries as `authorization`. It is sent
+    /// unencrypted unless you use `https`, so use `https` over anything but a Unix socket or the
+    /// loopback interface.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.collector.token = Some(Token(token.into()));
         self
     }
 
-    /// A file of certificates in PEM form, one of which must have signed the certificate of an `https` collector. The
-    /// system's own when not set.
+    /// Sets a file of certificates in PEM form, one of which must have signed the certificate of an
+    /// `https` collector. Default: the system's certificates.
     pub fn certificate_authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.collector.ca = Some(file.into());
         self
     }
 
-    /// When to record. Default [`BurstConfig::DEFAULT`], 4 ms every 32 ms.
+    /// Sets when to record. Default [`BurstConfig::DEFAULT`], 4 ms every 32 ms.
     pub fn burst_config(mut self, config: BurstConfig) -> Self {
         self.burst_config = config;
         self.rounded_from = None;
         self
     }
 
-    /// Which requests to record beyond windows. Default [`SampleMode::Follow`].
+    /// Selects the requests to record outside of windows. Default [`SampleMode::Follow`].
     pub fn sample(mut self, mode: SampleMode) -> Self {
         self.sample = mode;
         self
     }
 
-    /// Record a request to its end, wherever it goes, when its caller asks for it by the header `stroboscope-force: 1`.
+    /// Accepts callers' requests to be recorded: a request with the header `stroboscope-force: 1`
+    /// is recorded to its end, wherever it goes.
     ///
-    /// Off by default, because whoever can reach the service could then make it record everything: accept it where
-    /// callers are trusted, or where a proxy in front takes the header off the requests of strangers.
+    /// Off by default, because any client of the service could then make it record everything. Turn
+    /// it on where callers are trusted, or where a proxy removes the header from others.
     pub fn accept_force(mut self, accept: bool) -> Self {
         self.accept_force = accept;
         self
     }
 
-    /// Gives every call a `traceparent`, also where its request came without one and is not recorded. Off by default: such
-    /// a call has none unless a window may open before it is answered, which saves most of what a closed gate costs.
+    /// Adds a `traceparent` to every call, even if its request arrived without one and is not
+    /// recorded. Off by default: such a call carries none unless a window may open before its
+    /// response. This saves most of the cost of a closed gate.
     ///
-    /// The names that this adds say "not sampled". A tracer downstream that follows its parent's decision then records none
-    /// of these requests, where it decides for itself without them.
+    /// The added headers have the flag "not sampled". A downstream tracer that follows its parent's
+    /// decision then records none of these requests; without the headers, it decides by itself.
     pub fn propagate_always(mut self, always: bool) -> Self {
         self.propagate_always = always;
         self
     }
 
-    /// Room in the largest ring of a recording thread, in bytes (rounded up to a power of two, at least 16 KiB). Default
-    /// 1 MiB, which 5 million events a second with one integer each fill in 6.5 ms. A thread begins with 16 KiB, and goes on
-    /// in larger ones when it fills half of it before it is read; one of each size is kept in reserve.
+    /// Sets the size of a recording thread's largest ring, in bytes (rounded up to a power of two,
+    /// at least 16 KiB). Default 1 MiB, which 5 million events per second with one integer each
+    /// fill in 6.5 ms. A thread starts with 16 KiB and continues in a larger ring when it fills
+    /// half of it before the drain reads it. One ring of each size is kept in reserve.
     pub fn ring_bytes(mut self, bytes: usize) -> Self {
         self.ring_bytes = bytes;
         self
     }
 
-    /// Memory of all rings, in bytes. Beyond it, threads share rings, and when these are full, records are lost and counted.
-    /// Default 64 MiB: some 3,000 threads that record little.
+    /// Sets the maximum memory of all rings, in bytes. Above it, threads share rings; when these
+    /// are full, records are lost and counted. Default 64 MiB, which suffices for about 3,000
+    /// threads that record little.
     pub fn rings_bytes_max(mut self, bytes: usize) -> Self {
         self.rings_bytes_max = bytes;
         self
     }
 
-    /// Batches the collector has not acknowledged, in encoded bytes; batches beyond it are discarded and counted. Default
-    /// 32 MiB, which is what a collector may be away for 5 s while 100,000 spans a second are recorded.
+    /// Sets the maximum encoded size, in bytes, of batches that the collector has not acknowledged.
+    /// Batches beyond it are discarded and counted. Default 32 MiB, which bridges 5 s without a
+    /// collector at 100,000 recorded spans per second.
     pub fn buffer_bytes_max(mut self, bytes: usize) -> Self {
         self.buffer_bytes_max = bytes;
         self
     }
 
-    /// How long dropping the [`Guard`](crate::Guard) may wait for the collector. Default 2 s.
+    /// Sets how long dropping the [`Guard`](crate::Guard) may wait for the collector. Default 2 s.
     pub fn shutdown_deadline(mut self, deadline: Duration) -> Self {
         self.shutdown_deadline = deadline;
         self
     }
 
-    /// When to write markers for a kernel recorder. Default [`Markers::WhileListened`].
+    /// Sets when to write markers for a kernel recorder. Default [`Markers::WhileListened`].
     pub fn markers(mut self, markers: Markers) -> Self {
         self.markers = markers;
         self
     }
 
-    /// On SIGTERM, ship what is there within the shutdown deadline, and then let the signal end the process as it
-    /// would have. For services without a handler of their own: without this, SIGTERM ends them before the
-    /// [`Guard`](crate::Guard) is dropped, and with it what was recorded last.
+    /// Ships pending records on SIGTERM, within the shutdown deadline, and then lets the signal end
+    /// the process as usual. Use it in services without a handler of their own: otherwise SIGTERM
+    /// ends the process before the [`Guard`](crate::Guard) is dropped, and records are lost.
     ///
-    /// A service that handles SIGTERM itself must not use this; it drops the guard, or calls
-    /// [`flush`](crate::flush()), before it ends. Off by default; on systems without SIGTERM it changes nothing.
+    /// A service that handles SIGTERM itself must not use this. It should drop the guard or call
+    /// [`flush`](crate::flush()) before it ends. Off by default; no effect on systems without
+    /// SIGTERM.
     pub fn flush_on_sigterm(mut self) -> Self {
         self.flush_on_sigterm = true;
         self
     }
 
-    /// What of `tracing` is recorded by layers and subscribers that were not told otherwise: a [`TracingFilter`], or a
-    /// level. Default `info`, without the insides of transports.
+    /// Sets the default [`TracingFilter`], or a level, for layers and subscribers of `tracing`
+    /// without a filter of their own. Default `info`, without the internals of transports.
     #[cfg(feature = "tracing")]
     pub fn tracing(mut self, filter: impl Into<TracingFilter>) -> Self {
         self.tracing = filter.into();
         self
     }
 
-    /// Names of `tracing`'s spans that are requests wherever they begin, as reports show them: `get::apply`, for a function
-    /// `apply` in a module `get`. For spans inside of one that outlasts them, such as a connection's: each is chosen by itself
-    /// ([`sample`](Self::sample)), and no longer followed because its connection is. None when not set.
+    /// Sets names of `tracing` spans that are requests wherever they begin, as shown in reports:
+    /// `get::apply` for a function `apply` in a module `get`. Use it for spans inside a
+    /// longer-lived span, such as a connection's. Each of them is then sampled by itself
+    /// ([`sample`](Self::sample)) instead of following its connection. Default: none.
     #[cfg(feature = "tracing")]
     pub fn requests(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.requests = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Takes over what the `STROBOSCOPE_…` environment variables say; those that are not set change nothing. Those that are
-    /// set and not known are said to be, with the nearest known name, when recording starts.
+    /// Applies the `STROBOSCOPE_…` environment variables; variables that are not set change
+    /// nothing. When recording starts, a message reports each unknown variable together with the
+    /// nearest known name.
     ///
     /// # Errors
-    /// Names the variable and the accepted forms.
+    /// Returns an error that names the variable and the accepted forms if a value is invalid.
     pub fn env(mut self) -> Result<Self, InitError> {
         self.unknown_variables =
             variables::unknown(&KNOWN, std::env::vars_os().map(|(name, _)| name));
@@ -341,7 +355,7 @@ impl Builder {
                 .transpose()
                 .map_err(|()| InitError::NotText(name))
                 .map(|value| {
-                    // An empty variable is how many deployments say "not set".
+                    // In many deployments, an empty variable means "not set".
                     value.filter(|value| !value.trim().is_empty())
                 })
         };

@@ -1,9 +1,9 @@
-//! Which request, and which span of it, this thread is working for.
+//! Current context: the request and the span in it that this thread works for.
 
 pub use crate::span_context::SpanContext;
 use crate::{marker, thread};
 
-/// The context this thread is in; [`SpanContext::NONE`] outside any recorded request.
+/// Returns this thread's context; [`SpanContext::NONE`] outside of recorded requests.
 #[inline]
 #[must_use]
 pub fn current() -> SpanContext {
@@ -26,7 +26,8 @@ pub(crate) fn set(context: SpanContext) {
     put(context);
 }
 
-/// In registers, and as the last thing that its callers do, so that they need to keep nothing.
+/// Takes its arguments in registers and is the last call of its callers, which therefore need not
+/// save registers.
 #[cold]
 #[inline(never)]
 fn tell_and_set(high: u64, low: u64, span_id: u64, flags: u64) {
@@ -35,17 +36,17 @@ fn tell_and_set(high: u64, low: u64, span_id: u64, flags: u64) {
     put(context);
 }
 
-/// [`set`] where nobody listens for markers.
+/// Sets the context like [`set`], without markers.
 #[inline(always)]
 pub(crate) fn put(context: SpanContext) {
     thread::set_context(context);
 }
 
-/// Puts a context in place for a scope; restores what was there when dropped, also by a panic.
+/// Sets a context for a scope; restores the previous one when dropped, even by a panic.
 #[derive(Debug)]
 pub(crate) struct Scope {
     previous: SpanContext,
-    /// Not `Send`: it must be dropped on the thread it was made on.
+    /// Not `Send`: it must be dropped on the thread that created it.
     _thread: std::marker::PhantomData<*const ()>,
 }
 

@@ -1,10 +1,11 @@
-//! Turns what the threads recorded into batches: ticks into wall time, begins and ends into spans, and what the guards
-//! let in into exactly the window.
+//! Converts the threads' records into batches: ticks into wall time, begins and ends into spans.
+//! Trims records made within the guards to the exact window.
 //!
-//! - A record of a sampled request is kept as it is.
-//! - Any other record is kept if its time is inside a window. A span that is still open when its window closes ends
-//!   there and says so (`CUT_CLOSE`); one that began before the window is not recorded.
-//! - A begin whose end never comes is closed after [`Limits::span_ns_max`] and marked `UNFINISHED`.
+//! - Records of sampled requests are kept unchanged.
+//! - Other records are kept if their time is inside a window. A span that is still open when its
+//!   window closes ends there with the flag `CUT_CLOSE`; a span that began before the window is not
+//!   recorded.
+//! - A begin without an end is closed after [`Limits::span_ns_max`] with the flag `UNFINISHED`.
 
 #[cfg(feature = "tracing")]
 mod event_names;
@@ -30,16 +31,16 @@ use crate::thread::RINGS;
 pub(crate) use open_spans::ORDER_SPARE;
 use open_spans::{Ended, OpenSpan, OpenSpans};
 
-/// Bounds of the drain.
+/// Limits of the drain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Spans open at once.
+    /// Maximum number of open spans.
     pub(crate) open_spans_max: usize,
-    /// A sampled span open for longer than this is shipped as unfinished.
+    /// Age in ns at which an open sampled span is shipped as unfinished.
     pub(crate) span_ns_max: i64,
-    /// A batch is full with this many records,
+    /// Number of records at which a batch is full.
     pub(crate) batch_records: usize,
-    /// or with about this many bytes.
+    /// Approximate number of bytes at which a batch is full.
     pub(crate) batch_bytes: usize,
 }
 
@@ -54,23 +55,23 @@ impl Default for Limits {
     }
 }
 
-/// Reads the rings of this process.
+/// Reader of this process's rings.
 pub(crate) struct Drain {
-    /// Places for what was copied out of the rings: what is worked on, and what comes next. Empty between passes.
+    /// Buffers for words of the rings: in process and next. Empty between passes.
     raw: (Vec<u64>, Vec<u64>),
     timeline: Timeline,
-    /// The part of the timeline that the last record fell into; most records fall into the same.
+    /// Line of the timeline for the last record; most records use the same one.
     line: Option<Line>,
     steps: Vec<ClockStep>,
     open: OpenSpans,
-    /// Spans to which records add that were read and not taken yet, with how many: another thread's ring may be read after that
-    /// of the thread in which the span ended.
+    /// Number of records by span id that add fields to the span and that were read but not yet
+    /// processed. Another thread's ring may be read after the ring in which the span ended.
     awaited_fields: FxHashMap<u64, u32>,
-    /// Ends read in this pass before their begin, or before fields, which another thread wrote.
+    /// Ends that this pass read before the begin, or before fields that another thread wrote.
     early_ends: Vec<End>,
-    /// Fields of spans, by their ids, read in this pass before the spans' begins.
+    /// Fields by span id that this pass read before the span's begin.
     early_fields: FxHashMap<u64, Fields>,
-    /// The same from the pass before: their begin was in a ring that this pass was the first to know.
+    /// Early ends and fields of the last pass, whose begins were in rings new to this pass.
     overdue_ends: Vec<End>,
     overdue_fields: FxHashMap<u64, Fields>,
     builder: BatchBuilder,
@@ -80,12 +81,12 @@ pub(crate) struct Drain {
     counts: Counts,
 }
 
-/// What went through the drain since the start.
+/// Number of records processed since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) spans: u64,
     pub(crate) events: u64,
-    /// Records the guards let in and the windows exclude.
+    /// Records made within a guard but outside the exact window.
     pub(crate) trimmed: u64,
 }
 
@@ -120,13 +121,14 @@ impl Drain {
         }
     }
 
-    /// Reads all rings. `windows` is asked after each reading, so that it knows every window a record can be in. Full
-    /// batches are handed to `ship`.
+    /// Reads all rings. `windows` is called after each reading, so that it includes every window of
+    /// the records read. Full batches are passed to `ship`.
     ///
-    /// Threads that record fast fill their rings while what was read is worked on, so the rings are read again after
-    /// each full batch; a pass ends when that brought nothing, and in any case after some turns.
+    /// Threads that record fast fill their rings while earlier records are processed, so the rings
+    /// are read again after each full batch. A pass ends when a reading brings nothing, and at the
+    /// latest after [`TURNS_MAX`] readings.
     ///
-    /// Says how full the fullest ring was when the pass began, in 1/256.
+    /// Returns how full the fullest ring was when the pass began, in 1/256.
     pub(crate) fn pass(
         &mut self,
         clock: &dyn ClockSource,
@@ -171,7 +173,7 @@ impl Drain {
         fullest
     }
 
-    /// Counts the records that add to spans.
+    /// Counts the records that add fields to spans.
     fn await_fields(&mut self, mut raw: &[u64]) {
         self.awaited_fields.clear();
         while !raw.is_empty() {
@@ -304,7 +306,7 @@ impl Drain {
         self.builder.event(&event, named(head.callsite, fields));
     }
 
-    /// Adds fields of an event to its span. Returns true if nothing of the event is left to record.
+    /// Adds fields of an event to its span. Returns true if the event itself needs no record.
     #[cfg(feature = "tracing")]
     fn describe_span(&mut self, head: &Head, fields: &record::Fields<'_>) -> bool {
         let role = head.callsite.role;
@@ -327,7 +329,7 @@ impl Drain {
         }
     }
 
-    /// Closes the span that ends; hands the end back when its begin was not seen.
+    /// Closes the span of an end; returns the end if its begin was not seen.
     fn end(&mut self, end: End) -> Option<End> {
         match self.open.end(end.span_id) {
             Ended::Settled => None,
@@ -354,10 +356,10 @@ impl Drain {
         }
     }
 
-    /// Gives fields and ends to spans whose begins came after them.
+    /// Applies fields and ends that were read before their spans' begins.
     fn settle_early(&mut self) {
         for (span_id, fields) in std::mem::take(&mut self.overdue_fields) {
-            // What is left is of a span that is not recorded, or whose begin was lost, which its end counts.
+            // Their span is not recorded, or its begin was lost, which its end counts.
             let _ = self.open.add_fields(span_id, fields);
         }
         for (span_id, fields) in std::mem::take(&mut self.early_fields) {
@@ -376,14 +378,14 @@ impl Drain {
         }
     }
 
-    /// Closes what need not be waited for: spans whose window is over, and spans open for too long. By the age of each, so
-    /// that a step of the wall clock neither ages them nor makes them young.
+    /// Closes spans whose window is over and spans open for too long. It uses the age of each span
+    /// on the monotonic clock, so that steps of the wall clock have no effect.
     fn close_due(&mut self, now_ticks: u64) {
         let (span_ns_max, timeline) = (self.limits.span_ns_max, &self.timeline);
         let is_due = |span: &OpenSpan| {
             let end_ns = end_at(timeline, span, now_ticks);
             match span.cut_at_ns {
-                // A little later, so that an end inside the window that is still in a ring is not overtaken.
+                // Waits a little longer for an end in the window that is still in a ring.
                 Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < end_ns,
                 None => span.start_ns.saturating_add(span_ns_max) < end_ns,
             }
@@ -392,7 +394,7 @@ impl Drain {
         self.close_unended(due, now_ticks);
     }
 
-    /// Closes everything that is still open: the process ends.
+    /// Closes all open spans at the end of the process.
     pub(crate) fn close_all(&mut self, now_ticks: u64) {
         let all = self.open.take_due(|_| true);
         self.close_unended(all, now_ticks);
@@ -429,19 +431,19 @@ impl Drain {
         });
     }
 
-    /// Takes a span that no ring brought.
+    /// Adds a finished span that did not come through a ring.
     #[cfg(feature = "simulation")]
     pub(crate) fn record(&mut self, span: &FinishedSpan) {
         self.counts.spans += 1;
         self.builder.span(span);
     }
 
-    /// Is there anything a batch should bring?
+    /// Reports whether a batch would contain anything.
     pub(crate) fn has_something(&self) -> bool {
         self.builder.records() > 0 || !self.steps.is_empty()
     }
 
-    /// The batch of what was collected since the last one, with the windows that belong to it.
+    /// Returns the batch collected since the last call, with its windows.
     pub(crate) fn batch(&mut self, windows: &[Window]) -> v1::Batch {
         let steps = std::mem::take(&mut self.steps);
         self.builder.finish(windows, &steps)
@@ -455,7 +457,7 @@ impl Drain {
         self.open.len()
     }
 
-    /// Anchors kept, spans known, and their order's length: what could grow.
+    /// Returns what could grow: the numbers of anchors, known spans, and ids in their order.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
         [
@@ -466,13 +468,13 @@ impl Drain {
     }
 }
 
-/// Where a span ends that is open until this tick, on the time line on which it began.
+/// Returns the end time of a span that is open until this tick, on the timeline on which it began.
 fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
     span.start_ns
         .saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))
 }
 
-/// Fields by their names.
+/// Returns fields with their names.
 fn named<'a>(
     callsite: &'static Callsite,
     fields: record::Fields<'a>,
@@ -480,17 +482,17 @@ fn named<'a>(
     fields.filter_map(|(index, value)| Some((*callsite.fields.get(usize::from(index))?, value)))
 }
 
-/// The same, to be kept.
+/// Copies fields, with their names.
 fn owned(callsite: &'static Callsite, fields: record::Fields<'_>) -> Fields {
     let named = named(callsite, fields);
     named.map(|(name, value)| (name, value.into())).collect()
 }
 
-/// Readings of the rings in one pass, at most: shipping must get its turn too.
+/// Maximum number of readings of the rings in one pass, so that shipping gets its turn.
 const TURNS_MAX: usize = 8;
 
-/// A larger copy than this (of 8 MiB) is given back to the allocator after its pass.
+/// Maximum size in words of a buffer kept between passes (8 MiB); a larger one is freed.
 const RAW_WORDS_KEPT: usize = 1 << 20;
 
-/// How long after its window's close a span is waited for.
+/// Time for which a span's end is awaited after its window's close.
 const CUT_PATIENCE_NS: i64 = 50_000_000;

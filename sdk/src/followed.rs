@@ -1,20 +1,22 @@
-//! Whether somebody follows what threads work for: what the fast path asks, and the markers set.
+//! Flags that enable markers for changes of context; the fast path reads them, and the markers set
+//! them.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Are markers written now? The one check at every change of context.
+/// True while markers are written. The only check at each change of context.
 pub(crate) static ON: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// This thread's last marker said a request: its end must be said, too, even if nobody listens any more.
+    /// True if this thread's last marker named a request. The end of that request must be marked
+    /// even if no recorder listens any more.
     pub(crate) static SAID: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does somebody want to be told of every change of this thread's current context?
+/// Reports whether changes of this thread's current context must be marked.
 #[inline(always)]
 pub(crate) fn is_followed() -> bool {
-    // Not `||`: one branch, and nothing is kept in registers meanwhile.
+    // Uses `|` instead of `||`: one branch, and no value is kept in a register across it.
     ON.load(Relaxed) | SAID.get()
 }

@@ -1,11 +1,13 @@
-//! `fork` while recording: the child starts clean, and what it inherited from its parent does nothing.
+//! Handles `fork` while recording: the child starts clean, and state inherited from its parent has
+//! no effect.
 //!
-//! Only the forking thread lives on in the child, with a copy of all memory. Locks that other threads held would stay
-//! locked for ever there, so they are taken before the fork and released on both sides of it. The child then shuts
-//! the gate, forgets the parent's threads, and gets ids and counters of its own; it may call `init` again.
+//! Only the forking thread exists in the child, with a copy of all memory. Locks held by other
+//! threads would stay locked forever there, so they are taken before the fork and released on both
+//! sides. The child then closes the gate, forgets the parent's threads, and gets its own ids and
+//! counters. It may call `init` again.
 //!
-//! The child handler does little, because most children only go on to `exec`: the rings it inherited are sorted out
-//! by the first drain of the child, if there ever is one.
+//! The child handler does little, because most children only call `exec`: the child's first drain,
+//! if any, handles the inherited rings.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,9 +23,10 @@ use crate::running::{self, Running};
 use crate::thread::{RINGS, RingsLock};
 use crate::{gate, generation, sigterm, thread};
 
-/// The SDK's process-wide locks, in the order in which they are taken everywhere. Both sides of a fork drop it.
+/// Guards of the SDK's process-wide locks, in the order in which they are taken everywhere. Both
+/// sides of a fork drop them.
 struct Held {
-    /// First: a span that ends under it may need a ring.
+    /// Taken first: a span that ends under this lock may need a ring.
     #[cfg(feature = "tracing")]
     _adapter: crate::adapter::Held,
     running: MutexGuard<'static, Option<Running>>,
@@ -36,17 +39,19 @@ thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Asks the C library to call the handlers below around every fork of this process. Does so once.
+/// Registers the handlers below with the C library, once per process; it calls them around every
+/// fork.
 pub(crate) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Relaxed) && !cfg!(miri) {
-        // They do not unwind: poisoned locks and destroyed thread-locals are passed over.
+        // The handlers do not unwind: they tolerate poisoned locks and destroyed thread-locals.
         crate::sys::at_fork(before, in_parent, in_child);
     }
 }
 
 extern "C" fn before() {
-    // Made by now, or by another thread that the child would wait for.
+    // Initializes the fields now; otherwise the child could wait for another thread that is
+    // initializing them.
     #[cfg(feature = "opentelemetry")]
     crate::propagation::otel::make_fields();
     let held = Held {
@@ -57,7 +62,7 @@ extern "C" fn before() {
         _made: RINGS.lock(),
         _names: callsite::lock(),
     };
-    // Fails only in a thread that is being torn down; the locks are then not held across its fork.
+    // Fails only in a thread that is being torn down; its fork then holds no locks.
     let _ = HELD.try_with(|slot| slot.borrow_mut().replace(held));
 }
 
@@ -81,7 +86,7 @@ extern "C" fn in_child() {
         .flatten();
     if let Some(mut held) = held {
         held.rings.forked();
-        // Not dropped: its channels would wake threads that exist in the parent only.
+        // Leaks it: dropping would wake threads through its channels that exist only in the parent.
         std::mem::forget(held.running.take());
     }
 }

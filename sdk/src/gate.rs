@@ -1,7 +1,8 @@
-//! The burst gate: one flag that says whether anything is recorded, and the timer that flips it.
+//! Burst gate: a flag that tells whether anything is recorded, and the timer that flips it.
 //!
-//! A check is a relaxed load and a branch. The timer flips the flag a guard *early* at an opening and a guard *late*
-//! at a close; the drain trims what was recorded to the exact window. See [`machine`] for when it flips.
+//! A check is a relaxed load and a branch. The timer raises the flag one guard time *early* at an
+//! opening and lowers it one guard time *late* at a close. The drain trims the records to the exact
+//! window. See [`machine`] for the times at which it flips.
 
 pub(crate) mod foresight;
 pub(crate) mod machine;
@@ -15,33 +16,34 @@ use std::sync::atomic::{
 
 use crate::generation;
 
-/// 0: nothing is recorded. Otherwise some of the bits below, and above them the number of sampled requests that
-/// this process is working for.
+/// Recording state: 0 means that nothing is recorded. Otherwise it holds some of the bits below
+/// and, above them, the number of sampled requests that this process works for.
 static STATE: AtomicU32 = AtomicU32::new(0);
 
 const OPEN: u32 = 1;
-/// Requests are sampled at their ingress by ratio, so roots must be asked also between windows.
+/// Bit set if requests are sampled at their ingress by ratio, so that roots must decide between
+/// windows, too.
 const DECIDE: u32 = 2;
 const HOLD: u32 = 1 << 8;
 
-/// Is there nothing to record for anybody? The one check at every annotation.
+/// Reports whether nothing is recorded. The only check at every annotation.
 #[inline(always)]
 #[must_use]
 pub fn is_idle() -> bool {
     STATE.load(Relaxed) == 0
 }
 
-/// One recording at a time.
+/// Serializes tests that record.
 #[cfg(test)]
 pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// OPEN, and FOLLOWED.
+/// State of the fast path: OPEN and FOLLOWED.
 static PLAIN: AtomicU32 = AtomicU32::new(0);
 
-/// Somebody wants to be told of changes of context, by markers.
+/// Bit set while changes of context must be marked.
 const FOLLOWED: u32 = 2;
 
-/// Is everything to be recorded, and nobody told of it? The fast path's one check.
+/// Reports whether everything is recorded and no markers are needed. The fast path's only check.
 #[inline(always)]
 pub(crate) fn is_plainly_open() -> bool {
     PLAIN.load(Relaxed) == OPEN
@@ -55,7 +57,7 @@ pub(crate) fn set_followed(followed: bool) {
     }
 }
 
-/// The gate's state, read once per decision.
+/// Snapshot of the gate's state, read once per decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now(u32);
 
@@ -76,7 +78,7 @@ impl Now {
     }
 }
 
-/// The exact window that the open flag belongs to, in ticks: the flag is up a guard before and after it.
+/// Exact window in ticks; the flag is up one guard time longer at both ends.
 static WINDOW_OPEN_TICKS: AtomicU64 = AtomicU64::new(0);
 static WINDOW_CLOSE_TICKS: AtomicU64 = AtomicU64::new(0);
 
@@ -85,15 +87,16 @@ pub(crate) fn set_window_ticks(open: u64, close: u64) {
     WINDOW_CLOSE_TICKS.store(close, Relaxed);
 }
 
-/// Is this tick inside the exact window? Asked once per request, where it begins.
+/// Reports whether a tick is inside the exact window. Called once per request, where it begins.
 pub(crate) fn is_inside_window(ticks: u64) -> bool {
     WINDOW_OPEN_TICKS.load(Relaxed) <= ticks && ticks < WINDOW_CLOSE_TICKS.load(Relaxed)
 }
 
-/// Windows opened so far, wrapping. Tells what was captured just before a window from what is older.
+/// Number of windows opened so far, wrapping. It separates contexts captured just before a window
+/// from older ones.
 static OPENINGS: AtomicU32 = AtomicU32::new(0);
 
-/// How many windows were opened so far, wrapping.
+/// Returns the number of windows opened so far, wrapping.
 pub(crate) fn openings() -> u32 {
     OPENINGS.load(Relaxed)
 }
@@ -117,30 +120,32 @@ pub(crate) fn set_decide(decide: bool) {
     }
 }
 
-/// Is somebody there to read what is recorded? Without it, sampled requests are not recorded either.
+/// True while a drain reads the records. Otherwise sampled requests are not recorded either.
 static READ: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn set_read(read: bool) {
     READ.store(read, Relaxed);
 }
 
-/// See [`READ`]. Asked only where the gate is shut and the request is sampled.
+/// Returns [`READ`]. Called only if the gate is closed and the request is sampled.
 #[inline]
 pub(crate) fn is_read() -> bool {
     READ.load(Relaxed)
 }
 
-/// A forked child starts with nothing to record and nothing to wait for.
+/// Resets the gate in a forked child, which records nothing and waits for nothing.
 pub(crate) fn reset() {
     READ.store(false, Relaxed);
     PLAIN.fetch_and(!OPEN, Relaxed);
     STATE.store(0, Relaxed);
 }
 
-/// While it lives, this process works for a sampled request, and annotations must look at their context.
+/// Guard for a sampled request that this process works for: while it lives, annotations must check
+/// their context.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// Of the process it was made in; a copy in a forked child holds nothing. `None`: nothing was running.
+    /// Generation of the process that created it; a copy in a forked child has no effect. `None` if
+    /// nothing was running.
     generation: Option<u32>,
 }
 
@@ -155,12 +160,12 @@ impl Hold {
         }
     }
 
-    /// The process it holds; `None`: it holds nothing.
+    /// Returns the generation of the process it holds, or `None` if it holds nothing.
     pub(crate) const fn generation(&self) -> Option<u32> {
         self.generation
     }
 
-    /// The hold of this generation that was given to `mem::forget`, again.
+    /// Recreates the hold of this generation that was passed to `mem::forget`.
     pub(crate) const fn forgotten(generation: u32) -> Self {
         Self {
             generation: Some(generation),

@@ -1,4 +1,4 @@
-//! Starting and stopping the recording of this process.
+//! Starts and stops the recording of this process.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -18,8 +18,8 @@ use crate::thread::RINGS;
 use crate::{fork, gate, generation, id, sampling, sigterm, sys};
 use stroboscope_burst::BurstConfig;
 
-/// Records while it lives. Dropping it closes what is open, ships what is there within the shutdown deadline, and
-/// stops the SDK's threads.
+/// Guard that records while it lives. Dropping it closes open spans, ships pending records within
+/// the shutdown deadline, and stops the SDK's threads.
 #[derive(Debug)]
 #[must_use = "recording stops when this is dropped; keep it until the end of main: `let _tracing = …`"]
 pub struct Guard {
@@ -27,7 +27,7 @@ pub struct Guard {
 }
 
 struct Threads {
-    /// Of the process they run in.
+    /// Generation of the process in which the threads run.
     generation: u32,
     timer: Arc<Timer>,
     gate: JoinHandle<()>,
@@ -45,14 +45,14 @@ impl std::fmt::Debug for Threads {
 }
 
 impl Guard {
-    /// Is this the guard that records? When recording was started before by somebody else in this process, later
+    /// Reports whether this guard records. If recording was already started in this process, later
     /// guards do nothing.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.threads.is_some()
     }
 
-    /// Ships what is there and stops, waiting at most this long.
+    /// Ships pending records and stops, waiting at most this long.
     pub fn shutdown_within(mut self, deadline: Duration) {
         if let Some(threads) = self.threads.take() {
             threads.stop(deadline);
@@ -72,16 +72,17 @@ impl Drop for Guard {
 impl Threads {
     fn stop(self, deadline: Duration) {
         if self.generation != generation::current() {
-            // A forked child has a copy of its parent's guard, and neither of the threads; to join one would block.
+            // A forked child has a copy of its parent's guard, but not the threads; joining them
+            // would block.
             std::mem::forget(self);
             return;
         }
-        // The gate first: nothing new begins while the rest is shipped.
+        // Stops the gate first, so that nothing new begins while the rest is shipped.
         self.timer.stop();
         self.gate.thread().unpark();
         let _ = self.gate.join();
         let deadline = Instant::now() + deadline;
-        // A shipping thread that is gone already has nothing to be told.
+        // Sending fails if the shipping thread has already ended.
         let _ = self.stop.send(Stop { deadline });
         let _ = self.ship.join();
         gate::set_read(false);
@@ -93,11 +94,12 @@ impl Threads {
 impl Builder {
     /// Starts recording.
     ///
-    /// Starts two threads, `strobe-gate` and `strobe-ship`; neither blocks the service, and a collector that is away
-    /// is no error. When recording was started before in this process, the result is a guard that does nothing.
+    /// Starts two threads, `strobe-gate` and `strobe-ship`. Neither blocks the service, and an
+    /// unreachable collector is no error. If recording was already started in this process, the
+    /// returned guard does nothing.
     ///
     /// # Errors
-    /// The collector's address is unusable, or a thread could not be started.
+    /// Fails if the collector's address is unusable or a thread cannot be started.
     pub fn init(self) -> Result<Guard, InitError> {
         self.init_with_clock(Arc::new(SystemClock))
     }
@@ -106,7 +108,7 @@ impl Builder {
         let guard = self.start(clock)?;
         #[cfg(feature = "tracing")]
         if guard.is_active() {
-            // Without our lock: subscribers of the service are asked.
+            // Runs without the SDK's lock, because it calls the service's subscribers.
             crate::tracing_filter::ask_anew();
         }
         Ok(guard)
@@ -137,7 +139,8 @@ impl Builder {
             crate::adapter::known::set_requests(self.requests.clone());
         }
         fork::watch();
-        // Whatever this thread used before: a process that forks before `init` must not share ids with its children.
+        // Discards this thread's earlier ids: a process that forks before `init` must not share ids
+        // with its children.
         crate::thread::forget_ids();
         RINGS.configure(self.ring_bytes, self.rings_bytes_max);
         crate::drain::rings::start_anew();
@@ -209,24 +212,25 @@ impl Builder {
     }
 }
 
-/// Runs to the end, and waits for nothing else. To drop a runtime waits for what blocks its threads, for ever if need be,
-/// and looking up the collector's name blocks one for as long as a name server does not answer: the end of the process
-/// would wait beyond its deadline.
+/// Runs the work and leaves the runtime without waiting. Dropping a runtime would wait for its
+/// blocking threads, possibly forever. Resolving the collector's name blocks such a thread while
+/// the name server does not respond, so the process's end would exceed its deadline.
 fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()>) {
     runtime.block_on(work);
     runtime.shutdown_background();
 }
 
-/// Ships everything that was recorded up to now, waiting at most this long: before a checkpoint, in a handler of the
-/// service's own for SIGTERM, at the end of a batch job. Recording goes on; spans that are still open are not shipped.
+/// Ships all records made so far, waiting at most this long. Call it before a checkpoint, in the
+/// service's own SIGTERM handler, or at the end of a batch job. Recording continues; open spans are
+/// not shipped.
 ///
-/// Blocks the calling thread, not the SDK: in async code, call it by `spawn_blocking`.
+/// Blocks the calling thread, not the SDK. In async code, call it through `spawn_blocking`.
 ///
-/// `false`: the deadline passed, something had to be discarded, or nothing is running. What was not shipped in time is
-/// not lost by that; it is shipped later.
+/// Returns `false` if the deadline passed, if records had to be discarded, or if nothing is
+/// running. Records not shipped in time are not lost; they are shipped later.
 #[must_use = "false says that not everything has reached the collector"]
 pub fn flush(deadline: Duration) -> bool {
-    // Cloned, so that the lock is not held while waiting.
+    // Clones it, so that the lock is not held while waiting.
     let Some(running) = running::lock().clone() else {
         return false;
     };
@@ -236,37 +240,39 @@ pub fn flush(deadline: Duration) -> bool {
         && shipped.recv_timeout(deadline).unwrap_or(false)
 }
 
-/// What the SDK did in this process so far. Losses count from the start of the process, the rest from `init`.
+/// Statistics of the SDK in this process. Losses count from the start of the process, all other
+/// counters from `init`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Is recording running?
+    /// True while recording is running.
     pub running: bool,
-    /// The burst-config in force.
+    /// Burst-config in force.
     pub burst_config: BurstConfig,
-    /// Windows opened.
+    /// Number of windows opened.
     pub windows: u64,
-    /// Spans finished, and events.
+    /// Number of spans finished.
     pub spans: u64,
-    /// Events recorded.
+    /// Number of events recorded.
     pub events: u64,
-    /// Records made within a guard but outside the exact window: expected, and not a loss.
+    /// Number of records made within a guard but outside the exact window. They are expected and
+    /// not a loss.
     pub trimmed: u64,
-    /// Spans that began and did not end yet, as far as the drain has read.
+    /// Number of spans that have begun and not ended, as far as the drain has read.
     pub open_spans: u64,
-    /// Batches the collector has made durable.
+    /// Number of batches that the collector has made durable.
     pub batches_acknowledged: u64,
-    /// Memory of batches that wait for the collector, bytes.
+    /// Memory of batches that wait for the collector, in bytes.
     pub buffered_bytes: u64,
-    /// Memory of all rings, bytes.
+    /// Memory of all rings, in bytes.
     pub rings_bytes: u64,
-    /// Records lost, by cause; causes that never happened are left out.
+    /// Number of records lost by cause; causes without losses are omitted.
     pub losses: Vec<(LossCause, u64)>,
-    /// The last trouble with the collector, for people.
+    /// Description of the last problem with the collector.
     pub trouble: Option<String>,
 }
 
-/// What the SDK did in this process so far.
+/// Returns statistics of the SDK in this process.
 #[must_use]
 pub fn stats() -> Stats {
     let mut stats = Stats {
@@ -320,7 +326,7 @@ mod tests {
             run_and_leave(runtime, async move {
                 tokio::task::spawn_blocking(move || {
                     begun.send(()).unwrap();
-                    // Until the test is over.
+                    // Blocks until the test is over.
                     let _ = name_server.recv();
                 });
                 // A thread of the runtime is blocked by now.
@@ -328,7 +334,7 @@ mod tests {
             });
             ended.send(()).unwrap();
         });
-        // Longer than any machine needs: whoever waits for so long waits for ever.
+        // Longer than any machine needs: a timeout means that it waits forever.
         assert_eq!(is_ended.recv_timeout(Duration::from_secs(60)), Ok(()));
         drop(answer);
     }

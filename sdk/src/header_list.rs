@@ -1,24 +1,24 @@
-//! Members of a list header (`tracestate`, `baggage`), read no further than a limit.
+//! Iterates over the members of a list header (`tracestate`, `baggage`) up to a limit.
 //!
-//! Anybody can send a header of megabytes. So the limit applies while it is read: what lies beyond is never looked at, and
-//! a request costs no more for it.
+//! Any client can send a header of megabytes. The limit therefore applies during reading: the part
+//! beyond it is never read and costs a request nothing.
 
-/// How much of a header is read.
+/// Limits of reading a header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadLimit {
-    /// Bytes of all fields of the name, with a comma between two fields.
+    /// Maximum bytes of all fields of this name, with a comma between two fields.
     pub(crate) bytes: usize,
-    /// Members, without empty ones.
+    /// Maximum number of members, without empty ones.
     pub(crate) members: usize,
-    /// Fields of the name, each of which may be empty.
+    /// Maximum number of fields of this name, each of which may be empty.
     pub(crate) fields: usize,
 }
 
-/// Iterator over the members of fields that together are one list. Members come without the spaces around them; empty
-/// ones are left out.
+/// Iterator over the members of fields that together form one list. It trims spaces around members
+/// and skips empty ones.
 pub(crate) struct Members<'a, I> {
     fields: I,
-    /// Of the field that is read: what follows the last member.
+    /// Unread part of the current field.
     rest: &'a [u8],
     left: ReadLimit,
     is_cut: bool,
@@ -34,12 +34,12 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Members<'a, I> {
         }
     }
 
-    /// Whether the list goes on beyond the limit. To be asked at its end.
+    /// Reports whether the list continues beyond the limit. Call it after the last member.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Begins to read the next field, or as many whole members of it as the limit has room for.
+    /// Begins the next field, or as many whole members of it as the limit allows.
     #[inline(never)]
     fn begin_field(&mut self) -> Option<()> {
         if self.is_cut {
@@ -60,7 +60,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Members<'a, I> {
         let read = &field[..self.left.bytes];
         self.rest = match field[read.len()] {
             b',' => read,
-            // A part of a member would be taken for a whole one.
+            // A partial member would look like a whole one.
             _ => &read[..read.iter().rposition(|&byte| byte == b',')?],
         };
         Some(())
@@ -70,8 +70,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Members<'a, I> {
 impl<'a, I: Iterator<Item = &'a [u8]>> Iterator for Members<'a, I> {
     type Item = &'a [u8];
 
-    // Inlined, and the rare beginning of a field not: otherwise the compiler's choice, and an instruction for each byte, depend
-    // on unrelated modules.
+    // Inlined, while the rare `begin_field` is not. Otherwise the compiler's choice, and one
+    // instruction per byte, depend on unrelated modules.
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let is_separator = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
@@ -110,7 +110,7 @@ mod tests {
         fields: 10,
     };
 
-    /// Members of a list of this limit, and whether it was cut.
+    /// Returns the members of a list within this limit, and whether it was cut.
     fn read(fields: &[String], limit: ReadLimit) -> (Vec<String>, bool) {
         let mut members = Members::new(fields.iter().map(String::as_bytes), limit);
         let text = |member: &[u8]| String::from_utf8(member.to_vec()).unwrap();
@@ -118,7 +118,7 @@ mod tests {
         (read, members.is_cut())
     }
 
-    /// What a list has, by the standard library.
+    /// Splits a list with the standard library.
     fn plainly(fields: &[String]) -> Vec<String> {
         fields
             .join(",")
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// However much is sent, no more than the limit is looked at.
+    /// Checks that reading stops at the limit, regardless of the size of the input.
     #[test]
     fn nothing_beyond_the_limit_is_looked_at() {
         let (long, many) = (400_000, 100_000);

@@ -1,15 +1,17 @@
-//! Thread-locals in reach of one instruction.
+//! Access to thread-locals with one instruction.
 
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
 use std::thread::LocalKey;
 
-/// A thread-local without a destructor, for as long as its thread lives. A pointer, so it cannot leave the thread.
+/// Pointer to a thread-local without a destructor, valid as long as its thread lives. As a pointer,
+/// it cannot leave the thread.
 pub(crate) struct Here<T: 'static>(*const T);
 
 impl<T> Here<T> {
-    /// Not through a closure, which would have to be inlined together with all it does.
+    /// Returns a pointer instead of taking a closure, which would have to be inlined together with
+    /// all its code.
     #[inline(always)]
     pub(crate) fn of(key: &'static LocalKey<T>) -> Self {
         const { assert!(!std::mem::needs_drop::<T>()) };

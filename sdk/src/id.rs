@@ -1,12 +1,12 @@
-//! Trace and span ids: random where it must be (the prefix), a counter where it may be.
+//! Generates trace and span ids with a random prefix; span ids count up below it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Ids per random prefix; the prefix is what remains of 64 bits.
+/// Number of bits for the counter below a span id's random prefix, which takes the rest of 64 bits.
 const COUNTER_BITS: u32 = 20;
 
-/// The source of ids of one thread. Without a destructor.
+/// Id generator of one thread. Has no destructor.
 #[derive(Debug)]
 pub(crate) struct IdSource {
     state: Cell<u64>,
@@ -14,7 +14,7 @@ pub(crate) struct IdSource {
 }
 
 impl IdSource {
-    /// Not seeded yet: seeds itself when first used.
+    /// Creates a generator that seeds itself at its first use.
     pub(crate) const fn unseeded() -> Self {
         Self {
             state: Cell::new(0),
@@ -22,14 +22,15 @@ impl IdSource {
         }
     }
 
-    /// As if new.
+    /// Resets the generator to its unseeded state.
     pub(crate) fn forget(&self) {
         self.state.set(0);
         self.next_span.set(0);
     }
 
-    /// A new span id, never 0. Ids of a thread share a random prefix of 44 bits and count up below it, so a
-    /// collision within one trace needs two threads with the same prefix.
+    /// Returns a new span id, never 0. The ids of a thread share a random prefix of 44 bits and
+    /// count up below it, so a collision within one trace requires two threads with the same
+    /// prefix.
     #[inline(always)]
     pub(crate) fn span_id(&self) -> u64 {
         let mut id = self.next_span.get();
@@ -40,7 +41,8 @@ impl IdSource {
         id
     }
 
-    /// A new trace id, never 0; all 128 bits random, as W3C trace-context level 2 asks for.
+    /// Returns a new trace id, never 0. All 128 bits are random, as W3C trace-context level 2
+    /// requires.
     #[inline]
     pub(crate) fn trace_id(&self) -> u128 {
         (u128::from(self.random()) << 64) | u128::from(self.random() | 1)
@@ -49,7 +51,8 @@ impl IdSource {
     #[cold]
     #[inline(never)]
     fn new_prefix(&self) -> u64 {
-        // The counter starts at 1, so that neither an id nor the test above ever sees its bits all zero by accident.
+        // The counter starts at 1, so that its bits are all zero only when it overflows, and no id
+        // is 0.
         (self.random() << COUNTER_BITS) | 1
     }
 
@@ -64,7 +67,8 @@ impl IdSource {
     }
 }
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+/// Mixes the bits of a state (`SplitMix64`): Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators" (OOPSLA 2014).
 fn splitmix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -73,7 +77,8 @@ fn splitmix(mut z: u64) -> u64 {
 
 #[cold]
 fn thread_seed() -> u64 {
-    // Without the system's randomness, clock, address-space layout and a counter still tell threads apart.
+    // If the system provides no randomness, the clock, address-space layout and a counter still
+    // distinguish threads.
     static THREADS: AtomicU64 = AtomicU64::new(1);
     let fallback = || {
         let here = &raw const THREADS as u64;
@@ -83,7 +88,7 @@ fn thread_seed() -> u64 {
     splitmix(seed ^ THREADS.fetch_add(1, Relaxed).rotate_left(48)) | 1
 }
 
-/// 16 random bytes that name one run of one process.
+/// Returns 16 random bytes that identify one run of one process.
 pub(crate) fn incarnation() -> [u8; 16] {
     let source = IdSource::unseeded();
     source.trace_id().to_be_bytes()

@@ -1,4 +1,4 @@
-//! A request arrives: what its headers say, and the span that begins with it.
+//! Ingress of requests: parsed headers and the span that begins with a request.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use crate::context::{Scope, SpanContext};
 use crate::span::{FutureExt as _, Span};
 use crate::{gate, sampling};
 
-/// What came with a request; made by [`propagation::extract`](crate::propagation::extract).
+/// Data that arrived with a request; returned by
+/// [`propagation::extract`](crate::propagation::extract).
 ///
-/// `tower::ServerLayer` uses it by itself. For any other kind of server:
+/// `tower::ServerLayer` uses it automatically. In any other kind of server:
 ///
 /// ```
 /// # let headers = http::HeaderMap::new();
@@ -27,7 +28,7 @@ pub struct Incoming {
     context: SpanContext,
     carried: Arc<Carried>,
     forced: bool,
-    /// The caller takes part in tracing, but its `traceparent` is not valid.
+    /// True if the caller sent an invalid `traceparent`, so it takes part in tracing.
     is_malformed: bool,
 }
 
@@ -46,13 +47,13 @@ impl Incoming {
         self
     }
 
-    /// The caller's span; [`SpanContext::NONE`] for a request that enters here.
+    /// Returns the caller's span; [`SpanContext::NONE`] for a request that enters the system here.
     #[must_use]
     pub fn context(&self) -> SpanContext {
         self.context
     }
 
-    /// What the request carries.
+    /// Returns the request's baggage.
     #[must_use]
     pub fn baggage(&self) -> Baggage {
         self.carried.snapshot()
@@ -63,14 +64,14 @@ impl Incoming {
         &self.carried
     }
 
-    /// Runs `work` as this request: in a server span of this name, with its baggage.
+    /// Runs `work` as this request: in a server span of this name, with the request's baggage.
     pub fn scope<T>(&self, name: &str, work: impl FnOnce() -> T) -> T {
         let span = self.begin(name);
         let _carried = CarriedScope::enter(Some(Arc::clone(&self.carried)));
         span.scope(work)
     }
 
-    /// The same for a future.
+    /// Runs a future as this request, like [`scope`](Self::scope).
     pub fn run<F: Future>(&self, name: &str, future: F) -> impl Future<Output = F::Output> {
         let span = self.begin(name);
         let future = {
@@ -86,7 +87,7 @@ impl Incoming {
         self.begin_as(|| callsite::named_after_path(name))
     }
 
-    /// The same; nobody asks for the name of what is not recorded.
+    /// Begins the server span with a name that is computed only if the span is recorded.
     pub(crate) fn begin_as(&self, name: impl FnOnce() -> &'static Callsite) -> Span {
         const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
         count_request();
@@ -102,11 +103,12 @@ impl Incoming {
                 return span;
             }
         }
-        // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
-        // recorded then is known to be a part only. Where none can open, a request without a name needs none.
+        // The request is not recorded, but keeps its identity: if a window opens meanwhile, its
+        // records are known to be only a part. If no window can open, a request without ids needs
+        // none.
         match remote.is_valid() {
             true => Span::unrecorded(remote.cut()),
-            // The specification asks for a new name in place of one that cannot be read.
+            // The specification requires new ids in place of invalid ones.
             false if self.is_malformed => Span::unrecorded(unrecorded_request()),
             false if gate::is_read() => Span::unrecorded(unseen_request()),
             false => Span::NONE,

@@ -1,4 +1,5 @@
-//! A `tracing_subscriber` layer: existing `tracing` annotations become spans and events of Stroboscope as they are.
+//! `tracing_subscriber` layer that turns existing `tracing` annotations into spans and events of
+//! Stroboscope.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,58 +20,69 @@ use crate::gate;
 use crate::span::{Span, add_fields};
 use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 
-/// The layer: `tracing_subscriber::registry().with(stroboscope::layer()).init()`.
+/// Layer for `tracing_subscriber`:
+/// `tracing_subscriber::registry().with(stroboscope::layer()).init()`.
 ///
-/// Spans made by `tracing` and by [`span!`](crate::span!) nest in one tree: both live in the same current context.
+/// Spans created by `tracing` and by [`span!`](crate::span!) nest in one tree, because both use the
+/// same current context.
 ///
-/// # What is recorded
+/// # Recorded spans and events
 ///
-/// What [`TracingFilter`] says: `info` and above, without the insides of transports such as h2, hyper, tonic and tower,
-/// unless `STROBOSCOPE_TRACING`, [`Builder::tracing`](crate::Builder::tracing) or [`recording`](Self::recording) says
-/// otherwise. Other layers are not concerned, a log may be more verbose; and what nobody wants is disabled at its callsite
-/// and costs nothing. Filters of `tracing_subscriber` come on top: `layer().with_filter(…)` records what both let pass.
+/// By default, [`TracingFilter`] selects spans and events at `info` and above, without the
+/// internals of transports such as h2, hyper, tonic and tower. `STROBOSCOPE_TRACING`,
+/// [`Builder::tracing`](crate::Builder::tracing) and [`recording`](Self::recording) change this.
+/// The filter does not affect other layers, so a log may be more verbose. A callsite that no layer
+/// wants is disabled and costs nothing. Filters of `tracing_subscriber` apply in addition:
+/// `layer().with_filter(…)` records what both filters accept.
 ///
-/// An event outside of any span is recorded, as an event outside of any request.
+/// An event outside of any span is recorded as an event outside of any request.
 ///
-/// # What fields say
+/// # Meaning of fields
 ///
-/// The fields of tracing-opentelemetry mean the same here: `otel.name` sets a span's name, `otel.kind` its kind, and
-/// `otel.status_code` and `otel.status_message` its status, also when they are recorded after the span began. An event at
-/// `error` marks its span as failed. So does a status of HTTP or gRPC (`http.response.status_code`, `http.status_code`,
-/// `rpc.grpc.status_code`), by OpenTelemetry's rules.
+/// The fields of tracing-opentelemetry have the same meaning here: `otel.name` sets a span's name,
+/// `otel.kind` its kind, and `otel.status_code` and `otel.status_message` its status, even if they
+/// are recorded after the span began. An event at `error` marks its span as failed. A failing HTTP
+/// or gRPC status (`http.response.status_code`, `http.status_code`, `rpc.grpc.status_code`) does
+/// so, too, by OpenTelemetry's rules.
 ///
-/// A span called `request`, `http_request` or the like, with a method and a path, is a web framework's request span. Its name
-/// becomes `GET /user/{id}`: the route, if a field has it (`http.route`, `matched_path`), and otherwise the path with `{id}`
-/// in place of ids; `package.Service/Method` for gRPC; and `GET (not found)` for a new path with the status 404. It becomes a
-/// server span, unless it is inside of another span. tower-http's event "finished processing request" becomes the status of
-/// its span.
+/// A span called `request`, `http_request` or similar, with a method and a path, is a web
+/// framework's request span. It gets one of these names:
 ///
-/// # What which stack costs
+/// - `GET /user/{id}`: the route, if a field has it (`http.route`, `matched_path`); otherwise the
+///   path with `{id}` in place of ids;
+/// - `package.Service/Method` for gRPC;
+/// - `GET (not found)` for a new path with the status 404.
+///
+/// It becomes a server span unless it is inside another span. tower-http's event "finished
+/// processing request" becomes the status of its span.
+///
+/// # Costs by stack
 ///
 /// | stack | gate closed | gate open |
 /// |---|---|---|
-/// | [`subscriber()`](crate::subscriber()) alone | `tracing` asks, and is told no: about 3 ns | two records, and about as much again |
-/// | `registry().with(layer().gating_all())` | the same | what the registry takes for a span, and two records |
-/// | `registry().with(layer())`, beside layers that want every span | what the registry takes for a span | the same |
-/// | `registry().with(layer().with_filter(…))` | the same, and the filter's own | the same, and the filter's own |
-/// | any of them, what [`TracingFilter`] leaves out and no other layer wants | nothing; at `debug`, one load | the same |
+/// | [`subscriber()`](crate::subscriber()) alone | `tracing` asks, and the subscriber declines: about 3 ns | two records, plus about the same again |
+/// | `registry().with(layer().gating_all())` | the same | the registry's cost per span, and two records |
+/// | `registry().with(layer())`, with layers that want every span | the registry's cost per span | the same |
+/// | `registry().with(layer().with_filter(…))` | the same, plus the filter's cost | the same, plus the filter's cost |
+/// | any stack, for callsites that [`TracingFilter`] and all other layers reject | nothing; at `debug`, one load | the same |
 ///
-/// A registry makes every span that any of its layers may want, which takes some six times as long as recording it
-/// with [`span!`](crate::span!). Only [`gating_all`](Self::gating_all) spares that while the gate is closed, and only where no other layer wants
-/// spans of its own then. A per-layer filter on this layer (`with_filter`) does not spare it, and costs more than the
-/// layer does. `cargo bench -p stroboscope-bench-rivals` measures all of them.
+/// A registry creates every span that any of its layers may want, which takes about six times as
+/// long as recording it with [`span!`](crate::span!). Only [`gating_all`](Self::gating_all) avoids
+/// this while the gate is closed, and only if no other layer wants spans of its own then. A
+/// per-layer filter on this layer (`with_filter`) does not avoid it, and costs more than the layer
+/// itself. `cargo bench -p stroboscope-bench-rivals` measures all of them.
 #[derive(Debug)]
 pub struct TracingLayer<S> {
-    /// What is made is made by the recorder inside, where `tracing_subscriber` asks the filter once for each callsite.
-    /// Entering, leaving and closing go past the filter, which would look the span up in the registry each time: what
-    /// is not ours is not in our table.
+    /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
+    /// per callsite. Entering, leaving and closing bypass the filter, which would look the span up
+    /// in the registry each time: spans that are not recorded are not in the table.
     filtered: Filtered<Recorder, Wanted, S>,
 }
 
-/// See [`TracingLayer`].
+/// Creates a [`TracingLayer`].
 #[must_use]
 pub fn layer<S>() -> TracingLayer<S> {
-    // 0 is our own subscriber's.
+    // 0 identifies the SDK's own subscriber.
     static LAYERS: AtomicU64 = AtomicU64::new(1);
     let recorder = Recorder {
         owner: Owner(LAYERS.fetch_add(1, Relaxed)),
@@ -92,15 +104,17 @@ struct Wanted {
 }
 
 impl<S> TracingLayer<S> {
-    /// Records what this says, in place of what holds for the process: a [`TracingFilter`], or a level.
+    /// Sets a filter for this layer, a [`TracingFilter`] or a level, in place of the process-wide
+    /// one.
     #[must_use]
     pub fn recording(mut self, filter: impl Into<TracingFilter>) -> Self {
         self.filtered.filter_mut().filter = OwnOrInForce(Some(filter.into()));
         self
     }
 
-    /// Disables spans and events for the whole stack while the gate is closed: they then cost next to nothing, and no
-    /// other layer sees them either. For stacks whose other layers only add to what is recorded during bursts.
+    /// Disables spans and events for the whole stack while the gate is closed. They then cost
+    /// almost nothing, but no other layer sees them either. Use it in stacks whose other layers
+    /// only add to the records of bursts.
     #[must_use]
     pub fn gating_all(mut self) -> Self {
         self.filtered.filter_mut().gating_all = true;
@@ -123,7 +137,7 @@ impl<S> Filter<S> for Wanted {
         match (self.filter.wants(metadata), self.gating_all) {
             (false, _) => Interest::never(),
             (true, true) => Interest::sometimes(),
-            // Leaves it to the other layers whether a callsite is asked about each time.
+            // Lets the other layers decide whether a callsite is checked each time.
             (true, false) => Interest::always(),
         }
     }
@@ -179,7 +193,7 @@ fn enter_slowly(owner: Owner, id: u64) {
     }
 }
 
-/// Dropping our span ends it.
+/// Ends the SDK's span by dropping it.
 #[cold]
 #[inline(never)]
 fn close_slowly(owner: Owner, id: u64) {
@@ -285,7 +299,7 @@ where
     #[inline]
     fn on_close(&self, id: Id, _: Context<'_, S>) {
         let owner = self.filtered.inner().owner;
-        // Asked first, as to ask is a call now and then.
+        // Checked first, because the check is sometimes a function call.
         let is_quick = !std::thread::panicking();
         let id = id.into_u64();
         let is_closed = is_quick && table::end_quickly(owner, id).is_some();
@@ -294,14 +308,15 @@ where
         }
     }
 
-    // SAFETY: what is given out points to this layer or to a part of it, of the type that was asked for. (A stack learns
-    // by this that there is a filter of one layer in here, and does not disable for all what we do not want.)
+    // SAFETY: the returned pointer points to this layer or to a part of it, of the requested type.
+    // (This call shows a stack that this is a filter of one layer, so it does not disable for all
+    // layers the callsites that this one rejects.)
     #[allow(unsafe_code)]
     unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
         if id == TypeId::of::<Self>() {
             return Some(std::ptr::from_ref(self).cast());
         }
-        // SAFETY: asked on as we were asked.
+        // SAFETY: forwards the call unchanged.
         unsafe { Layer::<S>::downcast_raw(&self.filtered, id) }
     }
 }

@@ -1,10 +1,11 @@
-//! Tracing in coordinated bursts: annotate a service, and see what causes what.
+//! Tracing in coordinated bursts: annotate a service and find out which work depends on which.
 //!
-//! All processes that share a *burst-config* record during the same short windows of wall-clock time. Between windows
-//! an annotation is one flag check. What the windows bring in is shipped to a collector (the `stroboscope` binary),
-//! which infers which segments of a request cause which, the critical path, and the slack of everything else.
+//! All processes that share a *burst-config* record during the same short windows of wall-clock
+//! time. Between windows, an annotation costs one flag check. The records are shipped to a
+//! collector (the `stroboscope` binary), which infers the causal relations between segments of a
+//! request, the critical path, and the slack of all other segments.
 //!
-//! # Ten lines
+//! # Quick start
 //!
 //! ```no_run
 //! #[stroboscope::trace]
@@ -21,72 +22,78 @@
 //! }
 //! ```
 //!
-//! # What is recorded, and when
+//! # Recorded data
 //!
-//! - Inside a window: everything. A span that is cut by the window's edge says so.
-//! - Beyond windows: requests that were sampled at their ingress, by [`SampleMode`]. The decision is made once and
-//!   travels with the request, as W3C `traceparent`'s sampled flag.
+//! - Inside a window, everything is recorded. A span that is cut at the window's edge has a flag
+//!   for it.
+//! - Outside of windows, requests are recorded if they were sampled at their ingress, see
+//!   [`SampleMode`]. The decision is made once and travels with the request, as the sampled flag of
+//!   W3C `traceparent`.
 //!
 //! # Context
 //!
-//! | where the work goes on | how the context follows |
+//! | work continues in | how the context is passed |
 //! |---|---|
 //! | a function, sync or async | `#[stroboscope::trace]`, or `span!("name").entered()` in sync code |
 //! | a future | `future.in_span(span!("name"))` ([`FutureExt`]) |
 //! | a spawned task (`tokio::spawn`, `JoinSet`) | `tokio::spawn(future.in_current_span())` |
 //! | another thread, `spawn_blocking`, `rayon::spawn` | [`in_current_context`]`(move \|\| work())` |
-//! | a channel | [`capture`]`()` beside the item; there `context.scope(\|\| work(item))`, or `work(item).in_context(context)` |
-//! | rayon's iterators, whatever runs many times | `let context = `[`capture`]`();` and `context.scope(\|\| work(item))` |
-//! | spans of OpenTelemetry, inside ours and outside | [`SpanContext::attach_to_opentelemetry`], [`propagation::follow_opentelemetry`] |
+//! | a channel | send [`capture`]`()` with the item; at the receiver, `context.scope(\|\| work(item))` or `work(item).in_context(context)` |
+//! | rayon's iterators, and anything that runs many times | `let context = `[`capture`]`();` and `context.scope(\|\| work(item))` |
+//! | OpenTelemetry spans, inside or outside the SDK's spans | [`SpanContext::attach_to_opentelemetry`], [`propagation::follow_opentelemetry`] |
 //! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation::extract`] and [`propagation::inject`] |
 //!
-//! A span in a future is the current one whenever the future is polled, on whichever thread of a work-stealing runtime.
-//! The polls themselves are recorded only for those who ask: as markers, while a kernel recorder listens ([`marker`]).
+//! The span of a future is the current span whenever the future is polled, on any thread of a
+//! work-stealing runtime. The polls themselves are recorded only as markers, while a kernel
+//! recorder listens ([`marker`]).
 //!
-//! The header `stroboscope-force: 1` has one request recorded to its end, where the service accepts it
-//! ([`Builder::accept_force`]).
+//! The header `stroboscope-force: 1` makes a service that accepts it ([`Builder::accept_force`])
+//! record one request to its end.
 //!
-//! # What travels with a request
+//! # Data that travels with a request
 //!
-//! Typed values in three scopes, load metrics, predictions of slack, tradeoffs made, and the provenance of data items:
-//! see [`baggage`].
+//! Typed values in three scopes, load metrics, slack predictions, tradeoffs, and the provenance of
+//! data items: see [`baggage`].
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! The service's threads never wait, and never panic because of the SDK. Each thread writes to a ring of its own, which
-//! grows with what it records, to 1 MiB at most: threads allocate a ring when they first record and when it grows, and
-//! nothing for a record. Where thousands of threads have taken the memory for rings, others share some; when all are full,
-//! records are dropped. Memory is bounded, see [`Builder`]. Every discard is counted by cause: [`stats`], and in every batch
-//! the collector gets.
+//! The SDK never makes the service's threads wait or panic. Each thread writes to its own ring,
+//! which grows with the amount of recording, up to 1 MiB. Threads allocate a ring when they first
+//! record and when it grows, but never for a single record. If thousands of threads have used up
+//! the memory for rings, further threads share some rings; when all are full, records are dropped.
+//! Memory is bounded, see [`Builder`]. Every discarded record is counted by cause, in [`stats`] and
+//! in every batch for the collector.
 //!
 //! # Environment
 //!
-//! | variable | says | builder |
+//! | variable | meaning | builder |
 //! |---|---|---|
 //! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
-//! | `STROBOSCOPE_SAMPLE` | which requests to record beyond windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
+//! | `STROBOSCOPE_SAMPLE` | requests to record outside of windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
 //! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
-//! | `STROBOSCOPE_COLLECTOR` | where to ship to: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
-//! | `STROBOSCOPE_TOKEN` | a bearer token for the collector | [`Builder::token`] |
-//! | `STROBOSCOPE_CA` | a file of certificates an `https` collector is checked against | [`Builder::certificate_authority`] |
-//! | `STROBOSCOPE_TRACING` | what of `tracing` to record, like `RUST_LOG`: `info` (the default), `info,shop::cart=debug,h2=trace`, `off` | [`Builder::tracing`] |
-//! | `STROBOSCOPE_REQUESTS` | spans of `tracing` that are requests wherever they begin: `get::apply,set::apply` | [`Builder::requests`] |
-//! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names to be known by | [`Builder::service`], [`Builder::host`] |
+//! | `STROBOSCOPE_COLLECTOR` | collector's address: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
+//! | `STROBOSCOPE_TOKEN` | bearer token for the collector | [`Builder::token`] |
+//! | `STROBOSCOPE_CA` | file of certificates that verify an `https` collector | [`Builder::certificate_authority`] |
+//! | `STROBOSCOPE_TRACING` | filter for `tracing`, like `RUST_LOG`: `info` (the default), `info,shop::cart=debug,h2=trace`, `off` | [`Builder::tracing`] |
+//! | `STROBOSCOPE_REQUESTS` | `tracing` spans that are requests wherever they begin: `get::apply,set::apply` | [`Builder::requests`] |
+//! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names of the service and the host | [`Builder::service`], [`Builder::host`] |
 //!
-//! A name that starts with `STROBOSCOPE_` and is none of these is said to be unknown, with the nearest one, on standard error
-//! when recording starts; it stops nothing. Those that start with `STROBOSCOPE_TEST_` are nobody's business.
+//! If a variable's name starts with `STROBOSCOPE_` but is none of these, a warning on standard
+//! error names the nearest known variable when recording starts; this prevents nothing. Variables
+//! that start with `STROBOSCOPE_TEST_` or `STROBOSCOPE_COLLECT_` (the collector's) are ignored.
 //!
-//! `https` needs the feature `tls`, which is off by default: most services ship to a sidecar on their own machine.
+//! `https` requires the feature `tls`, which is off by default because most services ship to a
+//! sidecar on their own machine.
 //!
-//! # Beginning and end
+//! # Start and end
 //!
-//! | the process | what happens |
+//! | the process | effect |
 //! |---|---|
 //! | calls [`init`] twice, or a library does | the first call records; later guards do nothing ([`Guard::is_active`]) |
 //! | never calls it | every annotation is a flag check |
-//! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships what is there within [`Builder::shutdown_deadline`] |
-//! | is ended by SIGTERM | the same, with [`Builder::flush_on_sigterm`]; or call [`flush()`] in a handler of its own |
-//! | forks | the child records nothing until it calls [`init`] itself; it is a process of its own then. Fork while no thread begins or ends: Rust's library holds a lock then, without which a child starts no threads |
+//! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships pending records within [`Builder::shutdown_deadline`] |
+//! | is ended by SIGTERM | the same, with [`Builder::flush_on_sigterm`]; or call [`flush()`] in a handler of your own |
+//! | forks | the child records nothing until it calls [`init`] itself; it is then a separate process. Do not fork while a thread begins or ends: Rust's standard library holds a lock then, without which a child cannot start threads |
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -174,7 +181,7 @@ pub use subscriber::{TracingSubscriber, subscriber};
 pub use tracing_filter::{TracingFilter, TracingFilterError};
 pub use value::{DebugValue, DisplayValue, Value, debug, display};
 
-/// What the macros expand to; not part of the API.
+/// Items that the macros expand to; not part of the API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::callsite::Callsite;
@@ -182,15 +189,17 @@ pub mod __private {
     pub use crate::span::{Frame, InFrame, event, in_span_from_first_poll, note_failure, once};
 }
 
-/// Settings to start recording with.
+/// Returns a builder with the default configuration.
 pub fn builder() -> Builder {
     Builder::new()
 }
 
-/// Starts recording for the service of this name, by the `STROBOSCOPE_…` environment variables.
+/// Starts recording for the service of this name, configured by the `STROBOSCOPE_…` environment
+/// variables.
 ///
 /// # Errors
-/// A variable holds something unusable; the message names it and the accepted forms. The service may go on untraced.
+/// Fails if a variable holds an invalid value; the message names it and the accepted forms. The
+/// service may continue untraced.
 pub fn init(service: &str) -> Result<Guard, InitError> {
     builder().service(service).env()?.init()
 }

@@ -1,39 +1,40 @@
-//! What was discarded, by cause.
+//! Counters of discarded records, by cause.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stroboscope_proto::v1;
 
-/// Why a record was discarded.
+/// Cause for which a record was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 #[non_exhaustive]
 pub enum LossCause {
     /// A thread wrote faster than the drain read.
     RingFull,
-    /// No ring could be had: too many threads for the memory bound, and the rings that they share were full; or a record was
-    /// made inside a record.
+    /// No ring was available: there were too many threads for the memory limit and the shared rings
+    /// were full, or a record was made inside a record.
     NoRing,
-    /// Fields did not fit the largest record; they were left out, the record was kept.
+    /// Fields did not fit the largest record; they were left out, and the record was kept.
     Oversize,
     /// Too many spans were open at once; the oldest were closed as unfinished.
     OpenSpansFull,
-    /// The collector was away for longer than the buffer lasts.
+    /// The collector was unreachable for longer than the buffer lasts.
     BufferFull,
-    /// The collector refused a batch for good.
+    /// The collector permanently rejected a batch.
     CollectorRefused,
-    /// A string was cut to the largest length allowed; the record was kept.
+    /// A string was truncated to the maximum length; the record was kept.
     StringCut,
     /// A span's end arrived, but its begin had been lost.
     EndWithoutBegin,
-    /// Shutdown's deadline passed before everything was shipped.
+    /// The shutdown deadline passed before everything was shipped.
     ShutdownDeadline,
-    /// A value that should have travelled with a request was dropped: it was malformed, or there was no room.
+    /// A value that should have traveled with a request was dropped because it was malformed or did
+    /// not fit.
     BaggageDropped,
 }
 
 impl LossCause {
-    /// All causes, in a fixed order.
+    /// List of the causes, in a fixed order.
     pub const ALL: [Self; 10] = [
         Self::RingFull,
         Self::NoRing,
@@ -47,7 +48,7 @@ impl LossCause {
         Self::BaggageDropped,
     ];
 
-    /// A stable name for metrics and messages.
+    /// Returns a stable name for metrics and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,7 +85,7 @@ impl LossCause {
 #[derive(Debug)]
 pub(crate) struct Losses([AtomicU64; LossCause::ALL.len()]);
 
-/// The process's own counters.
+/// Counters of this process.
 pub(crate) static LOSSES: Losses = Losses::new();
 
 impl Losses {
@@ -98,7 +99,7 @@ impl Losses {
         }
     }
 
-    /// A forked child has lost nothing yet.
+    /// Resets all counters in a forked child.
     pub(crate) fn reset(&self) {
         for counter in &self.0 {
             counter.store(0, Relaxed);
@@ -109,7 +110,7 @@ impl Losses {
         self.0[cause as usize].load(Relaxed)
     }
 
-    /// Of all causes together: whether there is news.
+    /// Returns the sum over all causes, whose change shows that there are new losses.
     pub(crate) fn total(&self) -> u64 {
         LossCause::ALL
             .into_iter()
@@ -117,7 +118,7 @@ impl Losses {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Totals for a batch; causes that never happened are left out.
+    /// Returns the totals for a batch; causes without losses are omitted.
     pub(crate) fn wire(&self) -> Vec<v1::Loss> {
         LossCause::ALL
             .into_iter()

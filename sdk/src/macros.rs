@@ -1,14 +1,15 @@
-//! `span!` and `event!`.
+//! Defines `span!` and `event!`.
 
 /// Begins a [`Span`](crate::Span): `span!("name")`, `span!("name", key = value, other = &text)`.
 ///
-/// The name and the keys are constants. A key without a value takes the variable of that name. Values are numbers,
-/// booleans, strings, or anything wrapped in [`display`](crate::display) or [`debug`](crate::debug); they are
-/// evaluated only while something is recorded.
+/// The name and the keys are constants. A key without a value takes the variable of that name.
+/// Values are numbers, booleans, strings, or anything wrapped in [`display`](crate::display) or
+/// [`debug`](crate::debug). Values are evaluated only while recording is on.
 ///
-/// `span!(request: "name")` begins a request, also inside of another span: for a span inside of one that outlasts it, such as a
-/// connection's or a worker's. Each such request is chosen by itself ([`sample`](crate::Builder::sample)), has a trace of its own,
-/// and is linked to the span that it is in. For spans of `tracing`: [`requests`](crate::Builder::requests).
+/// `span!(request: "name")` begins a request, even inside another span. Use it for a request inside
+/// a longer-lived span, such as a connection's or a worker's. Each such request is sampled by
+/// itself ([`sample`](crate::Builder::sample)), has its own trace, and is linked to the enclosing
+/// span. For spans of `tracing`, see [`requests`](crate::Builder::requests).
 ///
 /// ```
 /// let user = 7u64;
@@ -53,27 +54,28 @@ macro_rules! event {
     }};
 }
 
-/// Begins a span where something is recorded.
+/// Begins a span if recording is on.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __begin {
     ($name:expr, $($fields:tt)*) => { $crate::__record!([$crate::Span::begin], $name, $($fields)*) };
 }
 
-/// Begins a span where something is recorded, and enters it, in a `Frame`: an `InFrame`.
+/// Begins a span in a `Frame` and enters it, if recording is on; evaluates to an `InFrame`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __begin_in_frame {
     ($frame:ident, $name:expr, $($fields:tt)*) => { $crate::__record!([$frame.begin], $name, $($fields)*) };
 }
 
-/// Sorts the fields into keys and values, then declares the callsite, evaluates the values, and hands both on to the
-/// function (or method of a variable) that stands in brackets.
+/// Sorts the fields into keys and values, declares the callsite, evaluates the values, and passes
+/// both to the function (or method of a variable) in brackets.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {
-    // All sorted. The match keeps temporaries of the values alive; they are evaluated before the ring is touched,
-    // because a value's own code must not run inside it.
+    // All fields are sorted. The match keeps temporaries of the values alive. Values are evaluated
+    // before the ring is accessed, because a value's own code must not run while a record is being
+    // written.
     (@ [$($write:tt)*], $name:expr, [$(($key:expr, $value:expr))*]) => {{
         static CALLSITE: $crate::__private::Callsite =
             $crate::__private::Callsite::new($name, &[$($key),*], file!(), line!());

@@ -1,8 +1,8 @@
-//! Locks that write markers when somebody has to wait: then the timeline shows which request held the lock. And
-//! connections that say for which request they read and write.
+//! Locks and connections that write markers: locks show which request a waiting request waits for,
+//! and connections show which request they read and write for.
 //!
-//! A lock that is free costs one atomic load more than the lock inside. Those of `std` and tokio are always here, that of
-//! `parking_lot` with the feature of its name.
+//! A free lock costs one atomic load more than the inner lock. The locks of `std` and tokio are
+//! always available, the lock of `parking_lot` with the feature of its name.
 
 mod asynchronous;
 mod blocking;
@@ -23,11 +23,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::context;
 use crate::marker::{self, Kind};
 
-/// How many wait. Only a hint for whether a release is worth a marker.
+/// Number of waiters. It is only a hint on whether a release needs a marker.
 #[derive(Debug, Default)]
 struct Waiters(AtomicU32);
 
-/// One of them, until it has the lock or gives up.
+/// Registration of a waiter until it acquires the lock or gives up.
 struct Waiting<'a>(&'a Waiters);
 
 impl Waiters {
@@ -35,7 +35,7 @@ impl Waiters {
         Self(AtomicU32::new(0))
     }
 
-    /// The lock's number within the process.
+    /// Returns the lock's number within the process.
     fn id(&self) -> u64 {
         (&raw const self.0).addr() as u64
     }
@@ -47,7 +47,7 @@ impl Waiters {
     }
 
     fn begin(&self) -> Waiting<'_> {
-        // Said first: what is released from now on is released while this one waits.
+        // Written first: any release from now on happens while this thread waits.
         self.say(Kind::LockWait);
         self.0.fetch_add(1, Relaxed);
         Waiting(self)

@@ -1,17 +1,22 @@
-//! Markers: what this thread works for, written into the kernel's own trace (vertical context injection).
+//! Markers, which record in the kernel's own trace the request that a thread works for (vertical
+//! context injection).
 //!
-//! A marker is one `getpid` with arguments. The kernel ignores them, but whoever records system calls sees them, and so
-//! knows which request the thread's other system calls serve. ARCHITECTURE.md has the format on one page, for programs
-//! that do not use this SDK; [`write()`] is the format in code.
+//! A marker is one `getpid` call with arguments. The kernel ignores the arguments, but a recorder
+//! of system calls sees them and can attribute the thread's other system calls to a request.
+//! ARCHITECTURE.md has the format on one page, for programs that do not use this SDK; [`write()`]
+//! is the format in code.
 //!
-//! The SDK writes them by itself wherever the current context of a thread changes: a span is entered or left, a task is
-//! polled or gives way. By default only while a kernel recorder listens, see [`Markers`]. Otherwise a change costs one
-//! flag check more. The module `marked`, behind the feature of that name, has locks that say who waits for whom.
+//! The SDK writes markers automatically whenever a thread's current context changes: when a span is
+//! entered or left, and when a task is polled or yields. By default it does so only while a kernel
+//! recorder listens, see [`Markers`]. Otherwise a change costs one additional flag check. The
+//! module `marked`, behind the feature of that name, has locks whose markers show which request
+//! waits for which.
 //!
-//! Contexts exist only for what is being recorded, in a window or because the request was sampled; that is why markers do
-//! not ask the burst gate again. It lets the recorder carry a sampled request from between the windows into the next one.
+//! Contexts exist only for recorded work, in a window or because the request was sampled, so
+//! markers do not check the burst gate again. This lets the recorder follow a sampled request from
+//! between the windows into the next one.
 //!
-//! Kernel recorders are for Linux. On other systems everything here is there, and does nothing.
+//! Kernel recorders exist only on Linux. On other systems, this API is available and has no effect.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -29,41 +34,45 @@ use crate::followed::{ON, SAID};
 use crate::span_context::SpanContext;
 use crate::sys;
 
-/// When the SDK writes markers.
+/// Condition under which the SDK writes markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Markers {
-    /// While a kernel recorder of this machine listens; looked at before each window, at most ten times a second.
+    /// Write markers while a kernel recorder on this machine listens. This is checked before each
+    /// window, at most ten times per second.
     #[default]
     WhileListened,
-    /// Always: for recorders that do not announce themselves, such as `perf trace` and `strace`.
+    /// Always write markers, for recorders that do not announce themselves, such as `perf trace`
+    /// and `strace`.
     Always,
-    /// Never.
+    /// Never write markers.
     Never,
 }
 
-/// A [`Markers`].
+/// Current [`Markers`] mode.
 static MODE: AtomicU8 = AtomicU8::new(0);
-/// When somebody last looked for a recorder, monotonic ns.
+/// Time of the last check for a recorder, in monotonic ns.
 static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);
-/// A recorder is looked for no more often than this, however short the windows are: to look is three system calls.
+/// Minimum interval between checks for a recorder, regardless of the windows: each check takes
+/// three system calls.
 const LOOK_EVERY_NS: i64 = 100_000_000;
 
 thread_local! {
-    /// This thread's number in its process's own namespace; 0: not asked yet.
+    /// This thread's id in its process's own namespace; 0 until it is read.
     static TID: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Are markers written now?
+/// Reports whether markers are being written.
 #[inline]
 #[must_use]
 pub fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
-/// Writes one marker, whether anybody listens or not.
+/// Writes one marker, even if no recorder listens.
 ///
-/// `object` and `extra` are the fifth and sixth argument: for locks, the lock's number; for [`Kind::End`] and
-/// [`Kind::Off`], the trace id's low half and the span id of what the thread goes on with (0: nothing).
+/// `object` and `extra` are the fifth and sixth argument. For locks, `object` is the lock's number.
+/// For [`Kind::End`] and [`Kind::Off`], they are the lower half of the trace id and the span id of
+/// the context in which the thread continues (0: none).
 #[inline]
 pub fn write(kind: Kind, context: SpanContext, object: u64, extra: u64) {
     let trace_low = context.trace_id() as u64;
@@ -77,13 +86,14 @@ pub fn write(kind: Kind, context: SpanContext, object: u64, extra: u64) {
     ]);
 }
 
-/// The thread works for `context` from now on.
+/// Marks that the thread works for `context` from now on.
 pub fn start(context: SpanContext) {
     say(true);
     write(Kind::Start, context, 0, 0);
 }
 
-/// The thread stops working for `context`, and goes on with `outer`, which may be [`SpanContext::NONE`].
+/// Marks that the thread stops working for `context` and continues in `outer`, which may be
+/// [`SpanContext::NONE`].
 pub fn end(context: SpanContext, outer: SpanContext) {
     say(outer.is_valid());
     write(Kind::End, context, outer.trace_id() as u64, outer.span_id());
@@ -91,11 +101,11 @@ pub fn end(context: SpanContext, outer: SpanContext) {
 
 fn say(request: bool) {
     SAID.set(request);
-    // Which does not ask for it.
+    // The fast path does not check `SAID`.
     crate::thread::close_fast_path();
 }
 
-/// Tells of one.
+/// Writes the marker for a change of context.
 #[cold]
 #[inline(never)]
 pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
@@ -104,21 +114,22 @@ pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
     }
     say(now.is_valid());
     if previous.is_valid() {
-        // Says both: what it leaves helps a recorder that came in between.
+        // Names both contexts: the previous one helps a recorder that started in between.
         write(Kind::Off, previous, now.trace_id() as u64, now.span_id());
     } else if now.is_valid() {
         write(Kind::On, now, 0, 0);
     }
 }
 
-/// Takes over the builder's choice; [`is_followed`] then says what the gate is to be told.
+/// Applies the builder's choice; [`is_followed`] then returns what the gate needs to know.
 pub(crate) fn configure(markers: Markers) {
     MODE.store(markers as u8, Release);
     ON.store(markers == Markers::Always && sys::HAS_MARKERS, Relaxed);
     LOOKED_NS.store(i64::MIN, Relaxed);
 }
 
-/// For the gate's thread, whenever it is awake: does somebody listen? [`is_followed`] then says so.
+/// Checks whether a recorder listens; called by the gate's thread whenever it is awake.
+/// [`is_followed`] then returns the result.
 pub(crate) fn look(monotonic_ns: i64) {
     if !sys::HAS_MARKERS
         || MODE.load(Acquire) != Markers::WhileListened as u8
@@ -130,7 +141,7 @@ pub(crate) fn look(monotonic_ns: i64) {
     ON.store(sys::is_locked(&recorder_path()), Relaxed);
 }
 
-/// The process is a fork: its one thread has a new number.
+/// Resets the thread's state after a fork: the child's only thread has a new id.
 pub(crate) fn forked() {
     TID.set(0);
     SAID.set(false);

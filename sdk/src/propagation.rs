@@ -1,7 +1,7 @@
-//! The context as W3C headers: `traceparent`, `tracestate`, `baggage`.
+//! Propagates the context as W3C headers: `traceparent`, `tracestate`, `baggage`.
 //!
-//! Source: W3C Trace Context (level 1, with level 2's forward compatibility rules) and W3C Baggage. What another
-//! vendor put into `tracestate` and `baggage` is passed on as it came.
+//! Source: W3C Trace Context (level 1, with level 2's forward compatibility rules) and W3C Baggage.
+//! Other vendors' data in `tracestate` and `baggage` is forwarded unchanged.
 
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
@@ -18,41 +18,44 @@ pub use crate::ingress::Incoming;
 #[cfg(feature = "opentelemetry")]
 pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
 
-/// The header of the ids and the sampling decision.
+/// Header for the ids and the sampling decision.
 pub const TRACEPARENT: &str = "traceparent";
-/// The header of vendors' own data.
+/// Header for vendor-specific data.
 pub const TRACESTATE: &str = "tracestate";
-/// The header of what the application lets travel.
+/// Header for the application's baggage.
 pub const BAGGAGE: &str = "baggage";
 
-// Parsed once.
+// Header names, parsed once.
 static TRACEPARENT_NAME: HeaderName = HeaderName::from_static(TRACEPARENT);
 static TRACESTATE_NAME: HeaderName = HeaderName::from_static(TRACESTATE);
 static BAGGAGE_NAME: HeaderName = HeaderName::from_static(BAGGAGE);
 
-/// The header by which a caller asks for its request to be recorded, where that is
-/// [accepted](crate::Builder::accept_force): `stroboscope-force: 1`.
+/// Header by which a caller asks for its request to be recorded, if the service
+/// [accepts](crate::Builder::accept_force) it: `stroboscope-force: 1`.
 pub const FORCE: &str = "stroboscope-force";
 
-/// A longer `tracestate` is not passed on; W3C asks implementations for at least 512 bytes, and 32 members at most.
+/// Maximum length of a forwarded `tracestate`. W3C requires implementations to support at least 512
+/// bytes, and at most 32 members.
 const TRACESTATE_BYTES_MAX: usize = 8_192;
 const TRACESTATE_MEMBERS_MAX: usize = 32;
-/// A `tracestate` that is longer than this before it is cleaned of spaces and of repeated keys is not passed on either.
+/// Maximum length of a `tracestate` before spaces and duplicate keys are removed; a longer one is
+/// not forwarded either.
 const TRACESTATE_READ_LIMIT: ReadLimit = ReadLimit {
     bytes: TRACESTATE_BYTES_MAX + 2_048,
     members: 2 * TRACESTATE_MEMBERS_MAX,
     fields: 2 * TRACESTATE_MEMBERS_MAX,
 };
-/// A longer `traceparent` is not read: one of version 0 has 55 bytes, and later versions add some.
+/// Maximum length of a parsed `traceparent`: version 0 has 55 bytes, and later versions may add
+/// some.
 const TRACEPARENT_BYTES_MAX: usize = 1_024;
 
-/// Reads a `traceparent`; [`SpanContext::NONE`] unless it is wholly valid.
+/// Parses a `traceparent`; returns [`SpanContext::NONE`] unless it is entirely valid.
 #[must_use]
 pub fn parse_traceparent(header: &str) -> SpanContext {
     parse(header.as_bytes()).unwrap_or(SpanContext::NONE)
 }
 
-/// Reads a `traceparent` as it came, perhaps between spaces.
+/// Parses a `traceparent` as received, possibly surrounded by spaces.
 pub(crate) fn parse_sent(header: &[u8]) -> SpanContext {
     if header.len() > TRACEPARENT_BYTES_MAX {
         return SpanContext::NONE;
@@ -69,7 +72,8 @@ fn parse(header: &[u8]) -> Option<SpanContext> {
     }
     let version = hex(&header[..2])?;
     let known_end = header.len() == 55;
-    // Version 255 is forbidden; version 0 ends here; a later one may go on after another dash.
+    // Version 255 is forbidden; version 0 ends here; a later version may continue after another
+    // dash.
     if version == 255 || (version == 0 && !known_end) || (!known_end && header[55] != b'-') {
         return None;
     }
@@ -80,7 +84,7 @@ fn parse(header: &[u8]) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// Lower case only, as the specification says.
+/// Parses hexadecimal digits, in lower case only, as the specification requires.
 fn hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0u128, |value, &digit| {
         let digit = match digit {
@@ -92,7 +96,7 @@ fn hex(digits: &[u8]) -> Option<u128> {
     })
 }
 
-/// Writes a `traceparent`; `None` for a context that is not valid.
+/// Formats a `traceparent`; returns `None` for an invalid context.
 #[must_use]
 pub fn format_traceparent(context: SpanContext) -> Option<String> {
     context.is_valid().then(|| {
@@ -103,7 +107,8 @@ pub fn format_traceparent(context: SpanContext) -> Option<String> {
     })
 }
 
-/// Every call of a service writes one: formatting a `u128` by the standard library takes ten times as long.
+/// Formats a `traceparent` without the standard library's `u128` formatting, which takes ten times
+/// as long. Every call of a service needs one.
 fn traceparent(context: SpanContext) -> [u8; 55] {
     fn put(digits: &mut [u8], bytes: &[u8]) {
         for (two, &byte) in digits.chunks_exact_mut(2).zip(bytes) {
@@ -117,7 +122,7 @@ fn traceparent(context: SpanContext) -> [u8; 55] {
     text
 }
 
-/// The two digits of each byte.
+/// Two hexadecimal digits of each byte.
 const HEX: [[u8; 2]; 256] = {
     let (digits, mut all, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
     while byte < all.len() {
@@ -127,9 +132,9 @@ const HEX: [[u8; 2]; 256] = {
     all
 };
 
-/// Reads the headers of a request.
+/// Parses the headers of a request.
 ///
-/// `traceparent` must come exactly once; several `tracestate` or `baggage` headers are one list.
+/// `traceparent` must occur exactly once; several `tracestate` or `baggage` headers form one list.
 #[must_use]
 pub fn extract(headers: &http::HeaderMap) -> Incoming {
     let mut parents = headers.get_all(&TRACEPARENT_NAME).iter();
@@ -138,7 +143,7 @@ pub fn extract(headers: &http::HeaderMap) -> Incoming {
         (Some(one), None) => parse_sent(one.as_bytes()),
         _ => SpanContext::NONE,
     };
-    // Vendors' data belongs to a trace: without a valid parent it means nothing.
+    // Vendors' data belongs to a trace; without a valid parent it has no meaning.
     let tracestate = if context.is_valid() {
         clean_tracestate(fields(headers, &TRACESTATE_NAME))
     } else {
@@ -150,7 +155,7 @@ pub fn extract(headers: &http::HeaderMap) -> Incoming {
     Incoming::new(context, Carried::new(tracestate, baggage), forced).malformed(is_malformed)
 }
 
-/// The fields of a name, which are one list.
+/// Returns the fields of a name, which form one list.
 fn fields<'a>(
     headers: &'a http::HeaderMap,
     name: &HeaderName,
@@ -158,13 +163,14 @@ fn fields<'a>(
     headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
 }
 
-/// What a message of these headers carries.
+/// Parses the baggage in these headers.
 pub(crate) fn baggage_of(headers: &http::HeaderMap) -> Baggage {
     Baggage::parse_fields(fields(headers, &BAGGAGE_NAME))
 }
 
-/// Drops empty members, and of several with one key all but the first (it is the most recent). A state with a
-/// malformed member, or with a 33rd one, is dropped whole, as the specification asks; so is one beyond the limits.
+/// Drops empty members, and all but the first (most recent) of several members with one key. A
+/// state with a malformed member, or with a 33rd one, is dropped entirely, as the specification
+/// requires; so is one beyond the limits.
 pub(crate) fn clean_tracestate<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
     let mut keys: Vec<&str> = Vec::new();
     let mut cleaned = String::new();
@@ -191,7 +197,7 @@ pub(crate) fn clean_tracestate<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -
     (!keys.is_empty() && !members.is_cut()).then_some(cleaned)
 }
 
-/// Level 2's grammar, which takes all keys that level 1 takes.
+/// Checks level 2's grammar, which accepts all keys that level 1 accepts.
 fn is_tracestate_key(key: &str) -> bool {
     let is_key_char =
         |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
@@ -208,15 +214,17 @@ fn is_tracestate_value(value: &str) -> bool {
         && !value.ends_with(' ')
 }
 
-/// Writes the current context and baggage into the headers of an outgoing request. `traceparent` and `tracestate`
-/// replace what was there; `baggage` is added to it.
+/// Writes the current context and baggage into the headers of an outgoing request. `traceparent`
+/// and `tracestate` replace existing headers; `baggage` is added to the existing header.
 ///
-/// A request that came without a `traceparent`, and of which nothing is recorded, has none for others either, unless a
-/// window may open before it is answered: what nobody records needs no name.
-/// [`propagate_always`](crate::Builder::propagate_always) names it, and calls outside of requests, all the same.
+/// If a request arrived without a `traceparent` and nothing of it is recorded, its calls carry none
+/// either, unless a window may open before the response: a request that is not recorded needs no
+/// ids. [`propagate_always`](crate::Builder::propagate_always) adds ids to such calls, and to calls
+/// outside of requests.
 ///
-/// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that HTTP/2 does not keep it:
-/// no two calls have the same. By that, `{:?}` does not show it, neither here nor where the call goes.
+/// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that
+/// HTTP/2 does not store it: no two calls have the same value. Therefore `{:?}` does not show it,
+/// neither here nor at the receiver.
 pub fn inject(headers: &mut http::HeaderMap) {
     let mut context = context::current();
     if context.is_unseen() && !foresight::opens_soon() {
@@ -232,13 +240,14 @@ pub(crate) fn inject_from(
     carried: Option<&Carried>,
     headers: &mut http::HeaderMap,
 ) {
-    // What came from a header is a valid header value; should it not be, it is left out.
+    // Values received in a header are valid header values; an invalid one would be left out.
     let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).ok();
     if context.is_valid()
         && let Some(mut value) = value(&traceparent(context))
     {
-        // HTTP/2 then writes it as it is. It is different in each call, so to keep it in the connection's table of headers
-        // would be in vain, and a search through those of all the calls before.
+        // HTTP/2 then writes the value literally. It differs in each call, so storing it in the
+        // connection's header table would be useless and would add a search through the values of
+        // all earlier calls.
         value.set_sensitive(true);
         headers.insert(&TRACEPARENT_NAME, value);
     }

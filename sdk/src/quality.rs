@@ -1,13 +1,15 @@
-//! What an answer of lower fidelity lacks, as a number: ready quality functions, and a guard around your own.
+//! Quality functions that measure how much a response of lower fidelity lacks, and a guard for
+//! custom quality functions.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), §4.3.2 and §4.5.3: 0 is as good as the full answer,
-//! and more is worse.
+//! Source: Chow, "Analyzing complex distributed systems" (dissertation), §4.3.2 and §4.5.3: 0 means
+//! as good as the full response; larger values are worse.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// By how many places the best of the full answer's first `top` are missed: the mean, over the first `top` of the reduced
-/// answer, of how much further down each stands in the full one. With `top` 1 this is the paper's drop: the place, from 0, that
-/// the reduced answer's first has in the full answer. What the full answer does not have counts as standing behind its end.
+/// Returns the mean displacement of the reduced response's first `top` items: the number of places
+/// by which each stands further down in the full response. With `top` 1 this is the paper's drop:
+/// the place, from 0, of the reduced response's first item in the full response. Items that the
+/// full response lacks count as standing after its end.
 #[must_use]
 pub fn rank_displacement<K: PartialEq>(full: &[K], reduced: &[K], top: usize) -> f64 {
     let top = top.min(full.len());
@@ -24,7 +26,7 @@ pub fn rank_displacement<K: PartialEq>(full: &[K], reduced: &[K], top: usize) ->
     places.map(displaced).sum::<f64>() / top as f64
 }
 
-/// The share of the full answer's items that the reduced one lacks, 0 to 1.
+/// Returns the fraction of the full response's items that the reduced one lacks, 0 to 1.
 #[must_use]
 pub fn overlap_loss<K: PartialEq>(full: &[K], reduced: &[K]) -> f64 {
     if full.is_empty() {
@@ -34,7 +36,8 @@ pub fn overlap_loss<K: PartialEq>(full: &[K], reduced: &[K]) -> f64 {
     missing as f64 / full.len() as f64
 }
 
-/// The error of a number, relative to the full answer's; absolute where that is 0.
+/// Returns the error of a number relative to the full response's number, or the absolute error if
+/// that is 0.
 #[must_use]
 pub fn numeric_error(full: f64, reduced: f64) -> f64 {
     let error = (reduced - full).abs();
@@ -45,7 +48,8 @@ pub fn numeric_error(full: f64, reduced: f64) -> f64 {
     }
 }
 
-/// What a quality function of your own says. `None`: it panicked, or said what is no number or negative.
+/// Evaluates a custom quality function. Returns `None` if it panics or returns a negative or
+/// non-finite number.
 #[must_use]
 pub fn judged<A: ?Sized>(
     quality: impl FnOnce(&A, &A) -> f64,

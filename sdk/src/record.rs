@@ -1,4 +1,5 @@
-//! The format of records in a ring. Written by the recording threads, read by the drain of the same process.
+//! Format of records in a ring. Recording threads write it, and the drain of the same process reads
+//! it.
 //!
 //! ```text
 //! word 0   kind (8 bits) | flags (16) | fields (8) | length in words (12) | kinds of the first five fields (4 each)
@@ -16,9 +17,10 @@
 //!          0 is there: value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or a text's words
 //! ```
 //!
-//! A callsite is the address of a `static`, as a name is. Texts are copied into the record: nothing is allocated, and nothing
-//! points to memory that could go away. Most records are in the span that the record before them was in, or left, and
-//! are short: an event with one integer takes 32 bytes, a span without fields 48.
+//! A callsite or a name is the address of a `static`. Texts are copied into the record, so nothing
+//! is allocated and nothing points to memory that could be freed. Most records are in the span that
+//! the previous record was in or left, and are short: an event with one integer takes 32 bytes, a
+//! span without fields 48.
 
 #![allow(unsafe_code)]
 
@@ -34,10 +36,11 @@ use crate::callsite::Callsite;
 use crate::loss::{LOSSES, LossCause};
 use crate::ring::RECORD_WORDS_MAX;
 
-/// Texts longer than this many bytes are cut (at a character) and the cut is counted.
+/// Maximum length of a text in bytes. Longer texts are truncated at a character boundary and
+/// counted.
 pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Words before the fields.
+/// Returns the number of words before the fields.
 #[inline]
 const fn header_words(kind: RecordKind) -> usize {
     match kind {
@@ -48,7 +51,7 @@ const fn header_words(kind: RecordKind) -> usize {
     }
 }
 
-/// What a record says.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
@@ -63,7 +66,7 @@ pub(crate) enum RecordKind {
     Close = 9,
 }
 
-/// How a field's value is to be read.
+/// Type of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ValueKind {
@@ -74,30 +77,31 @@ pub(crate) enum ValueKind {
     Text = 4,
 }
 
-/// The fixed part of BEGIN, EVENT, FIELDS and CLOSE.
+/// Fixed part of BEGIN, EVENT, FIELDS and CLOSE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) kind: RecordKind,
-    /// Bits of the wire's `SpanFlag`, as far as they are known.
+    /// Known bits of the wire's `SpanFlag`.
     pub(crate) flags: u16,
     pub(crate) ticks: u64,
     pub(crate) callsite: &'static Callsite,
-    /// FIELDS have none, and may have a name in its place: [`Head::naming`].
+    /// Trace id. FIELDS have none, and may have a name in its place: [`Head::naming`].
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
-    /// Of a BEGIN; 0 otherwise.
+    /// Parent's span id in a BEGIN; 0 otherwise.
     pub(crate) parent_id: u64,
 }
 
 impl Head {
-    /// Gives FIELDS the name of their only field, in place of the callsite's names.
+    /// Sets the name of the only field of FIELDS, in place of the callsite's names.
     pub(crate) fn naming(mut self, name: &'static str) -> Self {
         let address = name.as_ptr() as u64;
         self.trace_id = u128::from(address) << 64 | name.len() as u128;
         self
     }
 
-    /// Returns the name that [`naming`](Self::naming) gave, if it gave one. Only for what [`read`] returns.
+    /// Returns the name set by [`naming`](Self::naming), if any. Only valid for results of
+    /// [`read`].
     pub(crate) fn name(&self) -> Option<&'static str> {
         let (address, bytes) = ((self.trace_id >> 64) as u64, self.trace_id as usize);
         if self.kind != RecordKind::Fields || address == 0 {
@@ -112,7 +116,8 @@ impl Head {
 
 type Place = [u64; RECORD_WORDS_MAX];
 
-/// Writes a BEGIN, an EVENT, FIELDS or a CLOSE, as short as the ring's `lineage` allows; says its length in words.
+/// Writes a BEGIN, EVENT, FIELDS or CLOSE record, as short as the ring's `lineage` allows; returns
+/// its length in words.
 #[inline(always)]
 pub(crate) fn write(
     place: &mut Place,
@@ -138,7 +143,7 @@ pub(crate) fn write(
         place[6] = head.parent_id;
     }
     let used = write_with_fields(place, head.kind, flags, head.callsite, fields);
-    // Only now: formatting a field may have panicked, and then there is no such record.
+    // Updated last: formatting a field may panic, and then no such record exists.
     match head.kind {
         RecordKind::Begin => {
             lineage.restart(head.trace_id, head.parent_id);
@@ -151,7 +156,8 @@ pub(crate) fn write(
     used
 }
 
-/// Writes the BEGIN of a span in the innermost one, all but its tick. `flags` as word 0 has them.
+/// Writes the BEGIN of a span inside the innermost one, except its tick. `flags` has the position
+/// of word 0.
 #[inline(always)]
 pub(crate) fn write_child(
     place: &mut Place,
@@ -163,12 +169,12 @@ pub(crate) fn write_child(
 ) -> usize {
     place[3] = span_id;
     let used = write_with_fields(place, RecordKind::Child, flags, callsite, fields);
-    // Only now, as above.
+    // Updated last, as above.
     lineage.push(span_id);
     used
 }
 
-/// Writes an EVENT in the innermost span, all but its tick. `flags` as word 0 has them.
+/// Writes an EVENT in the innermost span, except its tick. `flags` has the position of word 0.
 #[inline(always)]
 pub(crate) fn write_again(
     place: &mut Place,
@@ -179,7 +185,7 @@ pub(crate) fn write_again(
     write_with_fields(place, RecordKind::Again, flags, callsite, fields)
 }
 
-/// What all records but ENDs have, besides their tick and what tells their span.
+/// Writes the part common to all records except ENDs: callsite, fields and word 0.
 #[inline(always)]
 fn write_with_fields(
     place: &mut Place,
@@ -206,7 +212,7 @@ fn write_with_fields(
     used
 }
 
-/// Writes an END; says its length in words.
+/// Writes an END record; returns its length in words.
 #[inline(always)]
 pub(crate) fn write_end(
     place: &mut Place,
@@ -226,7 +232,7 @@ pub(crate) fn write_end(
     }
 }
 
-/// Writes the END of the innermost span, all but its tick. `flags` as word 0 has them.
+/// Writes the END of the innermost span, except its tick. `flags` has the position of word 0.
 #[inline(always)]
 pub(crate) fn write_end_of_innermost(
     place: &mut Place,
@@ -238,9 +244,9 @@ pub(crate) fn write_end_of_innermost(
     2
 }
 
-/// The word of a record that is its tick.
+/// Index of a record's tick.
 pub(crate) const TICKS: usize = 1;
-/// Where word 0 has a record's flags.
+/// Bit position of a record's flags in word 0.
 pub(crate) const FLAGS_SHIFT: u32 = 8;
 
 #[inline]
@@ -248,7 +254,8 @@ const fn first_word(kind: RecordKind, fields: u8, length: usize) -> u64 {
     kind as u64 | (fields as u64) << 24 | (length as u64) << 32
 }
 
-/// Where word 0 says the kinds of the first fields, how many, and in how many bits each.
+/// Bit position in word 0 of the kinds of the first fields, with their number and their size in
+/// bits.
 const KINDS_SHIFT: u32 = 44;
 const KINDS: u8 = 5;
 const KIND_BITS: u32 = 4;

@@ -1,4 +1,5 @@
-//! Names and failures of requests, by OpenTelemetry's semantic conventions for HTTP and gRPC.
+//! Names and failures of requests, following OpenTelemetry's semantic conventions for HTTP and
+//! gRPC.
 
 use std::fmt::Write as _;
 
@@ -34,7 +35,7 @@ pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite
         .unwrap_or_else(|| callsite::named(Name::of(method, Some("(not found)"), "").text()))
 }
 
-/// A name on the stack: most are known already.
+/// Name on the stack; most names are already registered.
 struct Name {
     bytes: [u8; NAME_BYTES_MAX + 1],
     len: usize,
@@ -46,7 +47,7 @@ impl Name {
             bytes: [0; NAME_BYTES_MAX + 1],
             len: 0,
         };
-        // What does not fit is cut, and longer than a name may be.
+        // Excess text is cut; the result is still longer than the maximum name.
         let _cut = match route {
             Some(route) => write!(name, "{method} {route}"),
             None => write!(name, "{method} ").and_then(|()| without_ids(path, &mut name)),
@@ -56,7 +57,7 @@ impl Name {
 
     fn text(&self) -> &str {
         let bytes = self.bytes.get(..self.len).unwrap_or_default();
-        // Cut in the middle of a character: too long in any case.
+        // Cut within a character, so the name is too long anyway.
         std::str::from_utf8(bytes).unwrap_or("(no name)")
     }
 }
@@ -84,7 +85,8 @@ fn without_ids(path: &str, into: &mut Name) -> std::fmt::Result {
     })
 }
 
-/// A number; a UUID or a hash; or a long text with digits, as tokens are.
+/// Reports whether a part of a path looks like an id: a number, a UUID or hash, or a long text with
+/// digits, such as a token.
 fn is_id(part: &str) -> bool {
     let bytes = part.as_bytes();
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();

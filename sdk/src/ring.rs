@@ -1,4 +1,5 @@
-//! One ring per thread: a single producer writes records of 64-bit words, a single consumer (the drain) reads them.
+//! One ring per thread: a single producer writes records of 64-bit words, and a single consumer
+//! (the drain) reads them.
 //!
 //! ```text
 //!  words[0 .. capacity]                       words[capacity .. capacity + RECORD_WORDS_MAX]
@@ -6,10 +7,11 @@
 //!  a record starts at `head & mask` and may run past `capacity` into the slack, so it is never split
 //! ```
 //!
-//! `head` and `tail` count words for ever. The producer publishes a whole record by storing `head` (release); the
-//! consumer frees it by storing `tail` (release). Neither waits: a full ring refuses the record, and the caller counts
-//! it. Positions advance by a record's length also when it ran into the slack, so the words it would have taken at
-//! the front stay unused for that round; that keeps position arithmetic free of special cases.
+//! `head` and `tail` count words without wrapping to the ring's size. The producer publishes a
+//! whole record by storing `head` (release); the consumer frees it by storing `tail` (release).
+//! Neither waits: a full ring rejects the record, and the caller counts it. Positions advance by a
+//! record's length even if it ran into the slack, so the words it would have taken at the front
+//! stay unused in that round. This avoids special cases in the position arithmetic.
 
 #![allow(unsafe_code)]
 
@@ -28,7 +30,7 @@ use loom::sync::{
 };
 use words::{PlacePointer, Words};
 
-// By path, because a test compiles this file again where it is not at home.
+// Included by path, because a test compiles this file again from another directory.
 #[cfg(all(test, stroboscope_loom))]
 #[path = "ring/watched_words.rs"]
 mod words;
@@ -36,64 +38,68 @@ mod words;
 #[path = "ring/words.rs"]
 mod words;
 
-/// The longest record, in words of 8 bytes. Tiny when every interleaving is tried.
+/// Maximum length of a record, in words of 8 bytes. Tiny when loom explores every interleaving.
 pub(crate) const RECORD_WORDS_MAX: usize = if cfg!(all(test, stroboscope_loom)) {
     2
 } else {
     512
 };
-/// The smallest ring, in longest records.
+/// Minimum size of a ring, in records of maximum length.
 const RECORDS_MIN: usize = if cfg!(all(test, stroboscope_loom)) {
     2
 } else {
     4
 };
 
-/// A bounded queue of records between one producer and one consumer.
+/// Bounded queue of records between one producer and one consumer.
 pub(crate) struct Ring {
     words: Words,
     mask: usize,
-    /// Words ever written. Only the producer stores it.
+    /// Number of words ever written. Only the producer stores it.
     head: CachePadded<AtomicUsize>,
-    /// Words ever read. Only the consumer stores it.
+    /// Number of words ever read. Only the consumer stores it.
     tail: CachePadded<AtomicUsize>,
-    /// The producer is gone; what is left may be read, then the ring may be dropped.
+    /// True once the producer is gone: the remaining records may be read, then the ring may be
+    /// dropped.
     retired: AtomicBool,
 }
 
-// SAFETY: `words` is the only part that is not `Sync`. `Producer::write` is the only writer and touches only words in
-// [head, tail + capacity), `Consumer::read` the only reader and touches only words in [tail, head); the release stores
-// and acquire loads of `head` and `tail` order the accesses. That there is one producer and one consumer is ensured by
-// `Ring::with_bytes` handing out one handle of each, neither of which can be cloned. `loom` tries all interleavings of
-// this in the tests below.
+// SAFETY: `words` is the only part that is not `Sync`. `Producer::write` is the only writer and
+// touches only words in [head, tail + capacity); `Consumer::read` is the only reader and touches
+// only words in [tail, head). The release stores and acquire loads of `head` and `tail` order the
+// accesses. `Ring::with_bytes` returns one producer and one consumer, neither of which can be
+// cloned. The tests below check all interleavings with `loom`.
 unsafe impl Sync for Ring {}
 
-/// The writing end, with what the fast path needs beside each other: a record follows no pointer but to where it goes.
+/// Writing end of a ring, laid out for the fast path: a write follows a single pointer, to the
+/// record's location.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Producer {
     head: usize,
-    /// From here on, [`look`](Self::look) before writing. 0 without a ring: one comparison asks for both.
+    /// Position from which on [`look`](Self::look) is required before writing. 0 without a ring, so
+    /// one comparison covers both.
     limit: usize,
     mask: usize,
-    /// Of `ring`, which keeps both alive.
+    /// Pointers into `ring`, which keeps their targets alive.
     place: PlacePointer,
     published: *const AtomicUsize,
     ring: Option<Arc<Ring>>,
 }
 
-/// Whether a record finds a place, for who looks.
+/// Available space for a record, as found by [`Producer::look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Yes.
+    /// A record fits.
     Enough,
-    /// Yes, but half of the ring is taken. Said when that is first seen, and once more before it is full.
+    /// A record fits, but half of the ring is full. Returned when this is first seen, and again
+    /// before the ring is full.
     Half,
-    /// No.
+    /// No record fits.
     None,
 }
 
-/// The reading end.
+/// Reading end of a ring.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     ring: Arc<Ring>,
@@ -111,13 +117,14 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// A ring of at least `bytes` bytes (a power of two, at least four of the longest records), its pages touched so
-    /// that the producer never meets a page fault.
+    /// Creates a ring of at least `bytes` bytes (rounded up to a power of two, at least four
+    /// maximum records). Its pages are touched, so that the producer never causes a page fault.
     pub(crate) fn with_bytes(bytes: usize) -> (Producer, Consumer) {
         Self::of(Words::present, bytes)
     }
 
-    /// The same for who is in a hurry: pages come when they are written to.
+    /// Creates a ring like [`with_bytes`](Self::with_bytes), but faster: its pages are allocated
+    /// when they are written to.
     #[cfg(not(all(test, stroboscope_loom)))]
     pub(crate) fn with_promised_bytes(bytes: usize) -> (Producer, Consumer) {
         Self::of(Words::promised, bytes)
@@ -146,17 +153,18 @@ impl Ring {
         (self.mask + 1 + RECORD_WORDS_MAX) * 8
     }
 
-    /// The memory of a ring made by [`with_bytes`](Self::with_bytes).
+    /// Returns the memory of a ring created by [`with_bytes`](Self::with_bytes).
     pub(crate) fn bytes_for(bytes: usize) -> usize {
         (Self::capacity_for(bytes) + RECORD_WORDS_MAX) * 8
     }
 }
 
-// SAFETY: the pointers lead into the ring, which is kept alive by its `Arc` and may be used from any thread.
+// SAFETY: the pointers lead into the ring, which its `Arc` keeps alive and which any thread may
+// use.
 unsafe impl Send for Producer {}
 
 impl Producer {
-    /// Without a ring: never has room.
+    /// Producer without a ring; it never has space.
     pub(crate) const NONE: Self = Self {
         head: 0,
         limit: 0,
@@ -166,7 +174,7 @@ impl Producer {
         ring: None,
     };
 
-    /// Of an empty ring.
+    /// Creates the producer of an empty ring.
     fn of(ring: Arc<Ring>) -> Self {
         let (mask, place, published) = (ring.mask, ring.words.place(), &raw const *ring.head);
         Self {
@@ -179,24 +187,25 @@ impl Producer {
         }
     }
 
-    /// Is there surely room for a record of any length? If not, [`look`](Self::look).
+    /// Reports whether a record of any length certainly fits. If not, call [`look`](Self::look).
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
         self.head < self.limit
     }
 
-    /// Memory of the ring.
+    /// Returns the ring's memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.ring.as_ref().map_or(0, |ring| ring.bytes())
     }
 
-    /// Words ever written.
+    /// Returns the number of words ever written.
     #[inline(always)]
     pub(crate) fn head(&self) -> usize {
         self.head
     }
 
-    /// Looks at the consumer's cache line: only when the ring may be half full, and when it may be full.
+    /// Reads the consumer's cache line, only when the ring may be half full and when it may be
+    /// full.
     #[cold]
     pub(crate) fn look(&mut self) -> Room {
         let Some(ring) = &self.ring else {
@@ -207,7 +216,8 @@ impl Producer {
         let tail = ring.tail.load(Acquire);
         let used = self.head.wrapping_sub(tail);
         let unlooked = if used <= half { half } else { used_max };
-        // Where positions of 32 bits are about to overflow: looks before every record, until they have.
+        // If 32-bit positions are about to overflow, this forces a look before every record until
+        // they have.
         let record_end_max = tail.checked_add(unlooked + 1 + RECORD_WORDS_MAX);
         self.limit = record_end_max.map_or(0, |end| end - RECORD_WORDS_MAX);
         match used {
@@ -217,8 +227,8 @@ impl Producer {
         }
     }
 
-    /// Lets `fill` write one record into a place of [`RECORD_WORDS_MAX`] words and publishes the words it says it
-    /// wrote. `false` when the ring has no room.
+    /// Lets `fill` write one record into a slice of [`RECORD_WORDS_MAX`] words, and publishes the
+    /// number of words it returns. Returns `false` if the ring has no space.
     #[cfg(test)]
     pub(crate) fn write(
         &mut self,
@@ -227,25 +237,27 @@ impl Producer {
         if !self.has_room() && self.look() == Room::None {
             return false;
         }
-        // SAFETY: there is room.
+        // SAFETY: the check above found space.
         unsafe { self.write_unasked(fill) };
         true
     }
 
-    /// [`write`](Self::write) for who has asked already.
+    /// Writes a record like [`write`](Self::write), without checking for space.
     ///
     /// # Safety
-    /// Since the last record was written, [`has_room`](Self::has_room) or [`look`](Self::look) found room.
+    /// Since the last record was written, [`has_room`](Self::has_room) or [`look`](Self::look) must
+    /// have found space.
     #[inline(always)]
     pub(crate) unsafe fn write_unasked(
         &mut self,
         fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
     ) {
         let start = self.head & self.mask;
-        // SAFETY: room was found, so there is a ring, which is kept alive by `self`. `start < capacity` and its words have
-        // RECORD_WORDS_MAX more, so the place is in bounds. It is free: that there is room leaves RECORD_WORDS_MAX words
-        // between `head` and `tail + capacity`, and words run into beyond the capacity belong to no other record (each
-        // record that starts below the capacity reads its own run).
+        // SAFETY: the caller found space, so there is a ring, which `self` keeps alive.
+        // `start < capacity` and its words have RECORD_WORDS_MAX more, so the slice is in bounds.
+        // It is free: the space found leaves RECORD_WORDS_MAX words between `head` and
+        // `tail + capacity`, and words beyond the capacity belong to no other record (each record
+        // that starts below the capacity reads its own run).
         let used = unsafe { self.place.write(start, fill) }.min(RECORD_WORDS_MAX);
         self.head = self.head.wrapping_add(used);
         // SAFETY: as above, there is a ring.
@@ -262,8 +274,8 @@ impl Drop for Producer {
 }
 
 impl Consumer {
-    /// Reads what is there now. `read_one` is handed all unread words of the stretch that are contiguous from a
-    /// record's start, and says how long that record is.
+    /// Reads the available records. `read_one` receives the unread words that are contiguous from a
+    /// record's start, and returns the length of that record.
     pub(crate) fn read(&mut self, mut read_one: impl FnMut(&[u64]) -> usize) {
         let ring = &*self.ring;
         let head = ring.head.load(Acquire);
@@ -271,33 +283,35 @@ impl Consumer {
         while tail != head {
             let start = tail & ring.mask;
             let available = head.wrapping_sub(tail).min(RECORD_WORDS_MAX);
-            // SAFETY: in bounds as in `write`. Words in [tail, head) were published by the release store of `head` and
-            // are not written again before `tail` passes them. A shorter record's successors are in the slice too, or,
-            // past the capacity, older words of the slack; either way they are not being written, because the producer
-            // writes only from `head` on, which starts a whole record below or beyond them.
+            // SAFETY: in bounds as in `write`. Words in [tail, head) were published by the release
+            // store of `head` and are not written again before `tail` passes them. The slice also
+            // contains a shorter record's successors or, past the capacity, older words of the
+            // slack. No thread is writing either, because the producer writes only from `head` on,
+            // which starts a whole record below or beyond them.
             let length =
                 unsafe { ring.words.read(start, available, &mut read_one) }.clamp(1, available);
             tail = tail.wrapping_add(length);
-            // Freed record by record, so that a producer in a burst gets room early.
+            // Frees each record separately, so that a producer in a burst gets space early.
             ring.tail.store(tail, Release);
         }
     }
 
-    /// Nothing is there to be read now.
+    /// Reports whether there is currently nothing to read.
     pub(crate) fn is_empty(&self) -> bool {
         self.ring.head.load(Acquire) == self.ring.tail.load(Relaxed)
     }
 
-    /// Nothing will be written any more, and everything was read.
+    /// Reports whether the producer is gone and all records were read.
     pub(crate) fn is_finished(&self) -> bool {
-        // `retired` first: it is stored after the last `head`.
+        // `retired` is loaded first, because it is stored after the last `head`.
         self.ring.retired.load(Acquire) && self.is_empty()
     }
 
-    /// A new ring of the memory of one that is [finished](Self::is_finished), whose pages are there already.
+    /// Creates a new ring from the memory of a [finished](Self::is_finished) one, whose pages are
+    /// already allocated.
     pub(crate) fn renew(self) -> Option<(Producer, Self)> {
         let mut ring = self.ring;
-        // None while the producer, which is retired, is not quite gone yet.
+        // Returns `None` while the retired producer is not completely dropped.
         let unshared = Arc::get_mut(&mut ring)?;
         *unshared.head = AtomicUsize::new(0);
         *unshared.tail = AtomicUsize::new(0);
@@ -305,20 +319,20 @@ impl Consumer {
         Some((Producer::of(Arc::clone(&ring)), Self { ring }))
     }
 
-    /// Memory of this ring.
+    /// Returns the ring's memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.ring.bytes()
     }
 }
 
-/// Every interleaving of a producer and a consumer:
+/// Checks every interleaving of a producer and a consumer:
 /// `RUSTFLAGS="--cfg stroboscope_loom" cargo test -p stroboscope --release --test ring_model`.
 #[cfg(all(test, stroboscope_loom))]
 mod ring_loom {
     use super::*;
 
-    /// Records of these lengths, whose first word is number and length; all arrive, in order, whole. With at most so
-    /// many preemptions, or any number of them.
+    /// Writes records of these lengths, whose first word has number and length, and checks that all
+    /// arrive whole and in order. `preemptions` limits the preemptions; `None` allows any number.
     fn check(preemptions: Option<usize>, lengths: &'static [usize]) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = preemptions;
@@ -339,7 +353,7 @@ mod ring_loom {
             });
             let mut next = 0;
             loop {
-                // Asked first: what is finished before a reading is empty after it.
+                // Checked first: a ring that is finished before a reading is empty after it.
                 let finished = consumer.is_finished();
                 consumer.read(|words| {
                     assert!(!finished, "finished, yet there was more");
@@ -361,7 +375,7 @@ mod ring_loom {
 
     #[test]
     fn few_records_in_every_interleaving() {
-        // The producer may be gone before the consumer looks.
+        // The producer may end before the consumer looks.
         check(None, &[1]);
         check(None, &[1, 2]);
         check(None, &[2, 2, 2]);
@@ -383,7 +397,7 @@ mod ring_loom {
 mod tests {
     use super::*;
 
-    /// A record of `length` words: its length, then its number and a pattern made of both.
+    /// Writes a record of `length` words: its length, then a pattern of number and position.
     fn write(producer: &mut Producer, number: u64, length: usize) -> bool {
         producer.write(|place| {
             place[0] = length as u64;

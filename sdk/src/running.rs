@@ -1,4 +1,4 @@
-//! What runs in this process, if something does.
+//! Recording that runs in this process, if any.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

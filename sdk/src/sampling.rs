@@ -1,24 +1,28 @@
-//! The decision, made once at a request's ingress, whether the request is recorded wherever it goes.
+//! Sampling decision, made once at a request's ingress: whether the request is recorded wherever it
+//! goes.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// How requests are chosen at their ingress. A window records everything in any mode; this is about the requests
-/// that are recorded beyond it.
+/// Selection of requests at their ingress. A window records everything in any mode; the mode
+/// selects the requests that are also recorded outside of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub enum SampleMode {
-    /// None: what is recorded is exactly what happens inside windows, and requests are cut at their edges.
+    /// No requests: only work inside windows is recorded, and requests are cut at the windows'
+    /// edges.
     Burst,
-    /// A request that enters during a window is recorded to its end, in every process (the default).
+    /// Requests that enter during a window are recorded to their end, in every process (the
+    /// default).
     #[default]
     Follow,
-    /// This share (0 to 1) of all requests, inside windows or not, is recorded from ingress to end.
+    /// This fraction (0 to 1) of all requests, inside windows or not, is recorded from ingress to
+    /// end.
     Ratio(f64),
 }
 
-/// A text that is no sample mode.
+/// Error for a text that is no sample mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("sample mode {0:?}: write \"follow\", \"burst\", or a ratio between 0 and 1")]
 pub struct SampleModeError(String);
@@ -48,11 +52,12 @@ impl fmt::Display for SampleMode {
     }
 }
 
-/// Trace ids whose upper half is below this are sampled; `FOLLOW` in its place means: those that enter a window.
+/// Threshold for the upper half of a sampled request's trace id. `FOLLOW` samples requests that
+/// enter during a window instead.
 static THRESHOLD: AtomicU64 = AtomicU64::new(0);
 const FOLLOW: u64 = u64::MAX;
 
-/// May callers ask for their request to be recorded?
+/// True if callers may ask for their request to be recorded.
 static ACCEPT_FORCE: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn accepts_force() -> bool {
@@ -70,7 +75,7 @@ pub(crate) fn configure(mode: SampleMode, accept_force: bool) {
     crate::gate::set_decide(matches!(mode, SampleMode::Ratio(ratio) if ratio > 0.0));
 }
 
-/// The decision for a request that starts here, now.
+/// Returns the decision for a request that starts here and now.
 #[inline]
 pub(crate) fn decide(trace_id: u128, is_inside_window: bool) -> bool {
     match THRESHOLD.load(Relaxed) {

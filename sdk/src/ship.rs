@@ -1,4 +1,4 @@
-//! The thread that drains, batches and ships.
+//! Thread that drains, batches and ships.
 
 mod buffer;
 mod directives;
@@ -26,27 +26,30 @@ use crate::{sigterm, sys, thread};
 use buffer::Buffer;
 use link::{Link, Progress};
 
-/// The rings are read when one is half full, and at least so often, over several windows if they are short. Each waking
-/// costs the service 10 to 40 µs, and what waits longer in a ring is not lost by that.
+/// Maximum interval between readings of the rings while little is recorded, over several windows if
+/// they are short; a half-full ring is read earlier. Each wakeup costs the service 10 to 40 µs, and
+/// a longer wait in a ring loses nothing.
 const QUIET_PASS: Duration = Duration::from_millis(100);
-/// While more is recorded, so often;
+/// Interval while more is recorded.
 const BUSY_PASS: Duration = Duration::from_millis(5);
-/// while a ring fills fast, so often.
+/// Interval while a ring fills fast.
 const FAST_PASS: Duration = Duration::from_millis(1);
-/// The same for those who may be ended by SIGTERM: its handler can note it, and not wake anybody.
+/// Interval in services that may be ended by SIGTERM: its handler can set a flag, but not wake a
+/// thread.
 const SIGTERM_LOOK: Duration = Duration::from_millis(20);
-/// Little is what fills at most this part of one ring, in 1/256;
+/// Maximum fill of a ring that counts as little, in 1/256.
 const LITTLE: usize = 16;
-/// fast is what fills more than this.
+/// Fill of a ring above which it fills fast, in 1/256.
 const FAST: usize = 64;
-/// Records wait at most this long for company before they are shipped.
+/// Maximum time for which records wait for others before they are shipped.
 const BATCH_AGE_NS: i64 = 200_000_000;
-/// That nothing was recorded is said so seldom: the windows in which nothing was wait for records to travel with, or for
-/// this long. Every batch is a sync of the collector's disk; batches of nothing five times a second were most of it.
+/// Maximum age of a batch without records: windows without records wait this long for records to
+/// travel with. Every batch causes a sync of the collector's disk; empty batches five times per
+/// second were most of that load.
 const IDLE_BATCH_AGE_NS: i64 = 60_000_000_000;
-/// Windows that wait, at most; that is two minutes of 4 ms every 32 ms.
+/// Maximum number of waiting windows: two minutes of 4 ms every 32 ms.
 const IDLE_WINDOWS_MAX: usize = 4_096;
-/// How long the end of the process waits for the collector to end the stream, too.
+/// Maximum time for which the end of the process waits for the collector to end the stream, too.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Figures for `stats()`, written by the shipping thread.
@@ -58,11 +61,11 @@ pub(crate) struct Progressed {
     pub(crate) batches_acknowledged: AtomicU64,
     pub(crate) buffered_bytes: AtomicU64,
     pub(crate) open_spans: AtomicU64,
-    /// The last trouble with the collector, for people.
+    /// Description of the last problem with the collector.
     pub(crate) trouble: Mutex<Option<String>>,
 }
 
-/// Everything the thread works with.
+/// Configuration and shared state of the thread.
 pub(crate) struct Shipper {
     pub(crate) process: v1::Process,
     pub(crate) destination: Destination,
@@ -71,33 +74,33 @@ pub(crate) struct Shipper {
     pub(crate) clock: Arc<dyn ClockSource>,
     pub(crate) progressed: Arc<Progressed>,
     pub(crate) losses: &'static Losses,
-    /// For an end by SIGTERM.
+    /// Deadline for an end by SIGTERM.
     pub(crate) shutdown_deadline: Duration,
     #[cfg(feature = "simulation")]
     pub(crate) simulated: Option<simulated::Simulated>,
 }
 
-/// "Ship what there is, say when that is done, and go on."
+/// Request to ship all pending records, report completion, and continue.
 #[derive(Debug)]
 pub(crate) struct Flush {
     pub(crate) until: std::time::Instant,
-    /// Gets `true` if all of it is with the collector.
+    /// Receives `true` if the collector has everything.
     pub(crate) done: std::sync::mpsc::SyncSender<bool>,
 }
 
-/// "Ship what there is by then, and end."
+/// Request to ship all pending records by the deadline, and end.
 pub(crate) struct Stop {
     pub(crate) deadline: std::time::Instant,
 }
 
 impl Shipper {
-    /// Runs until told to stop.
+    /// Runs until it is asked to stop.
     pub(crate) async fn run(
         self,
         mut stop: oneshot::Receiver<Stop>,
         mut flushes: mpsc::UnboundedReceiver<Flush>,
     ) {
-        // However this thread ends, nobody is left to do what SIGTERM asks for.
+        // However this thread ends, no thread is left to handle SIGTERM.
         let _sigterm = SigtermReset;
         let shutdown_deadline = self.shutdown_deadline;
         let mut state = Shipping::new(self);
@@ -107,7 +110,8 @@ impl Shipper {
         let filling = thread::filling();
         let deadline = loop {
             tokio::select! {
-                // A dropped sender is a process that ends without its guard: nothing more can be waited for.
+                // A dropped sender means that the process ends without its guard, so there is no
+                // time to wait.
                 told = &mut stop => break told.map_or_else(|_| Instant::now(), |stop| stop.deadline.into()),
                 Some(flush) = flushes.recv() => state.flush(flush),
                 () = filling.notified() => {
@@ -136,7 +140,8 @@ impl Shipper {
     }
 }
 
-/// How long to wait while something is recorded, after the last pause and by how full the fullest ring was, in 1/256.
+/// Returns the pause until the next reading, from the last pause and the fill of the fullest ring
+/// in 1/256.
 fn next_pause(last: Duration, fullest: usize) -> Duration {
     match fullest {
         0..=LITTLE => (last * 2).clamp(BUSY_PASS, QUIET_PASS),
@@ -153,23 +158,23 @@ impl Drop for SigtermReset {
     }
 }
 
-/// A flush that waits for the collector.
+/// Flush that waits for the collector.
 struct Flushing {
-    /// All batches below this sequence are to be settled.
+    /// Sequence below which all batches must be settled.
     below: u64,
-    /// [`Shipping::failed`] before it.
+    /// [`Shipping::failed`] before the flush.
     failed: u64,
     flush: Flush,
 }
 
-/// Why the rings are read.
+/// Reason for reading the rings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// It is time; a batch is closed when one is due.
+    /// Scheduled reading; closes a batch if one is due.
     Regular,
-    /// Somebody waits for what is recorded: a batch is closed in any case.
+    /// A caller waits for the records; always closes a batch.
     Flush,
-    /// The end: open spans are closed, too.
+    /// End of the process; also closes open spans.
     Last,
 }
 
@@ -178,18 +183,18 @@ struct Shipping {
     drain: Drain,
     buffer: Buffer,
     link: Link,
-    /// Monotonic.
+    /// Monotonic time of the last batch.
     last_batch_at_ns: i64,
     last_batch_ns: i64,
-    /// Losses of all causes when the last batch was closed.
+    /// Total of losses when the last batch was closed.
     losses_said: u64,
-    /// The collector at the other end has got a batch, or will: it knows of this process.
+    /// True if the collector at the other end has received a batch, or will: it knows this process.
     greeted: bool,
     flushing: Vec<Flushing>,
     meter: Meter,
-    /// Batches that were refused, or found the buffer full.
+    /// Number of batches that were rejected or found the buffer full.
     failed: u64,
-    /// Somebody was told that the collector is away.
+    /// True if the unreachable collector was reported.
     said_down: bool,
     kernel_clock: kernel::Saying,
 }
@@ -220,7 +225,8 @@ impl Shipping {
         }
     }
 
-    /// Reads the rings and closes a batch if one is due. Says how full the fullest ring was, in 1/256.
+    /// Reads the rings and closes a batch if one is due. Returns the fill of the fullest ring in
+    /// 1/256.
     fn pass(&mut self, why: Pass) -> usize {
         let Self { shipper, drain, .. } = self;
         let now_ns = shipper.clock.wall_ns();
@@ -258,8 +264,9 @@ impl Shipping {
         fullest
     }
 
-    /// Whether a batch is to be closed, of this age. Records, clock steps and losses are news; windows are none, but for
-    /// the first ones on a connection, by which the collector learns of this process.
+    /// Reports whether a batch of this age must be closed. Records, clock steps and losses are
+    /// news. Windows are not, except the first ones on a connection, through which the collector
+    /// learns of this process.
     fn is_batch_due(&self, why: Pass, age_ns: i64) -> bool {
         let (has_records, windows) = (self.drain.has_something(), self.buffer.windows());
         let has_news =
@@ -294,7 +301,7 @@ impl Shipping {
 
     fn flush(&mut self, flush: Flush) {
         let failed = self.failed;
-        // Twice: an end can be in another thread's ring than its begin.
+        // Runs two passes, because an end can be in another thread's ring than its begin.
         self.pass(Pass::Regular);
         self.pass(Pass::Flush);
         self.link.hurry();
@@ -305,7 +312,8 @@ impl Shipping {
         });
     }
 
-    /// Answers those whose batches are with the collector, and forgets those who no longer wait.
+    /// Answers flushes whose batches the collector has stored, and drops flushes whose caller no
+    /// longer waits.
     fn settle_flushes(&mut self) {
         let (unsettled, failed, now) = (
             self.buffer.first_sequence(),
@@ -315,7 +323,7 @@ impl Shipping {
         self.flushing.retain(|flushing| {
             let shipped = unsettled.is_none_or(|first| first >= flushing.below);
             if shipped {
-                // Whoever waited may have gone.
+                // The caller may be gone.
                 let _ = flushing.flush.done.try_send(failed == flushing.failed);
             }
             !shipped && now < flushing.flush.until
@@ -328,7 +336,7 @@ impl Shipping {
         match progress {
             Progress::Connected => {
                 self.buffer.resend_all();
-                // It may be another collector, which knows nothing of this process.
+                // The peer may be another collector, which does not know this process.
                 self.greeted = !self.buffer.is_empty();
             }
             Progress::Reply(reply) => {
@@ -352,7 +360,8 @@ impl Shipping {
             Progress::Slow(problem) => self.note_trouble(problem),
             Progress::Down(problem) => {
                 if !std::mem::replace(&mut self.said_down, true) {
-                    // Once: whoever forgot the collector should learn of it, and nobody needs it twice.
+                    // Reported once: this shows that the collector is missing or unreachable, and
+                    // repeating it would not help.
                     sys::say(format_args!(
                         "{problem}; records wait in memory, trying again"
                     ));
@@ -399,7 +408,7 @@ impl Shipping {
             .store(self.buffer.bytes() as u64, Relaxed);
     }
 
-    /// The last pass, then as much as the deadline allows.
+    /// Runs the last passes, then ships as much as the deadline allows.
     async fn finish(mut self, deadline: Instant) {
         self.pass(Pass::Regular);
         self.pass(Pass::Last);
@@ -407,8 +416,8 @@ impl Shipping {
         let mut has_told = !self.greeted;
         loop {
             if self.buffer.is_empty() {
-                // Losses since the last batch, of which one that found the buffer full is the usual one. Once: others may
-                // go on losing.
+                // Ships losses since the last batch, which usually come from a batch that found the
+                // buffer full. Done once, because other threads may continue to lose records.
                 if has_told || self.shipper.losses.total() == self.losses_said {
                     break;
                 }
@@ -433,7 +442,8 @@ impl Shipping {
             .losses
             .add(LossCause::ShutdownDeadline, undelivered);
         self.publish();
-        // Everything is answered, or nobody answers: a short goodbye, so that the collector sees an end and no breakage.
+        // Everything is settled, or the collector does not respond. A short goodbye shows the
+        // collector a regular end instead of a broken stream.
         let _ =
             tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up())
                 .await;

@@ -1,8 +1,9 @@
-//! SIGTERM for services without a handler of their own: ship what is there, then end as the signal's default does.
+//! Handles SIGTERM for services without a handler of their own: ships pending records, then ends
+//! the process by the signal's default action.
 //!
-//! The handler only notes the signal; the shipping thread looks every few milliseconds, ships within the shutdown
-//! deadline, puts the default action back and raises the signal again, so that whoever waits for the process sees
-//! it die of SIGTERM. A second SIGTERM ends it at once.
+//! The handler only sets a flag. The shipping thread checks it every few milliseconds, ships within
+//! the shutdown deadline, restores the default action and raises the signal again, so that the
+//! parent sees the process die of SIGTERM. A second SIGTERM ends it at once.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,11 +13,11 @@ use crate::sys::{self, Sigterm};
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 static SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Somebody else handles, or ignores, SIGTERM.
+/// Error: the process already handles or ignores SIGTERM.
 #[derive(Debug)]
 pub(crate) struct Taken;
 
-/// Takes over SIGTERM, if nobody else has, and if there is one.
+/// Installs the handler unless SIGTERM is already handled. Does nothing on systems without SIGTERM.
 pub(crate) fn install() -> Result<(), Taken> {
     match sys::take_sigterm(on_sigterm) {
         Sigterm::Theirs => Err(Taken),
@@ -29,17 +30,17 @@ pub(crate) fn install() -> Result<(), Taken> {
     }
 }
 
-/// Is it to be looked for?
+/// Reports whether the handler is installed.
 pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Relaxed)
 }
 
-/// Has SIGTERM come?
+/// Reports whether SIGTERM has arrived.
 pub(crate) fn is_seen() -> bool {
     SEEN.load(Relaxed)
 }
 
-/// The default action is in force again; a handler that the service put over ours stays.
+/// Restores the default action; keeps a handler that the service installed over the SDK's.
 pub(crate) fn reset() {
     if INSTALLED.swap(false, Relaxed) {
         sys::release_sigterm(on_sigterm);

@@ -1,6 +1,8 @@
-//! A process in a simulation: the real gate, batches, buffer and link, over given clocks, connections and records.
+//! Process in a simulation: the real gate, batches, buffer and link, with simulated clocks,
+//! connections and records.
 //!
-//! Rings and their drain are left out: they belong to threads, of which a simulation has one. No part of the API.
+//! Rings and their drain are left out, because they belong to threads and a simulation has only
+//! one. Not part of the API.
 #![allow(
     missing_docs,
     reason = "no part of the API; the user is a test beside this crate"
@@ -22,11 +24,11 @@ use crate::ship::simulated::Simulated;
 pub use crate::ship::simulated::{Happened, RecordedSpan, Service};
 use crate::ship::{Shipper, Stop};
 
-/// The clocks of a simulated machine.
+/// Clocks of a simulated machine.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since the Unix epoch; may jump.
+    /// Returns nanoseconds since the Unix epoch; may jump.
     fn wall_ns(&self) -> i64;
-    /// Nanoseconds since some instant; never jumps.
+    /// Returns nanoseconds since some fixed instant; never jumps.
     fn monotonic_ns(&self) -> i64;
 }
 
@@ -42,12 +44,12 @@ impl ClockSource for Clocks {
     }
 
     fn ticks(&self) -> u64 {
-        // Another unit, so that nobody takes one for the other.
+        // Uses another unit, so that mixing up ticks and nanoseconds shows.
         self.0.monotonic_ns().cast_unsigned() * 3
     }
 }
 
-/// A process that is about to run.
+/// Configuration of a process to simulate.
 pub struct Process {
     pub process: v1::Process,
     pub burst_config: BurstConfig,
@@ -55,9 +57,9 @@ pub struct Process {
     pub clock: Arc<dyn Clock>,
     pub connector: Connector,
     pub service: Arc<dyn Service>,
-    /// Counters of the process alone.
+    /// Counters of this process alone.
     pub losses: &'static LossCounters,
-    /// Planted defect: a retry takes a new sequence.
+    /// Planted defect: a retry uses a new sequence.
     pub renumbers: bool,
 }
 
@@ -66,13 +68,13 @@ pub struct Process {
 pub struct LossCounters(Losses);
 
 impl LossCounters {
-    /// New ones, which live as long as the operating system's process.
+    /// Creates counters that live as long as the operating system's process.
     #[must_use]
     pub fn leaked() -> &'static Self {
         Box::leak(Box::new(Self(Losses::new())))
     }
 
-    /// Records lost, of all causes.
+    /// Returns the number of records lost, of all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.total()
@@ -80,12 +82,13 @@ impl LossCounters {
 }
 
 impl Process {
-    /// Runs until told to stop, and then for at most as long as it is told.
+    /// Runs until it is asked to stop, and then for at most the duration it receives.
     ///
     /// # Errors
-    /// None but that of an address that cannot be, which is given here.
+    /// Fails only for an invalid address; the address used here is valid.
     pub async fn run(self, stopped: oneshot::Receiver<Duration>) -> Result<(), InitError> {
-        // The thread records nothing of itself: the flag that the gate raises is the operating system's process's.
+        // This thread records nothing itself: the gate's flag belongs to the operating system's
+        // process.
         crate::thread::mute();
         let address = Address {
             text: "http://127.0.0.1:4317".to_owned(),
@@ -112,9 +115,9 @@ impl Process {
         };
         let (stop, stopping) = oneshot::channel();
         let (_flushes, asked) = mpsc::unbounded_channel();
-        // As a guard does: windows are closed before what is in them is shipped.
+        // Closes windows before their records are shipped, like a guard.
         let end = async {
-            // Who drops the sender has it end at once.
+            // Dropping the sender ends the process at once.
             let patience = timer.turn_until(stopped).await.unwrap_or(Duration::ZERO);
             let deadline = tokio::time::Instant::now() + patience;
             let _ = stop.send(Stop {

@@ -1,4 +1,4 @@
-//! Spans: one stretch of work of one request.
+//! Spans: sections of a request's work.
 
 mod carry;
 mod event;
@@ -37,28 +37,30 @@ use crate::span_word::SpanWord;
 use crate::value::{Value, Values};
 use crate::{sampling, thread};
 
-/// One stretch of work. Made by [`span!`](crate::span!); it ends when dropped.
+/// Section of a request's work, created by [`span!`](crate::span!); it ends when dropped.
 ///
-/// A span by itself is not the current one: [`entered`](Self::entered) makes it current in a scope of synchronous
-/// code, [`FutureExt::in_span`] for a future. When nothing is recorded it is empty, and costs a flag check.
+/// Creating a span does not make it the current one. [`entered`](Self::entered) makes it current in
+/// a scope of synchronous code, [`FutureExt::in_span`] for a future. If nothing is recorded, the
+/// span is empty and costs a flag check.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped; bind it: `let _span = span!(\"name\").entered();`"]
 pub struct Span {
-    /// Trace id high and low, span id; of no meaning without a context.
+    /// Upper and lower half of the trace id, and the span id; meaningless without a context.
     ids: [u64; 3],
     word: SpanWord,
 }
 
-/// What is decided about a request that begins here.
+/// Decision about a request that begins here.
 struct Root {
     context: SpanContext,
     word: SpanWord,
     is_recorded: bool,
 }
 
-/// Four words on their way into a function or out of it. Atomics, so that the compiler loads them one by one, as they
-/// were stored: what was just stored in words and is loaded in pairs, as it copies structures, makes the processor wait
-/// until all stores before it are in the cache.
+/// Four words passed into or out of a function. They are atomics so that the compiler loads them
+/// one by one, as they were stored. When copying structures, it loads pairs, and a pair of words
+/// that were just stored separately makes the processor wait until all earlier stores are in the
+/// cache.
 struct Handed([AtomicU64; 4]);
 
 impl Handed {
@@ -79,8 +81,8 @@ impl Handed {
     }
 }
 
-/// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers. Id and word
-/// of the span; a word of 0: nothing was done.
+/// Executes the open-gate half of `span!`, outside of the annotated code, which stays small and
+/// keeps its registers. Returns the span's id and word; a word of 0 means that it did nothing.
 #[inline(never)]
 #[allow(
     clippy::needless_pass_by_value,
@@ -104,13 +106,13 @@ fn begin_slowly<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
 }
 
 impl Span {
-    /// A span that records nothing and changes nothing.
+    /// An empty span that records nothing and changes nothing.
     pub const NONE: Self = Self {
         ids: [0, 0, 0],
         word: SpanWord::NONE,
     };
 
-    /// For the macros: a child of the current context, or a new request.
+    /// Begins a child of the current context, or a new request; used by the macros.
     #[doc(hidden)]
     #[inline(always)]
     pub fn begin<V: Values + Copy>(callsite: &'static Callsite, values: V) -> Self {
@@ -121,12 +123,12 @@ impl Span {
                 return Self::from_words([high, low, span_id, word]);
             }
         }
-        // Made of words, so that an empty span, which is the other outcome of `span!`, need not be in memory to be
-        // written to by this call.
+        // Built from words, so that an empty span, the other result of `span!`, need not be in
+        // memory for this call to write to.
         Self::from_words(begin_slowly(callsite, values).words())
     }
 
-    /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
+    /// Begins a span below a given context. `flags` are bits of the wire's `SpanFlag`.
     #[inline]
     pub(crate) fn begin_under(
         parent: SpanContext,
@@ -137,7 +139,7 @@ impl Span {
         Self::begin_with(false, parent, callsite, flags, fields)
     }
 
-    /// A span of a request that is recorded to its end because its caller asked for it.
+    /// Begins a span of a request that is recorded to its end because its caller asked for it.
     pub(crate) fn begin_forced(
         parent: SpanContext,
         callsite: &'static Callsite,
@@ -164,7 +166,8 @@ impl Span {
             if parent.is_cut() {
                 flags |= SpanFlag::CutOpen as u16;
             }
-            // The first span of a sampled request in this process keeps the process attentive.
+            // The first span of a sampled request in this process keeps annotations active until it
+            // ends.
             let is_holding = parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0;
             context = parent.child(thread::span_id());
             parent_id = parent.span_id();
@@ -206,7 +209,8 @@ impl Span {
         }
     }
 
-    /// A context to be handed on without a record: the request was seen while nothing is recorded.
+    /// Creates a span that propagates a context without being recorded, for a request that arrived
+    /// while nothing is recorded.
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
         if context.is_valid() {
             Self::of(context, SpanWord::with_context(context))
@@ -215,14 +219,14 @@ impl Span {
         }
     }
 
-    /// Its identity; [`SpanContext::NONE`] when nothing is recorded.
+    /// Returns the span's identity; [`SpanContext::NONE`] if nothing is recorded.
     #[must_use]
     pub fn context(&self) -> SpanContext {
         let [high, low, span_id] = self.ids;
         SpanContext::from_words([high, low, span_id, self.word.flags()])
     }
 
-    /// Will it be seen by a collector?
+    /// Reports whether the span is recorded and shipped to a collector.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.word.is_recorded()
@@ -233,15 +237,16 @@ impl Span {
         self.word.has_context()
     }
 
-    /// Makes it the current span of this thread until the result is dropped, which also ends the span.
+    /// Makes it the current span of this thread until the result is dropped, which also ends the
+    /// span.
     #[inline]
     pub fn entered(self) -> Entered {
         let mut previous = [0; 4];
         if self.has_context() {
             let [high, low, span_id] = self.ids;
-            // Here and now: to call somebody for it would be longer.
+            // Done inline: a function call would be longer.
             previous = match thread::enter_quickly(span_id, self.word.0) {
-                // Of the same request.
+                // The previous context belongs to the same request.
                 Some(outer_id) => [high, low, outer_id, self.word.0],
                 None => quick::enter_slowly(high, low, span_id, self.word.0).words(),
             };
@@ -253,14 +258,14 @@ impl Span {
         }
     }
 
-    /// Runs `work` with this span as the current one, and ends it.
+    /// Runs `work` with this span as the current one, then ends the span.
     #[inline]
     pub fn scope<T>(self, work: impl FnOnce() -> T) -> T {
         let _entered = self.entered();
         work()
     }
 
-    /// Current for the length of one poll, if there is a context to hand on.
+    /// Makes the span current during one poll, if it has a context to propagate.
     #[cfg(feature = "tower")]
     #[inline]
     pub(crate) fn scope_of_poll(&self) -> Option<context::Scope> {
@@ -271,7 +276,8 @@ impl Span {
 
 #[cfg(feature = "tower")]
 impl Span {
-    /// Ends the span with fields that are known only now: one record, as fields before an end may be read after it.
+    /// Ends the span with fields that are only known now. It writes one record, because fields
+    /// written before an end may be read after it.
     pub(crate) fn end_with(
         self,
         callsite: &'static Callsite,
@@ -300,7 +306,7 @@ impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
         if self.word.must_end() {
-            // By value: a reference would keep the span in memory where it is empty, too.
+            // Passed by value: a reference would keep the span in memory even if it is empty.
             end_apart(self.ids[2], self.word.0);
         }
     }
@@ -313,7 +319,7 @@ fn end_apart(span_id: u64, word: u64) {
     }
 }
 
-/// Ends a span, if it is recorded or holds something.
+/// Ends a span if it is recorded or holds the gate.
 fn end(span_id: u64, word: SpanWord) {
     if word.is_recorded() {
         let flags = if std::thread::panicking() {
@@ -328,14 +334,14 @@ fn end(span_id: u64, word: SpanWord) {
     }
 }
 
-/// Holds the gate until a span of this word ends.
+/// Holds the gate until a span with this word ends.
 #[cold]
 fn hold(word: SpanWord) -> SpanWord {
     let hold = Hold::new();
     let word = hold
         .generation()
         .map_or(word, |generation| word.holding(generation));
-    // The span goes on holding.
+    // The span keeps the hold.
     std::mem::forget(hold);
     word
 }
@@ -351,12 +357,14 @@ fn decide_request(gate: Now, is_forced: bool) -> Root {
         };
     }
     let (trace_id, span_id) = thread::root_ids();
-    // The flag is up a guard before and after the window; a request that begins then is outside.
+    // The flag is up one guard time before and after the window; a request that begins then is
+    // outside.
     let is_inside = gate.is_open() && gate::is_inside_window(ticks());
     let is_sampled = is_forced || sampling::decide(trace_id, is_inside);
     let context = SpanContext::new(trace_id, span_id, is_sampled).random();
     if !is_inside && !is_sampled {
-        // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
+        // Decided: spans below must not decide again. If a window opens meanwhile, the request is
+        // cut.
         let context = context.cut();
         return Root {
             context,
@@ -373,7 +381,7 @@ fn decide_request(gate: Now, is_forced: bool) -> Root {
 }
 
 impl Span {
-    /// Takes it apart without ending it, to be kept where only plain numbers can be.
+    /// Converts the span to words without ending it, for storage that can hold only numbers.
     #[inline]
     pub(crate) fn into_words(self) -> [u64; 4] {
         let ([high, low, span_id], word) = (self.ids, self.word);
@@ -381,7 +389,7 @@ impl Span {
         [high, low, span_id, word.0]
     }
 
-    /// The span that was taken apart; to be called once.
+    /// Recreates a span from its words; call it once per conversion.
     #[inline]
     pub(crate) const fn from_words([high, low, span_id, word]: [u64; 4]) -> Self {
         Self {
@@ -392,7 +400,7 @@ impl Span {
 }
 
 impl Span {
-    /// The context of the span that these words are.
+    /// Returns the context of a span in words.
     #[inline]
     pub(crate) const fn context_in([high, low, span_id, word]: [u64; 4]) -> SpanContext {
         SpanContext::from_words([high, low, span_id, SpanWord(word).flags()])
@@ -401,8 +409,8 @@ impl Span {
 
 #[cfg(feature = "tracing")]
 impl Span {
-    /// Begins a span without fields inside the current one, if that is all there is to do; as
-    /// [`into_words`](Self::into_words) has it.
+    /// Begins a span without fields inside the current one, if no other work is needed. Returns its
+    /// words, as in [`into_words`](Self::into_words).
     #[inline(always)]
     pub(crate) fn begin_quickly(callsite: &'static Callsite) -> Option<[u64; 4]> {
         let begun = quick::begin(callsite, &())?;
@@ -410,62 +418,65 @@ impl Span {
         Some([high, low, begun.span_id, begun.word])
     }
 
-    /// The same with fields. They say whether code that is not ours was run for them.
+    /// Begins a span like [`begin_quickly`](Self::begin_quickly), with fields. `fields` returns
+    /// whether it ran the service's code.
     #[inline(always)]
     pub(crate) fn begin_quickly_with(
         callsite: &'static Callsite,
         fields: impl FnOnce(&mut FieldWriter<'_>) -> bool,
     ) -> Option<[u64; 4]> {
-        // Before that code.
+        // Read before the service's code runs.
         let [high, low] = thread::context_trace_id();
         let begun = quick::begin_foreign(callsite, fields)?;
         Some([high, low, begun.span_id, begun.word])
     }
 
-    /// Ends the span of this id and word, not in a panic, if it is the innermost and that is all there is to do.
+    /// Ends the span with this id and word if it is the innermost and no other work is needed. Must
+    /// not run during a panic.
     #[inline(always)]
     pub(crate) fn end_quickly(span_id: u64, word: u64) -> Option<()> {
         quick::end_innermost(span_id, word, || {})
     }
 
-    /// [`is_recorded`](Self::is_recorded) of the span that these words are.
+    /// Returns [`is_recorded`](Self::is_recorded) for a span in words.
     #[inline]
     pub(crate) const fn is_recorded_in(words: [u64; 4]) -> bool {
         SpanWord(words[3]).is_recorded()
     }
 
-    /// Neither recorded nor with a context to hand on.
+    /// Reports whether the span is neither recorded nor has a context to propagate.
     #[inline]
     pub(crate) const fn is_none(&self) -> bool {
         self.word.is_none()
     }
 }
 
-/// A span that is the current one of its thread; both end when it is dropped.
+/// A span that is its thread's current one. When dropped, it stops being current and ends.
 #[derive(Debug)]
 #[must_use = "the span ends when this is dropped; bind it to a name that starts with an underscore, not to `_`"]
 pub struct Entered {
     span: Span,
-    /// What was current before, as [`Span::into_words`] has contexts; of no meaning for a span without one.
+    /// Previous context, as words of [`Span::into_words`]; meaningless for a span without a
+    /// context.
     previous: [u64; 4],
-    /// Not `Send`: it must be dropped on the thread it was made on.
+    /// Not `Send`: it must be dropped on the thread that created it.
     _thread: PhantomData<*const ()>,
 }
 
 impl Entered {
-    /// The span's identity.
+    /// Returns the span's identity.
     #[must_use]
     pub fn context(&self) -> SpanContext {
         self.span.context()
     }
 
-    /// Adds a field that is known only after the span began, as [`Span::record`] does.
+    /// Adds a field that is known only after the span began, like [`Span::record`].
     #[inline]
     pub fn record(&self, field: &'static str, value: impl Value) {
         self.span.record(field, value);
     }
 
-    /// Marks the span as failed, as [`error`](crate::error()) does the current one.
+    /// Marks the span as failed, like [`error`](crate::error()) for the current span.
     pub fn error(&self, message: impl std::fmt::Display) {
         self.span.error(message);
     }
@@ -476,7 +487,7 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let ([_, _, span_id], word) = (self.span.ids, self.span.word);
         if word.has_context() {
-            // This ends it.
+            // Leaving also ends the span.
             self.span.word = SpanWord::NONE;
             let [high, low, outer_id, outer_word] = self.previous;
             if std::thread::panicking() {

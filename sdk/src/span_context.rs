@@ -1,21 +1,22 @@
-//! The identity of a span.
+//! Identity of a span.
 
 use std::fmt;
 
-/// The identity of a span, as it travels: inside the process by thread-local, between processes as `traceparent`.
+/// Identity of a span. It is passed within the process in a thread-local, and between processes as
+/// `traceparent`.
 //
-// In words without padding, so that a copy takes four registers and nothing else.
+// Words without padding, so that a copy takes only four registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SpanContext {
     /// Upper half, lower half.
     trace_id: [u64; 2],
     span_id: u64,
-    /// Less than 256.
+    /// Flags; less than 256.
     flags: u64,
 }
 
 impl SpanContext {
-    /// No request.
+    /// Context outside of any request.
     pub const NONE: Self = Self {
         trace_id: [0, 0],
         span_id: 0,
@@ -23,15 +24,16 @@ impl SpanContext {
     };
 
     pub(crate) const SAMPLED: u64 = 1;
-    /// The request, or its part in this process, began while recording was off: what is recorded of it is cut.
+    /// Flag: the request, or its part in this process, began while recording was off, so its
+    /// records are cut.
     const CUT: u64 = 2;
-    /// All bits of the trace id are random, as W3C trace-context level 2 lets a caller say.
+    /// Flag: all bits of the trace id are random, as defined by W3C trace-context level 2.
     const RANDOM: u64 = 4;
-    /// Nobody named the request before this process did, and nothing is recorded of it: who is called need not know of
-    /// it, unless a window may open before the call ends.
+    /// Flag: this process assigned the request's ids, and nothing is recorded of it. Callees need
+    /// not know the ids unless a window may open before the call ends.
     const UNSEEN: u64 = 8;
 
-    /// A context from its parts; both ids must not be 0 to be valid.
+    /// Creates a context from its parts. It is valid if both ids are not 0.
     #[inline]
     #[must_use]
     pub const fn new(trace_id: u128, span_id: u64, sampled: bool) -> Self {
@@ -43,7 +45,7 @@ impl SpanContext {
         }
     }
 
-    /// The request's id; 0 when there is none.
+    /// Returns the request's id; 0 if there is none.
     #[inline]
     #[must_use]
     pub const fn trace_id(self) -> u128 {
@@ -51,21 +53,22 @@ impl SpanContext {
         (high as u128) << 64 | low as u128
     }
 
-    /// The span's id; 0 when there is none.
+    /// Returns the span's id; 0 if there is none.
     #[inline]
     #[must_use]
     pub const fn span_id(self) -> u64 {
         self.span_id
     }
 
-    /// Was the request chosen at its ingress to be recorded to its end, wherever it goes?
+    /// Reports whether the request was sampled at its ingress, so that it is recorded to its end
+    /// wherever it goes.
     #[inline]
     #[must_use]
     pub const fn is_sampled(self) -> bool {
         self.flags & Self::SAMPLED != 0
     }
 
-    /// Is there a request?
+    /// Reports whether there is a request.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -73,13 +76,14 @@ impl SpanContext {
         high | low != 0 && self.span_id != 0
     }
 
-    /// Less than 256.
+    /// Returns the flags, less than 256.
     #[inline]
     pub(crate) const fn flags(self) -> u64 {
         self.flags
     }
 
-    /// Trace id high and low, span id, flags (less than 256).
+    /// Returns the upper and lower half of the trace id, the span id, and the flags (less than
+    /// 256).
     #[inline]
     pub(crate) const fn to_words(self) -> [u64; 4] {
         let [high, low] = self.trace_id;
@@ -95,7 +99,7 @@ impl SpanContext {
         }
     }
 
-    /// As `traceparent` has it: bit 0 sampled, bit 1 random.
+    /// Returns the flags in the form of `traceparent`: bit 0 sampled, bit 1 random.
     pub(crate) const fn w3c_flags(self) -> u8 {
         (self.flags & Self::SAMPLED) as u8 | if self.flags & Self::RANDOM != 0 { 2 } else { 0 }
     }
@@ -147,7 +151,7 @@ impl SpanContext {
         }
     }
 
-    /// The context of a span below this one.
+    /// Returns the context of a child span.
     #[inline]
     pub(crate) const fn child(self, span_id: u64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What a span is, besides its ids, in one word.
+//! State of a span, except its ids, in one word.
 
 use stroboscope_proto::v1::SpanFlag;
 
@@ -18,11 +18,12 @@ pub(crate) struct SpanWord(pub(crate) u64);
 
 impl SpanWord {
     pub(crate) const NONE: Self = Self(0);
-    /// Its begin is in a ring: its end must follow.
+    /// Bit set if the begin is in a ring, so that the end must follow.
     const RECORDED: u64 = 1;
-    /// Has a context to hand on (recorded or not).
+    /// Bit set if the span has a context to propagate, recorded or not.
     const HAS_CONTEXT: u64 = 2;
-    /// Keeps the process attentive while it works for a sampled request.
+    /// Bit set if the span holds the gate, so that annotations stay active while the process works
+    /// for a sampled request.
     const HELD: u64 = 4;
 
     const FLAGS_SHIFT: u32 = 12;
@@ -30,7 +31,7 @@ impl SpanWord {
     const TAG_SHIFT: u32 = 20;
     const GENERATION_SHIFT: u32 = 32;
 
-    /// Of spans that are recorded and hold nothing, below `context`.
+    /// Creates the word of a span that is recorded and holds nothing, below `context`.
     pub(crate) const fn usual(tag: u64, context: SpanContext) -> Self {
         Self(tag << Self::TAG_SHIFT | Self::RECORDED | Self::with_context(context).0)
     }
@@ -47,7 +48,7 @@ impl SpanWord {
         Self(self.0 | Self::HELD | (generation as u64) << Self::GENERATION_SHIFT)
     }
 
-    /// Neither recorded nor with a context.
+    /// Reports whether the span is neither recorded nor has a context.
     pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -60,17 +61,17 @@ impl SpanWord {
         self.0 & Self::HAS_CONTEXT != 0
     }
 
-    /// Is there anything to do when it ends?
+    /// Reports whether its end requires any work.
     pub(crate) const fn must_end(self) -> bool {
         self.0 & (Self::RECORDED | Self::HELD) != 0
     }
 
-    /// Is there nothing to do when it ends but to record that?
+    /// Reports whether recording its end is the only work at its end.
     pub(crate) const fn must_only_be_recorded(self) -> bool {
         self.0 & (Self::RECORDED | Self::HELD) == Self::RECORDED
     }
 
-    /// The generation of the hold, if it has one.
+    /// Returns the generation of its hold, if any.
     pub(crate) const fn held(self) -> Option<u32> {
         if self.0 & Self::HELD != 0 {
             Some((self.0 >> Self::GENERATION_SHIFT) as u32)
@@ -79,7 +80,8 @@ impl SpanWord {
         }
     }
 
-    /// The flags of its records, as far as its context says them, as the first word of a record has them: where they are.
+    /// Returns the flags that its context gives to its records, at their position in a record's
+    /// first word.
     #[inline(always)]
     pub(crate) const fn record_flags(self) -> u64 {
         const SAMPLED: u64 = (SpanFlag::Sampled as u64) << record::FLAGS_SHIFT;
@@ -87,7 +89,7 @@ impl SpanWord {
         self.0 & SAMPLED
     }
 
-    /// Those of its context.
+    /// Returns the flags of its context.
     pub(crate) const fn flags(self) -> u64 {
         self.0 >> Self::FLAGS_SHIFT & Self::FLAGS
     }

@@ -1,4 +1,5 @@
-//! A subscriber of our own for `tracing`: existing annotations, at hardly more than the cost of ours.
+//! Subscriber for `tracing` that records existing annotations at little more than the cost of the
+//! SDK's own.
 
 use tracing_core::metadata::LevelFilter;
 use tracing_core::span::{Attributes, Current, Id, Record};
@@ -13,9 +14,9 @@ use crate::gate;
 use crate::span::add_fields;
 use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 
-/// A `tracing` subscriber that does nothing but record for Stroboscope.
+/// A `tracing` subscriber that only records for Stroboscope.
 ///
-/// For services that want no other consumer of their `tracing` annotations:
+/// Use it in services that need no other consumer of their `tracing` annotations:
 ///
 /// ```
 /// # fn main() -> Result<(), tracing::subscriber::SetGlobalDefaultError> {
@@ -24,23 +25,26 @@ use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 /// # }
 /// ```
 ///
-/// It records what [`TracingFilter`] says: `info` and above, without the insides of transports such as h2, hyper, tonic and
-/// tower, unless `STROBOSCOPE_TRACING`, [`Builder::tracing`](crate::Builder::tracing) or [`recording`](Self::recording) says
-/// otherwise. What is left out is disabled at its callsite.
+/// By default, [`TracingFilter`] selects spans and events at `info` and above, without the
+/// internals of transports such as h2, hyper, tonic and tower. `STROBOSCOPE_TRACING`,
+/// [`Builder::tracing`](crate::Builder::tracing) and [`recording`](Self::recording) change this.
+/// Callsites that the filter rejects are disabled.
 ///
-/// While the gate is closed, spans and events are disabled at their callsite, which costs what `tracing` takes to ask:
-/// 3 to 5 ns. While it is open, a span costs two to three times its two counter reads: `tracing` calls a subscriber four
-/// times for it, and it is found again by its id in each; see [`TracingLayer`](crate::TracingLayer) for all stacks side by side.
+/// While the gate is closed, spans and events are disabled at their callsite, which costs the 3 to
+/// 5 ns of `tracing`'s check. While it is open, a span costs two to three times its two counter
+/// reads: `tracing` calls a subscriber four times per span, and each call looks the span up by its
+/// id. See [`TracingLayer`](crate::TracingLayer) for a comparison of all stacks.
 ///
-/// Spans made by `tracing` and by [`span!`](crate::span!) nest in one tree: both live in the same current context.
-/// `follows_from` is not recorded. More than 262,144 spans open at once are not recorded, and counted as
+/// Spans created by `tracing` and by [`span!`](crate::span!) nest in one tree, because both use the
+/// same current context. `follows_from` is not recorded. At most 262,144 spans are recorded as open
+/// at once; further ones are not recorded, but counted as
 /// [`OpenSpansFull`](crate::LossCause::OpenSpansFull).
 #[derive(Clone, Debug)]
 pub struct TracingSubscriber {
     filter: OwnOrInForce,
 }
 
-/// See [`TracingSubscriber`].
+/// Creates a [`TracingSubscriber`].
 #[must_use]
 pub const fn subscriber() -> TracingSubscriber {
     TracingSubscriber {
@@ -49,8 +53,8 @@ pub const fn subscriber() -> TracingSubscriber {
 }
 
 impl TracingSubscriber {
-    /// Records what this says, in place of what holds for the process: a [`TracingFilter`], or a level. What it leaves out
-    /// costs as little as no subscriber.
+    /// Sets a filter for this subscriber, a [`TracingFilter`] or a level, in place of the
+    /// process-wide one. Spans and events that it rejects cost as little as without a subscriber.
     #[must_use]
     pub fn recording(self, filter: impl Into<TracingFilter>) -> Self {
         Self {
@@ -59,11 +63,12 @@ impl TracingSubscriber {
     }
 }
 
-// The methods that every span calls are marked to be inlined, so that they are compiled with the program that installs the
-// subscriber: only there may thread-locals be known to be in reach of one instruction. Each ends in one call, if anything
-// is unusual, and so saves no registers.
+// Methods called for every span are marked as inline, so that they are compiled with the program
+// that installs the subscriber: only there can the compiler know that thread-locals are reachable
+// with one instruction. In unusual cases, each ends in one call, and so saves no registers.
 
-/// Ids are unique in the process, so all subscribers may share them.
+/// Owner of all spans of these subscribers. They share it, because the ids are unique in the
+/// process.
 const OWNER: Owner = Owner(0);
 
 impl Subscriber for TracingSubscriber {
@@ -137,7 +142,7 @@ impl Subscriber for TracingSubscriber {
 
     #[inline]
     fn try_close(&self, id: Id) -> bool {
-        // Asked first, as to ask is a call now and then.
+        // Checked first, because the check is sometimes a function call.
         let is_quick = !std::thread::panicking();
         is_quick && slab::release_quickly(&id).is_some() || slab::release(id)
     }
@@ -193,7 +198,8 @@ mod tests {
     use crate::thread;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    /// On a thread of its own, with a ring that was looked at, in a window; by each way from `tracing` to us.
+    /// Runs `work` in a new thread, inside a window, with a ring that was already looked at; once
+    /// through each of the two `tracing` adapters.
     fn in_window<T: Send + 'static>(work: fn() -> T) -> [T; 2] {
         let _turn = gate::TURN.lock().unwrap_or_else(PoisonError::into_inner);
         gate::set_window_ticks(0, u64::MAX);
@@ -234,7 +240,7 @@ mod tests {
                 other.in_scope(|| {});
                 drop((other, inner, outer));
             };
-            // The callsites are met, and the ring is looked at.
+            // Registers the callsites and takes the first look at the ring.
             usual();
             let before = thread::looks();
             (0..10).for_each(|_| usual());
@@ -255,7 +261,7 @@ mod tests {
                 let two = tracing::info_span!("two", n = 2).entered();
                 let in_two = current();
                 assert_ne!(in_two, at_root);
-                // Entered again, and left in another order.
+                // Enters the spans again and leaves them in another order.
                 let in_one = one.in_scope(current);
                 assert_eq!(one.in_scope(current), in_one);
                 assert_eq!(current(), in_two);
@@ -264,7 +270,7 @@ mod tests {
                 assert_eq!(current(), in_one);
                 drop(entered);
                 assert_eq!(current(), at_root);
-                // Of ours inside theirs, and of theirs inside ours.
+                // Nests the SDK's spans inside `tracing`'s, and vice versa.
                 let ours = crate::Span::begin(&OURS, ()).entered();
                 let in_ours = current();
                 tracing::info_span!("three").in_scope(|| assert_ne!(current(), in_ours));
@@ -280,7 +286,8 @@ mod tests {
     static OURS: crate::callsite::Callsite =
         crate::callsite::Callsite::new("ours", &[], "here.rs", 1);
 
-    /// What formats a field may do anything: what comes after is recorded where the thread is then.
+    /// Checks that code which formats a field may do anything: later records belong to the thread's
+    /// context at that time.
     #[test]
     fn formatting_may_change_the_context() {
         in_window(|| {

@@ -1,20 +1,20 @@
-//! What the SDK asks of the operating system: the one place that knows which system this is.
+//! Interface to the operating system. Only this module knows which system it runs on.
 //!
-//! | asked for | Linux | another Unix | elsewhere |
+//! | service | Linux | other Unix | other systems |
 //! |---|---|---|---|
 //! | wall and monotonic clock | `clock_gettime` | the standard library | the standard library |
-//! | what the kernel knows of its clock | `adjtimex` | unknown | unknown |
-//! | punctual timers | timer slack | as they are | as they are |
-//! | markers, and who listens for them | `getpid`, `F_OFD_GETLK` | nothing happens | nothing happens |
+//! | state of the kernel's clock | `adjtimex` | unknown | unknown |
+//! | punctual timers | timer slack | unchanged | unchanged |
+//! | markers, and detection of a recorder | `getpid`, `F_OFD_GETLK` | no effect | no effect |
 //! | resident memory | `/proc/self/statm` | unknown | unknown |
-//! | CPU time, the host's name | POSIX | POSIX | unknown; `COMPUTERNAME` |
-//! | handlers around `fork` | `pthread_atfork` | `pthread_atfork` | there is no `fork` |
-//! | SIGTERM | `sigaction` | `sigaction` | there is no SIGTERM |
+//! | CPU time, host name | POSIX | POSIX | unknown; `COMPUTERNAME` |
+//! | handlers around `fork` | `pthread_atfork` | `pthread_atfork` | no `fork` |
+//! | SIGTERM | `sigaction` | `sigaction` | no SIGTERM |
 //!
-//! `linux` and `other` are two halves of the same functions, and so are `unix` and `no_unix`. Which of two it is, the
-//! compiler knows: nothing is chosen at run time. All of them compile on Linux, so that what one lacks is seen without
-//! another machine: `cargo rustc -p stroboscope --lib -- --cfg stroboscope_portable` takes `other`, as another
-//! Unix does, and `--cfg stroboscope_no_unix` beside it takes `no_unix`.
+//! `linux` and `other` implement the same functions, and so do `unix` and `no_unix`. The choice is
+//! made at compile time. All of them compile on Linux, so a missing function is found without
+//! another machine: `cargo rustc -p stroboscope --lib -- --cfg stroboscope_portable` compiles
+//! `other`, like another Unix, and `--cfg stroboscope_no_unix` in addition compiles `no_unix`.
 
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 mod linux;
@@ -43,24 +43,25 @@ pub(crate) use process::{
     release_sigterm, take_sigterm, unblock_and_raise_sigterm,
 };
 
-/// Writes a line for people to standard error, if that can be written: `eprintln!` panics where nobody reads it any more.
+/// Writes a message to standard error, ignoring failures: `eprintln!` panics if the other end is
+/// closed.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "stroboscope: {line}");
 }
 
-/// A handler of signals.
+/// Signal handler.
 pub(crate) type Handler = extern "C" fn(std::ffi::c_int);
 
-/// Whose SIGTERM is, after it was asked for.
+/// Owner of SIGTERM after an attempt to take it over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each system makes some of them")]
 pub(crate) enum Sigterm {
-    /// Our handler is called.
+    /// The SDK's handler is installed.
     Ours,
-    /// Somebody else handles, or ignores it, as before.
+    /// The process already handles or ignores SIGTERM; this is unchanged.
     Theirs,
-    /// This system has none.
+    /// This system has no SIGTERM.
     Absent,
 }
 
@@ -95,7 +96,7 @@ mod tests {
         }
     }
 
-    /// Asks for the state of the lock and takes none, so nobody gets in anybody's way.
+    /// Reads the state of the lock without taking it, so that tests do not disturb each other.
     #[test]
     fn a_file_that_nobody_locks_is_not_locked() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,4 +1,4 @@
-//! What each recording thread owns: its context, its ring and its ids, beside each other.
+//! State of each recording thread: its context, ring and ids in adjacent memory.
 
 #![allow(unsafe_code)]
 
@@ -31,59 +31,64 @@ use crate::ring::{Producer, RECORD_WORDS_MAX};
 use crate::span_context::SpanContext;
 use tag::Tags;
 
-/// What a thread can do about a record now.
+/// State that decides how a thread writes a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No ring yet, or none any more: a record asks for one, and goes into a shared one if there is none to be had.
+    /// The thread has no ring. Its next record gets one, or goes into a shared ring if none is
+    /// available.
     Fresh,
-    /// The ring is there.
+    /// The thread has a ring.
     Ready,
-    /// A shared ring is there, for one record: of this place.
+    /// The thread has borrowed the shared ring at this place, for one record.
     Borrowing(u8),
-    /// The same in a thread that is being torn down.
+    /// The thread has borrowed the shared ring at this place while it is being torn down.
     LastBorrowing(u8),
-    /// One of the SDK's own threads: records nothing, and that is no loss.
+    /// This is one of the SDK's own threads; it records nothing, and this is no loss.
     Muted,
-    /// The thread is being torn down: nobody would give back a ring of its own.
+    /// The thread is being torn down and could not return a ring of its own.
     Ending,
 }
 
-/// The ring of a thread, and what its reader knows without being told again.
+/// Ring of a thread, with the context that its reader already knows.
 #[repr(C)]
 pub(crate) struct Writer {
     producer: Producer,
-    /// Plus the place of a BEGIN in the ring: the id of its span. 0: not chosen yet.
+    /// Sum of this and the position of a BEGIN in the ring is the id of the BEGIN's span. 0: not
+    /// chosen yet.
     first_id: u64,
     lineage: Lineage,
 }
 
-/// In the order in which the fast path asks.
+/// State of a thread. Fields are in the order in which the fast path reads them.
 #[repr(C, align(64))]
 struct Local {
-    /// [`NOT_READY`], [`BUSY`], or else the [`Local::word`], and then the fast path is open: nothing is being written, the
-    /// current context is a recorded span's, its request is the one that the ring's last records belong to, and nobody
-    /// waits to hear of it by markers.
+    /// [`NOT_READY`], [`BUSY`], or a copy of [`Local::word`]. In the last case the fast path is
+    /// open: no record is being written, the current context is that of a recorded span, its
+    /// request is that of the ring's last records, and no marker is needed.
     ready: Cell<u64>,
-    /// The current context: trace id high and low, span id, flags. Words that are loaded as they were stored, one by one:
-    /// what was just stored in words and is loaded in pairs, as the compiler copies structures, makes the processor wait
-    /// until all stores before it are in the cache. Atomics, although no other thread sees them, because the compiler
-    /// does not join the loads of atomics; they are plain moves.
+    /// Current context: upper and lower half of the trace id, span id, flags. The words are loaded
+    /// one by one, as they were stored. When copying structures, the compiler loads pairs, and a
+    /// pair of words that were just stored separately makes the processor wait until all earlier
+    /// stores are in the cache. The words are atomics, although no other thread accesses them,
+    /// because the compiler does not join loads of atomics; they compile to plain moves.
     context: [AtomicU64; 4],
     writer: UnsafeCell<ManuallyDrop<Writer>>,
-    /// Of the spans that begin while the current request stays what it is; 0: not made yet.
+    /// Word of spans that begin while the current request stays the same; 0: not created yet.
     word: Cell<u64>,
     state: Cell<State>,
     ids: IdSource,
     tags: Tags,
 }
 
-/// The fast path is not open.
+/// The fast path is closed.
 const NOT_READY: u64 = 1 << 3;
-/// A record is being written; one that a field's own formatting or a signal's handler wants to write is refused.
+/// A record is being written. A record that a field's own formatting or a signal handler attempts
+/// to write meanwhile is rejected.
 const BUSY: u64 = NOT_READY | 1;
 
 thread_local! {
-    /// Without a destructor: one instruction to reach, and safe to use while the thread is torn down.
+    /// Has no destructor, so one instruction reaches it, and it is safe to use while the thread is
+    /// torn down.
     static LOCAL: Local = const {
         Local {
             ready: Cell::new(NOT_READY),
@@ -95,7 +100,7 @@ thread_local! {
             tags: Tags::new(),
         }
     };
-    /// Gives the ring back when the thread ends.
+    /// Returns the ring when the thread ends.
     static REAPER: Reaper = const { Reaper };
 }
 
@@ -112,20 +117,21 @@ impl Drop for Reaper {
     }
 }
 
-/// The right to write this thread's next record, for as long as it lives: nobody else on the thread has one, and a
-/// signal's handler or an allocator that wants one meanwhile is refused.
+/// Exclusive right to write this thread's next record while it lives. A signal handler or an
+/// allocator that attempts to write meanwhile is rejected.
 //
-// A `Here` cannot leave its thread, and so neither can this.
+// Not `Send`, because a `Here` cannot leave its thread.
 pub(crate) struct Claim {
     local: Here<Local>,
-    /// What `ready` goes back to.
+    /// Value that is restored in `ready`.
     ready: u64,
 }
 
 impl Claim {
-    /// `None`: the ring must be looked at first, or `is_usual` says no to what the thread's `ready` is.
+    /// Claims the writer. Returns `None` if [`Local::find_room`] must look at the ring first, or if
+    /// `is_usual` rejects the thread's `ready`.
     ///
-    /// There is no call in it, so that whoever it is inlined into need not save any register.
+    /// It contains no call, so the code into which it is inlined need not save registers.
     #[inline(always)]
     fn take(is_usual: impl FnOnce(u64) -> bool) -> Option<Self> {
         let local = local();
@@ -134,41 +140,42 @@ impl Claim {
             return None;
         }
         local.ready.set(BUSY);
-        // What a handler of a signal may have changed until here is read after here.
+        // Values that a signal handler may have changed before this point are read after it.
         compiler_fence(SeqCst);
         let claim = Self { local, ready };
         claim.writer().producer.has_room().then_some(claim)
     }
 
-    /// The claimed, to look at.
+    /// Returns the claimed writer for reading.
     #[inline(always)]
     fn writer(&self) -> &Writer {
-        // SAFETY: who sets `ready` to BUSY, having found another value there, has the writer to himself until he sets it
-        // back; that is this claim, whose `write` takes it by value.
+        // SAFETY: code that sets `ready` to BUSY, having found another value there, has exclusive
+        // access to the writer until it restores `ready`. This claim did so, and its `write`
+        // consumes it.
         unsafe { &*self.local.writer.get() }
     }
 
-    /// The span that the ring's last record was in, or that the last END left.
+    /// Returns the span that the ring's last record was in, or that the last END left.
     #[inline(always)]
     pub(crate) fn innermost(&self) -> u64 {
         self.writer().lineage.innermost()
     }
 
-    /// The id of the span whose BEGIN is written next. Of a [`ready`](claim_ready) claim only.
+    /// Returns the id of the span whose BEGIN is written next. Only for claims of [`claim_ready`].
     #[inline(always)]
     pub(crate) fn next_span_id(&self) -> u64 {
-        // No counter: a place in the ring is never come by again.
+        // Uses no counter: a position in the ring never repeats.
         let writer = self.writer();
         writer.first_id.wrapping_add(writer.producer.head() as u64)
     }
 
-    /// The current context's id, and the word of spans below it, which has its flags.
+    /// Returns the word of spans that begin in the current context, with its flags.
     #[inline(always)]
     pub(crate) fn word(&self) -> u64 {
         self.ready
     }
 
-    /// Writes one record of the request that the last one belonged to, see [`write`].
+    /// Writes one record of the same request as the last one, see [`write`].
     #[inline(always)]
     pub(crate) fn write(
         self,
@@ -178,12 +185,12 @@ impl Claim {
         let Writer {
             producer, lineage, ..
         } = unsafe { &mut **self.local.writer.get() };
-        // SAFETY: there was room when it was claimed.
+        // SAFETY: the ring had space when it was claimed.
         unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     }
 
-    /// [`write`](Self::write) of what may run code that is not ours, and says whether it did: that code may have changed
-    /// the context, or may panic.
+    /// Writes a record like [`write`](Self::write), with a `fill` that returns whether it ran the
+    /// service's code. Such code may change the context or panic.
     #[cfg(feature = "tracing")]
     #[inline(always)]
     pub(crate) fn write_foreign(
@@ -201,7 +208,7 @@ impl Claim {
             (used, has_run_code) = fill(place, lineage);
             used
         };
-        // SAFETY: there was room when it was claimed.
+        // SAFETY: the ring had space when it was claimed.
         unsafe { producer.write_unasked(fill) };
         self.ready = if has_run_code {
             self.local.look()
@@ -219,30 +226,32 @@ impl Drop for Claim {
     }
 }
 
-/// A claim if the fast path is open: for what happens inside the current context.
+/// Claims the writer if the fast path is open, for a record inside the current context.
 #[inline(always)]
 pub(crate) fn claim_ready() -> Option<Claim> {
     Claim::take(|ready| ready > BUSY)
 }
 
-/// A claim if the fast path is open, and the current request was what it is when the span of this word began.
+/// Claims the writer if the fast path is open and the current request has not changed since the
+/// span with this word began.
 ///
 /// # Safety
-/// It is the word of a span, see [`SpanWord`](crate::span_word::SpanWord), and so neither [`NOT_READY`] nor [`BUSY`]: to compare
-/// with those, too, would cost as much again.
+/// `word` must be the word of a span, see [`SpanWord`](crate::span_word::SpanWord), and therefore
+/// neither [`NOT_READY`] nor [`BUSY`]. Comparing with those, too, would double the cost.
 #[inline(always)]
 pub(crate) unsafe fn claim_for(word: u64) -> Option<Claim> {
     debug_assert_eq!(word & NOT_READY, 0);
     Claim::take(|ready| ready == word)
 }
 
-/// A claim if the ring is there and has room: for a record that belongs to no context, an END.
+/// Claims the writer if the thread has a ring with space, for an END, which belongs to no context.
 #[inline(always)]
 pub(crate) fn claim() -> Option<Claim> {
     Claim::take(|ready| ready != BUSY)
 }
 
-/// Writes one record to this thread's ring. `false`: it was discarded, and counted where that is a loss.
+/// Writes one record to this thread's ring. Returns false if it was discarded, which is counted if
+/// it is a loss.
 #[inline(always)]
 pub(crate) fn write(
     fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
@@ -250,8 +259,8 @@ pub(crate) fn write(
     let Some(writing) = Writing::begin() else {
         return false;
     };
-    // SAFETY: who sets `ready` to BUSY, having found another value there, has the writer to himself until he sets it back;
-    // that is `writing`.
+    // SAFETY: code that sets `ready` to BUSY, having found another value there, has exclusive
+    // access to the writer until it restores `ready`; `writing` did so.
     let writer = unsafe { &mut **writing.0.writer.get() };
     if !writer.producer.has_room() && !writing.0.find_room(writer) {
         return false;
@@ -259,12 +268,13 @@ pub(crate) fn write(
     let Writer {
         producer, lineage, ..
     } = writer;
-    // SAFETY: there is room, or room was found.
+    // SAFETY: the ring has space, or `find_room` found space.
     unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     true
 }
 
-/// As [`Claim`], of a record after which all is looked at anew; also when a field's own formatting panics.
+/// Claim like [`Claim`], after which the thread's state is evaluated anew, even if a field's own
+/// formatting panics.
 struct Writing(Here<Local>);
 
 impl Writing {
@@ -292,13 +302,13 @@ impl Drop for Writing {
     }
 }
 
-/// The context this thread is in.
+/// Returns this thread's context.
 #[inline(always)]
 pub(crate) fn context() -> SpanContext {
     SpanContext::from_words(local().context.each_ref().map(|word| word.load(Relaxed)))
 }
 
-/// The trace id of the context this thread is in, high and low.
+/// Returns the upper and lower half of the trace id of this thread's context.
 #[inline(always)]
 pub(crate) fn context_trace_id() -> [u64; 2] {
     let local = local();
@@ -308,13 +318,13 @@ pub(crate) fn context_trace_id() -> [u64; 2] {
     ]
 }
 
-/// The id of the span this thread is in.
+/// Returns the id of this thread's current span.
 #[inline(always)]
 pub(crate) fn context_span_id() -> u64 {
     local().context[2].load(Relaxed)
 }
 
-/// Another context for this thread.
+/// Sets this thread's context.
 #[inline(always)]
 pub(crate) fn set_context(context: SpanContext) {
     let local = local();
@@ -331,8 +341,8 @@ pub(crate) fn set_context(context: SpanContext) {
     local.close_fast_path();
 }
 
-/// Another span of the same request becomes the current one, if the fast path is open for it: `word` is the span's. The
-/// id of what was current before; `None`: nothing was done.
+/// Makes another span of the same request the current one, if the fast path is open for it; `word`
+/// is the span's. Returns the id of the previous span, or `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn enter_quickly(span_id: u64, word: u64) -> Option<u64> {
     let local = local();
@@ -344,30 +354,30 @@ pub(crate) fn enter_quickly(span_id: u64, word: u64) -> Option<u64> {
     Some(outer_id)
 }
 
-/// Back to another span of the same request.
+/// Restores another span of the same request as the current one.
 #[inline(always)]
 pub(crate) fn set_context_span_id(span_id: u64) {
     local().context[2].store(span_id, Relaxed);
 }
 
-/// Somebody waits to hear of the next change of context.
+/// Closes the fast path, because the next change of context needs a marker.
 pub(crate) fn close_fast_path() {
     local().close_fast_path();
 }
 
-/// A new span id, of this thread's.
+/// Returns a new span id of this thread.
 #[inline(always)]
 pub(crate) fn span_id() -> u64 {
     local().ids.span_id()
 }
 
-/// A new trace id and a new span id, of this thread's.
+/// Returns a new trace id and a new span id of this thread.
 pub(crate) fn root_ids() -> (u128, u64) {
     let local = local();
     (local.ids.trace_id(), local.ids.span_id())
 }
 
-/// Forgets this thread's ids: those to come share nothing with them.
+/// Discards this thread's ids; new ones are unrelated to them.
 pub(crate) fn forget_ids() {
     let local = local();
     local.ids.forget();
@@ -378,7 +388,8 @@ pub(crate) fn forget_ids() {
     }
 }
 
-/// From now on this thread records nothing: for the SDK's own threads, whose libraries are annotated too.
+/// Stops recording on this thread. Used by the SDK's own threads, whose libraries are annotated,
+/// too.
 pub(crate) fn mute() {
     local().stop(State::Muted);
 }
@@ -390,19 +401,19 @@ impl Local {
         }
     }
 
-    /// What `ready` is to be after a record was written.
+    /// Returns the new value of `ready` after a record was written.
     #[inline(never)]
     fn look(&self) -> u64 {
         let context =
             SpanContext::from_words(self.context.each_ref().map(|word| word.load(Relaxed)));
-        // SAFETY: as in `write`, whose borrow is over.
+        // SAFETY: as in `write`, whose borrow has ended.
         let writer = unsafe { &mut **self.writer.get() };
         let is_usual = context.is_valid() && !context.is_cut() && !followed::is_followed();
         if !is_usual || writer.lineage.trace_id() != context.trace_id() {
             return NOT_READY;
         }
         if writer.first_id == 0 {
-            // Not 0, nor will the sum with a place be.
+            // It is not 0, and neither is its sum with a position.
             writer.first_id = self.ids.random() >> 1 | 1;
         }
         if self.word.get() == 0 {

@@ -1,5 +1,5 @@
-//! Tower layers that carry the context from process to process: for tonic, axum, hyper, and whatever else speaks
-//! `http::Request`.
+//! Tower layers that propagate the context between processes: for tonic, axum, hyper, and any other
+//! library based on `http::Request`.
 
 mod body;
 #[cfg(feature = "duplicate")]
@@ -37,11 +37,15 @@ use crate::propagation::{extract, inject_from};
 use crate::span::{FutureExt, Span};
 use crate::{request, thread};
 
-/// Opens a server span for each request, in the trace its headers name; a request without a trace is an ingress. The span
-/// ends with the response's body, so that a streamed response is inside it, and has the response's status: a failure by
-/// OpenTelemetry's rules has the attribute `error`, and a gRPC call's message. Put other layers, such as tower-http's `TraceLayer`,
-/// inside of it: a span that they open outside of this one becomes a request of its own. It is named `package.Service/Method` for gRPC;
-/// for other requests `GET /user/{id}`, after the path with what looks like an id left out.
+/// Layer that opens a server span for each request, in the trace that its headers name. A request
+/// without a trace is an ingress.
+///
+/// The span ends with the response's body, so that it covers a streamed response. It carries the
+/// response's status: a failure by OpenTelemetry's rules has the attribute `error`, and for a gRPC
+/// call its message. Put other layers, such as tower-http's `TraceLayer`, inside this one: a span
+/// that they open outside of it becomes a separate request. The span is named
+/// `package.Service/Method` for gRPC, and `GET /user/{id}` for other requests, after the path with
+/// `{id}` in place of parts that look like ids.
 ///
 /// ```no_run
 /// # fn axum() {}
@@ -53,7 +57,7 @@ pub struct ServerLayer {
     route_of: Option<RouteOf>,
 }
 
-/// Function that finds a request's route in the extensions that the web framework has set.
+/// Function that returns a request's route from the extensions set by the web framework.
 type RouteOf = fn(&Extensions) -> Option<&str>;
 
 /// Returns the callsite of a request: gRPC's `package.Service/Method`, as OpenTelemetry names it; for others `GET /user/{id}`.
@@ -68,15 +72,16 @@ fn callsite_of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> &'static C
 }
 
 impl ServerLayer {
-    /// The layer.
+    /// Creates the layer.
     #[must_use]
     pub const fn new() -> Self {
         Self { route_of: None }
     }
 
-    /// Names spans after the route that the web framework has put beside the request: with axum
-    /// `.route_by(|extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str))` gives `GET /user/{name}`. Where
-    /// this finds nothing, the path is taken.
+    /// Names spans after the route that the web framework has stored in the request's extensions.
+    /// With axum,
+    /// `.route_by(|extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str))` results
+    /// in `GET /user/{name}`. If the function returns `None`, the path is used.
     #[must_use]
     pub const fn route_by(mut self, route_of: fn(&http::Extensions) -> Option<&str>) -> Self {
         self.route_of = Some(route_of);
@@ -95,7 +100,7 @@ impl<S> Layer<S> for ServerLayer {
     }
 }
 
-/// See [`ServerLayer`].
+/// Service created by [`ServerLayer`].
 #[derive(Clone, Debug)]
 pub struct ServerService<S> {
     inner: S,
@@ -118,7 +123,8 @@ where
         let incoming = extract(request.headers());
         let span = incoming.begin_as(|| callsite_of(&request, self.route_of));
         let _carried = CarriedScope::enter(Some(Arc::clone(incoming.carried())));
-        // The inner service may do work while it makes its future; that belongs to the request, too.
+        // The inner service may do work while it creates its future; that work belongs to the
+        // request, too.
         let _scope = Scope::enter(span.context());
         Responding {
             future: self.inner.call(request).in_current_span(),
@@ -127,13 +133,14 @@ where
     }
 }
 
-/// Opens a client span for each request, named as [`ServerLayer`] names it by its path, and writes the context into its
-/// headers. The span ends with the response's body, and has the response's status.
+/// Layer that opens a client span for each request and writes the context into its headers. The
+/// span is named after the path, like spans of [`ServerLayer`]. It ends with the response's body,
+/// and carries the response's status.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientLayer(());
 
 impl ClientLayer {
-    /// The layer; it has no settings.
+    /// Creates the layer, which has no settings.
     #[must_use]
     pub const fn new() -> Self {
         Self(())
@@ -148,7 +155,7 @@ impl<S> Layer<S> for ClientLayer {
     }
 }
 
-/// See [`ClientLayer`].
+/// Service created by [`ClientLayer`].
 #[derive(Clone, Debug)]
 pub struct ClientService<S> {
     inner: S,
@@ -181,11 +188,12 @@ where
         let sent = if span.context().is_valid() {
             span.context()
         } else if outer.is_valid() && (!outer.is_unseen() || foresight::opens_soon()) {
-            // A request that is not recorded here keeps its trace; each call has a parent id of its own, as W3C asks.
+            // A request that is not recorded here keeps its trace; each call has its own parent id,
+            // as W3C requires.
             outer.child(thread::span_id())
         } else if !outer.is_valid() && foresight::opens_soon() {
-            // One that nobody has named gets a name now: should a window open where it goes, what is recorded there is a
-            // part, and no request of its own.
+            // A request without ids gets ids now: if a window opens at the callee, its records are
+            // then known to be a part and no separate request.
             unseen_request()
         } else {
             SpanContext::NONE
@@ -199,7 +207,7 @@ where
 }
 
 pin_project_lite::pin_project! {
-    /// A response on its way, and its span.
+    /// Response future, with its span.
     #[derive(Debug)]
     pub struct Responding<F> {
         #[pin]

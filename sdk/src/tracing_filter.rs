@@ -1,4 +1,5 @@
-//! Which of `tracing`'s spans and events are recorded: those of the service, and not the insides of its transports.
+//! Filter for `tracing`'s spans and events: records the service's own, without the internals of its
+//! transports.
 
 #![allow(unsafe_code)]
 
@@ -17,8 +18,9 @@ use tracing_subscriber::filter::Targets;
 
 use crate::adapter::conventions;
 
-/// Crates that carry requests rather than work on them. What they say of every frame, poll and handshake is hundreds of
-/// records for each one of the service, most of them outside of any request.
+/// Crates that transport requests instead of working on them. Their spans and events for every
+/// frame, poll and handshake cause hundreds of records for each record of the service, most of them
+/// outside of any request.
 const TRANSPORTS: [&str; 22] = [
     "async_io",
     "h2",
@@ -44,24 +46,27 @@ const TRANSPORTS: [&str; 22] = [
     "want",
 ];
 
-/// Targets of the spans and events that web frameworks make for whole requests.
+/// Targets of the spans and events that web frameworks create for whole requests.
 const REQUESTS: [&str; 2] = [
     conventions::TOWER_HTTP_SPAN,
     conventions::TOWER_HTTP_RESPONSE,
 ];
 
-/// Which spans and events of `tracing` are recorded.
+/// Filter for spans and events of `tracing`.
 ///
-/// Written like `RUST_LOG`: `info`, or `info,shop::cart=debug,h2=trace`. A directive is a level, for all that no other
-/// directive names, or a target and its level; a target stands for all that begin with it, and the longest one counts.
-/// A target without a level means `trace`. What no directive names is off.
+/// The syntax is that of `RUST_LOG`: `info`, or `info,shop::cart=debug,h2=trace`. A directive is
+/// either a level, for all targets that no other directive names, or a target with its level. A
+/// target matches all targets that begin with it; the longest match applies. A target without a
+/// level means `trace`. Targets that match no directive are off.
 ///
-/// The default is `info`. Crates that carry requests (h2, hyper, `hyper_util`, tonic, tower, rustls, tokio, reqwest, mio and
-/// the like) are left out whatever the level, unless a directive names them: `debug,h2=debug`. With them, a gRPC service at
-/// `trace` makes hundreds of records a request of which a few are its own.
+/// The default is `info`. Crates that transport requests (h2, hyper, `hyper_util`, tonic, tower,
+/// rustls, tokio, reqwest, mio and others) are left out at any level, unless a directive names
+/// them: `debug,h2=debug`. With them, a gRPC service at `trace` would make hundreds of records per
+/// request, only a few of which are its own.
 ///
-/// tower-http's span of a request and the event with its status, which are at `debug`, are recorded whatever the level, unless
-/// a directive names them or all others are `off`: without them a service that has `TraceLayer` shows no requests.
+/// tower-http's request span and the event with its status have the level `debug`. They are
+/// recorded at any level, unless a directive names them or all other targets are `off`: without
+/// them, a service with `TraceLayer` would show no requests.
 ///
 /// ```
 /// let filter: stroboscope::TracingFilter = "info,shop::cart=debug".parse()?;
@@ -69,18 +74,21 @@ const REQUESTS: [&str; 2] = [
 /// # Ok::<(), stroboscope::TracingFilterError>(())
 /// ```
 ///
-/// It holds for the whole process by [`Builder::tracing`](crate::Builder::tracing) or the environment's
-/// `STROBOSCOPE_TRACING`, and for one layer or subscriber by [`TracingLayer::recording`](crate::TracingLayer::recording) and
-/// [`TracingSubscriber::recording`](crate::TracingSubscriber::recording), which then count.
+/// [`Builder::tracing`](crate::Builder::tracing) or the environment variable `STROBOSCOPE_TRACING`
+/// sets the filter for the whole process.
+/// [`TracingLayer::recording`](crate::TracingLayer::recording) and
+/// [`TracingSubscriber::recording`](crate::TracingSubscriber::recording) set it for one layer or
+/// subscriber, and take precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracingFilter {
-    /// Targets with their levels, the longest first.
+    /// Targets with their levels, longest first.
     targets: Vec<(String, LevelFilter)>,
-    /// Of all that no target names.
+    /// Level of targets that no directive names.
     others: LevelFilter,
-    /// Are transports treated like all others?
+    /// True if transports are treated like other targets.
     with_transports: bool,
-    /// First two bytes of the targets and transports, a bit each: most targets begin with none of them.
+    /// Hashes of the first two bytes of the targets and transports, one bit each: most targets
+    /// begin with none of them.
     first_bytes: FirstBytes,
     max_level: LevelFilter,
 }
@@ -116,19 +124,19 @@ impl TracingFilter {
         filter
     }
 
-    /// Everything of every crate, transports included.
+    /// Returns a filter that records everything of every crate, including transports.
     #[must_use]
     pub fn everything() -> Self {
         Self::new(Vec::new(), LevelFilter::TRACE, true)
     }
 
-    /// The most verbose level that anything is recorded at.
+    /// Returns the most verbose level at which anything is recorded.
     #[must_use]
     pub const fn max_level(&self) -> LevelFilter {
         self.max_level
     }
 
-    /// Is what has this target and level recorded?
+    /// Reports whether spans and events with this target and level are recorded.
     #[must_use]
     #[inline]
     pub fn records(&self, target: &str, level: Level) -> bool {
@@ -138,7 +146,7 @@ impl TracingFilter {
         self.records_by_name(target, level)
     }
 
-    /// The last thing its callers do, so that they save no registers.
+    /// Runs as the last call of its callers, so that they save no registers.
     #[inline(never)]
     fn records_by_name(&self, target: &str, level: Level) -> bool {
         level <= self.max_level
@@ -173,7 +181,7 @@ impl TracingFilter {
     }
 }
 
-/// A set of the first two bytes of names, some of which share a bit.
+/// Set of the first two bytes of names, some of which share a bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FirstBytes([u64; 4]);
 
@@ -186,9 +194,9 @@ impl FirstBytes {
     fn add(&mut self, name: &[u8]) {
         match name {
             &[first, second, ..] => self.set(Self::bit(first, second)),
-            // What begins so may go on with anything.
+            // Any byte may follow.
             &[first] => (0..=u8::MAX).for_each(|second| self.set(Self::bit(first, second))),
-            // All begin so.
+            // Every target begins with the empty name.
             [] => self.0 = [u64::MAX; 4],
         }
     }
@@ -197,7 +205,7 @@ impl FirstBytes {
         self.0[usize::from(bit / 64)] |= 1 << (bit % 64);
     }
 
-    /// Does a name in here begin as this target does?
+    /// Reports whether a name in the set may begin like this target.
     #[inline(always)]
     fn may_begin(&self, target: &[u8]) -> bool {
         let bit = match target {
@@ -209,7 +217,7 @@ impl FirstBytes {
     }
 }
 
-/// The first four bytes of a target; zeros after its end.
+/// Returns the first four bytes of a target, padded with zeros.
 const fn start_of(target: &[u8]) -> u32 {
     match target {
         [a, b, c, d, ..] => u32::from_le_bytes([*a, *b, *c, *d]),
@@ -220,7 +228,8 @@ const fn start_of(target: &[u8]) -> u32 {
     }
 }
 
-/// How targets of transports begin: those that are a transport's name, and those that go on after it.
+/// First four bytes of transports' targets: those that equal a transport's name, and those that
+/// continue after it.
 const STARTS: [[u32; TRANSPORTS.len()]; 2] = {
     let mut starts = [[0; TRANSPORTS.len()]; 2];
     let mut at = 0;
@@ -238,11 +247,12 @@ const STARTS: [[u32; TRANSPORTS.len()]; 2] = {
     starts
 };
 
-/// Is this a target of a crate that carries requests? Whole names only: `h2o` and `tower_http` are none.
+/// Reports whether a target belongs to a crate that transports requests. Only whole names match:
+/// `h2o` and `tower_http` do not.
 fn is_transport(target: &str) -> bool {
     let start = start_of(target.as_bytes());
-    // All of them, without a branch: that is a few comparisons of several at once. Many services share a first letter
-    // with a transport, and hardly any four.
+    // Compares with all starts without a branch, which takes a few vector comparisons. Many
+    // services share a first letter with a transport, but hardly any share four.
     STARTS
         .iter()
         .flatten()
@@ -259,21 +269,21 @@ fn has_name_of_transport(target: &str) -> bool {
     })
 }
 
-/// `info`, without transports.
+/// Records `info`, without transports.
 impl Default for TracingFilter {
     fn default() -> Self {
         LevelFilter::INFO.into()
     }
 }
 
-/// All up to this level, without transports.
+/// Records everything up to this level, without transports.
 impl From<LevelFilter> for TracingFilter {
     fn from(level: LevelFilter) -> Self {
         Self::new(Vec::new(), level, false)
     }
 }
 
-/// The same levels for the same targets; transports that are not named are left out.
+/// Uses the same levels for the same targets; transports that are not named are left out.
 impl From<Targets> for TracingFilter {
     fn from(targets: Targets) -> Self {
         let others = targets.default_level().unwrap_or(LevelFilter::OFF);
@@ -327,7 +337,7 @@ impl FromStr for TracingFilter {
     }
 }
 
-/// As it is parsed.
+/// Writes the form that [`FromStr`] parses.
 impl fmt::Display for TracingFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.others)?;
@@ -338,7 +348,7 @@ impl fmt::Display for TracingFilter {
     }
 }
 
-/// A text that is no [`TracingFilter`].
+/// Error for a text that is no [`TracingFilter`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "directive {directive:?}: {problem}; write levels (off, error, warn, info, debug, trace) and targets as in \
@@ -349,16 +359,18 @@ pub struct TracingFilterError {
     problem: &'static str,
 }
 
-/// The filters that `init` was given in this process, each once. Read by threads of the service at their annotations, so
-/// they stay where they are.
+/// Distinct filters that were given to `init` in this process. Threads of the service read them at
+/// their annotations, so they never move.
 static GIVEN: [OnceLock<TracingFilter>; 16] = [const { OnceLock::new() }; 16];
-/// Which of them is in force; null: the default.
+/// Filter in force; null means the default.
 static IN_FORCE: AtomicPtr<TracingFilter> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What holds for all layers and subscribers without a filter of their own; `None`: the default.
+/// Returns the filter for all layers and subscribers without one of their own; `None` means the
+/// default.
 #[inline(always)]
 fn in_force() -> Option<&'static TracingFilter> {
-    // SAFETY: null, or one of `GIVEN`, whose filters are there for ever once they are; stored after the filter was.
+    // SAFETY: null, or one of `GIVEN`, whose filters live forever once initialized; it was stored
+    // after the filter.
     unsafe { IN_FORCE.load(Acquire).as_ref() }
 }
 
@@ -367,17 +379,18 @@ fn default() -> &'static TracingFilter {
     DEFAULT.get_or_init(TracingFilter::default)
 }
 
-/// Only before recording was started; the last thing its callers do.
+/// Applies the default filter, before recording was started. It is the last call of its callers.
 #[cold]
 #[inline(never)]
 fn default_records(metadata: &Metadata<'_>) -> bool {
     default().records(metadata.target(), *metadata.level())
 }
 
-/// Was any layer or subscriber of ours asked yet, by a `tracing` that keeps the answers?
+/// True if `tracing`, which caches the answers, has asked any layer or subscriber of the SDK about
+/// a callsite.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Puts a filter into force. Callsites go by the one before until [`ask_anew`] was called.
+/// Makes a filter the one in force. Callsites use the previous one until [`ask_anew`] is called.
 pub(crate) fn set(filter: &TracingFilter) {
     match GIVEN
         .iter()
@@ -392,12 +405,14 @@ pub(crate) fn set(filter: &TracingFilter) {
     }
 }
 
-/// Has every callsite ask again whether it is wanted, if one was told by us. Calls into the service's subscribers.
+/// Makes every callsite ask again whether it is wanted, if the SDK has answered any. Calls into the
+/// service's subscribers.
 ///
-/// Otherwise it would be worse than in vain: in a process without a subscriber, `tracing` takes it for one that may want
-/// everything, and from then on looks at each callsite of each library, where it looked at one level for all of them.
+/// Without that condition, this would be harmful: in a process without a subscriber, `tracing`
+/// would assume a subscriber that may want everything, and from then on check each callsite of each
+/// library instead of one level for all of them.
 pub(crate) fn ask_anew() {
-    // Either this sees that we were asked, or who asks sees the filter that was just put into force.
+    // Either this sees that the SDK was asked, or the thread that asks sees the new filter.
     fence(SeqCst);
     if IS_ASKED.load(Relaxed) {
         tracing_core::callsite::rebuild_interest_cache();
@@ -409,7 +424,7 @@ fn is_asked() {
     fence(SeqCst);
 }
 
-/// A filter of one layer or subscriber, or that of the process.
+/// Filter of one layer or subscriber, or else the process's filter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnOrInForce(pub(crate) Option<TracingFilter>);
 
@@ -430,7 +445,7 @@ impl OwnOrInForce {
         }
     }
 
-    /// [`records`](Self::records), of a callsite that keeps the answer.
+    /// Evaluates [`records`](Self::records) for a callsite that caches the answer.
     pub(crate) fn wants(&self, metadata: &Metadata<'_>) -> bool {
         is_asked();
         self.records(metadata)

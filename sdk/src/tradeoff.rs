@@ -1,5 +1,5 @@
-//! Data-quality tradeoffs that the service hands over: it names the places where data can be given up for time, and asks
-//! there, request by request, what to give up.
+//! Data-quality tradeoffs controlled by a policy: the service declares the places where it can give
+//! up data for time, and asks there, for each request, what to give up.
 //!
 //! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge), §4.3.
 //!
@@ -17,28 +17,33 @@
 //! # assert_eq!(candidates.len(), 3);
 //! ```
 //!
-//! What a point answers follows from a [`Policy`]: models of what its tradeoffs save and cost, which `stroboscope tradeoffs
-//! learn` makes of recorded requests, and the goal that the operator set. The collector sends it
-//! (`collect --tradeoffs FILE`), or the service installs one itself ([`install`]). Without one, with one that makes no
-//! sense, and with one that is too old, everything is done in full fidelity, and [`stats`] says so.
+//! A point's decisions follow from a [`Policy`]: models of the savings and costs of its tradeoffs,
+//! which `stroboscope tradeoffs learn` derives from recorded requests, and the goal set by the
+//! operator. The collector sends the policy (`collect --tradeoffs FILE`), or the service installs
+//! one itself ([`install`]). Without a policy, or with one that is invalid or too old, everything
+//! is done in full fidelity, and [`stats`] shows why.
 //!
 //! # Load
 //!
-//! A point measures its own load: requests that arrive at it per second, over the last second, or over the last half of it
-//! where that is surely more (a spike shows sooner); and requests that are under way, which are those whose [`Choice`]
-//! lives. More of them than the model explains are a backlog, which counts as arriving within the next second.
+//! A point measures its own load in two ways. The first is the number of requests that arrive per
+//! second, over the last second, or over its last half if that rate is significantly higher (so a
+//! spike shows sooner). The second is the number of requests under way, whose [`Choice`] is alive.
+//! If there are more of them than the model explains, they form a backlog, which counts as arriving
+//! within the next second.
 //!
-//! # What is recorded
+//! # Recorded data
 //!
-//! Nothing where nothing is given up. A tradeoff is noted in the request's baggage ([`baggage::tradeoffs`](crate::baggage::tradeoffs)) and is an event
-//! of the current span, [`EVENT`], with the policy's version. Tradeoffs that were forced, by a timeout or an error, are
-//! reported by the same handle ([`Choice::reacted`]).
+//! Nothing is recorded if nothing is given up. A tradeoff is added to the request's baggage
+//! ([`baggage::tradeoffs`](crate::baggage::tradeoffs)), and recorded as an event of the current
+//! span, [`EVENT`], with the policy's version. Report tradeoffs forced by a timeout or an error
+//! through the same handle ([`Choice::reacted`]).
 //!
 //! # Exploring
 //!
-//! A request that carries `explore.POINT` (a share, 0 to 1) in its baggage has that much given up there, at random or, with
-//! `explore.by` = `model`, by the model; it is how copies of requests are tried in all fidelities. Those are recorded with
-//! what they gave up, 0 too. At the end of the pipeline [`Point::meter`] records what each item was worth to the answer.
+//! A request with `explore.POINT` (a fraction, 0 to 1) in its baggage gives up that fraction at
+//! that point, chosen at random or, with `explore.by` = `model`, by the model. In this way, copies
+//! of requests try all fidelities. Their tradeoffs are recorded, even if they give up 0. At the end
+//! of the pipeline, [`Point::meter`] records the value of each item to the response.
 
 mod arrivals;
 mod capacity;

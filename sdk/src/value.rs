@@ -1,18 +1,21 @@
-//! Field values, written straight into the ring.
+//! Field values, written directly into the ring.
 
 use crate::record::{FieldWriter, ValueKind};
 
-/// A value that a field of a span or event can have. Numbers, booleans and strings are themselves; anything with a
-/// `Display` or `Debug` is wrapped as [`display`] or [`debug`], and formatted straight into the ring.
+/// A value of a span's or event's field. Numbers, booleans and strings are used as they are. Wrap
+/// values that implement `Display` or `Debug` in [`display`] or [`debug`]; they are formatted
+/// directly into the ring.
 pub trait Value {
-    /// What is handed to the recording function, which is no part of the code that is annotated: numbers by value, so
-    /// that a variable may stay in its register where nothing is recorded.
+    /// Form in which the value is passed to the recording function, outside of the annotated code.
+    /// Numbers are passed by value, so that a variable can stay in its register while nothing is
+    /// recorded.
     #[doc(hidden)]
     type Argument<'a>: Value + Copy
     where
         Self: 'a;
 
-    /// Does [`write`](Self::write) run code that is not ours, which might record something itself?
+    /// True if [`write`](Self::write) runs code of the service, which might itself record
+    /// something.
     #[doc(hidden)]
     const RUNS_CODE: bool = true;
 
@@ -112,7 +115,7 @@ impl<T: Value + ?Sized> Value for &T {
     }
 }
 
-/// A field that may be absent: `None` writes nothing.
+/// Writes nothing for `None`, so a field may be absent.
 impl<T: Value> Value for Option<T> {
     type Argument<'a>
         = Option<T::Argument<'a>>
@@ -134,20 +137,20 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// A value formatted by its `Display`; see [`display`].
+/// Value formatted with its `Display`; see [`display`].
 #[derive(Clone, Copy, Debug)]
 pub struct DisplayValue<T>(T);
 
-/// A value formatted by its `Debug`; see [`debug`].
+/// Value formatted with its `Debug`; see [`debug`].
 #[derive(Clone, Copy, Debug)]
 pub struct DebugValue<T>(T);
 
-/// Records a value as its `Display` shows it: `event!("moved", to = display(&address))`.
+/// Wraps a value to record it with its `Display`: `event!("moved", to = display(&address))`.
 pub const fn display<T: std::fmt::Display>(value: T) -> DisplayValue<T> {
     DisplayValue(value)
 }
 
-/// Records a value as its `Debug` shows it: `event!("refused", error = debug(&error))`.
+/// Wraps a value to record it with its `Debug`: `event!("refused", error = debug(&error))`.
 pub const fn debug<T: std::fmt::Debug>(value: T) -> DebugValue<T> {
     DebugValue(value)
 }
@@ -184,13 +187,13 @@ impl<T: std::fmt::Debug> Value for DebugValue<T> {
     }
 }
 
-/// The values of one annotation, in the order of its keys. Implemented for tuples of up to 16.
+/// Values of one annotation, in the order of its keys. Implemented for tuples of up to 16 values.
 #[doc(hidden)]
 pub trait Values {
-    /// See [`Value::RUNS_CODE`].
+    /// True if any value's [`Value::RUNS_CODE`] is.
     const RUNS_CODE: bool;
 
-    /// Writes all of them.
+    /// Writes all values.
     fn write(&self, writer: &mut FieldWriter<'_>);
 }
 

@@ -1,16 +1,19 @@
-//! Which `STROBOSCOPE_…` environment variables are set that there are not.
+//! Detects unknown `STROBOSCOPE_…` environment variables.
 
 use std::ffi::OsString;
 
 const PREFIX: &str = "STROBOSCOPE_";
-/// Set for tests and by them; never by mistake.
+/// Prefix of variables that are set by and for tests, never by mistake.
 const OF_TESTS: &str = "STROBOSCOPE_TEST_";
-/// Settings of the collector, which may run in the same environment, and names its own.
+/// Prefix of the collector's settings. The collector may run in the same environment, and checks
+/// its own.
 const OF_COLLECTOR: &str = "STROBOSCOPE_COLLECT_";
 
-/// Names that are set, start as ours do, and are none of ours: misspelt ones, which would pass silently. A sentence for each.
+/// Returns a message for each variable that is set, has the SDK's prefix, and is unknown: a
+/// misspelled name would otherwise have no effect and no warning.
 ///
-/// It is not an error: a name of a later version, or of somebody else's script, must not stop a service.
+/// This is no error: a name of a later version, or of another program's script, must not stop a
+/// service.
 pub(crate) fn unknown(known: &[&str], set: impl Iterator<Item = OsString>) -> Vec<String> {
     let mut unknown: Vec<String> = set
         .filter_map(|name| name.into_string().ok())
@@ -28,7 +31,8 @@ pub(crate) fn unknown(known: &[&str], set: impl Iterator<Item = OsString>) -> Ve
 fn sentence(name: &str, known: &[&str]) -> String {
     let nearest = known.iter().min_by_key(|known| distance(name, known));
     match nearest {
-        // Names differ in their last words only, so few letters off means that one, and many none.
+        // Names differ only in their last words, so a small distance suggests a typo, and a large
+        // one does not.
         Some(nearest)
             if distance(name, nearest) <= 1 + nearest.len().saturating_sub(PREFIX.len()) / 3 =>
         {
@@ -41,12 +45,13 @@ fn sentence(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The levels of `tracing`, as directives write them.
+/// Levels of `tracing` as written in directives.
 #[cfg(feature = "tracing")]
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// A word that stands alone among directives and is a level but for a letter, or for two that changed places: it stands for a
-/// target, of which there hardly is one, and so for nothing. No error, as there may be one.
+/// Finds a word without a level that looks like a misspelled level (one letter is wrong, or two are
+/// swapped). The filter would treat it as a target, which hardly exists, so it would match nothing.
+/// This is no error, because such a target may exist.
 #[cfg(feature = "tracing")]
 pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String> {
     let sorted = |word: &str| {
@@ -68,7 +73,7 @@ pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String>
     })
 }
 
-/// Levenshtein's: letters to insert, delete or replace.
+/// Returns the Levenshtein distance: the number of letters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -141,7 +146,7 @@ mod tests {
         check(&["STROBOSCOPE_"], &[("STROBOSCOPE_", &KNOWN.join(", "))]);
     }
 
-    /// Whoever adds a variable adds it here, too.
+    /// Checks that every variable is listed; a new variable must be added here, too.
     #[test]
     fn every_constant_is_known() {
         let constants = [

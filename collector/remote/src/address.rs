@@ -1,4 +1,4 @@
-//! A URL, as an object store.
+//! Parses the URL of an object store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use stroboscope_store::publishing::PublishFailure;
 use url::Url;
 
-/// How long one request may take, with the largest part that is sent.
+/// Maximum duration of one request, which carries at most one part.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Requests are tried again so often; whoever publishes then tries again by itself.
+/// Retries of a failed request within the client; publishing then retries by itself.
 const RETRIES: usize = 2;
 const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What is wrong with an object store, or with what is in it.
+/// Errors of an object store or of the objects in it.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The URL cannot be used.
@@ -33,14 +33,14 @@ pub enum RemoteError {
         #[source]
         source: Box<object_store::Error>,
     },
-    /// What is there is not ours, or damaged.
+    /// An object in the store is damaged, or Stroboscope did not write it.
     #[error("{url}: {object} {what}")]
     Damaged {
         url: String,
         object: String,
         what: String,
     },
-    /// There is nothing.
+    /// Nothing is published at the URL.
     #[error(
         "{0}: no collector has published anything there yet; `stroboscope collect --publish {0}` does"
     )]
@@ -66,7 +66,7 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// For the metrics.
+    /// Returns the failure class for the metrics.
     #[must_use]
     pub fn cause(&self) -> PublishFailure {
         match self {
@@ -85,33 +85,33 @@ impl RemoteError {
     }
 }
 
-/// An object store and the prefix in it.
+/// Object store and a key prefix in it.
 #[derive(Clone, Debug)]
 pub struct Remote {
     pub(crate) url: String,
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// Of `file://`: the folder, whose manifests are replaced under a lock.
+    /// Directory of a `file://` store, whose manifests are replaced under a lock.
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// Whether a `--data` is of an object store, and not a folder.
+/// Reports whether a `--data` argument is an object-store URL rather than a directory.
 #[must_use]
 pub fn is_remote(data: &std::path::Path) -> bool {
     data.to_str().is_some_and(|text| text.contains("://"))
 }
 
 impl Remote {
-    /// Of `s3://bucket/prefix`, with credentials, region and endpoint by the `AWS_…` variables of the environment, or of
-    /// `file:///folder`. Nothing is asked of it yet.
+    /// Opens `s3://bucket/prefix` or `file:///directory`. Credentials, region and endpoint of S3
+    /// come from the `AWS_…` environment variables. Sends no request yet.
     ///
     /// # Errors
-    /// When it is no such URL, or the environment's settings cannot be used.
+    /// Fails if the URL is invalid or the environment's settings cannot be used.
     pub fn open(text: &str) -> Result<Self, RemoteError> {
         let wrong = |shown: &str, what: &str| RemoteError::Url {
             url: shown.to_owned(),
             what: what.to_owned(),
         };
-        // Not shown: whoever writes a password into a URL does not want it in a log.
+        // The error does not show the URL: it may contain a password, which must not reach a log.
         let url = Url::parse(text).map_err(|error| wrong("the URL", &error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
             let what = "credentials do not belong there: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead";
@@ -145,7 +145,7 @@ impl Remote {
         }
     }
 
-    /// Address of the objects of a simulation.
+    /// Opens the objects of a simulation.
     #[cfg(feature = "simulation")]
     #[must_use]
     pub fn simulated(url: &str, objects: Arc<dyn ObjectStore>) -> Self {
@@ -188,7 +188,7 @@ impl Remote {
         })
     }
 
-    /// As it was given.
+    /// Returns the URL as it was given.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -199,7 +199,7 @@ impl Remote {
     }
 }
 
-/// What is to be done about it, and the error itself, which may be long, in one line.
+/// Returns a one-line error with advice followed by the error itself, which may be long.
 fn failed(url: &str, error: object_store::Error) -> RemoteError {
     use object_store::Error as Cause;
     let said = error.to_string();

@@ -1,4 +1,5 @@
-//! What a data folder remembers of what it published: its id, and of each URL the manifest that it wrote last.
+//! Published identity of a data directory: its id, and the nonces of the last manifests it wrote to
+//! each URL.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,14 +14,15 @@ const FILE: &str = "published.json";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub id: String,
-    /// By URL, the nonces of the last manifests that were written or were about to be, the newest last.
+    /// Nonces of the last manifests that this directory wrote or was about to write, by URL, newest
+    /// last.
     written: BTreeMap<String, Vec<String>>,
 }
 
-/// How many nonces are remembered: more than writings may be under way or undecided.
+/// Maximum number of remembered nonces: more than there can be pending or undecided writes.
 const NONCES_MAX: usize = 32;
 
-/// 128 random bits.
+/// Returns 128 random bits in hexadecimal.
 pub(crate) fn random() -> Result<String, RemoteError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| RemoteError::Local {
@@ -35,7 +37,7 @@ impl Identity {
         data.join(FILE)
     }
 
-    /// That of the data folder, made if it has none. The caller holds the folder's lock.
+    /// Reads the data directory's identity, or creates one. The caller holds the directory's lock.
     pub(crate) fn of(data: &Path) -> Result<Self, RemoteError> {
         let path = Self::path(data);
         match std::fs::read(&path) {
@@ -55,7 +57,7 @@ impl Identity {
         }
     }
 
-    /// Durable when this returns.
+    /// Saves the identity; it is durable when this returns.
     fn save(&self, data: &Path) -> Result<(), RemoteError> {
         let path = Self::path(data);
         let save = || {
@@ -73,14 +75,15 @@ impl Identity {
         })
     }
 
-    /// Whether the manifest with this nonce was written from this folder. A copy of the folder that has written since is
-    /// not known here: its nonces are newer.
+    /// Reports whether this directory wrote the manifest with this nonce. A copy of the directory
+    /// that has written since then uses newer nonces, which are not known here.
     pub(crate) fn wrote(&self, url: &str, nonce: &str) -> bool {
         let written = self.written.get(url);
         written.is_some_and(|nonces| nonces.iter().any(|known| known == nonce))
     }
 
-    /// One is about to be written: remembered before, so that a crash in between leaves none that nobody knows.
+    /// Records the nonce of a manifest that is about to be written. Recording it first ensures that
+    /// a crash in between leaves no manifest with an unknown nonce.
     pub(crate) fn begin(&mut self, data: &Path, url: &str, nonce: &str) -> Result<(), RemoteError> {
         let nonces = self.written.entry(url.to_owned()).or_default();
         nonces.push(nonce.to_owned());

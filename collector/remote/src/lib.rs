@@ -1,19 +1,21 @@
-//! The store in an object store: what a collector has finished is published there, and readers mirror it.
+//! Publishes finished files of the store to an object store, from which readers mirror them.
 //!
-//! Under the URL, each collector owns `collectors/ID/`, ID being a random number that its data folder keeps. Objects there
-//! are written once and never changed, under names of their own; `manifest.json` names those that count, and is the only
-//! object that is replaced, by a conditional write. So a reader never sees half a file, nor a file beside the one that
-//! covers it; and of two collectors with copies of one data folder, one finds the manifest changed, and stops.
+//! Below the URL, each collector owns `collectors/ID/`, where ID is a random number kept in its
+//! data directory. Objects there are written once under unique names and never changed.
+//! `manifest.json` lists the current objects and is the only object that is replaced, by a
+//! conditional write. Therefore a reader never sees half a file, nor a file together with the one
+//! that covers it. If two collectors run on copies of one data directory, one of them finds the
+//! manifest changed and stops.
 //!
 //! The modules, from the bottom up:
 //!
-//! - [`address`]: a URL, as an object store.
-//! - `manifest`: what is published, and the conditional write of it.
-//! - `identity`: what a data folder remembers of what it published.
-//! - `naming`: what the names of files say.
-//! - `upload`: a file becomes an object.
+//! - [`address`]: parses the URL of an object store.
+//! - `manifest`: lists the published files; conditional writes of that list.
+//! - `identity`: id of a data directory and the manifests it wrote.
+//! - `naming`: file names and which files cover others.
+//! - `upload`: uploads a file as an object.
 //! - [`publish`]: the thread that publishes.
-//! - [`mirror`]: a local folder with what is published.
+//! - [`mirror`]: local directory with the published files.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the user is the crate beside this one"

@@ -1,4 +1,4 @@
-//! What a collector has published, and the conditional write of it.
+//! List of a collector's published files, and its conditional write.
 
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
@@ -10,42 +10,42 @@ use stroboscope_store::tables::{Hour, StoreTable};
 
 use crate::address::{Remote, RemoteError};
 
-/// The folder of all collectors.
+/// Directory of all collectors.
 pub(crate) const COLLECTORS: &str = "collectors";
 const MANIFEST: &str = "manifest.json";
 const VERSION: u32 = 1;
 
-/// A file of the store.
+/// Published file of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Published {
-    /// Its path in the store: `spans/date=…/hour=…/seg-….parquet`.
+    /// Path in the store: `spans/date=…/hour=…/seg-….parquet`.
     pub path: String,
-    /// The object, below the collector's folder.
+    /// Name of the object below the collector's directory.
     pub object: String,
     pub bytes: u64,
 }
 
 impl Published {
-    /// Which content: its path, and its size.
+    /// Returns the content's identity: path and size.
     pub(crate) fn what(&self) -> (&str, u64) {
         (&self.path, self.bytes)
     }
 }
 
-/// An object that is to be deleted.
+/// Object that will be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unnamed {
     pub object: String,
-    /// Since when no manifest names it.
+    /// Time since which no manifest lists it.
     pub since_ns: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub version: u32,
-    /// How often it was written.
+    /// Number of times the manifest was written.
     pub generation: u64,
-    /// A random number of this writing: who wrote it knows it.
+    /// Random number of this write, by which its writer recognizes it.
     pub nonce: String,
     pub files: Vec<Published>,
     pub unnamed: Vec<Unnamed>,
@@ -63,7 +63,7 @@ impl Manifest {
     }
 }
 
-/// A collector's folder.
+/// Returns a collector's directory.
 pub(crate) fn folder_of(id: &str) -> Path {
     Path::from(format!("{COLLECTORS}/{id}"))
 }
@@ -72,19 +72,19 @@ fn path_of(id: &str) -> Path {
     folder_of(id).join(MANIFEST)
 }
 
-/// Whether an object is a manifest.
+/// Reports whether an object is a manifest.
 pub(crate) fn is_manifest(path: &Path) -> bool {
     path.filename() == Some(MANIFEST)
 }
 
-/// A manifest as it was read, and what it takes to replace just that one.
+/// Manifest as it was read, with the version needed to replace exactly that one.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub manifest: Manifest,
     version: UpdateVersion,
 }
 
-/// Who has published.
+/// Lists the collectors that have published.
 pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteError> {
     let prefix = Path::from(COLLECTORS);
     let listed = remote.objects.list_with_delimiter(Some(&prefix)).await;
@@ -93,12 +93,12 @@ pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteErr
     Ok(names.map(str::to_owned).collect())
 }
 
-/// The collector's manifest, if it has one.
+/// Reads the collector's manifest, if it has one.
 pub(crate) async fn read(remote: &Remote, id: &str) -> Result<Option<Read>, RemoteError> {
     let path = path_of(id);
     let got = match remote.objects.get(&path).await {
         Ok(got) => got,
-        // A bucket that is missing is found by what is written.
+        // A missing bucket is detected by the next write.
         Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(remote.failed(error)),
     };
@@ -124,7 +124,7 @@ fn parsed(bytes: &[u8]) -> Result<Manifest, String> {
             manifest.version
         ));
     }
-    // Whoever can write there must not choose where readers write.
+    // Anyone who can write to the bucket must not choose where readers write.
     match manifest.files.iter().find(|file| !is_of_store(&file.path)) {
         Some(file) => Err(format!(
             "names {:?}, which is no file of a store",
@@ -134,7 +134,7 @@ fn parsed(bytes: &[u8]) -> Result<Manifest, String> {
     }
 }
 
-/// `TABLE/date=…/hour=…/NAME.parquet`.
+/// Reports whether a path has the form `TABLE/date=…/hour=…/NAME.parquet`.
 fn is_of_store(path: &str) -> bool {
     let Some((table, rest)) = path.split_once('/') else {
         return false;
@@ -150,11 +150,11 @@ fn is_of_store(path: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// How writing one went.
+/// Outcome of writing a manifest.
 #[derive(Debug)]
 pub(crate) enum Wrote {
     Done(Read),
-    /// It is not the one that was read any more.
+    /// The stored manifest is no longer the one that was read.
     Changed,
 }
 
@@ -174,7 +174,7 @@ pub(crate) async fn write(
     let payload = PutPayload::from(text);
     let _lock = match &remote.folder {
         None => None,
-        // A file system has no conditional replacing: whoever writes takes a lock, and looks.
+        // A file system has no conditional replace: the writer takes a lock and compares.
         Some(folder) => {
             let lock = locked(folder, id)?;
             let there = read(remote, id).await?.map(|read| read.manifest.nonce);
@@ -198,7 +198,7 @@ pub(crate) async fn write(
             },
         })),
         Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Ok(Wrote::Changed),
-        // Updated, and it is gone: somebody deleted all.
+        // The manifest to update is gone: all objects were deleted.
         Err(Error::NotFound { .. }) if before.is_some() => Ok(Wrote::Changed),
         Err(error) => Err(remote.failed(error)),
     }
@@ -223,7 +223,7 @@ fn locked(folder: &std::path::Path, id: &str) -> Result<std::fs::File, RemoteErr
     })
 }
 
-/// All objects of a collector, below its folder.
+/// Lists all objects of a collector, relative to its directory.
 pub(crate) async fn objects_of(remote: &Remote, id: &str) -> Result<Vec<String>, RemoteError> {
     let folder = folder_of(id);
     let listed: Vec<_> = remote

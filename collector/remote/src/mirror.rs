@@ -1,4 +1,4 @@
-//! A local folder with what is published: what readers read.
+//! Local directory with the published files, for readers.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,27 +13,29 @@ use twox_hash::XxHash3_128;
 use crate::address::{Remote, RemoteError};
 use crate::manifest::{self, Published, folder_of};
 
-/// Mirrors that nobody used for so long are deleted by the next reader.
+/// Age at which the next reader deletes an unused mirror.
 const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Objects that are fetched side by side.
+/// Number of objects fetched concurrently.
 const FETCHES: usize = 8;
-/// How often all is looked at anew when objects go away meanwhile.
+/// Attempts to list and fetch everything if objects are deleted meanwhile.
 const TRIES: usize = 3;
 
-/// A folder that holds what was published when it was made, and is this process's alone until this is dropped.
+/// Directory with the files that were published when it was filled. It belongs to this process
+/// alone until this is dropped.
 #[derive(Debug)]
 pub struct Mirror {
     folder: PathBuf,
-    /// Collectors whose manifests cannot be read, and why: what they published is left out.
+    /// Reasons why manifests of collectors cannot be read; their published files are left out.
     left_out: Vec<RemoteError>,
     _lock: File,
 }
 
 impl Mirror {
-    /// Fetches what the cache does not have yet, and deletes what nothing names any more.
+    /// Fetches the published files that the cache lacks, and deletes the files that no manifest
+    /// lists any more.
     ///
     /// # Errors
-    /// When nothing is published there, or the object store or the local disk fails.
+    /// Fails if nothing is published at the URL, or if the object store or the local disk fails.
     pub async fn of(remote: &Remote, cache: &Path) -> Result<Self, RemoteError> {
         let name = format!("{:032x}", XxHash3_128::oneshot(remote.url.as_bytes()));
         let (folder, lock) = claimed(cache, &name)?;
@@ -57,20 +59,20 @@ impl Mirror {
         }
     }
 
-    /// Where it is: a data folder, to be read only.
+    /// Returns the mirror's path: a read-only data directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What is not in it, though it was published.
+    /// Returns why published files are missing from the mirror.
     #[must_use]
     pub fn left_out(&self) -> &[RemoteError] {
         &self.left_out
     }
 }
 
-/// The folder of this system for such things.
+/// Returns the default cache directory of this system.
 #[must_use]
 pub fn default_cache() -> PathBuf {
     let set = |name: &str| {
@@ -104,7 +106,8 @@ fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
     }
 }
 
-/// The first mirror of the name that no other process reads; when that one ends, it is free again.
+/// Claims the first mirror of this name that no other process reads; a mirror is free again once
+/// that process ends.
 fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
     std::fs::create_dir_all(cache).map_err(at(cache))?;
     let mut number = 0;
@@ -121,7 +124,8 @@ fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
     }
 }
 
-/// What cannot be deleted stays: it is a cache.
+/// Deletes mirrors that were unused for [`UNUSED_MAX`]. Failed deletions are ignored, because this
+/// is only a cache.
 fn delete_unused(cache: &Path) {
     for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -134,15 +138,16 @@ fn delete_unused(cache: &Path) {
             && unused.is_some_and(|unused| unused > UNUSED_MAX)
             && let Ok(Some(_lock)) = try_lock(&path)
         {
-            // The lock's file stays: another process may have it open.
+            // The lock file stays: another process may have it open.
             let _ = std::fs::remove_dir_all(path.with_extension(""));
         }
     }
 }
 
-/// Where a file is in the mirror: segments' names are of one collector only, so they get its id, and the object's name,
-/// under which there is never another content. As the manifest names no covered file, names need not say what covers
-/// what. Chunks of kernel recordings are found by their names, which are random.
+/// Returns a file's path in the mirror. Segment names are unique only within a collector, so the
+/// path includes the collector's id and a hash of the object's name, which never gets another
+/// content. The manifest lists no covered file, so names need not encode coverage. Chunks of kernel
+/// recordings keep their names, which are random.
 fn local_name(id: &str, file: &Published) -> String {
     let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     if file.path.starts_with("kernel/") {
@@ -153,7 +158,7 @@ fn local_name(id: &str, file: &Published) -> String {
     format!("{folder}/of-{id}-{stem}-{object:032x}.parquet")
 }
 
-/// What is left out.
+/// Makes the mirror match the published files; returns the manifests that were left out.
 async fn fill(remote: &Remote, folder: &Path) -> Result<Vec<RemoteError>, RemoteError> {
     let mut wanted: BTreeMap<String, (String, Published)> = BTreeMap::new();
     let mut left_out = Vec::new();

@@ -1,4 +1,4 @@
-//! What the names of files say.
+//! Coverage encoded in file names.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use stroboscope_store::tables::Segments;
 
 use crate::manifest::Published;
 
-/// The files whose rows are in no other one.
+/// Returns the files whose rows no other file holds.
 pub(crate) fn without_covered<'a>(files: impl Iterator<Item = &'a Published>) -> Vec<Published> {
     let mut folders: BTreeMap<&str, Vec<&Published>> = BTreeMap::new();
     for file in files {
@@ -26,7 +26,7 @@ pub(crate) fn without_covered<'a>(files: impl Iterator<Item = &'a Published>) ->
     named
 }
 
-/// Whether one file holds the rows of another one.
+/// Reports whether one file holds the rows of another.
 pub(crate) fn covers(file: &str, other: &str) -> bool {
     let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
     let of = |path: &str| Segments::of(&Path::from(path));

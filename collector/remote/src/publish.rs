@@ -1,8 +1,12 @@
-//! The thread that publishes: what is finished on the local disk goes to the object store, when it can.
+//! Background thread that publishes finished files to the object store.
 //!
-//! Nobody waits for it. A round: what is new here is put, each object under a name of its own; then a manifest that
-//! names all takes the place of the one before, if that one is still there; then objects are deleted that no manifest
-//! has named for the grace period. A crash anywhere leaves objects that nothing names, which the next start finds.
+//! No other thread waits for it. Each round has three steps:
+//!
+//! 1. It uploads new files, each under a unique object name.
+//! 2. It writes a manifest that lists all of them, conditional on the previous manifest.
+//! 3. It deletes objects that no manifest has listed for the grace period.
+//!
+//! A crash at any point leaves unlisted objects, which the next start finds.
 
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -31,31 +35,31 @@ use crate::upload::upload;
 #[cfg(feature = "simulation")]
 pub use simulated::SimulatedPublisher;
 
-/// How often it is looked for what is new.
+/// Interval between searches for new files.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// After a failure, and twice as long after each further one,
+/// Wait after the first failure; it doubles with each further failure.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
-/// up to this.
+/// Maximum wait after a failure.
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
-/// How long objects are kept that nothing names any more: readers who know the manifest before may still fetch them.
+/// Time for which unlisted objects are kept: readers of the previous manifest may still fetch them.
 const GRACE: Duration = Duration::from_secs(3_600);
-/// A manifest is written after so many new files, at the latest.
+/// Maximum number of new files before a manifest is written.
 const FILES_PER_MANIFEST: usize = 64;
-/// How long the last round may take when the collector stops.
+/// Maximum duration of the last round when the collector stops.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(10);
 
-/// What is published, and for how long.
+/// Source, destination and retention of publishing.
 #[derive(Clone, Debug)]
 pub struct PublishSettings {
-    /// The data folder.
+    /// Data directory to publish.
     pub data: PathBuf,
-    /// Where to.
+    /// Destination.
     pub remote: Remote,
-    /// Hours that ended longer ago are deleted there; none: never.
+    /// Retention: hours that ended longer ago are deleted from the object store. `None` keeps all.
     pub keep: Option<Duration>,
 }
 
-/// The running thread.
+/// Handle to the running thread.
 #[derive(Debug)]
 pub struct Publisher {
     stop: mpsc::Sender<()>,
@@ -63,10 +67,11 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Starts it, for a collector that runs on the folder and counts in `flushed`.
+    /// Starts the thread. `flushed` holds the counters of the collector that runs on the directory.
     ///
     /// # Errors
-    /// When the data folder cannot be used, or there can be no thread. That the object store is away is no error.
+    /// Fails if the data directory cannot be used or no thread can be created. An unreachable
+    /// object store is no error.
     pub fn start(
         settings: PublishSettings,
         runtime: Handle,
@@ -82,9 +87,10 @@ impl Publisher {
         Ok(Self { stop, thread })
     }
 
-    /// Publishes what the collector has stored at its end, as far as ten seconds allow. To be called after it has ended.
+    /// Publishes the files that the collector stored at its end, for at most ten seconds. Call it
+    /// after the collector has ended.
     pub fn stop(self) {
-        // It has ended by itself if nobody hears.
+        // Sending fails if the thread has already ended.
         let _ = self.stop.send(());
         drop(self.stop);
         if self.thread.join().is_err() {
@@ -93,12 +99,12 @@ impl Publisher {
     }
 }
 
-/// What a round did.
+/// Outcome of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// All that was there is published.
+    /// Every file that was present is published.
     Complete,
-    /// It was asked to stop, or files went away under its eyes.
+    /// The round was asked to stop, or files disappeared during it.
     Partial,
 }
 
@@ -111,13 +117,13 @@ struct Rounds {
     flushed: Arc<Counters>,
     counters: Arc<PublishCounters>,
     identity: Identity,
-    /// The manifest there, which this process wrote.
+    /// Published manifest, which this process wrote.
     owned: Option<Read>,
-    /// Objects that no manifest names yet, by the path of their file.
+    /// Uploaded objects that no manifest lists yet, by the path of their file.
     put: BTreeMap<String, Published>,
-    /// Files that were behind in the round before.
+    /// Files that were unpublished after the previous round.
     behind: BTreeSet<String>,
-    /// Begins the names of this process's objects, with their number.
+    /// Prefix of this process's object names; a number follows.
     session: String,
     objects: u64,
 }
@@ -165,7 +171,7 @@ impl Rounds {
                     self.counters.failures(error.cause()).fetch_add(1, Relaxed);
                     if matches!(error, RemoteError::Fenced { .. }) {
                         self.counters.fenced.store(1, Relaxed);
-                        // Nothing here is waited for any more.
+                        // Files no longer wait for publication.
                         self.counters.set_waiting(BTreeSet::new());
                         tracing::error!("{error}");
                         return;
@@ -182,7 +188,7 @@ impl Rounds {
     }
 
     fn last_round(&mut self) {
-        // Who has the folder now publishes it.
+        // If another process has locked the directory, it publishes the rest.
         let Ok(data) = DataDir::existing(&self.data) else {
             return;
         };
@@ -235,9 +241,9 @@ impl Rounds {
         Ok(Round::Complete)
     }
 
-    /// The finished files that are here, and to be there.
+    /// Lists the finished local files that are to be published.
     fn files(&self) -> Result<Vec<Published>, RemoteError> {
-        // The flusher may have the others in hand.
+        // The flusher may still be writing later segments.
         let next_segment = self.flushed.checkpoint_segment.load(Relaxed);
         let mut files = Vec::new();
         for table in StoreTable::ALL {
@@ -265,7 +271,7 @@ impl Rounds {
         now_ns().saturating_sub(hour.end_ns()) > keep_ns
     }
 
-    /// The files that are there, by path and size.
+    /// Returns the published files by path and size.
     fn there(&self) -> BTreeSet<(&str, u64)> {
         let files = self.owned.iter().flat_map(|read| &read.manifest.files);
         files.map(Published::what).collect()
@@ -282,7 +288,7 @@ impl Rounds {
         let hours = behind.iter().filter_map(|file| Hour::of_object(&file.path));
         counters.set_waiting(hours.collect());
         let now: BTreeSet<String> = behind.iter().map(|file| file.path.clone()).collect();
-        // Gone, and in no other file: retention took it.
+        // A file that is gone and that no other file covers was deleted by retention.
         let here: BTreeSet<&str> = files.iter().map(|file| &*file.path).collect();
         let is_here =
             |path: &str| here.contains(path) || files.iter().any(|file| covers(&file.path, path));
@@ -296,8 +302,9 @@ impl Rounds {
         self.behind = now;
     }
 
-    /// Takes the manifest that is there for this process's own, if this folder wrote it. Whoever has it otherwise, such as
-    /// a copy of the folder, finds it changed. Objects that an ended process left are noted for deletion.
+    /// Adopts the published manifest if this directory wrote it. Any other owner, such as a copy of
+    /// the directory, finds the manifest changed. Objects that an ended process left behind are
+    /// scheduled for deletion.
     fn claim(&mut self) -> Result<(), RemoteError> {
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
         let found = self.runtime.block_on(manifest::read(&remote, &id))?;
@@ -328,7 +335,7 @@ impl Rounds {
         self.replace(found.as_ref(), manifest)
     }
 
-    /// Puts a file; false: it is not here any more.
+    /// Uploads a file; returns false if it no longer exists locally.
     fn put(&mut self, file: &Published) -> Result<bool, RemoteError> {
         let before = self.put.get(&file.path);
         if before.is_some_and(|put| put.bytes == file.bytes) {
@@ -361,7 +368,7 @@ impl Rounds {
         Ok(true)
     }
 
-    /// Writes a manifest, if there is anything new to say.
+    /// Writes a manifest if the list of files has changed.
     fn write(&mut self, files: &[Published]) -> Result<(), RemoteError> {
         let Some(owned) = self.owned.clone() else {
             return Ok(());
@@ -373,7 +380,7 @@ impl Rounds {
             .iter()
             .map(|file| (&*file.path, file))
             .collect();
-        // Those that were compacted meanwhile are covered, or will be.
+        // Files that were compacted meanwhile are covered, or will be.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
         all.extend(put.map(|file| (&*file.path, file)));
         let named = without_covered(all.into_values().filter(|file| !self.is_old(&file.path)));
@@ -399,7 +406,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// What is old is named no more, and what was not named for long is deleted.
+    /// Removes expired files from the manifest; deletes objects unlisted for the grace period.
     fn tidy(&mut self, files: &[Published]) -> Result<(), RemoteError> {
         self.write(files)?;
         let Some(owned) = self.owned.clone() else {
@@ -440,7 +447,7 @@ impl Rounds {
             .begin(&self.data, &remote.url, &manifest.nonce)?;
         let nonce = manifest.nonce.clone();
         let wrote = manifest::write(&remote, &id, before, manifest);
-        // Until it is known what is there.
+        // Unknown until the write is confirmed.
         self.owned = None;
         match self.runtime.block_on(wrote)? {
             Wrote::Done(read) => {
@@ -450,12 +457,12 @@ impl Rounds {
             Wrote::Changed => {
                 let there = self.runtime.block_on(manifest::read(&remote, &id))?;
                 match there {
-                    // Its answer was lost, and it was sent again.
+                    // The response was lost, and the client sent the request again.
                     Some(read) if read.manifest.nonce == nonce => {
                         self.owned = Some(read);
                         Ok(())
                     }
-                    // An earlier one of this folder came late: the next round goes on from it.
+                    // An earlier write of this directory arrived late; the next round continues it.
                     Some(read) if self.identity.wrote(&remote.url, &read.manifest.nonce) => Ok(()),
                     Some(_) => Err(self.fenced()),
                     None => Ok(()),
@@ -483,7 +490,7 @@ fn local(
     }
 }
 
-/// Whoever takes batches in goes first. On Linux a priority is a thread's; elsewhere it is its process's, and stays.
+/// Lowers this thread's priority below ingest's: on Linux only, where priority is per thread.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {

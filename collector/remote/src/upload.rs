@@ -1,4 +1,4 @@
-//! A file becomes an object, under a name that is nobody else's.
+//! Uploads a file as an object with a unique name.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,10 +8,10 @@ use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPay
 
 use crate::address::{Remote, RemoteError};
 
-/// What is sent at once, and is in memory.
+/// Size of a part, which is held in memory while it is sent.
 const PART_BYTES: usize = 8 << 20;
 
-/// Sends a file; the bytes it has.
+/// Uploads a file; returns its size in bytes.
 pub(crate) async fn upload(
     remote: &Remote,
     from: &mut File,
@@ -24,7 +24,8 @@ pub(crate) async fn upload(
         let mode = PutMode::Create.into();
         let put = remote.objects.put_opts(to, first.into(), mode).await;
         return match put {
-            // Names are of this process alone: an earlier request arrived whose answer did not.
+            // Names are unique to this process, so an existing object means that an earlier request
+            // succeeded and its response was lost.
             Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(bytes),
             Err(error) => Err(remote.failed(error)),
         };
@@ -34,7 +35,7 @@ pub(crate) async fn upload(
     let mut next = first;
     while !next.is_empty() {
         if let Err(error) = upload.put_part(PutPayload::from(next)).await {
-            // Parts that are left are the bucket's to clean up.
+            // The bucket's own rules clean up leftover parts.
             let _ = upload.abort().await;
             return Err(remote.failed(error));
         }
@@ -61,7 +62,7 @@ fn part(from: &mut File, path: &std::path::Path) -> Result<Vec<u8>, RemoteError>
 mod tests {
     use super::*;
 
-    /// In one request, and in parts.
+    /// Checks uploads in one request and in parts.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_file_of_any_size_arrives_as_it_is() {
         let folder = tempfile::tempdir().unwrap();

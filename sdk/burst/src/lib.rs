@@ -1,56 +1,62 @@
-//! When recording is on, and how a marker looks: what the SDK, the kernel recorder and the collector must agree on.
+//! Burst-configs and markers: the definitions that the SDK, the kernel recorder and the collector
+//! share.
 //!
-//! A burst-config is a 64-bit mask; recording is on at wall time `t`, in whole milliseconds since the Unix epoch,
-//! when `config & t == config` (Ardelean et al., NSDI 2018, §3.3.1). All processes that share a config therefore
-//! record at the same instants without talking to each other. Window edges are computed from the mask, so that a
-//! gate needs a timer and a flag, not a clock reading for every check.
+//! A burst-config is a 64-bit mask. Recording is on at wall time `t`, in whole milliseconds since
+//! the Unix epoch, when `config & t == config` (Ardelean et al., NSDI 2018, §3.3.1). Therefore all
+//! processes that share a config record at the same instants without communicating. Window edges
+//! are computed from the mask, so a gate needs only a timer and a flag instead of a clock reading
+//! per check.
 
 //!
-//! [`marker`] has the numbers of markers, by which a kernel's own trace says what a thread works for.
+//! [`marker`] defines the numbers of markers, through which a kernel trace shows which request or
+//! span a thread works for.
 
 pub mod marker;
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A mask over wall time in milliseconds: `m` ones followed by `n` zeros means bursts of 2ⁿ ms every 2ⁿ⁺ᵐ ms.
+/// Bit mask over wall time in milliseconds: `m` ones followed by `n` zeros means bursts of 2ⁿ ms
+/// every 2ⁿ⁺ᵐ ms.
 ///
-/// Any mask is legal. [`BurstConfig::ALWAYS_ON`] records always, [`BurstConfig::NEVER`] never within the life of
-/// this universe's clocks.
+/// Every mask is valid. [`BurstConfig::ALWAYS_ON`] records always; [`BurstConfig::NEVER`] never
+/// records in practice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BurstConfig(u64);
 
 impl BurstConfig {
     /// The mask 0: every instant is inside a window.
     pub const ALWAYS_ON: Self = Self(0);
-    /// All ones: the only window is the last millisecond of a 64-bit clock.
+    /// Mask of all ones: its only window is the last millisecond of a 64-bit clock.
     pub const NEVER: Self = Self(u64::MAX);
-    /// 4 ms every 32 ms, the example of the paper and the default here.
+    /// 4 ms every 32 ms: the example in the paper, and the default of this crate.
     pub const DEFAULT: Self = Self(0b11100);
 
-    /// The config with exactly these bits.
+    /// Creates the config with exactly these bits.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The mask itself.
+    /// Returns the mask.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Is `time_ms` (milliseconds since the Unix epoch) inside a window? This is the definition; everything else
-    /// in this module is checked against it.
+    /// Reports whether `time_ms` (milliseconds since the Unix epoch) is inside a window. This is
+    /// the definition; the rest of this module is tested against it.
     #[must_use]
     pub const fn contains_ms(self, time_ms: u64) -> bool {
         self.0 & time_ms == self.0
     }
 
-    /// The first millisecond after the window that holds `time_ms`; `None` when it never closes.
+    /// Returns the first millisecond after the window that contains `time_ms`, or `None` if the
+    /// window never closes.
     ///
-    /// Meaningful only when [`contains_ms`](Self::contains_ms) holds. The lowest set bit `n` of the mask must be set
-    /// all through a window, and the bits below it are free, so a window is the 2ⁿ ms that share `time_ms >> n`.
+    /// The result is meaningful only if [`contains_ms`](Self::contains_ms) holds. The lowest set
+    /// bit `n` of the mask must be set throughout a window, and the bits below it are free. A
+    /// window is therefore the 2ⁿ ms that share `time_ms >> n`.
     #[must_use]
     pub const fn close_after_ms(self, time_ms: u64) -> Option<u64> {
         if self.0 == 0 {
@@ -63,10 +69,11 @@ impl BurstConfig {
         }
     }
 
-    /// The first instant at or after `time_ms` that is inside a window.
+    /// Returns the first instant at or after `time_ms` that is inside a window.
     ///
-    /// With `h` the highest bit that the mask wants and `time_ms` lacks: setting it exceeds `time_ms`; the bits above
-    /// stay, and the smallest tail that satisfies the mask is the mask's own.
+    /// Let `h` be the highest bit that the mask requires and `time_ms` lacks. Setting it exceeds
+    /// `time_ms`; the bits above it stay, and the smallest tail that satisfies the mask is the
+    /// mask's own.
     #[must_use]
     pub const fn next_open_ms(self, time_ms: u64) -> u64 {
         let missing = self.0 & !time_ms;
@@ -77,8 +84,9 @@ impl BurstConfig {
         (((time_ms >> h) | 1) << h) | (self.0 & ((1u64 << h) - 1))
     }
 
-    /// Burst length and period in ms, when the mask has the form ones-then-zeros; `None` for [`ALWAYS_ON`](Self::ALWAYS_ON),
-    /// for masks with gaps (their windows come in several periods) and for periods that exceed 64 bits.
+    /// Returns burst length and period in ms if the mask consists of ones followed by zeros.
+    /// Returns `None` for [`ALWAYS_ON`](Self::ALWAYS_ON), for masks with gaps (their windows have
+    /// several periods) and for periods that exceed 64 bits.
     #[must_use]
     pub const fn pattern_ms(self) -> Option<(u64, u64)> {
         if self.0 == 0 {
@@ -92,16 +100,17 @@ impl BurstConfig {
         Some((1 << n, 1 << (n + ones)))
     }
 
-    /// The share of time that is inside windows: 2 to the power of minus the number of ones.
+    /// Returns the fraction of time inside windows: 2 to the power of minus the number of ones.
     #[must_use]
     pub fn duty(self) -> f64 {
         0.5f64.powi(self.0.count_ones().cast_signed())
     }
 
-    /// Reads `0b11100`, `0x1c`, `28`, `4ms/32ms`, `always` or `off`. `11100` could be a mask or a number, and is refused.
+    /// Parses `0b11100`, `0x1c`, `28`, `4ms/32ms`, `always` or `off`. Rejects `11100`, which could
+    /// be a mask or a number.
     ///
     /// # Errors
-    /// Says what was wrong with the text and which forms are accepted.
+    /// The error describes the problem and lists the accepted forms.
     pub fn parse(text: &str) -> Result<Parsed, BurstConfigError> {
         let text = text.trim();
         let exact = |config| {
@@ -153,7 +162,8 @@ impl BurstConfig {
                 (u64::from_str_radix(&digits, 2), digits.parse::<u64>().ok())
             && as_number != Some(as_mask)
         {
-            // Meant as the mask nearly always, and read as the number in silence it records at quite other times.
+            // The mask is almost always meant. Silently parsing it as a number would record at
+            // entirely different times.
             let mask = Self(as_mask);
             let number = as_number.map_or_else(String::new, |bits| {
                 format!(", or as the number {bits}: write {bits:#x}")
@@ -168,10 +178,11 @@ impl BurstConfig {
         }
     }
 
-    /// The ones-then-zeros mask whose burst and period are nearest, by ratio, to the given ones (in ms).
+    /// Returns the ones-then-zeros mask whose burst and period are nearest, by ratio, to the given
+    /// ones (in ms).
     ///
     /// # Errors
-    /// Says why no such mask exists.
+    /// The error describes why no such mask exists.
     pub fn nearest(burst_ms: f64, period_ms: f64) -> Result<Self, &'static str> {
         let (burst_valid, period_valid) = (burst_ms > 0.0, period_ms > 0.0);
         if !burst_valid || !period_valid || !period_ms.is_finite() {
@@ -198,7 +209,7 @@ impl fmt::Debug for BurstConfig {
     }
 }
 
-/// `0b11100 (4ms/32ms)`, `always`, `off`, or the bare mask.
+/// Writes `0b11100 (4ms/32ms)`, `always`, `off`, or the bare mask.
 impl fmt::Display for BurstConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (*self, self.pattern_ms()) {
@@ -218,16 +229,16 @@ impl FromStr for BurstConfig {
     }
 }
 
-/// A config read from text, and the text if the config is only the nearest one to it.
+/// Config parsed from text, and the text if the config only approximates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// What the text means.
+    /// Parsed config.
     pub config: BurstConfig,
-    /// The text, when burst and period had to be rounded to powers of two.
+    /// Original text, if burst and period had to be rounded to powers of two.
     pub rounded_from: Option<String>,
 }
 
-/// A text that is no burst-config.
+/// Error for a text that is not a burst-config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BurstConfigError {
     text: String,
@@ -345,7 +356,7 @@ mod tests {
         assert!((BurstConfig::DEFAULT.duty() - 0.125).abs() < 1e-12);
     }
 
-    /// Masks of all shapes: dense, sparse, ones-then-zeros, and those that concern the low bits only.
+    /// Generates masks of all shapes: dense, sparse, ones-then-zeros, and masks of low bits only.
     fn masks() -> impl Strategy<Value = u64> {
         prop_oneof![
             any::<u64>(),
@@ -356,7 +367,7 @@ mod tests {
     }
 
     proptest! {
-        /// Brute force: walk ms by ms.
+        /// Compares with a brute-force walk, millisecond by millisecond.
         #[test]
         fn edges_agree_with_the_definition(low in any::<u16>(), shift in 0u32..4, time in any::<u32>()) {
             let config = BurstConfig::from_bits(u64::from(low & 0x3ff) << shift);
@@ -369,7 +380,8 @@ mod tests {
             }
         }
 
-        /// On any mask: the opening is inside, not before `time`, and what lies between is outside (sampled).
+        /// Checks on any mask that the opening is inside a window, not before `time`, and that the
+        /// time in between is outside (sampled).
         #[test]
         fn openings_are_the_first(mask in masks(), time in any::<u64>(), probe in any::<u64>()) {
             let config = BurstConfig::from_bits(mask);
@@ -382,7 +394,7 @@ mod tests {
             }
         }
 
-        /// On any mask: a window is whole up to its close and ends there.
+        /// Checks on any mask that a window is whole up to its close and ends there.
         #[test]
         fn closes_are_the_first(mask in masks(), time in any::<u64>(), probe in any::<u64>()) {
             let config = BurstConfig::from_bits(mask);

@@ -1,36 +1,36 @@
-//! The format of markers, and where a recorder says that it listens.
+//! Format of markers, and the file through which a kernel recorder announces itself.
 
 use std::path::PathBuf;
 
 /// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its [`Kind`].
 pub const MARK: u64 = 0x5354_524f_4245_0000;
 
-/// `STROBOSCOPE_KERNEL_RECORDER`: the file by whose lock a kernel recorder says that it listens.
+/// `STROBOSCOPE_KERNEL_RECORDER`: path of the file that a listening kernel recorder locks.
 pub const ENV_KERNEL_RECORDER: &str = "STROBOSCOPE_KERNEL_RECORDER";
 
-/// What a marker says.
+/// Meaning of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The request (or span) starts on this thread.
+    /// The request or span starts on this thread.
     Start = 1,
-    /// It ends on this thread.
+    /// The request or span ends on this thread.
     End = 2,
-    /// A task that works for it moves onto this thread.
+    /// A task that works for the request moves onto this thread.
     On = 3,
     /// The task moves off this thread.
     Off = 4,
-    /// It begins to wait for a lock.
+    /// The request begins to wait for a lock.
     LockWait = 5,
-    /// It has the lock it waited for.
+    /// The request has acquired the lock it waited for.
     LockAcquired = 6,
-    /// It gives up a lock that somebody waits for.
+    /// The request releases a lock that another request waits for.
     LockReleased = 7,
 }
 
-/// The file by whose lock a recorder says that it listens: `STROBOSCOPE_KERNEL_RECORDER`, or else
-/// `/run/stroboscope/kernel-recorder`.
+/// Returns the path of the file that a listening kernel recorder locks:
+/// `STROBOSCOPE_KERNEL_RECORDER`, or `/run/stroboscope/kernel-recorder` by default.
 #[must_use]
 pub fn recorder_path() -> PathBuf {
     std::env::var_os(ENV_KERNEL_RECORDER)

@@ -1,4 +1,4 @@
-//! The function's new body.
+//! Generates the function's new body.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -22,7 +22,7 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         true => quote!(::stroboscope::span!(request: #name, #fields)),
         false => quote!(::stroboscope::span!(#name, #fields)),
     };
-    // Looks at the function's result while the span is current.
+    // Inspects the function's result while the span is current.
     let noted = |result: TokenStream| match options.err {
         true => quote! {
             let result = #result;
@@ -68,7 +68,8 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         }
     } else {
         let block = match options.err {
-            // `return` and `?` leave the closure, which may give references into what it captured, as it runs once.
+            // `return` and `?` leave the closure. It runs once, so it may return references into
+            // its captures.
             true => {
                 let output = match &sig.output {
                     ReturnType::Type(_, kind) if mentions_impl(kind) => None,
@@ -80,7 +81,8 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         };
         let begin = match options.request {
             true => quote!(let _stroboscope_span = #span.entered();),
-            // Assigned only while something is recorded: nothing but a flag of the compiler's remembers that until the end.
+            // The frame is assigned only while recording is on; only a compiler-generated drop flag
+            // tracks this.
             false => quote! {
                 let mut _stroboscope_frame;
                 let _stroboscope_span;
@@ -95,7 +97,8 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
     quote!(#(#attrs)* #vis #sig { #body })
 }
 
-/// Tells the compiler the type of the async block, which `?` and `return` inside it need. Never runs.
+/// Tells the compiler the type of the async block, which `?` and `return` inside it require. Never
+/// runs.
 fn return_hint(output: &ReturnType) -> TokenStream {
     match output {
         ReturnType::Type(_, kind) if !mentions_impl(kind) => quote! {
@@ -119,7 +122,8 @@ fn mentions_impl(kind: &Type) -> bool {
         .any(|word| word == "impl")
 }
 
-/// What `#[async_trait]` makes of an async method: `Box::pin(async move { … })` at the end of a plain one.
+/// Recognizes the `Box::pin(async move { … })` that `#[async_trait]` generates at the end of a
+/// plain method.
 fn boxed_future(block: &Block) -> Option<(&[Stmt], &ExprAsync)> {
     let (last, before) = block.stmts.split_last()?;
     let Stmt::Expr(Expr::Call(call), None) = last else {

@@ -1,4 +1,4 @@
-//! The `#[trace]` attribute of the Stroboscope SDK. Use it as `#[stroboscope::trace]`.
+//! `#[trace]` attribute of the Stroboscope SDK. Use it as `#[stroboscope::trace]`.
 
 mod body;
 mod options;
@@ -6,16 +6,17 @@ mod options;
 use proc_macro::TokenStream;
 use syn::{ItemFn, parse_macro_input};
 
-/// Makes every call of a function a span, named after the function.
+/// Records every call of a function as a span, named after the function.
 ///
-/// Works on `fn` and `async fn`, on methods, and on methods that `#[async_trait]` has rewritten. An async function's
-/// span is the current one whenever its future is polled, on whichever thread.
+/// Works on `fn` and `async fn`, on methods, and on methods rewritten by `#[async_trait]`. The span
+/// of an async function is the current span whenever its future is polled, on any thread.
 ///
-/// - `name = "…"`: another name.
-/// - `fields(key = expression, argument)`: fields, as in `span!`; evaluated only while something is recorded.
-/// - `err`: the function gives a `Result`, whose error can be displayed; if it gives an error, its span has failed, as by
-///   `stroboscope::error`.
-/// - `request`: each call is a request, also inside of another span, as `span!(request: "…")` makes them.
+/// - `name = "…"`: sets another name.
+/// - `fields(key = expression, argument)`: adds fields, as in `span!`; they are evaluated only
+///   while recording is on.
+/// - `err`: marks the span as failed, like `stroboscope::error`, if the function returns an error.
+///   The function must return a `Result` whose error implements `Display`.
+/// - `request`: makes each call a request, even inside another span, like `span!(request: "…")`.
 ///
 /// ```text
 /// #[stroboscope::trace(name = "score", fields(stories = stories.len()))]

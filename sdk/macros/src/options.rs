@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[trace(…)]`.
+//! Parses the arguments of `#[trace(…)]`.
 
 use proc_macro2::TokenStream;
 use syn::parse::{Parse, ParseStream};
@@ -8,7 +8,7 @@ use syn::{Ident, LitStr, Token, parenthesized};
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
-    /// As written; `span!` reads them.
+    /// Unparsed tokens; `span!` parses them.
     pub(crate) fields: Option<TokenStream>,
     pub(crate) err: bool,
     pub(crate) request: bool,

@@ -1,14 +1,15 @@
-//! A place for one span that any thread can read.
+//! Storage for one span that any thread can read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::context::SpanContext;
 use crate::span::Span;
 
-/// One span of ours, taken apart. Made of atomics rather than guarded by a lock: `tracing` enters and leaves spans on
-/// any thread, far more often than it makes them.
+/// One span of the SDK as separate words. It consists of atomics instead of being guarded by a
+/// lock, because `tracing` enters and leaves spans on any thread far more often than it creates
+/// them.
 ///
-/// The loads and stores are relaxed; whoever owns the cell publishes it, see [`slab`](super::slab) and
+/// Loads and stores are relaxed; the owner of the cell publishes it, see [`slab`](super::slab) and
 /// [`table`](super::table).
 #[derive(Debug)]
 pub(super) struct SpanCell([AtomicU64; 4]);
@@ -18,7 +19,7 @@ impl SpanCell {
         Self([const { AtomicU64::new(0) }; 4])
     }
 
-    /// Keeps a span that was taken apart.
+    /// Stores the words of a span.
     #[inline(always)]
     pub(super) fn put(&self, span: [u64; 4]) {
         for (there, word) in self.0.iter().zip(span) {
@@ -26,7 +27,7 @@ impl SpanCell {
         }
     }
 
-    /// The span that is kept, see [`Span::into_words`].
+    /// Returns the stored words, see [`Span::into_words`].
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; 4] {
         let [high, low, span_id, state] = &self.0;
@@ -38,7 +39,7 @@ impl SpanCell {
         ]
     }
 
-    /// The context of the span that is kept.
+    /// Returns the stored span's context.
     #[inline]
     pub(super) fn context(&self) -> SpanContext {
         Span::context_in(self.words())
@@ -49,14 +50,16 @@ impl SpanCell {
         Span::is_recorded_in(self.words())
     }
 
-    /// Ends the span, which is not in here any more then, if it is the innermost and that is all there is to do.
+    /// Ends the stored span and returns `Some` if it is the innermost one and no other work is
+    /// needed. The cell then no longer owns it.
     #[inline(always)]
     pub(super) fn end_quickly(&self) -> Option<()> {
         let [_, _, span_id, word] = &self.0;
         Span::end_quickly(span_id.load(Relaxed), word.load(Relaxed))
     }
 
-    /// Takes the span out; it ends when the result is dropped. To be called once for each [`put`](Self::put).
+    /// Removes the span from the cell; it ends when the result is dropped. Call it once for each
+    /// [`put`](Self::put).
     #[inline]
     pub(super) fn take(&self) -> Span {
         let words = self.words();

@@ -1,9 +1,10 @@
-//! Naming conventions for fields of `tracing`'s spans and events: names, kinds and failures as tracing-opentelemetry reads them
-//! (`otel.name`, `otel.kind`, `otel.status_code`, `otel.status_message`), and the request spans of web frameworks (tower-http,
-//! tracing-actix-web, and others with a method and a path).
+//! Naming conventions for fields of `tracing`'s spans and events: names, kinds and failures as
+//! tracing-opentelemetry reads them (`otel.name`, `otel.kind`, `otel.status_code`,
+//! `otel.status_message`), and the request spans of web frameworks (tower-http, tracing-actix-web,
+//! and others with a method and a path).
 //!
-//! The adapter classifies each callsite once, and the drain reads the fields of finished spans: recording threads run none of
-//! this.
+//! The adapter classifies each callsite once, and the drain reads the fields of finished spans.
+//! Recording threads run none of this code.
 
 use stroboscope_proto::v1::SpanFlag;
 use tracing_core::Metadata;
@@ -100,7 +101,7 @@ pub(crate) fn describe(
     let is_root = *flags & SpanFlag::LocalRoot as u32 != 0;
     let kind = take(fields, "otel.kind").map(|kind| kind.to_ascii_lowercase());
     match kind.as_deref() {
-        // A server span inside of another span repeats the request that it is in.
+        // A server span inside another span repeats the enclosing request.
         Some("server") if is_root => *flags |= SpanFlag::Server as u32,
         Some("client") => *flags |= SpanFlag::Client as u32,
         Some("producer" | "consumer") => {
@@ -182,7 +183,7 @@ fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsit
     let method = text(fields, &METHODS).filter(is_method)?;
     let route = text(fields, &ROUTES).filter(|route| route.starts_with('/'));
     match (route, text(fields, &PATHS).map(path_of)) {
-        // As the tower layers name gRPC calls, so that both ends of a call have one name.
+        // Uses the same name as the tower layers, so that both ends of a gRPC call have one name.
         (None, Some(path)) if method == "POST" && is_grpc(path) => {
             Some(callsite::named_after_path(path))
         }

@@ -1,7 +1,8 @@
-//! Which spans of `tracing` this thread is in, and what its context was before each.
+//! Stack of `tracing` spans that this thread has entered, with the context before each.
 //!
-//! `tracing` lets spans be left in another order than they were entered in, be entered again before they are left, and
-//! be entered on several threads at once; a stack per thread is right for all of that.
+//! `tracing` allows spans to be left in another order than they were entered, to be entered again
+//! before they are left, and to be entered on several threads at once. One stack per thread handles
+//! all of these cases.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +12,7 @@ use crate::here::Here;
 use crate::span::Span;
 use crate::{marker, thread};
 
-/// Whose ids these are: ids of different subscribers may be equal.
+/// Identity of a subscriber: span ids of different subscribers may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(pub(crate) u64);
 
@@ -19,21 +20,24 @@ pub(crate) struct Owner(pub(crate) u64);
 struct Entered {
     owner: Owner,
     id: u64,
-    /// What to go back to when it is left: a context, as [`Span::into_words`] has it. Its word is that of the span, where
-    /// what is gone back to is of the same request, and nothing was unusual.
+    /// Context to restore when the span is left, as in [`Span::into_words`]. Its word is the word
+    /// of the entered span if the previous context belongs to the same request and the quick path
+    /// was taken.
     previous: [u64; 4],
 }
 
-/// The outer ones, up to a depth that few exceed, where the compiler need not ask whether they were destroyed.
+/// Outer spans, up to a depth that few programs exceed. The compiler need not check whether this
+/// storage was destroyed.
 struct Outer {
     spans: [Place; OUTER],
-    /// Of all spans, also of those in `INNER`.
+    /// Number of all entered spans, including those in `INNER`.
     depth: Cell<usize>,
 }
 
 const OUTER: usize = 16;
 
-/// An [`Entered`] in words: owner, id, and what to go back to. Atomics for the reason that [`context`] gives.
+/// [`Entered`] as words: owner, id, and the context to restore. Atomics are used for the reason
+/// given in [`context`].
 struct Place([AtomicU64; 6]);
 
 impl Place {
@@ -72,12 +76,12 @@ impl Place {
 
 thread_local! {
     static ENTERED: Outer = const { Outer { spans: [const { Place::empty() }; OUTER], depth: Cell::new(0) } };
-    /// What is deeper.
+    /// Spans deeper than `OUTER`.
     static INNER: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Enters a span of these words where that is all there is to do: what is current is of its request. `None`: nothing was
-/// done.
+/// Enters a span with these words if the current context belongs to the same request and no other
+/// work is needed. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn enter_quickly(
     owner: Owner,
@@ -100,8 +104,8 @@ pub(crate) fn enter_quickly(
     Some(())
 }
 
-/// Leaves the span that was entered last, if it was entered quickly and the thread still works for its request; or none,
-/// where none was entered. `None`: nothing was done.
+/// Leaves the span that was entered last, if it was entered quickly and the thread still works for
+/// its request. Succeeds without effect if no span is entered. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
     let entered = Here::of(&ENTERED);
@@ -118,7 +122,7 @@ pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
     Some(())
 }
 
-/// Enters a span: its context becomes the current one.
+/// Enters a span and makes its context the current one.
 #[cold]
 #[inline(never)]
 pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
@@ -140,11 +144,11 @@ pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
 
 #[cold]
 fn enter_inner(one: Entered) -> bool {
-    // Fails only while the thread's locals are being destroyed; then nothing is entered any more.
+    // Fails only while the thread's locals are being destroyed; spans are no longer entered then.
     INNER.try_with(|inner| inner.borrow_mut().push(one)).is_ok()
 }
 
-/// Leaves a span; nothing happens when it was not entered on this thread.
+/// Leaves a span; has no effect if the span was not entered on this thread.
 #[cold]
 #[inline(never)]
 pub(crate) fn exit(owner: Owner, id: u64) {
@@ -162,7 +166,7 @@ pub(crate) fn exit(owner: Owner, id: u64) {
     }
 }
 
-/// Leaves a span that is not the innermost, or that is deep.
+/// Leaves a span that is not the innermost, or that is deeper than `OUTER`.
 #[cold]
 fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     let deep = INNER.try_with(|inner| {
@@ -184,7 +188,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     };
     let gone = all.remove(at);
     match all.get_mut(at) {
-        // What was entered after it stays current, and inherits what to go back to.
+        // The span entered after it stays current and inherits the context to restore.
         Some(next) => next.previous = gone.previous,
         None => context::set(Span::context_in(gone.previous)),
     }
@@ -192,7 +196,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
 }
 
 impl Outer {
-    /// All spans, outermost first.
+    /// Returns all entered spans, outermost first.
     fn all(&self) -> Vec<Entered> {
         let outer = self.spans.iter().take(self.depth.get()).map(Place::get);
         let inner = INNER
@@ -218,7 +222,7 @@ impl Outer {
     }
 }
 
-/// The innermost span of an owner that this thread is in.
+/// Returns the innermost span of an owner that this thread is in.
 pub(crate) fn innermost(owner: Owner) -> Option<u64> {
     let entered = Here::of(&ENTERED);
     match entered
@@ -246,7 +250,8 @@ mod tests {
         SpanContext::new(1, n, false)
     }
 
-    /// Steps: a positive number enters that span, a negative one leaves it. The expected span ids after each step.
+    /// Steps through entering (positive numbers) and leaving (negative numbers) spans, and compares
+    /// the span id after each step.
     fn check(steps: &[i64], expected: &[u64]) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -284,7 +289,7 @@ mod tests {
         let up: Vec<i64> = (1..=40).rev().map(|id| -id).collect();
         let contexts: Vec<u64> = (1..=40).chain((0..40).rev()).collect();
         check(&[down.clone(), up].concat(), &contexts);
-        // Outermost first: the innermost stays current until it is left.
+        // Leaves the outermost span first: the innermost stays current until it is left.
         let first_out: Vec<i64> = (1..=40).map(|id| -id).collect();
         let contexts: Vec<u64> = (1..=40).chain([40; 39]).chain([0]).collect();
         check(&[down, first_out].concat(), &contexts);

@@ -1,4 +1,4 @@
-//! Our callsite for each callsite of `tracing`, found by its address.
+//! SDK callsites for the callsites of `tracing`, found by their address.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
@@ -8,21 +8,22 @@ use tracing_core::Metadata;
 use super::conventions;
 use crate::callsite::Callsite;
 
-/// A callsite of `tracing` that was met before.
+/// Callsite of `tracing` that was already registered.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) metadata: &'static Metadata<'static>,
     pub(crate) callsite: Callsite,
-    /// To be found again by [`at`].
+    /// Index for finding it with [`at`].
     pub(crate) index: u32,
-    /// Its spans are requests, also inside of others. [`find`] finds none of these.
+    /// True if its spans are requests, even inside other spans. [`find`] never returns such a
+    /// callsite.
     pub(crate) is_request: bool,
 }
 
 /// Names of spans that are requests.
 static REQUESTS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// Sets the names of spans that are requests; counts for callsites that are met from now on.
+/// Sets the names of spans that are requests. Applies to callsites that are registered later.
 pub(crate) fn set_requests(names: Vec<String>) {
     *REQUESTS.write().unwrap_or_else(PoisonError::into_inner) = names;
 }
@@ -36,23 +37,26 @@ fn is_request(metadata: &'static Metadata<'static>) -> bool {
     names.iter().any(|name| name == own)
 }
 
-/// Open addressing over slots that are written once. Callsites are statics, so nothing is ever removed, an address is
-/// an identity, and what is in here is bounded by the program's source.
+/// Number of buckets. The table uses open addressing over slots that are written once. Callsites
+/// are statics, so entries are never removed, an address is an identity, and the program's source
+/// bounds the number of entries.
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = if cfg!(miri) { 6 } else { 12 };
-/// Buckets looked at for one address, before the map behind them is.
+/// Maximum number of buckets probed for one address before the fallback map is searched.
 const PROBES: usize = 16;
-/// Those that are looked at where code must stay short.
+/// Number of buckets probed where code must stay short.
 const PROBES_NEAR: usize = 2;
 
 #[repr(align(32))]
 struct Bucket(OnceLock<(usize, &'static Known)>);
 
-/// Zeros until used: the pages that no callsite falls into take no memory.
+/// Hash table of callsites. It is all zeros until used, so pages that no callsite hashes to take no
+/// memory.
 static TABLE: [Bucket; BUCKETS] = [const { Bucket(OnceLock::new()) }; BUCKETS];
 
-/// The rest, in programs with thousands of callsites. Its lock also guards the filling of buckets: a bucket that is being
-/// filled while the process forks would never be filled in the child, and whoever asks for it there would wait for ever.
+/// Fallback map for programs with thousands of callsites. Its lock also guards the filling of
+/// buckets: a bucket that is being filled during a fork would never be filled in the child, and a
+/// lookup there would wait forever.
 static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
 
 #[derive(Default)]
@@ -72,7 +76,8 @@ fn probes(address: usize) -> impl Iterator<Item = usize> {
     (0..PROBES).map(move |step| (hash as usize + step) % BUCKETS)
 }
 
-/// Our callsite for theirs, if it was met before and is where nearly all are.
+/// Returns the SDK callsite of a `tracing` callsite that is registered and lies within the first
+/// [`PROBES_NEAR`] buckets, as nearly all do.
 #[inline(always)]
 pub(crate) fn find(metadata: &'static Metadata<'static>) -> Option<&'static Known> {
     find_within(PROBES_NEAR, metadata)
@@ -90,15 +95,15 @@ fn find_within(most: usize, metadata: &'static Metadata<'static>) -> Option<&'st
     None
 }
 
-/// Our callsite for theirs.
+/// Returns the SDK callsite of a `tracing` callsite, and registers it if needed.
 #[inline]
 pub(crate) fn of(metadata: &'static Metadata<'static>) -> &'static Known {
     find_within(PROBES, metadata).unwrap_or_else(|| meet(metadata))
 }
 
-/// Keeps callsites from being added until the result is dropped.
+/// Prevents the registration of callsites until the result is dropped.
 pub(super) fn lock() -> RwLockWriteGuard<'static, Rest> {
-    // A poisoned map is still a map: nothing is half-done in here.
+    // A poisoned map is still valid: no operation leaves it half-done.
     REST.write().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -113,7 +118,8 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
     let is_request = is_request(metadata);
     let buckets = if is_request { 0 } else { PROBES };
     for index in probes(address).take(buckets) {
-        // Whoever comes first fills the bucket; if that was another callsite, the next bucket is tried.
+        // The first thread fills the bucket; if it stored another callsite, the next bucket is
+        // tried.
         let &(there, known) = TABLE[index]
             .0
             .get_or_init(|| (address, make(metadata, index, false)));
@@ -131,7 +137,7 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
     known
 }
 
-/// The callsite with this [`Known::index`].
+/// Returns the callsite with this [`Known::index`].
 pub(crate) fn at(index: u32) -> Option<&'static Known> {
     let index = index as usize;
     match TABLE.get(index) {
@@ -163,14 +169,16 @@ fn make(metadata: &'static Metadata<'static>, index: usize, is_request: bool) ->
     }))
 }
 
-/// Returns true for events that have only a place in the source ("event src/main.rs:7").
+/// Reports whether an event is named only by its place in the source ("event src/main.rs:7").
 fn is_unnamed_event(metadata: &Metadata<'_>) -> bool {
     metadata.is_event() && metadata.name().starts_with("event ")
 }
 
-/// Returns a name that says more to people than `tracing`'s, and stays the same from version to version. An event without a name
-/// gets its target, in place of which the drain puts its message. A function's (`apply`) gets its module
-/// (`get::apply`), as another function of the service may have the same name. Another one may be met later, and names must not change then.
+/// Returns a name that is clearer to people than `tracing`'s and stable across versions. An event
+/// without a name gets its target, which the drain replaces by its message. A function (`apply`)
+/// gets its module as a prefix (`get::apply`), because another function of the service may have the
+/// same name. The prefix is unconditional: such a function may be registered later, and names must
+/// not change then.
 fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
     if is_unnamed_event(metadata) {
@@ -193,7 +201,8 @@ fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     }
 }
 
-/// A test has filled the table: what other tests meet is found behind it.
+/// True if a test has filled the table; callsites that other tests register then lie in the
+/// fallback map.
 #[cfg(test)]
 pub(crate) static IS_CROWDED: std::sync::atomic::AtomicBool =
     std::sync::atomic::AtomicBool::new(false);

@@ -1,8 +1,9 @@
-//! The open spans of our own subscriber, in slots that are never freed.
+//! Open spans of the SDK's own subscriber, in slots that are never freed.
 //!
-//! An id is a slot's index and the slot's generation, which changes whenever a span in it closes. So an id that
-//! outlived its span finds nothing, rather than another span. Each thread keeps some free slots of its own and trades
-//! them with the others in batches, so that making and closing a span touches no shared cache line.
+//! An id consists of a slot's index and the slot's generation, which changes whenever a span in it
+//! closes. An id that outlives its span therefore finds nothing, rather than another span. Each
+//! thread keeps some free slots and exchanges them with the shared list in batches, so creating and
+//! closing a span touches no shared cache line.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -22,16 +23,17 @@ use crate::here::Here;
 use crate::loss::{LOSSES, LossCause};
 use crate::span::Span;
 
-/// Spans open at once: 262,144, in 16 MiB. More are not recorded, and counted.
+/// Maximum number of open spans: 262,144, in 16 MiB. Further spans are not recorded, but counted.
 const SLOTS_MAX: usize = if cfg!(miri) { 256 } else { 1 << 18 };
-/// Free slots move between a thread and the rest in batches of this many.
+/// Number of free slots moved at once between a thread and the shared list.
 const BATCH: usize = 64;
 
-/// One cache line, without padding, so that all of it is zeros until used.
+/// One cache line, without padding, so that all of it is zero until used.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Slot {
-    /// Generation (high half) and references (low half) to the span in here; no references: free.
+    /// Generation (high half) and number of references to the span (low half); the slot is free if
+    /// there are none.
     state: AtomicU64,
     span: SpanCell,
     /// [`Known::index`] of the span's callsite.
@@ -52,15 +54,16 @@ impl Slot {
     }
 }
 
-/// The id of spans that are not kept.
+/// Id of spans that are not stored.
 const NOTHING: u64 = u32::MAX as u64;
 
-/// Where an id has the slot's index. Below it stands a 1, so that no id is 0; above it, the generation.
+/// Bit position of the slot's index in an id. A 1 below it ensures that no id is 0; the generation
+/// is above it.
 const INDEX_SHIFT: u32 = 6;
 
-/// Untouched pages of it take no memory. In one piece, so that nothing but the index is looked at to find a slot.
+/// Array of all slots, so that a lookup needs only the index. Untouched pages take no memory.
 static SLOTS: [Slot; SLOTS_MAX] = [const { Slot::free() }; SLOTS_MAX];
-/// Slots below this index were handed out before.
+/// Number of slots that were ever handed out; slots from this index on are unused.
 static FRESH: AtomicU32 = AtomicU32::new(0);
 /// Free slots that no thread keeps.
 static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -68,12 +71,12 @@ static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// Free slots kept by one thread.
 struct Kept(Vec<u32>);
 
-/// The free slots used next, where the compiler need not ask whether they were destroyed. Filled only by threads whose
-/// `KEPT` exists, which gives them back in the end.
+/// Free slots to use next. The compiler need not check whether this storage was destroyed. Only
+/// threads whose `KEPT` exists fill it; `KEPT` returns the slots at the end.
 struct Near {
     slots: [Cell<u32>; NEAR],
     length: Cell<usize>,
-    /// `NEAR` once `KEPT` exists, 0 before and after.
+    /// Capacity: `NEAR` while `KEPT` exists, 0 before and after.
     room: Cell<usize>,
 }
 
@@ -97,7 +100,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = const { RefCell::new(Kept(Vec::new())) };
 }
 
-/// Keeps slots from changing hands until the result is dropped.
+/// Prevents exchange of slots until the result is dropped.
 pub(super) fn lock() -> MutexGuard<'static, Vec<u32>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -109,7 +112,7 @@ fn give_back(kept: &mut Vec<u32>, keep: usize) {
 fn fetch(kept: &mut Vec<u32>, batch: usize) {
     let mut free = lock();
     if free.is_empty() {
-        // Under the lock, so that the counter stops where the slots do.
+        // Runs under the lock, so that the counter never exceeds the number of slots.
         let first = FRESH.load(Relaxed);
         let last = (first + batch as u32).min(SLOTS_MAX as u32);
         FRESH.store(last, Relaxed);
@@ -120,7 +123,7 @@ fn fetch(kept: &mut Vec<u32>, batch: usize) {
     }
 }
 
-/// A free slot of this thread's; free again if it is dropped.
+/// Free slot taken by this thread; returned if it is dropped.
 struct Free(u32);
 
 impl Free {
@@ -134,7 +137,7 @@ impl Free {
         Some(Self(near.slots[last % NEAR].get()))
     }
 
-    /// Keeps a span in it, and names it.
+    /// Stores a span in the slot and returns its id.
     #[inline(always)]
     fn fill(self, known: &'static Known, span: [u64; 4]) -> Id {
         let id = fill(self.0, known, span);
@@ -159,7 +162,7 @@ fn take_kept() -> Option<u32> {
         }
         kept.pop()
     });
-    // The thread is being torn down: one by one, then.
+    // While the thread is being torn down, slots are fetched one by one.
     kept.unwrap_or_else(|_| {
         let mut one = Vec::new();
         fetch(&mut one, 1);
@@ -193,19 +196,19 @@ fn put_kept(index: u32) {
     }
 }
 
-/// The index that is part of an id.
+/// Returns the index part of an id.
 #[inline(always)]
 const fn index_of(id: u64) -> u32 {
     id as u32 >> INDEX_SHIFT
 }
 
-/// The slot of an id, whether its span is open or not.
+/// Returns the slot of an id, even if its span is closed.
 #[inline(always)]
 fn slot_at(id: u64) -> Option<&'static Slot> {
     SLOTS.get(index_of(id) as usize)
 }
 
-/// The slot of an id, if its span is open.
+/// Returns the slot of an id if its span is open.
 #[inline]
 fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
     let id = id.into_u64();
@@ -214,13 +217,13 @@ fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
     (state >> 32 == id >> 32 && state as u32 != 0).then_some((slot, state))
 }
 
-/// Keeps a span in a slot that this thread has taken out of the free ones, and names it.
+/// Stores a span in a slot that this thread has taken from the free ones, and returns its id.
 #[inline(always)]
 fn fill(index: u32, known: &'static Known, span: [u64; 4]) -> Id {
-    // It is less than that.
+    // The modulo never changes the index: it is below `SLOTS_MAX`.
     let index = index as usize % SLOTS_MAX;
     let slot = &SLOTS[index];
-    // Nobody else has the index, and ids of earlier generations fit no more.
+    // This thread alone owns the index, and ids of earlier generations no longer match.
     let state = slot.state.load(Relaxed);
     slot.span.put(span);
     slot.known.store(known.index, Relaxed);
@@ -228,8 +231,8 @@ fn fill(index: u32, known: &'static Known, span: [u64; 4]) -> Id {
     Id::from_non_zero_u64(NonZeroU64::MIN | state | (index << INDEX_SHIFT) as u64)
 }
 
-/// Begins a span without fields inside the current one, and keeps it, where that is all there is to do. `None`: nothing
-/// was done.
+/// Begins a span without fields inside the current span and stores it, if no other work is needed.
+/// Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn insert_quickly(known: &'static Known) -> Option<Id> {
     let near = Here::of(&NEAR_SLOTS);
@@ -237,16 +240,16 @@ pub(crate) fn insert_quickly(known: &'static Known) -> Option<Id> {
         return None;
     }
     let span = Span::begin_quickly(&known.callsite)?;
-    // Looked at again: registers are few.
+    // Reads the length again instead of holding it in a register.
     let last = near.length.get().wrapping_sub(1);
     near.length.set(last);
     Some(fill(near.slots[last % NEAR].get(), known, span))
 }
 
-/// Keeps the span that `begin` makes, and names it.
+/// Stores the span that `begin` creates, and returns its id.
 #[inline(always)]
 pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id {
-    // Taken out first: `begin` may run code that makes other spans.
+    // The slot is taken first because `begin` may run code that creates other spans.
     let Some(free) = Free::take() else {
         LOSSES.add(LossCause::OpenSpansFull, 1);
         return Id::from_u64(NOTHING);
@@ -259,32 +262,32 @@ pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id 
     }
 }
 
-/// What an open span is taken apart into, see [`Span::into_words`].
+/// Returns the words of an open span, see [`Span::into_words`].
 #[inline(always)]
 pub(crate) fn words(id: &Id) -> Option<[u64; 4]> {
     let id = id.into_u64();
     let slot = slot_at(id)?;
-    // Who has an id has it from who filled the slot. But an id is allowed to outlive its span: if the slot was taken over
-    // meanwhile, this is a mixture of both.
+    // The id comes from the thread that filled the slot. But an id may outlive its span: if the
+    // slot was reused meanwhile, these words mix both spans, and the generation check rejects them.
     let words = slot.span.words();
     fence(Acquire);
     (slot.state.load(Relaxed) >> 32 == id >> 32).then_some(words)
 }
 
-/// The context of an open span.
+/// Returns the context of an open span.
 #[inline]
 pub(crate) fn context(id: &Id) -> Option<SpanContext> {
     words(id).map(Span::context_in)
 }
 
-/// The callsite of an open span.
+/// Returns the callsite of an open span.
 #[inline]
 pub(crate) fn known(id: &Id) -> Option<&'static Known> {
     let (slot, _) = slot_of(id)?;
     super::known::at(slot.known.load(Relaxed))
 }
 
-/// The callsite and the context of a span that is open and recorded.
+/// Returns the callsite and context of a span that is open and recorded.
 pub(crate) fn recorded(id: &Id) -> Option<(&'static Known, SpanContext)> {
     let (slot, _) = slot_of(id)?;
     slot.span
@@ -292,7 +295,7 @@ pub(crate) fn recorded(id: &Id) -> Option<(&'static Known, SpanContext)> {
         .then_some((known(id)?, context(id)?))
 }
 
-/// One more reference to an open span.
+/// Adds a reference to an open span.
 #[inline]
 pub(crate) fn retain(id: &Id) {
     if let Some((slot, _)) = slot_of(id) {
@@ -300,13 +303,14 @@ pub(crate) fn retain(id: &Id) {
     }
 }
 
-/// What a slot's state is, without references, after the span of this state.
+/// Returns the slot's state, without references, after the span with this state closes.
 #[inline(always)]
 const fn next_generation(state: u64) -> u64 {
     (state & !(GENERATION - 1)).wrapping_add(GENERATION)
 }
 
-/// Ends the span whose only reference this is, where all there is to do is to record that. `None`: nothing was done.
+/// Ends the span if this is its only reference and recording the end is all the work needed.
+/// Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     let id = id.into_u64();
@@ -318,7 +322,7 @@ pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     }
     slot.span.end_quickly()?;
     slot.state.store(next_generation(only_one), Relaxed);
-    // As in `release`.
+    // Pairs like the fence in `release`.
     fence(Release);
     let length = near.length.get();
     near.slots[length % NEAR].set(index_of(id));
@@ -326,7 +330,7 @@ pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     Some(())
 }
 
-/// One reference less; the last one ends the span. `true`: it did.
+/// Removes a reference; removing the last one ends the span and returns true.
 #[cold]
 #[inline(never)]
 #[allow(clippy::needless_pass_by_value, reason = "in a register")]
@@ -334,11 +338,12 @@ pub(crate) fn release(id: Id) -> bool {
     let Some((slot, state)) = slot_of(&id) else {
         return false;
     };
-    // The only reference is the caller's, so nobody else changes the count; that saves a locked instruction.
+    // If the caller holds the only reference, no other thread changes the count; this saves a
+    // locked instruction.
     let is_last = state as u32 == 1 || slot.state.fetch_sub(1, AcqRel) as u32 == 1;
     if is_last {
         slot.state.store(next_generation(state), Relaxed);
-        // Before anything in the slot changes: the counterpart is in `words`.
+        // Must precede any change to the slot; it pairs with the fence in `words`.
         fence(Release);
         drop(slot.span.take());
         put_free(index_of(id.into_u64()));
@@ -360,7 +365,7 @@ mod tests {
         known::of(metadata(u32::MAX))
     }
 
-    /// One whose words go together.
+    /// Creates a context whose words are recognizable as a unit.
     fn context_of(n: u64) -> SpanContext {
         SpanContext::new(
             u128::from(n) << 64 | u128::from(!n),
@@ -369,7 +374,7 @@ mod tests {
         )
     }
 
-    /// Is it one of those?
+    /// Reports whether the context is one of those.
     #[track_caller]
     fn check(found: Option<SpanContext>) {
         if let Some(found) = found {
@@ -377,8 +382,8 @@ mod tests {
         }
     }
 
-    /// Threads that look at ids of others see the span, or nothing once it is closed, and never parts of two that were in
-    /// the slot one after the other.
+    /// Checks that threads that look up others' ids see the span, or nothing once it is closed, but
+    /// never a mixture of two spans that used the slot in turn.
     #[test]
     fn an_id_finds_its_own_span_or_none() {
         let known = known();
@@ -388,7 +393,8 @@ mod tests {
             for round in 1..=ROUNDS {
                 let context = context_of(round * WRITERS as u64 + writer as u64);
                 let id = insert(known, || Span::unrecorded(context));
-                // As whatever hands an id on does: it is the slot's contents that are read without an order.
+                // Published with `Release`, like any transfer of an id; only the slot's contents
+                // are read without ordering.
                 shown[writer].store(id.into_u64(), Release);
                 assert_eq!(super::context(&id), Some(context));
                 if round % 3 == 0 {
@@ -423,7 +429,8 @@ mod tests {
         });
     }
 
-    /// The last reference is given up where the span was not made: its slot goes from thread to thread.
+    /// Drops the last reference on another thread than the one that created the span: its slot
+    /// moves between threads.
     #[test]
     fn slots_go_from_thread_to_thread() {
         let known = known();

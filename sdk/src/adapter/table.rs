@@ -1,9 +1,11 @@
-//! The open spans of our layer, found by the ids that another subscriber gave them.
+//! Open spans of the SDK's layer, found by the ids that another subscriber assigned.
 //!
-//! A table of cache lines of eight ids each. A span lives in the line its id hashes to, beside which its context is
-//! kept; what finds its line full goes to a map behind a lock. To find a place is eight loads from one line. Some places
-//! of every line are lent to one thread each, which takes them without a compare-and-swap; for the others it is one. The
-//! `extensions` of a `tracing_subscriber` registry would do without a table, but cost two locks and an allocation.
+//! The table consists of cache lines of eight ids each. A span is stored in the line to which its
+//! id hashes, and its context is stored next to that line. If the line is full, the span goes to a
+//! map behind a lock. A lookup takes eight loads from one line. Some places of every line are lent
+//! to one thread each, which fills them without a compare-and-swap; the other places need one. The
+//! `extensions` of a `tracing_subscriber` registry would replace the table, but cost two locks and
+//! an allocation.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -22,10 +24,11 @@ use crate::span::Span;
 const LINE_BITS: u32 = if cfg!(miri) { 4 } else { 12 };
 const LINES: usize = 1 << LINE_BITS;
 const WAYS: usize = 8;
-/// The first of them are lent, for as long as a thread lives: in its own way of every line, only that thread puts spans.
+/// Number of lent ways. A thread holds one until it ends, and only that thread stores spans in its
+/// way of every line.
 const LENT_WAYS: usize = 6;
 
-/// A place that is being filled.
+/// Id of a place that is being filled.
 const BUSY: u64 = u64::MAX;
 
 #[repr(align(64))]
@@ -37,7 +40,8 @@ struct Place {
     owner: AtomicU64,
 }
 
-/// Ids of the spans in `PLACES`; 0: free. Zeros until used, like `PLACES`: untouched pages take no memory.
+/// Ids of the spans in `PLACES`; 0 means free. All zeros until used, like `PLACES`: untouched pages
+/// take no memory.
 static IDS: [Line; LINES] = [const { Line([const { AtomicU64::new(0) }; WAYS]) }; LINES];
 static PLACES: [Place; LINES * WAYS] = [const {
     Place {
@@ -46,14 +50,14 @@ static PLACES: [Place; LINES * WAYS] = [const {
     }
 }; LINES * WAYS];
 
-/// Spans that found their line full, and how many they are.
+/// Spans whose line was full; `REST_LENGTH` is their number.
 static REST: Mutex<Option<FxHashMap<(u64, u64), Span>>> = Mutex::new(None);
 static REST_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Bits of the ways that are lent.
+/// Bit set of the lent ways.
 static LENT: AtomicU32 = AtomicU32::new(0);
 
-/// Of a thread that has none, and of one that has not asked for one.
+/// `NO_WAY` means that the thread has no way; `UNASKED`, that it has not tried to borrow one.
 const NO_WAY: usize = LENT_WAYS;
 const UNASKED: usize = usize::MAX;
 
@@ -62,7 +66,8 @@ thread_local! {
     static RETURNER: Returner = const { Returner };
 }
 
-/// Gives a thread's way back. What the thread left there stays until it is removed; whoever gets the way then sees it.
+/// Returns a thread's way at its end. Spans that the thread left there stay until they are removed;
+/// the way's next borrower sees them.
 struct Returner;
 
 impl Drop for Returner {
@@ -78,7 +83,7 @@ impl Drop for Returner {
 fn borrow_way() -> usize {
     let free = |lent: u32| (!lent).trailing_zeros();
     let take = |lent| (free(lent) < LENT_WAYS as u32).then(|| lent | 1 << free(lent));
-    // Without its returner, which a thread that is being torn down has no longer, nothing is borrowed.
+    // A thread that is being torn down has no `RETURNER` any more, so it borrows nothing.
     let borrowed = RETURNER.try_with(|_| LENT.fetch_update(Acquire, Relaxed, take));
     let way = borrowed
         .ok()
@@ -94,12 +99,13 @@ pub(super) fn rest() -> MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>>
 
 #[inline]
 fn line_of(id: u64) -> usize {
-    // The registry counts the reuses of a slot in its ids' highest 13 bits. Without them, the spans that follow each
-    // other in a slot share a line here, which then stays in the cache. Only speed depends on it.
+    // The registry counts the reuses of a slot in the highest 13 bits of its ids. Without these
+    // bits, successive spans of a slot share a line here, which then stays in the cache. This
+    // affects only speed.
     (id.wrapping_shl(13).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LINE_BITS)) as usize
 }
 
-/// The way that is lent to this thread, and the line of an id.
+/// Returns this thread's way in the line of an id.
 #[inline(always)]
 fn own_way(id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     let way = WAY.get();
@@ -107,20 +113,21 @@ fn own_way(id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     (way < LENT_WAYS).then(|| (&IDS[line].0[way], &PLACES[line * WAYS + way]))
 }
 
-/// This thread's own place of a span that it put there itself, most likely.
+/// Returns this thread's place for a span. Most likely this thread stored the span there itself.
 #[inline(always)]
 fn own_place(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     own_way(id)
         .filter(|(there, place)| there.load(Acquire) == id && place.owner.load(Relaxed) == owner.0)
 }
 
-/// What a span is taken apart into, see [`Span::into_words`], if this thread made it and it is not somewhere unusual.
+/// Returns the span's words, see [`Span::into_words`], if the span is in this thread's own way.
 #[inline(always)]
 pub(crate) fn words(owner: Owner, id: u64) -> Option<[u64; 4]> {
     own_place(owner, id).map(|(_, place)| place.span.words())
 }
 
-/// No span of this id is in here. (No: one may be, of whatever owner.)
+/// Reports whether the table holds no span with this id. False means that a span of any owner may
+/// have it.
 #[inline(always)]
 pub(crate) fn has_none(id: u64) -> bool {
     !IDS[line_of(id)]
@@ -130,7 +137,8 @@ pub(crate) fn has_none(id: u64) -> bool {
         && REST_LENGTH.load(Acquire) == 0
 }
 
-/// Ends a span and takes it out, where all there is to do is to record that. Not in a panic. `None`: nothing was done.
+/// Ends a span and removes it, if recording the end is all the work needed. Must not run during a
+/// panic. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn end_quickly(owner: Owner, id: u64) -> Option<()> {
     let (there, place) = own_place(owner, id)?;
@@ -139,11 +147,11 @@ pub(crate) fn end_quickly(owner: Owner, id: u64) -> Option<()> {
     Some(())
 }
 
-/// Keeps a span that was taken apart under an id.
+/// Stores the words of a span under an id.
 #[inline(always)]
 pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
     match own_way(id) {
-        // Nobody else puts anything here: it stays free until it is put there.
+        // No other thread stores anything here, so the place stays free until this thread fills it.
         Some((there, place)) if id != BUSY && there.load(Acquire) == 0 => {
             put(owner, id, span, there, place);
         }
@@ -154,7 +162,7 @@ pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
     }
 }
 
-/// In registers, and as the last thing that its callers do.
+/// Takes its arguments in registers and is the last call of its callers.
 #[cold]
 #[inline(never)]
 fn insert_elsewhere(owner: Owner, id: u64, high: u64, low: u64, span_id: u64, word: u64) {
@@ -191,7 +199,7 @@ fn insert_shared(owner: Owner, id: u64, span: [u64; 4]) {
 fn insert_into_rest(owner: Owner, id: u64, span: [u64; 4]) {
     let mut rest = rest();
     let rest = rest.get_or_insert_default();
-    // Replacing one means that its end was never told; it ends now.
+    // A replaced span never received its end; it ends now.
     rest.insert((owner.0, id), Span::from_words(span));
     REST_LENGTH.store(rest.len(), Release);
 }
@@ -205,7 +213,7 @@ fn find(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
     Some((&IDS[line].0[way], &PLACES[line * WAYS + way]))
 }
 
-/// The context of a span, and whether it is recorded.
+/// Returns a span's context, and whether the span is recorded.
 #[inline]
 pub(crate) fn look_up(owner: Owner, id: u64) -> Option<(SpanContext, bool)> {
     match find(owner, id) {
@@ -218,7 +226,7 @@ pub(crate) fn look_up(owner: Owner, id: u64) -> Option<(SpanContext, bool)> {
     }
 }
 
-/// Takes a span out; it ends when the result is dropped.
+/// Removes a span; it ends when the result is dropped.
 #[inline]
 pub(crate) fn remove(owner: Owner, id: u64) -> Option<Span> {
     if let Some((there, place)) = find(owner, id) {
@@ -254,7 +262,7 @@ mod tests {
         ))
     }
 
-    /// Both tests use the one table.
+    /// Serializes the two tests, which share one table.
     static TURN: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -328,7 +336,7 @@ mod tests {
                     .map(|thread| thread.join().unwrap())
                     .collect()
             });
-            // Other tests' threads may have some.
+            // Threads of other tests may hold some ways.
             let lent: Vec<usize> = ways.iter().copied().filter(|&way| way != NO_WAY).collect();
             let distinct: std::collections::HashSet<_> = lent.iter().collect();
             assert_eq!(distinct.len(), lent.len(), "{ways:?}");

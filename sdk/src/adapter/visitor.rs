@@ -21,14 +21,14 @@ impl<'a, 'w> Visitor<'a, 'w> {
         }
     }
 
-    /// Has code of the service formatted a value?
+    /// Reports whether the service's code formatted a value.
     pub(crate) fn has_run_code(&self) -> bool {
         self.has_run_code
     }
 
     #[inline]
     fn write(&mut self, field: &Field, value: &(impl Value + ?Sized)) {
-        // tracing allows 32 fields, fewer than fit.
+        // tracing allows 32 fields, fewer than a record holds.
         if let Ok(index) = u8::try_from(field.index()) {
             value.write(index, self.writer);
         }

@@ -1,4 +1,4 @@
-//! Connections of a simulation, in place of the system's.
+//! Simulated connections that replace the system's.
 #![allow(
     missing_docs,
     reason = "no part of the API; the user is a test beside this crate"
@@ -20,10 +20,10 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// A connection that is being made.
+/// Future of a new connection.
 pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send>>;
 
-/// Makes connections.
+/// Factory of simulated connections.
 #[derive(Clone)]
 pub struct Connector(Arc<dyn Fn() -> Connecting + Send + Sync>);
 

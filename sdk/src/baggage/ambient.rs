@@ -1,4 +1,4 @@
-//! The baggage of the request this thread is working for.
+//! Baggage of the request that this thread works for.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -11,17 +11,17 @@ use super::{
     limits,
 };
 
-/// What travels with a request beside its ids.
+/// Data that travels with a request in addition to its ids.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
-    /// W3C `tracestate`, as it came.
+    /// W3C `tracestate`, unchanged.
     pub(crate) tracestate: Option<String>,
-    /// Shared by all tasks of the request in this process.
+    /// Baggage shared by all tasks of the request in this process.
     request: Arc<Mutex<Baggage>>,
     component: Option<Arc<Component>>,
 }
 
-/// One component at work, inside another perhaps.
+/// Active component, possibly nested inside another.
 #[derive(Debug)]
 struct Component {
     entries: Mutex<Baggage>,
@@ -29,7 +29,7 @@ struct Component {
 }
 
 fn lock(baggage: &Mutex<Baggage>) -> MutexGuard<'_, Baggage> {
-    // Nothing is half-done inside a change of the list.
+    // A poisoned lock is safe to use: no change of the list leaves it half-done.
     baggage.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -63,7 +63,8 @@ impl Carried {
     fn set(&self, entry: Entry) -> bool {
         let place = match (entry.scope, &self.component) {
             (Scope::Component, Some(component)) => &component.entries,
-            // The whole of this process's part in the request is one component.
+            // Outside of explicit components, this process's whole part of the request is one
+            // component.
             _ => &self.request,
         };
         let mut baggage = lock(place);
@@ -78,11 +79,11 @@ impl Carried {
             .or_else(|| lock(&self.request).get(key).cloned())
     }
 
-    /// All that a call made now would carry.
+    /// Returns all baggage that a call made now would carry.
     pub(crate) fn snapshot(&self) -> Baggage {
         let mut all = lock(&self.request).clone();
         let components: Vec<&Component> = self.components().collect();
-        // From the outermost, so that inner ones win.
+        // Starts with the outermost component, so that inner ones win.
         for component in components.into_iter().rev() {
             for entry in &lock(&component.entries).entries {
                 all.set(entry.clone());
@@ -91,9 +92,9 @@ impl Carried {
         all
     }
 
-    /// The `baggage` header of a call made now.
+    /// Returns the `baggage` header of a call made now.
     pub(crate) fn header(&self) -> Option<String> {
-        // Most requests carry nothing, and every call asks.
+        // Fast path: most requests carry nothing, and every call asks.
         if self.component.is_none() && lock(&self.request).is_empty() {
             return None;
         }
@@ -118,11 +119,11 @@ pub(crate) fn replace_carried(new: Option<Arc<Carried>>) -> Option<Arc<Carried>>
         .unwrap_or(None)
 }
 
-/// Puts what is carried in place for a scope; restores what was there when dropped.
+/// Installs a request's carried data for a scope; restores the previous data when dropped.
 #[derive(Debug)]
 pub(crate) struct CarriedScope {
     previous: Option<Arc<Carried>>,
-    /// Not `Send`: it must be dropped on the thread it was made on.
+    /// Not `Send`: it must be dropped on the thread that created it.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
@@ -141,13 +142,15 @@ impl Drop for CarriedScope {
     }
 }
 
-/// Sets a value of the request this thread is working for. `false`: there is none (no `tower::ServerLayer`, no
-/// [`enter_request`]), or key or value is unusable (see [`Baggage::set`]).
+/// Sets a value of the request that this thread works for. Returns `false` if there is no request
+/// (no `tower::ServerLayer`, no [`enter_request`]) or if the key or value is invalid (see
+/// [`Baggage::set`]).
 pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
     set_with_importance(scope, key, value, IMPORTANCE_DEFAULT)
 }
 
-/// The same, dropped earlier (towards 0) or later (towards 9) when not all fits into a header.
+/// Sets a value like [`set`], with an importance: if not all values fit into a header, those with
+/// the lowest (towards 0) are dropped first, those with the highest (towards 9) last.
 pub fn set_with_importance(
     scope: Scope,
     key: &str,
@@ -159,13 +162,14 @@ pub fn set_with_importance(
     })
 }
 
-/// A value of the request this thread is working for: the innermost component's, then the request's.
+/// Returns a value of the request that this thread works for. The innermost component's value takes
+/// precedence over the request's.
 #[must_use]
 pub fn get(key: &str) -> Option<Value> {
     carried()?.get(key)
 }
 
-/// Takes a value out: of the innermost component and of the request.
+/// Removes a value from the innermost component and from the request.
 pub fn remove(key: &str) -> bool {
     carried().is_some_and(|carried| {
         let component = carried
@@ -177,7 +181,7 @@ pub fn remove(key: &str) -> bool {
     })
 }
 
-/// All that a call made now would carry.
+/// Returns all baggage that a call made now would carry.
 #[must_use]
 pub fn snapshot() -> Baggage {
     carried()
@@ -185,7 +189,7 @@ pub fn snapshot() -> Baggage {
         .unwrap_or_default()
 }
 
-/// Adds a tradeoff to the request's list. `false`: no request, or no room.
+/// Adds a tradeoff to the request's list. Returns `false` if there is no request or no space.
 pub fn note(tradeoff: &Tradeoff) -> bool {
     carried().is_some_and(|carried| {
         let mut baggage = lock(&carried.request);
@@ -199,7 +203,7 @@ pub fn note(tradeoff: &Tradeoff) -> bool {
     })
 }
 
-/// The tradeoffs made on the way here, oldest first.
+/// Returns the tradeoffs made so far for this request, oldest first.
 #[must_use]
 pub fn tradeoffs() -> Vec<Tradeoff> {
     snapshot()
@@ -209,26 +213,28 @@ pub fn tradeoffs() -> Vec<Tradeoff> {
         .collect()
 }
 
-/// Whether the request this thread is working for is a copy (of `tower::DuplicateLayer`), which must
-/// change nothing that others read, and which no user waits for.
+/// Reports whether this thread works for a copied request (see `tower::DuplicateLayer`). A copy
+/// must not change data that others read, and no user waits for it.
 #[must_use]
 pub fn is_duplicate() -> bool {
     get(DUPLICATE) == Some(Value::Bool(true))
 }
 
-/// Attaches a prediction of slack to the request. `false`: no request, or it is too long.
+/// Attaches a slack prediction to the request. Returns `false` if there is no request or the
+/// prediction is too long.
 pub fn predict_slack(prediction: &SlackPrediction) -> bool {
     set(Scope::Request, SlackPrediction::KEY, prediction.format())
 }
 
-/// The prediction of slack made for this request, where it entered.
+/// Returns the slack prediction that was made where this request entered.
 #[must_use]
 pub fn slack() -> Option<SlackPrediction> {
     SlackPrediction::of(&get(SlackPrediction::KEY)?)
 }
 
-/// Attaches load metrics, as `load.<component>.requests_per_second`, `.cpu_cores` and `.memory_bytes`: system-wide
-/// ones belong to the request, those of a component to that component.
+/// Attaches load metrics as `load.<component>.requests_per_second`, `.cpu_cores` and
+/// `.memory_bytes`. System-wide metrics belong to the request scope, a component's metrics to the
+/// component scope.
 pub fn carry_load(scope: Scope, component: &str, load: Load) -> bool {
     let key = |metric: &str| format!("load.{component}.{metric}");
     set(scope, &key("requests_per_second"), load.requests_per_second)
@@ -236,29 +242,29 @@ pub fn carry_load(scope: Scope, component: &str, load: Load) -> bool {
         & set(scope, &key("memory_bytes"), load.memory_bytes)
 }
 
-/// See [`enter_request`].
+/// Guard returned by [`enter_request`].
 #[derive(Debug)]
 #[must_use = "the request ends when this is dropped"]
 pub struct RequestScope {
     _carried: CarriedScope,
 }
 
-/// From now on and until the result is dropped, this thread works for a request that carries this.
+/// Makes this thread work for a request with this baggage until the result is dropped.
 pub fn enter_request(baggage: Baggage) -> RequestScope {
     RequestScope {
         _carried: CarriedScope::enter(Some(Arc::new(Carried::new(None, baggage)))),
     }
 }
 
-/// See [`enter_component`].
+/// Guard returned by [`enter_component`].
 #[derive(Debug)]
 #[must_use = "the component ends when this is dropped"]
 pub struct ComponentScope {
     _carried: CarriedScope,
 }
 
-/// From now on and until the result is dropped, this thread executes a component: values of component scope that are
-/// set meanwhile are seen by it and by what it calls, and go with it.
+/// Makes this thread execute a component until the result is dropped. Values of component scope
+/// that are set meanwhile are visible to the component and its calls, and are discarded with it.
 pub fn enter_component() -> ComponentScope {
     let inside = carried().map(|carried| Arc::new(carried.inside_component()));
     ComponentScope {
@@ -266,9 +272,9 @@ pub fn enter_component() -> ComponentScope {
     }
 }
 
-/// Baggage through futures.
+/// Extension trait that attaches baggage to futures.
 pub trait ComponentExt: Future + Sized {
-    /// This future is one component of the current request; see [`enter_component`].
+    /// Runs this future as one component of the current request; see [`enter_component`].
     fn in_component(self) -> InComponent<Self> {
         InComponent {
             future: self,
@@ -276,7 +282,7 @@ pub trait ComponentExt: Future + Sized {
         }
     }
 
-    /// This future is a request that carries this; see [`enter_request`].
+    /// Runs this future as a request with this baggage; see [`enter_request`].
     fn with_baggage(self, baggage: Baggage) -> WithBaggage<Self> {
         InComponent {
             future: self,
@@ -287,11 +293,11 @@ pub trait ComponentExt: Future + Sized {
 
 impl<F: Future> ComponentExt for F {}
 
-/// See [`ComponentExt::with_baggage`].
+/// Future returned by [`ComponentExt::with_baggage`].
 pub type WithBaggage<F> = InComponent<F>;
 
 pin_project_lite::pin_project! {
-    /// See [`ComponentExt::in_component`].
+    /// Future returned by [`ComponentExt::in_component`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct InComponent<F> {

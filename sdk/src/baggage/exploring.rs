@@ -1,21 +1,22 @@
-//! Whether any request was ever told to explore: others need not look into what they carry.
+//! Tracks whether any request was ever asked to explore; without one, no request's baggage needs to
+//! be searched.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Before a tradeoff point's name, the key of the share that a request has to give up there:
+/// Key prefix, before a tradeoff point's name, of the fraction that a request must give up there:
 /// `explore.ranker.candidates` = 0.5.
 pub const EXPLORE: &str = "explore.";
 
 static EXPLORING: AtomicBool = AtomicBool::new(false);
 
-/// An entry with this key came with a request.
+/// Records that a request carried an entry with this key.
 pub(super) fn seen(key: &str) {
     if key.starts_with(EXPLORE) && !EXPLORING.load(Relaxed) {
         EXPLORING.store(true, Relaxed);
     }
 }
 
-/// Whether a request of this process was told to explore.
+/// Reports whether a request of this process was ever asked to explore.
 #[cfg(feature = "tradeoff")]
 #[inline]
 pub(crate) fn is_exploring() -> bool {

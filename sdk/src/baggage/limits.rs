@@ -1,4 +1,4 @@
-//! What goes first when there is more than a header may hold.
+//! Drops the least important members of baggage that exceeds the limits of a header.
 
 use super::{BYTES_MAX, Baggage, IMPORTANCE_MAX, MEMBERS_MAX, wire};
 
@@ -10,7 +10,7 @@ fn sizes(baggage: &Baggage) -> (usize, usize) {
             .iter()
             .map(wire::encoded_bytes)
             .sum::<usize>();
-    // And the commas between them.
+    // Includes the commas between members.
     (members, bytes + members.saturating_sub(1))
 }
 
@@ -19,14 +19,15 @@ pub(super) fn fits(baggage: &Baggage) -> bool {
     members <= MEMBERS_MAX && bytes <= BYTES_MAX
 }
 
-/// Which member of the baggage.
+/// Position of a member in the baggage.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Foreign(usize),
     Entry(usize),
 }
 
-/// Drops members until it fits: ours by importance, later ones first; then those of others, from the end.
+/// Drops members until the rest fits: first the SDK's by importance, later ones first; then those
+/// of other vendors, from the end.
 pub(super) fn fit(baggage: &mut Baggage) {
     let (mut members, mut bytes) = sizes(baggage);
     if members <= MEMBERS_MAX && bytes <= BYTES_MAX {

@@ -1,4 +1,4 @@
-//! How loaded this process is: throughput, CPU and memory, measured once a second by the shipping thread.
+//! Load of this process: throughput, CPU and memory, measured once a second by the shipping thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,16 +6,17 @@ use stroboscope_proto::v1;
 
 use crate::sys;
 
-/// The load metrics of 001 §4.3.1. All zero before the first second of recording has passed.
+/// Load metrics of 001 §4.3.1. All are zero during the first second of recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {
-    /// Requests that entered per second, over the last second: those of `tower::ServerLayer`, and what
-    /// [`count_request`] was told.
+    /// Requests that entered per second, over the last second. Counts requests at
+    /// `tower::ServerLayer` and calls of [`count_request`].
     pub requests_per_second: f64,
-    /// CPU time per wall time over the last second; 1.0 is one core kept busy. 0 on systems that are no Unix.
+    /// CPU time per wall time over the last second; 1.0 is one busy core. 0 on systems other than
+    /// Unix.
     pub cpu_cores: f64,
-    /// Memory that is resident, bytes. 0 on systems that are not Linux.
+    /// Resident memory in bytes. 0 on systems other than Linux.
     pub memory_bytes: u64,
 }
 
@@ -24,13 +25,14 @@ static REQUESTS_PER_SECOND: AtomicU64 = AtomicU64::new(0);
 static CPU_CORES: AtomicU64 = AtomicU64::new(0);
 static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// A request entered this process: for services that do not use `tower::ServerLayer`, which counts by itself.
+/// Counts a request that entered this process. For services without `tower::ServerLayer`, which
+/// counts by itself.
 #[inline]
 pub fn count_request() {
     REQUESTS.fetch_add(1, Relaxed);
 }
 
-/// The load of this process, as last measured.
+/// Returns the load of this process, as last measured.
 #[must_use]
 pub fn load() -> Load {
     Load {
@@ -40,20 +42,20 @@ pub fn load() -> Load {
     }
 }
 
-/// What this process used between two measurements, for the collector.
+/// Resources used between two measurements, for the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// By the monotonic clock.
+    /// Length on the monotonic clock.
     pub(crate) length_ns: i64,
-    /// `None` where the system does not say.
+    /// CPU time. `None` where the system does not report it.
     pub(crate) cpu_ns: Option<i64>,
-    /// At its end. `None` where the system does not say.
+    /// Resident memory at the end. `None` where the system does not report it.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) requests: u64,
 }
 
 impl Used {
-    /// As it is shipped: up to this wall time.
+    /// Converts to the wire form of an interval that ends at this wall time.
     pub(crate) fn until(self, to_ns: i64) -> v1::Load {
         let unsigned = |ns: i64| ns.max(0).cast_unsigned();
         v1::Load {
@@ -66,7 +68,7 @@ impl Used {
     }
 }
 
-/// Measures, when asked, at most once a second.
+/// Measures load at most once a second.
 #[derive(Debug)]
 pub(crate) struct Meter {
     last: Option<Reading>,
@@ -75,7 +77,7 @@ pub(crate) struct Meter {
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     at_ns: i64,
-    /// `None` where the system does not say.
+    /// CPU time. `None` where the system does not report it.
     cpu_ns: Option<i64>,
     requests: u64,
 }
@@ -87,12 +89,13 @@ impl Meter {
         Self { last: None }
     }
 
-    /// `at_ns` is monotonic. What was used since the last measurement, if there was one, and if it was time for another.
+    /// Returns the resources used since the last measurement, or `None` if there was none or a
+    /// second has not passed. `at_ns` is monotonic.
     pub(crate) fn tick(&mut self, at_ns: i64) -> Option<Used> {
         if self.last.is_some_and(|last| at_ns - last.at_ns < PERIOD_NS) {
             return None;
         }
-        // The process's CPU clock, not /proc/self/stat: that counts in hundredths of a second.
+        // Uses the process's CPU clock, because /proc/self/stat counts in hundredths of a second.
         let now = Reading {
             at_ns,
             cpu_ns: sys::process_cpu_ns(),

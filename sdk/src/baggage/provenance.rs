@@ -1,16 +1,18 @@
-//! Where a data item comes from: what travels with one item, and no further.
+//! Provenance of a data item: metadata that travels with one item and no further.
 
 use super::{Value, wire};
 use crate::header_list::{Members, ReadLimit};
 
-/// The header (or gRPC metadata key) of a message that is one data item.
+/// Header (or gRPC metadata key) of a message that is one data item.
 pub const PROVENANCE: &str = "stroboscope-provenance";
 
-/// Typed key-value pairs about one data item: its source, the algorithm that made it (001 §4.3.1). An unordered
-/// collection; components are black boxes, so whoever makes an item from others says what it inherits ([`merge`](Self::merge)).
+/// Typed key-value pairs about one data item, such as its source and the algorithm that made it
+/// (001 §4.3.1). The pairs are unordered. Components are black boxes, so code that makes an item
+/// from others declares what the new item inherits ([`merge`](Self::merge)).
 ///
-/// It is data, not context: keep it beside the item, and send it with the item's own message, either in a field of
-/// the message ([`to_text`](Self::to_text)) or in its headers ([`attach`](Self::attach)).
+/// Provenance is data, not context. Keep it with the item, and send it in the item's own message:
+/// either in a field of the message ([`to_text`](Self::to_text)) or in its headers
+/// ([`attach`](Self::attach)).
 ///
 /// ```
 /// use stroboscope::baggage::Provenance;
@@ -22,7 +24,8 @@ pub const PROVENANCE: &str = "stroboscope-provenance";
 pub struct Provenance(std::collections::BTreeMap<String, Value>);
 
 impl Provenance {
-    /// Adds a pair; a key that is no token (see [`Entry::key`](super::Entry::key)) is left out and counted.
+    /// Adds a pair. A key that is no token (see [`Entry::key`](super::Entry::key)) is left out and
+    /// counted.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         let key = key.into();
@@ -34,7 +37,7 @@ impl Provenance {
         self
     }
 
-    /// Adds what another item brings; where both say something, this one's stays.
+    /// Adds the pairs of another item. For keys that both have, this item's value stays.
     #[must_use]
     pub fn merge(mut self, other: &Self) -> Self {
         for (key, value) in &other.0 {
@@ -43,19 +46,19 @@ impl Provenance {
         self
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// All pairs, by key.
+    /// Returns all pairs, sorted by key.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// In the form of a header: visible ASCII, at most [`BYTES_MAX`](super::BYTES_MAX) long. Pairs that do not fit are
-    /// left out and counted.
+    /// Formats the pairs as a header value: visible ASCII, at most [`BYTES_MAX`](super::BYTES_MAX)
+    /// long. Pairs that do not fit are left out and counted.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -74,8 +77,8 @@ impl Provenance {
         text
     }
 
-    /// Reads what [`to_text`](Self::to_text) wrote; what is malformed is left out and counted. What is longer is read no
-    /// further, and the rest counts as one pair.
+    /// Parses the output of [`to_text`](Self::to_text). Malformed pairs are left out and counted.
+    /// Parsing stops at the maximum length; the remainder counts as one pair.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let mut provenance = Self::default();
@@ -100,7 +103,7 @@ impl Provenance {
         provenance
     }
 
-    /// Writes it into the headers of the item's message.
+    /// Adds the provenance to the headers of the item's message.
     pub fn attach(&self, headers: &mut http::HeaderMap) {
         if !self.0.is_empty()
             && let Ok(value) = http::HeaderValue::from_str(&self.to_text())
@@ -109,7 +112,7 @@ impl Provenance {
         }
     }
 
-    /// Reads it from the headers of the item's message; empty when there is none.
+    /// Reads the provenance from the headers of the item's message; empty if there is none.
     #[must_use]
     pub fn of(headers: &http::HeaderMap) -> Self {
         let value = headers.get(PROVENANCE).map(http::HeaderValue::as_bytes);

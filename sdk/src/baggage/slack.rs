@@ -1,16 +1,17 @@
-//! The slot for a prediction of slack: how much longer each component may take without delaying the request.
+//! Slack predictions: how much longer each component may take without delaying the request.
 
 use super::Value;
 use super::wire::{percent_decode, percent_encode};
 
-/// A prediction has no more components than this, so that a set of them is a word: those added later are left out.
+/// Maximum number of components in a prediction, so that a set of them fits one word. Components
+/// beyond it are left out.
 const COMPONENTS_MAX: usize = 64;
-/// Nor more edges.
+/// Maximum number of edges in a prediction.
 const EDGES_MAX: usize = 256;
 
-/// Components with their predicted slack, and which comes before which: a directed acyclic graph (001 §4.3.1) of at most
-/// 64 components and 256 edges. Components on the critical path have no slack. Made where the request enters, from what
-/// earlier requests took.
+/// Predicted slack of components, and the order of the components: a directed acyclic graph (001
+/// §4.3.1) of at most 64 components and 256 edges. Components on the critical path have no slack.
+/// The prediction is made where the request enters, from the durations of earlier requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlackPrediction {
     components: Vec<(String, u64)>,
@@ -19,7 +20,7 @@ pub struct SlackPrediction {
 }
 
 impl SlackPrediction {
-    /// Its key in baggage.
+    /// Key of the prediction in baggage.
     pub(super) const KEY: &str = "slack";
 
     pub(super) fn of(value: &Value) -> Option<Self> {
@@ -29,7 +30,7 @@ impl SlackPrediction {
         }
     }
 
-    /// Adds a component and the time it may lose, in ns; in place of what was said of it before.
+    /// Adds a component with its slack in ns, or replaces its slack.
     #[must_use]
     pub fn with(mut self, component: impl Into<String>, slack_ns: u64) -> Self {
         let component = component.into();
@@ -39,8 +40,8 @@ impl SlackPrediction {
         self
     }
 
-    /// `before` must be done for `after` to begin. Components that were not added have no slack. An edge that would
-    /// close a circle is left out.
+    /// Adds an edge: `after` begins only when `before` is done. Unknown components are added
+    /// without slack. An edge that would close a cycle is left out.
     #[must_use]
     pub fn with_edge(mut self, before: &str, after: &str) -> Self {
         let Some(edge) = self.position(before).zip(self.position(after)) else {
@@ -55,7 +56,8 @@ impl SlackPrediction {
         self
     }
 
-    /// Where a component is, or is added. `None`: there is no more room.
+    /// Returns the position of a component, adding it if needed. Returns `None` if there is no
+    /// space.
     fn position(&mut self, component: &str) -> Option<usize> {
         let known = self
             .components
@@ -68,8 +70,8 @@ impl SlackPrediction {
         known
     }
 
-    /// Takes away components with nothing before them until there is none (Kahn's algorithm): in each round at least one
-    /// of 64.
+    /// Removes components without predecessors until none is left (Kahn's algorithm). Each round
+    /// removes at least one of 64.
     fn is_acyclic(&self) -> bool {
         let mut before = [0u64; COMPONENTS_MAX];
         for &(earlier, later) in &self.edges {
@@ -87,7 +89,8 @@ impl SlackPrediction {
         }
     }
 
-    /// The slack predicted for a component, in ns; `None`: nothing was predicted.
+    /// Returns the predicted slack of a component in ns, or `None` if there is no prediction for
+    /// it.
     #[must_use]
     pub fn slack_ns(&self, component: &str) -> Option<u64> {
         self.components
@@ -96,14 +99,14 @@ impl SlackPrediction {
             .map(|&(_, slack_ns)| slack_ns)
     }
 
-    /// The components with their slack in ns.
+    /// Returns the components with their slack in ns.
     pub fn components(&self) -> impl Iterator<Item = (&str, u64)> {
         self.components
             .iter()
             .map(|(component, slack_ns)| (component.as_str(), *slack_ns))
     }
 
-    /// Which comes before which.
+    /// Returns the edges as (before, after) pairs.
     pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
         let name = |position: usize| {
             self.components
@@ -115,7 +118,8 @@ impl SlackPrediction {
             .map(move |&(before, after)| (name(before), name(after)))
     }
 
-    /// `web:0|ranker:1200000/0>1`, names percent-encoded, `:`, `|` and `/` too.
+    /// Formats the prediction as `web:0|ranker:1200000/0>1`. Names are percent-encoded, including
+    /// `:`, `|` and `/`.
     pub(super) fn format(&self) -> String {
         let mut text = String::new();
         for (i, (component, slack_ns)) in self.components.iter().enumerate() {
@@ -139,7 +143,8 @@ impl SlackPrediction {
         text
     }
 
-    /// `None`: it is malformed, has a circle, or more components or edges than are read.
+    /// Parses the output of [`format`](Self::format). Returns `None` if the text is malformed, has
+    /// a cycle, or exceeds the limits of components or edges.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (components, edges) = text.split_once('/').unwrap_or((text, ""));
         let mut prediction = Self::default();
@@ -202,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Whether following edges from a component leads to another.
+    /// Reports whether edges lead from one component to another.
     fn leads_to(edges: &[(usize, usize)], from: usize, to: usize) -> bool {
         from == to
             || edges
@@ -211,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// A prediction is read if no edge closes a circle of those before it.
+        /// Checks that a prediction is accepted if no edge closes a cycle with those before it.
         #[test]
         fn circles_are_refused(edges in prop::collection::vec((0usize..7, 0usize..7), 0..12)) {
             let mut text = "a:1|b:2|c:3|d:4|e:5|f:6|g:7/".to_owned();
@@ -228,7 +233,7 @@ mod tests {
         }
     }
 
-    /// The longest value that can arrive, with as many edges as it has room for.
+    /// Longest value that can arrive, with as many edges as fit.
     #[test]
     fn a_prediction_is_bounded() {
         let name = |n: usize| format!("c{n}");

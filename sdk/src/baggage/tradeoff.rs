@@ -1,15 +1,16 @@
-//! Tradeoffs made while the request is processed, so that later components and people know what the answer lacks.
+//! Tradeoffs made while a request is processed. They show later components and people what a
+//! response lacks.
 
 use super::{Entry, Scope, Value};
 
-/// What was done in place of the full work (001 §4.2.2).
+/// Work done in place of the full work (001 §4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TradeoffKind {
-    /// A value was left out of an aggregate.
+    /// A value was omitted from an aggregate.
     Omit,
-    /// A default was taken.
+    /// A default was used.
     Default,
-    /// A value of lower fidelity was taken.
+    /// A value of lower fidelity was used.
     LowFidelity,
 }
 
@@ -29,25 +30,25 @@ impl TradeoffKind {
     }
 }
 
-/// One explicit choice to return data of lower fidelity.
+/// Explicit choice to return data of lower fidelity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tradeoff {
-    /// Who chose.
+    /// Component that made the choice.
     pub component: String,
-    /// About which data.
+    /// Data that the choice is about.
     pub what: String,
-    /// What was done.
+    /// Kind of replacement.
     pub kind: TradeoffKind,
-    /// Decided before trying (`true`), or after a timeout or an error (`false`).
+    /// True if decided before trying, false if decided after a timeout or an error.
     pub proactive: bool,
 }
 
 impl Tradeoff {
     const KEY: &str = "tradeoff.";
-    /// The record of what an answer lacks goes late when there is too much to carry.
+    /// High, so that the record of missing data is among the last entries to be dropped.
     const IMPORTANCE: u8 = 8;
 
-    /// A reactive tradeoff.
+    /// Creates a reactive tradeoff.
     pub fn new(component: impl Into<String>, what: impl Into<String>, kind: TradeoffKind) -> Self {
         // Tabs separate the parts on the wire.
         let text = |text: String| text.replace('\t', " ");
@@ -59,14 +60,14 @@ impl Tradeoff {
         }
     }
 
-    /// The same, decided before trying.
+    /// Marks the tradeoff as decided before trying.
     #[must_use]
     pub fn proactive(mut self) -> Self {
         self.proactive = true;
         self
     }
 
-    /// `tradeoff.7=omit proactive ranker features`, with tabs.
+    /// Creates the entry `tradeoff.7=omit proactive ranker features`, with tabs as separators.
     pub(super) fn entry(&self, number: usize) -> Entry {
         let when = if self.proactive {
             "proactive"

@@ -1,4 +1,4 @@
-//! The W3C form: `key=value;property;key=value,…`.
+//! Encodes and decodes the W3C form: `key=value;property;key=value,…`.
 //!
 //! ```text
 //! sb.user.kind=free              a text, request scope
@@ -11,31 +11,36 @@ use super::{Baggage, Entry, IMPORTANCE_DEFAULT, IMPORTANCE_MAX, Scope, Value};
 use crate::header_list::{Members, ReadLimit};
 use crate::loss::{LOSSES, LossCause};
 
-/// A `baggage` header is at most this long, in bytes: what W3C asks every implementation to pass on.
+/// Maximum length of a `baggage` header in bytes; W3C requires every implementation to forward this
+/// much.
 pub const BYTES_MAX: usize = 8_192;
-/// And has at most this many members. (W3C asks for at least 64; its first version allowed 180.)
+/// Maximum number of members in a `baggage` header. (W3C requires at least 64; its first version
+/// allowed 180.)
 pub const MEMBERS_MAX: usize = 180;
-/// One entry with its key and properties, encoded, is at most this long: no single value takes all the room.
+/// Maximum encoded length of one entry with its key and properties, in bytes. It prevents a single
+/// value from taking all the space.
 pub const VALUE_BYTES_MAX: usize = 4_096;
 
-/// Counts members that were dropped.
+/// Counts dropped members.
 pub(super) fn count_dropped(members: usize) {
     LOSSES.add(LossCause::BaggageDropped, members as u64);
 }
 
-/// Marks members of ours.
+/// Key prefix of the SDK's members.
 const PREFIX: &str = "sb.";
 
-/// No more than this is read of a header: a longer one was written by nobody who keeps the limits.
+/// Limits of reading. A longer header was written by a sender that ignores the specification's
+/// limits.
 const READ_LIMIT: ReadLimit = ReadLimit {
     bytes: BYTES_MAX,
     members: MEMBERS_MAX,
     fields: MEMBERS_MAX,
 };
-/// An entry with more properties is passed on as somebody else's: reading them would take longer than all the rest.
+/// Maximum number of properties of an entry. An entry with more is forwarded as foreign, because
+/// parsing them would take longer than parsing everything else.
 const PROPERTIES_MAX: usize = 6;
 
-/// Letters and digits, and these.
+/// Returns the set of letters, digits and these bytes.
 const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
     let (mut is_in, mut byte) = ([false; 256], 0);
     while byte < is_in.len() {
@@ -51,11 +56,11 @@ const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
 }
 
 static IN_TOKEN: [bool; 256] = alphanumeric_and(b"!#$%&'*+-.^_`|~");
-/// A `baggage-octet` that stands for itself.
+/// `baggage-octet`s that need no escape.
 static IS_PLAIN: [bool; 256] = alphanumeric_and(b"!#$&'()*+-./:<=>?@[]^_`{|}~");
 static IN_MEMBER: [bool; 256] = alphanumeric_and(b" \t!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~");
 
-/// A `token` of RFC 9110: what keys may be made of.
+/// Reports whether a text is a `token` of RFC 9110 and therefore a valid key.
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| IN_TOKEN[usize::from(byte)])
 }
@@ -78,7 +83,7 @@ fn percent_encoded_bytes(text: &str) -> usize {
     text.len() + 2 * escaped.count()
 }
 
-/// `None`: not percent-encoded UTF-8.
+/// Decodes percent-encoded UTF-8; returns `None` if it is malformed.
 pub(super) fn percent_decode(text: &str) -> Option<String> {
     let Some(first) = text.bytes().position(|byte| byte == b'%') else {
         return Some(text.to_owned());
@@ -99,7 +104,7 @@ pub(super) fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Reads the two digits after a `%`. Returns the byte, and what follows.
+/// Decodes the two digits after a `%`. Returns the byte and the rest.
 pub(crate) fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = digits.split_at_checked(2)?;
     let high = char::from(digits[0]).to_digit(16)?;
@@ -111,7 +116,7 @@ pub(crate) fn escaped_byte(digits: &[u8]) -> Option<(u8, &[u8])> {
 pub(super) fn format_value(value: &Value, into: &mut String) {
     into.push('=');
     match value {
-        // The shortest text that reads back as the same number.
+        // Writes the shortest text that parses back to the same number.
         Value::Double(v) => percent_encode(&format!("{v:?}"), into),
         other => percent_encode(&other.to_string(), into),
     }
@@ -124,7 +129,8 @@ pub(super) fn format_value(value: &Value, into: &mut String) {
     });
 }
 
-/// How much [`format_value`] writes. Whoever sends many values has to be refused for less than writing them costs.
+/// Returns the number of bytes that [`format_value`] writes. Rejecting an oversized value must cost
+/// less than writing it.
 fn value_bytes(value: &Value) -> usize {
     const TYPE_BYTES: usize = 4;
     let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
@@ -137,12 +143,12 @@ fn value_bytes(value: &Value) -> usize {
     }
 }
 
-/// A value from its percent-encoded text and the letter of its type.
+/// Parses a value from its percent-encoded text and the letter of its type.
 pub(super) fn parse_value(text: &str, letter: &str) -> Option<Value> {
     if letter.is_empty() {
         return percent_decode(text).map(Value::Text);
     }
-    // Numbers need no percent-encoding, and yet may have it.
+    // Numbers need no percent-encoding, but it is allowed.
     let decoded;
     let text = if text.contains('%') {
         decoded = percent_decode(text)?;
@@ -173,7 +179,7 @@ fn format_entry(entry: &Entry, into: &mut String) {
     into.push_str(&entry.properties);
 }
 
-/// How much [`format_entry`] writes.
+/// Returns the number of bytes that [`format_entry`] writes.
 pub(super) fn encoded_bytes(entry: &Entry) -> usize {
     let scope_bytes = 4 * usize::from(entry.scope == Scope::Component);
     let importance_bytes = 4 * usize::from(entry.importance != IMPORTANCE_DEFAULT);
@@ -199,8 +205,8 @@ pub(super) fn format(baggage: &Baggage) -> Option<String> {
     Some(header)
 }
 
-/// Reads header fields that together are one list. What cannot be read is left out and counted; what lies beyond the
-/// limit counts as one.
+/// Parses header fields that together form one list. Malformed members are left out and counted;
+/// the part beyond the limit counts as one member.
 pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
     let mut baggage = Baggage::default();
     let mut places = BTreeMap::new();
@@ -213,7 +219,7 @@ pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
                     count_dropped(1);
                     continue;
                 }
-                // As `Baggage::set`, which compares with each entry.
+                // Replaces duplicates like `Baggage::set`, which however compares with each entry.
                 let next = baggage.entries.len();
                 match *places.entry((key, entry.scope as u8)).or_insert(next) {
                     place if place == next => baggage.entries.push(entry),
@@ -229,9 +235,9 @@ pub(super) fn parse<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Baggage {
 }
 
 enum Member<'a> {
-    /// With its key, which is the entry's.
+    /// Entry of the SDK, with its key.
     Ours(&'a str, Entry),
-    /// Somebody else's, or of a kind that a later version of ours makes.
+    /// Member of another vendor, or of a type that a later version of the SDK writes.
     Foreign(&'a str),
     Malformed,
 }
@@ -251,8 +257,8 @@ fn trim(text: &str) -> &str {
     &text[start..=end]
 }
 
-/// What comes before the first of these ASCII characters, and what after it. (The standard library's search is made for
-/// longer texts, and takes ten times as long for these.)
+/// Splits a text at the first occurrence of an ASCII character. (The standard library's search is
+/// optimized for longer texts, and takes ten times as long for these.)
 fn split(text: &str, at: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == at) {
         Some(end) => (&text[..end], Some(&text[end + 1..])),
@@ -296,7 +302,7 @@ fn parse_entry(key: &str, value: &str, mut properties: Option<&str>) -> Option<E
             return None;
         }
         let property = trim(property);
-        // One letter, and what it is.
+        // A one-letter property name and its value.
         let named = match property.as_bytes() {
             [b't' | b's' | b'i', b' ' | b'\t' | b'=', ..] => split(property, b'='),
             _ => (property, None),

@@ -1,19 +1,21 @@
-//! What the kernel knows of its own clock: whether anything keeps it right, and how far it may be off.
+//! Schedules reports of the kernel's clock state: whether it is synchronized, and its maximum
+//! error.
 
 use stroboscope_proto::v1;
 
-/// It is said again after so long, as errors grow and batches get lost.
+/// Interval between reports. They repeat because errors grow and batches may be lost.
 const SAY_AGAIN_AFTER_NS: i64 = 10_000_000_000;
 
-/// When it is said: with the first batch, when the clock is no longer kept right or is again, and every ten seconds.
+/// Schedule of reports: with the first batch, when the synchronization state changes, and every ten
+/// seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Saying {
-    /// Monotonic, with what was said then.
+    /// Monotonic time of the last report, and the state it reported.
     last: Option<(i64, bool)>,
 }
 
 impl Saying {
-    /// What to say now, if there is something.
+    /// Returns the report that is due now, if any.
     pub(crate) fn due(
         &mut self,
         known: Option<v1::KernelClock>,

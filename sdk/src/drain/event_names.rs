@@ -1,26 +1,29 @@
-//! Names of `tracing`'s events, which have a place in the source but no name of their own.
+//! Names for `tracing`'s events, which have a place in the source but no name.
 
 use rustc_hash::FxHashMap;
 
 use crate::callsite::Callsite;
 use crate::record::FieldValue;
 
-/// A callsite with more messages than this puts values into them: its events are named by their target.
+/// Maximum number of distinct messages used as names of one callsite. A callsite with more messages
+/// formats values into them, so its events are named by their target.
 const MESSAGES_MAX: usize = 8;
-/// Longer messages, and those with digits, are no names.
+/// Maximum length of a message used as a name. Longer messages, and messages with digits, are not
+/// used.
 const MESSAGE_BYTES_MAX: usize = 64;
-/// Callsites with names; with the bounds above, names of a process take at most half a MiB.
+/// Maximum number of callsites with names. With the limits above, the names of a process take at
+/// most half a MiB.
 const CALLSITES_MAX: usize = 1_024;
 
-/// The messages of each callsite, until there are too many of them.
+/// Messages of each callsite, until there are too many.
 #[derive(Debug, Default)]
 pub(super) struct EventNames {
-    /// By the callsite's address. `None`, where messages are no names.
+    /// Messages by the callsite's address; `None` if messages are not used as names.
     messages: FxHashMap<usize, Option<Vec<&'static str>>>,
 }
 
 impl EventNames {
-    /// Returns the name of an event of this callsite: its message, where it has a few of them.
+    /// Returns the name of an event of this callsite: its message, if the callsite has only a few.
     pub(super) fn name<'a>(
         &mut self,
         callsite: &'static Callsite,

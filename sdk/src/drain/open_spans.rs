@@ -1,4 +1,4 @@
-//! Spans whose begin was read and whose end was not, yet.
+//! Spans whose begin was read and whose end is outstanding.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::batch::{Fields, set_field};
 use crate::callsite::Callsite;
 
-/// A span that began.
+/// Span that has begun.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSpan {
     pub(crate) trace_id: u128,
@@ -18,12 +18,13 @@ pub(crate) struct OpenSpan {
     pub(crate) start_ns: i64,
     pub(crate) flags: u32,
     pub(crate) fields: Fields,
-    /// When its window closes, if it is recorded because of a window; `None` if its request was sampled.
+    /// Close of its window if a window is the reason for recording; `None` if its request was
+    /// sampled.
     pub(crate) cut_at_ns: Option<i64>,
 }
 
 impl OpenSpan {
-    /// Adds fields; one that is there is replaced.
+    /// Adds fields; replaces existing ones of the same name.
     pub(crate) fn add_fields(&mut self, fields: Fields) {
         for (name, value) in fields {
             set_field(&mut self.fields, name, value);
@@ -31,29 +32,31 @@ impl OpenSpan {
     }
 }
 
-/// What is known of a span id whose end is outstanding.
+/// State of a span id whose end is outstanding.
 #[derive(Debug)]
 enum Entry {
     Open(Box<OpenSpan>),
-    /// Nothing more to say: it began outside any window, or was shipped when its window closed. Its end is expected
-    /// and means nothing.
+    /// The span began outside any window, or was shipped when its window closed. Its end is
+    /// expected and ignored.
     Settled,
 }
 
-/// Ids of spans that ended which may stay in the order of begins, beyond as many as are outstanding: 8 KiB.
+/// Number of ids of ended spans that may stay in the order of begins in addition to the outstanding
+/// ones: 8 KiB.
 pub(crate) const ORDER_SPARE: usize = 1_024;
 
-/// Spans waiting for their end, oldest first; bounded.
+/// Spans that await their end, oldest first; bounded.
 #[derive(Debug)]
 pub(crate) struct OpenSpans {
     entries: FxHashMap<u64, Entry>,
-    /// Ids in order of begin; some of them may have gone from `entries`. It is as long as what is outstanding asks for,
-    /// and not as the bound allows: with the bound alone, a service grew by 8 bytes a span until it had a megabyte.
+    /// Ids in order of begin; some may no longer be in `entries`. Its length follows the number of
+    /// outstanding spans instead of the bound. With the bound alone, a service grew by 8 bytes per
+    /// span up to a megabyte.
     order: VecDeque<u64>,
     max: usize,
 }
 
-/// What an end closes.
+/// Result of an end.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Span(Box<OpenSpan>),
@@ -70,13 +73,13 @@ impl OpenSpans {
         }
     }
 
-    /// Adds a span that began; when there are too many, the oldest that is still open is handed back.
+    /// Adds a span; if there are too many, returns the oldest open one.
     #[must_use]
     pub(crate) fn begin(&mut self, span: OpenSpan) -> Option<Box<OpenSpan>> {
         self.insert(span.span_id, Entry::Open(Box::new(span)))
     }
 
-    /// Notes a span that began outside any window.
+    /// Records a span that began outside any window.
     #[must_use]
     pub(crate) fn begin_settled(&mut self, span_id: u64) -> Option<Box<OpenSpan>> {
         self.insert(span_id, Entry::Settled)
@@ -85,7 +88,7 @@ impl OpenSpans {
     fn insert(&mut self, span_id: u64, entry: Entry) -> Option<Box<OpenSpan>> {
         self.entries.insert(span_id, entry);
         self.order.push_back(span_id);
-        // Each time, at least half of it goes, so that a begin pays for one or two ids.
+        // Each cleanup removes at least half of the ids, so a begin pays for one or two ids.
         if self.order.len() > 2 * self.entries.len() + ORDER_SPARE {
             let entries = &self.entries;
             self.order.retain(|id| entries.contains_key(id));
@@ -107,7 +110,7 @@ impl OpenSpans {
         }
     }
 
-    /// Adds fields to a span; hands them back where its begin was not seen.
+    /// Adds fields to a span; returns them if the span's begin was not seen.
     #[must_use]
     pub(crate) fn add_fields(&mut self, span_id: u64, fields: Fields) -> Option<Fields> {
         match self.entries.get_mut(&span_id) {
@@ -118,7 +121,7 @@ impl OpenSpans {
         None
     }
 
-    /// Adds flags to a span whose begin was seen, and to those that it is inside of.
+    /// Adds flags to a span whose begin was seen and to its ancestors.
     pub(crate) fn add_flags(&mut self, span_id: u64, flags: u32) {
         let mut next = span_id;
         while let Some(Entry::Open(span)) = self.entries.get_mut(&next)
@@ -129,7 +132,7 @@ impl OpenSpans {
         }
     }
 
-    /// Takes the open spans for which `is_due` holds; their ends will mean nothing.
+    /// Removes the open spans for which `is_due` is true; their ends will be ignored.
     pub(crate) fn take_due(&mut self, is_due: impl Fn(&OpenSpan) -> bool) -> Vec<OpenSpan> {
         let mut taken = Vec::new();
         for entry in self.entries.values_mut() {
@@ -139,12 +142,12 @@ impl OpenSpans {
                 taken.push(*span);
             }
         }
-        // In order of time, whatever the map's order.
+        // Sorts by time, because the map has no order.
         taken.sort_by_key(|span| (span.start_ns, span.span_id));
         taken
     }
 
-    /// Length of the order of begins.
+    /// Returns the length of the order of begins.
     #[cfg(test)]
     pub(crate) fn order_len(&self) -> usize {
         self.order.len()
@@ -175,7 +178,8 @@ mod tests {
         }
     }
 
-    /// A million spans that end, a few that stay open, and one crowd: memory follows what is outstanding.
+    /// Ends a million spans, keeps a few open, and adds one crowd: memory follows the number of
+    /// outstanding spans.
     #[test]
     fn memory_follows_what_is_outstanding() {
         let mut open = OpenSpans::with_max(65_536);
@@ -209,7 +213,8 @@ mod tests {
         );
     }
 
-    /// However often the order is put in order, it is the oldest that goes when there are too many.
+    /// Checks that the oldest span is evicted when there are too many, regardless of cleanups of
+    /// the order.
     #[test]
     fn the_oldest_goes_first() {
         let mut open = OpenSpans::with_max(100);

@@ -1,5 +1,5 @@
-//! The rings that are read. They outlive the drain that reads them: a thread keeps its ring when recording stops and
-//! starts again, and when it forks.
+//! Rings being read. They outlive the drain: a thread keeps its ring when recording stops and
+//! starts again, and across a fork.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -8,10 +8,10 @@ use crate::record::{self, Lineage};
 use crate::ring::Consumer;
 use crate::thread::{self, RINGS};
 
-/// A ring, and how far it is understood.
+/// Ring with the state needed to decode its records.
 struct Read {
     ring: Consumer,
-    /// Of the records that were read.
+    /// Context after the records that were read.
     lineage: Lineage,
 }
 
@@ -23,7 +23,7 @@ impl Read {
         }
     }
 
-    /// Hands on each record; how many words they were.
+    /// Passes on each record; returns the total number of words.
     fn read(&mut self, mut take: impl FnMut(&[u64])) -> usize {
         let (lineage, mut words_read) = (&mut self.lineage, 0);
         self.ring.read(|words| {
@@ -38,10 +38,10 @@ impl Read {
     }
 }
 
-/// All rings a drain has seen.
+/// Rings that any drain has seen.
 pub(crate) struct Known {
     rings: Vec<Read>,
-    /// In a forked child: the one thread that came over, until the rings of the others are forgotten.
+    /// The only thread of a forked child, until the other threads' rings are forgotten.
     survivor: Option<ThreadId>,
 }
 
@@ -51,7 +51,7 @@ impl Known {
             .extend(RINGS.take_made().into_iter().map(Read::new));
     }
 
-    /// For the child side of a fork.
+    /// Records the surviving thread in the child of a fork.
     pub(crate) fn forked(&mut self) {
         self.survivor = Some(std::thread::current().id());
     }
@@ -66,11 +66,11 @@ pub(crate) fn lock() -> MutexGuard<'static, Known> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets what is in the rings: recording starts anew.
+/// Discards the rings' contents, because recording starts anew.
 ///
-/// In the thread that came over a fork, this also forgets the rings of threads that exist in the parent only. Their
-/// memory stays shared with the parent, untouched, and no longer counts against the bound. (In any other thread there
-/// is no telling which ring belongs to whom, and all are kept.)
+/// In the thread that survived a fork, this also forgets the rings of threads that exist only in
+/// the parent. Their memory stays shared with the parent, untouched, and no longer counts against
+/// the limit. (Any other thread cannot tell which ring belongs to which thread, and keeps all.)
 pub(crate) fn start_anew() {
     let mut known = lock();
     let known = &mut *known;
@@ -79,7 +79,8 @@ pub(crate) fn start_anew() {
         ring.read(|_| {});
     }
     if known.survivor.take() == Some(std::thread::current().id()) {
-        // Whose ring is this thread's own? The one in which a record of its appears; it may be a shared one.
+        // This thread's own ring is the one in which a test record of it appears; it may be a
+        // shared one.
         thread::forget_shared();
         let probed = thread::write(|place, lineage| record::write_end(place, lineage, 0, 0, 0));
         known.take_made();
@@ -93,8 +94,8 @@ pub(crate) fn start_anew() {
     }
 }
 
-/// Appends the words of all records there are to `raw`, those of each ring after a CONTEXT. Says how full the fullest
-/// ring was, in 1/256.
+/// Appends the words of all available records to `raw`, the words of each ring after a CONTEXT
+/// record. Returns how full the fullest ring was, in 1/256.
 pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
     let mut known = lock();
     known.take_made();
@@ -110,7 +111,7 @@ pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
     fullest
 }
 
-/// Lets go of rings that nobody writes to any more: their thread is gone, or has gone on in another.
+/// Releases rings without a writer: their thread has ended or continues in another ring.
 pub(crate) fn forget_finished() {
     let finished: Vec<Read> = lock()
         .rings
@@ -121,7 +122,7 @@ pub(crate) fn forget_finished() {
     }
 }
 
-/// Rings that are read.
+/// Returns the number of rings being read.
 #[cfg(test)]
 pub(crate) fn count() -> usize {
     lock().rings.len()
@@ -156,7 +157,7 @@ mod tests {
         assert!(try_event(trace_id, ticks));
     }
 
-    /// Trace ids and ticks of this test's events.
+    /// Returns trace ids and ticks of this test's events.
     fn read() -> Vec<(u128, u64)> {
         let (mut raw, mut seen, mut lineage) = (Vec::new(), Vec::new(), Lineage::UNKNOWN);
         read_all(&mut raw);
@@ -174,7 +175,8 @@ mod tests {
         seen
     }
 
-    /// Each ring has its own last context, from one reading to the next, and over records that were skipped.
+    /// Checks that each ring keeps its own last context between readings and across skipped
+    /// records.
     #[test]
     fn events_keep_their_spans_from_reading_to_reading() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +215,8 @@ mod tests {
         start_anew();
         RINGS.prepare_spares();
         let before = RINGS.bytes();
-        // Of 3 words each: the small ring takes a few hundred, the middling one some thousands.
+        // Each event takes 3 words: the small ring holds a few hundred, the medium one some
+        // thousands.
         let count = 40_000;
         let recording = std::thread::spawn(move || {
             write_event(9, 0);
@@ -226,12 +229,12 @@ mod tests {
         assert_eq!(last, before, "and the larger ones");
         let expected: Vec<_> = (0..count).map(|ticks| (9, ticks)).collect();
         assert_eq!(read(), expected);
-        // They wait for the next.
+        // Released rings wait for the next thread.
         forget_finished();
         assert_eq!(RINGS.bytes(), before);
     }
 
-    /// A thread for which there is no memory shares rings with others, and so do those that are being torn down.
+    /// Checks that threads without memory for a ring, and threads being torn down, share rings.
     #[test]
     fn threads_without_a_ring_share_some_and_count_what_is_lost() {
         const THREADS: u64 = 200;
@@ -244,7 +247,7 @@ mod tests {
         thread_local!(static AT_END: AtEnd = const { AtEnd });
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         start_anew();
-        // Room for some forty more threads of 20 KiB each, and for some rings to share.
+        // Leaves memory for about forty more threads of 20 KiB each, and for some shared rings.
         RINGS.configure(16 << 10, RINGS.bytes() + (1 << 20));
         let lost_before = LOSSES.get(LossCause::NoRing);
         let all_are_there = std::sync::Barrier::new(THREADS as usize);
@@ -259,7 +262,7 @@ mod tests {
                     all_are_there.wait();
                 })
             });
-            // A scope ends before its threads' locals are dropped; joined threads are gone.
+            // A scope ends before its threads' locals are dropped; joined threads are fully gone.
             let recording: Vec<_> = recording.collect();
             recording
                 .into_iter()
@@ -278,7 +281,8 @@ mod tests {
         );
         once.retain(|(_, ticks)| *ticks < THREADS * 4);
         assert_eq!((once.len() + ends) as u64 + lost, THREADS * 5);
-        // Where the system interrupts as many threads in the midst of a record as there are shared rings, nobody waits.
+        // If the system interrupts as many threads within a record as there are shared rings,
+        // writers drop records instead of waiting.
         assert!(lost <= THREADS * 5 / 100, "{lost}");
         assert!(bytes < (20 << 10) * THREADS as usize, "{bytes}");
         forget_finished();

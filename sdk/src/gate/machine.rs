@@ -1,32 +1,35 @@
-//! When the gate opens and closes: a state machine over given times, without a clock or a thread of its own.
+//! State machine that decides when the gate opens and closes. Times are inputs: it has no clock and
+//! no thread.
 
 use super::windows::{Window, WindowLog};
 use crate::clock::STEP_THRESHOLD_NS;
 use stroboscope_burst::BurstConfig;
 
-/// The flag goes up before an opening, because a sleeper wakes late: by about 0.1 ms on a quiet machine, by several ms
-/// on a busy one. How much before follows the lateness seen, within these bounds: the lower one keeps a quiet machine
-/// exact, the upper one keeps a machine that is hopelessly late from recording all the time.
+/// Limits of the early guard. The flag goes up before an opening because a sleeping thread wakes
+/// late: by about 0.1 ms on a quiet machine and by several ms on a busy one. The guard follows the
+/// observed lateness within these limits. The lower limit keeps windows exact on a quiet machine;
+/// the upper one prevents an extremely late machine from recording all the time.
 const GUARD_EARLY_MIN_NS: i64 = 300_000;
 const GUARD_EARLY_MAX_NS: i64 = 5_000_000;
-/// Assumed before anything was seen.
+/// Assumed lateness before any was observed.
 const LATENESS_FIRST_NS: i64 = 800_000;
-/// And down this much after a close, so that reading the clock a little early does not close early.
+/// Time for which the flag stays up after a close, so that a clock that reads slightly early does
+/// not close early.
 pub(crate) const GUARD_LATE_NS: i64 = 50_000;
-/// The machine is asked at least this often, so that a clock step is followed within a second.
+/// Maximum time between two calls, so that a clock step is followed within a second.
 const LOOK_AGAIN_NS: i64 = 250_000_000;
 
 const NS_PER_MS: i64 = 1_000_000;
 
-/// What to do now, and when to ask again.
+/// Decision of a step, with the time until the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) open: bool,
-    /// A window begins with this answer: raise the flag, then call [`Machine::opened`].
+    /// True if a window begins with this step: raise the flag, then call [`Machine::opened`].
     pub(crate) opening: bool,
-    /// No window opens before this wall time, by what is known now.
+    /// Wall time before which no window opens, as currently known.
     pub(crate) opens_ns: i64,
-    /// Ask again after this long.
+    /// Time until the next step.
     pub(crate) sleep_ns: i64,
 }
 
@@ -34,13 +37,14 @@ pub(crate) struct Decision {
 #[derive(Debug)]
 pub(crate) struct Machine {
     config: BurstConfig,
-    /// A config and the wall time from which it holds.
+    /// Next config and the wall time from which it applies.
     pending: Option<(BurstConfig, i64)>,
     current: Option<Window>,
     last: Option<(i64, i64)>,
-    /// When the last answer asked to be asked again, on the monotonic clock.
+    /// Requested time of the next step, on the monotonic clock.
     expected_ns: Option<i64>,
-    /// The worst recent lateness; a new worst counts at once and is forgotten over some hundred turns.
+    /// Worst recent lateness; a new maximum takes effect at once and decays over some hundred
+    /// turns.
     lateness_ns: i64,
 }
 
@@ -60,12 +64,12 @@ impl Machine {
         self.config
     }
 
-    /// From wall time `at_ns` on (0: at once) another config holds.
+    /// Applies another config from wall time `at_ns` on (0: at once).
     pub(crate) fn switch(&mut self, config: BurstConfig, at_ns: i64) {
         self.pending = Some((config, at_ns));
     }
 
-    /// Asks at the given times.
+    /// Advances to the given times.
     pub(crate) fn step(
         &mut self,
         wall_ns: i64,
@@ -126,7 +130,8 @@ impl Machine {
         }
     }
 
-    /// The flag is up since `wall_ns`: what was planned to open before that opens only now.
+    /// Records that the flag is up since `wall_ns`: a window planned to open earlier opens only
+    /// now.
     pub(crate) fn opened(&mut self, wall_ns: i64, log: &mut WindowLog) {
         if let Some(window) = &mut self.current {
             window.open_ns = window.open_ns.max(wall_ns);
@@ -134,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// The process stops recording.
+    /// Closes the current window because the process stops recording.
     pub(crate) fn stop(&mut self, wall_ns: i64, log: &mut WindowLog) {
         if self.current.take().is_some() {
             log.closed(wall_ns);
@@ -160,7 +165,7 @@ impl Machine {
         Decision {
             open,
             opening: false,
-            // A config that is to hold soon may open at once.
+            // A pending config may open at once.
             opens_ns: if open || self.pending.is_some() {
                 wall_ns
             } else {
@@ -185,8 +190,8 @@ mod tests {
     const MS: i64 = NS_PER_MS;
     const START_NS: i64 = 1_700_000_000_123 * MS + 456_789;
 
-    /// Runs a machine from `START_NS`: each sleep overruns by `late_ns(i)`; `step_wall` is added to the wall clock from
-    /// a monotonic time on. Returns the windows it recorded.
+    /// Runs a machine from `START_NS`: each sleep overruns by `late_ns(i)`; `step_wall` is added to
+    /// the wall clock from a monotonic time on. Returns the windows it recorded.
     fn run(
         machine: &mut Machine,
         for_ns: i64,
@@ -229,7 +234,8 @@ mod tests {
             .any(|window| window.open_ns < to_ns && from_ns < window.close_ns)
     }
 
-    /// Every whole millisecond of a minute is recorded wholly or not at all, as the definition says.
+    /// Checks that every whole millisecond of a minute is recorded completely or not at all, as
+    /// defined.
     #[test]
     fn agrees_with_the_definition_at_every_millisecond_of_a_minute() {
         for config in [0b11100, 0b1, 0b1_0100, 0x300, 0b1111 << 8, 0] {
@@ -289,7 +295,7 @@ mod tests {
                 |_| 1,
                 Some((9_876 * MS, step_ns)),
             );
-            // Within a second of the step, and for ever after, the windows are those of the new time.
+            // From one second after the step on, the windows follow the new time.
             let settled_ns = START_NS + 9_876 * MS + step_ns + 1_000 * MS;
             let first_ms = settled_ns / MS + 1;
             let after: Vec<Window> = windows
@@ -313,7 +319,7 @@ mod tests {
         let mut log = WindowLog::default();
         let mut opens_ns =
             |machine: &mut Machine, wall_ns: i64| machine.step(wall_ns, wall_ns, &mut log).opens_ns;
-        // Open for 2^17 ms, shut for as long.
+        // Open for 2^17 ms, closed for the same time.
         let config = BurstConfig::from_bits(1 << 17);
         let open_ns = ms_to_ns(config.next_open_ms(1_700_000_000_000 | (1 << 18)));
         let mut machine = Machine::new(config);
@@ -342,7 +348,8 @@ mod tests {
     }
 
     proptest! {
-        /// However late the timer: nothing outside the definition is ever called recorded.
+        /// Checks that no time outside the definition counts as recorded, regardless of the timer's
+        /// lateness.
         #[test]
         fn never_claims_what_the_config_excludes(bits in 1u64..0xfff, lateness in proptest::collection::vec(0i64..6_000_000, 1..20)) {
             let config = BurstConfig::from_bits(bits);

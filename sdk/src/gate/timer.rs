@@ -1,4 +1,4 @@
-//! The thread that flips the flag.
+//! Thread that flips the flag.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,20 +11,20 @@ use super::windows::WindowLog;
 use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;
 
-/// How fast ticks go is known after this long.
+/// Time after which the tick rate is known.
 const TICKS_KNOWN_AFTER_NS: i64 = 2_000_000;
 
-/// Machine and log together: whoever sees a window in the log sees the flag that belongs to it.
+/// State machine and log under one lock: a window in the log is always consistent with the flag.
 #[derive(Debug)]
 struct Inner {
     machine: Machine,
     log: WindowLog,
     open: bool,
-    /// Both clocks when the timer was made, to know how fast ticks go.
+    /// Both clocks when the timer was created, for the tick rate.
     first: Anchor,
 }
 
-/// The running gate of this process.
+/// Running gate of this process.
 pub(crate) struct Timer {
     inner: Mutex<Inner>,
     clock: Arc<dyn ClockSource>,
@@ -46,7 +46,8 @@ impl Timer {
         })
     }
 
-    /// Starts the thread. Where a window is open already, it is on return, so that nothing of a first request is missed.
+    /// Starts the thread. If a window is already open, the gate is open on return, so that the
+    /// first request is complete.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let timer = Arc::clone(self);
         let thread = std::thread::Builder::new()
@@ -69,7 +70,7 @@ impl Timer {
         Ok(thread)
     }
 
-    /// Does what the thread does until something ends, as a future: for a simulation.
+    /// Runs the thread's loop as a future until `end` completes; for simulations.
     #[cfg(feature = "simulation")]
     pub(crate) async fn turn_until<T>(&self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);
@@ -85,14 +86,14 @@ impl Timer {
         }
     }
 
-    /// Asks the machine once and does what it says; how long to sleep.
+    /// Steps the machine once and applies its decision; returns the time to sleep in ns.
     pub(crate) fn turn(&self) -> i64 {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let (wall_ns, monotonic_ns) = (self.clock.wall_ns(), self.clock.monotonic_ns());
         let decision = inner.machine.step(wall_ns, monotonic_ns, &mut inner.log);
         if decision.opening {
-            // Nothing is inside before the exact edges are known.
+            // No tick is inside the window until its exact edges are known.
             super::set_window_ticks(u64::MAX, 0);
         }
         self.foresee(inner, &decision, wall_ns, monotonic_ns);
@@ -111,9 +112,9 @@ impl Timer {
         decision.sleep_ns
     }
 
-    /// From when on requests are named that begin unseen. Each turn decides anew.
+    /// Sets the tick from which unrecorded requests get ids. Each turn decides anew.
     fn foresee(&self, inner: &Inner, decision: &Decision, wall_ns: i64, monotonic_ns: i64) {
-        // By far more than until the next turn.
+        // Far longer than the time until the next turn.
         const FAR_NS: i64 = 2_000_000_000;
         let from_ns = decision.opens_ns.saturating_sub(foresight::ahead_ns());
         let is_known = monotonic_ns - inner.first.monotonic_ns >= TICKS_KNOWN_AFTER_NS;
@@ -142,12 +143,13 @@ impl Timer {
         inner.machine.stop(self.clock.wall_ns(), &mut inner.log);
     }
 
-    /// Ends the thread soon; the caller unparks and joins it.
+    /// Asks the thread to end; the caller unparks and joins it.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
 
-    /// From wall time `at_ns` on (0: at once), another config holds. The thread looks at it within its next turn.
+    /// Applies another config from wall time `at_ns` on (0: at once). The thread picks it up in its
+    /// next turn.
     pub(crate) fn switch(&self, config: BurstConfig, at_ns: i64) {
         self.lock().machine.switch(config, at_ns);
     }
@@ -165,8 +167,8 @@ impl Timer {
     }
 }
 
-/// The tick at a wall time near `now`. Where too little time has passed since `first` to know how fast ticks go, the past
-/// and the future are told apart, no more.
+/// Returns the tick at a wall time near `now`. If too little time has passed since `first` to know
+/// the tick rate, it only separates past from future.
 fn ticks_at(wall_ns: i64, first: &Anchor, now: &Anchor) -> u64 {
     let elapsed_ns = now.monotonic_ns - first.monotonic_ns;
     let ahead_ns = wall_ns.saturating_sub(now.wall_ns);

@@ -1,17 +1,17 @@
-//! The windows really recorded: what the drain trims by, and what travels with every batch.
+//! Windows that were actually recorded: the drain trims by them, and every batch carries them.
 
 use std::collections::VecDeque;
 
 use stroboscope_burst::BurstConfig;
 
-/// An interval [open, close) of wall time in which recording was on, ns since the Unix epoch.
+/// Interval [open, close) of wall time in which recording was on, in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First nanosecond inside.
     pub open_ns: i64,
     /// First nanosecond after.
     pub close_ns: i64,
-    /// The config it belongs to.
+    /// Config that defines the window.
     pub config: BurstConfig,
 }
 
@@ -21,16 +21,16 @@ impl Window {
     }
 }
 
-/// Closed windows remembered for records that are still on their way through the drain.
+/// Number of closed windows kept for records that the drain has yet to process.
 const KEPT: usize = 256;
-/// A window that is open for longer than this is reported in pieces.
+/// Length above which an open window is reported in pieces.
 const PIECE_NS: i64 = 1_000_000_000;
 
-/// The recent windows of this process.
+/// Recent windows of this process.
 #[derive(Debug, Default)]
 pub(crate) struct WindowLog {
     closed: VecDeque<Window>,
-    /// Its `close_ns` is the planned one.
+    /// Open window; its `close_ns` is the planned one.
     current: Option<Window>,
     reported_to_ns: i64,
     unreported: VecDeque<Window>,
@@ -43,12 +43,12 @@ impl WindowLog {
         self.count += 1;
     }
 
-    /// The window that is open, with its planned close.
+    /// Returns the open window, with its planned close.
     pub(crate) fn current(&self) -> Option<Window> {
         self.current
     }
 
-    /// The current window closed at `close_ns`, which may be earlier than planned.
+    /// Closes the current window at `close_ns`, which may be earlier than planned.
     pub(crate) fn closed(&mut self, close_ns: i64) {
         let Some(mut window) = self.current.take() else {
             return;
@@ -83,7 +83,8 @@ impl WindowLog {
         }
     }
 
-    /// Windows, and pieces of a long open one, since the last call. `finally`: also a short piece.
+    /// Returns windows, and pieces of a long open one, since the last call. If `finally` is true,
+    /// it includes a short piece.
     pub(crate) fn take_unreported(&mut self, now_ns: i64, finally: bool) -> Vec<Window> {
         if let Some(current) = self.current {
             let from_ns = current
@@ -100,18 +101,18 @@ impl WindowLog {
         self.unreported.drain(..).collect()
     }
 
-    /// Windows kept.
+    /// Returns the number of stored windows.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.closed.len() + self.unreported.len()
     }
 
-    /// Windows opened since the start.
+    /// Returns the number of windows opened since the start.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The windows a drain needs to trim what it read.
+    /// Returns the windows that a drain needs to trim its records.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             windows: self.closed.iter().chain(&self.current).copied().collect(),
@@ -119,14 +120,15 @@ impl WindowLog {
     }
 }
 
-/// Recent windows in order of time (of recording; the wall clock may have stepped between them).
+/// Recent windows in order of recording; the wall clock may have stepped between them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     windows: Vec<Window>,
 }
 
 impl Snapshot {
-    /// The window that holds an instant; the newest if a clock step made two hold it.
+    /// Returns the window that contains an instant, or the newest one if a clock step made two
+    /// contain it.
     pub(crate) fn find(&self, time_ns: i64) -> Option<Window> {
         self.windows
             .iter()

@@ -1,27 +1,28 @@
-//! For tasks.
+//! Lock for tasks.
 
 use std::ops::{Deref, DerefMut};
 
 use super::Waiters;
 
-/// A [`tokio::sync::Mutex`] that says who waits for whom.
+/// A [`tokio::sync::Mutex`] that writes markers about waiting, acquiring and releasing.
 #[derive(Debug, Default)]
 pub struct AsyncMutex<T: ?Sized> {
     waiters: Waiters,
     inner: tokio::sync::Mutex<T>,
 }
 
-/// Holds an [`AsyncMutex`] until dropped.
+/// Guard of an [`AsyncMutex`], which it releases when dropped.
 #[derive(Debug)]
 #[must_use = "the lock is given up when this is dropped"]
 pub struct AsyncMutexGuard<'a, T: ?Sized> {
-    // Fields are dropped after the guard's own `drop`, which speaks while the lock is still held.
+    // Fields are dropped after the guard's own `drop`, which writes its marker while the lock is
+    // still held.
     inner: tokio::sync::MutexGuard<'a, T>,
     waiters: &'a Waiters,
 }
 
 impl<T> AsyncMutex<T> {
-    /// A free lock around `value`.
+    /// Creates a free lock around `value`.
     pub const fn new(value: T) -> Self {
         Self {
             waiters: Waiters::new(),
@@ -29,7 +30,7 @@ impl<T> AsyncMutex<T> {
         }
     }
 
-    /// The value, without the lock.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
@@ -53,7 +54,7 @@ impl<T: ?Sized> AsyncMutex<T> {
         }
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     pub fn try_lock(&self) -> Option<AsyncMutexGuard<'_, T>> {
         let inner = self.inner.try_lock().ok()?;
         Some(AsyncMutexGuard {

@@ -1,28 +1,29 @@
-//! For threads.
+//! Lock for threads.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::Waiters;
 
-/// A [`std::sync::Mutex`] that says who waits for whom.
+/// A [`std::sync::Mutex`] that writes markers about waiting, acquiring and releasing.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized> {
     waiters: Waiters,
     inner: std::sync::Mutex<T>,
 }
 
-/// Holds a [`Mutex`] until dropped.
+/// Guard of a [`Mutex`], which it releases when dropped.
 #[derive(Debug)]
 #[must_use = "the lock is given up when this is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    // Fields are dropped after the guard's own `drop`, which speaks while the lock is still held.
+    // Fields are dropped after the guard's own `drop`, which writes its marker while the lock is
+    // still held.
     inner: std::sync::MutexGuard<'a, T>,
     waiters: &'a Waiters,
 }
 
 impl<T> Mutex<T> {
-    /// A free lock around `value`.
+    /// Creates a free lock around `value`.
     pub const fn new(value: T) -> Self {
         Self {
             waiters: Waiters::new(),
@@ -30,10 +31,10 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value, without the lock.
+    /// Returns the value.
     ///
     /// # Errors
-    /// As [`std::sync::Mutex::into_inner`].
+    /// Fails like [`std::sync::Mutex::into_inner`].
     pub fn into_inner(self) -> LockResult<T> {
         self.inner.into_inner()
     }
@@ -43,7 +44,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// As [`std::sync::Mutex::lock`]: another holder panicked.
+    /// Fails like [`std::sync::Mutex::lock`] if another holder panicked.
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         let locked = match self.inner.try_lock() {
             Ok(inner) => Ok(inner),
@@ -58,10 +59,10 @@ impl<T: ?Sized> Mutex<T> {
         self.wrap(locked)
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     ///
     /// # Errors
-    /// As [`std::sync::Mutex::try_lock`].
+    /// Fails like [`std::sync::Mutex::try_lock`].
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.inner.try_lock() {
             Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),

@@ -1,4 +1,4 @@
-//! For connections that requests share.
+//! Markers for connections that several requests share.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -13,12 +13,13 @@ use crate::context;
 use crate::marker;
 use crate::span_context::SpanContext;
 
-/// Who uses a connection that HTTP/2 shares between requests.
+/// Users of a connection that HTTP/2 shares between requests.
 ///
-/// Such a connection reads and writes in a task of its own, which works for no request; so a recorder of the kernel
-/// cannot say for whom those system calls were made. The [layer](Layer) notes which requests are under way, and
-/// [`wrap`](Self::wrap)ped streams read and write as the request they do it for, where only one comes into question;
-/// where several do, they do it for nobody, because a guess is worse. Nothing is noted while no recorder listens.
+/// Such a connection reads and writes in its own task, which works for no request, so a kernel
+/// recorder cannot attribute its system calls. The [layer](Layer) tracks the requests under way.
+/// [`wrap`](Self::wrap)ped streams read and write as the request they serve if only one is
+/// possible. If several are possible, the calls are attributed to none, because a guess is worse.
+/// Nothing is tracked while no recorder listens.
 ///
 /// ```no_run
 /// # async fn connect(endpoint: tonic::transport::Endpoint) -> Result<(), tonic::transport::Error> {
@@ -43,17 +44,17 @@ pub struct ConnectionUsers(Arc<Mutex<Users>>);
 
 #[derive(Debug, Default)]
 struct Users {
-    /// Under way, by number.
+    /// Requests under way, by number.
     now: Vec<(u64, SpanContext)>,
-    /// Of them, those that began since the last write; it is what they have to say.
+    /// Requests under way that began since the last write; the next write is theirs.
     began: Vec<SpanContext>,
     next: u64,
 }
 
-/// Requests noted at a time; those beyond are not, and then nobody is said to be alone.
+/// Maximum number of tracked requests. If it is reached, no request counts as the only one.
 const USERS_MAX: usize = 1_024;
 
-/// The one that all are, if they are one.
+/// Returns the common context if all contexts are equal.
 fn only(mut all: impl Iterator<Item = SpanContext>) -> Option<SpanContext> {
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
@@ -74,7 +75,7 @@ impl Users {
 }
 
 impl ConnectionUsers {
-    /// A stream that reads and writes as its users.
+    /// Wraps a stream so that it reads and writes as its users.
     pub fn wrap<T>(&self, stream: T) -> UsedStream<T> {
         UsedStream {
             stream,
@@ -82,7 +83,8 @@ impl ConnectionUsers {
         }
     }
 
-    // A panic elsewhere leaves the lists as they are, which at worst names nobody.
+    // A panic in another thread leaves the lists unchanged; at worst, calls are attributed to no
+    // request.
     fn lock(&self) -> MutexGuard<'_, Users> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +110,7 @@ impl ConnectionUsers {
     }
 }
 
-/// A request under way, until dropped.
+/// Registration of a request under way, until dropped.
 #[derive(Debug)]
 struct User {
     users: ConnectionUsers,
@@ -133,7 +135,7 @@ impl<S> Layer<S> for ConnectionUsers {
     }
 }
 
-/// See [`ConnectionUsers`].
+/// Service returned by the layer of [`ConnectionUsers`].
 #[derive(Clone, Debug)]
 pub struct UsingService<S> {
     inner: S,
@@ -159,12 +161,12 @@ impl<S: Service<Request>, Request> Service<Request> for UsingService<S> {
 }
 
 pin_project_lite::pin_project! {
-    /// A response on its way.
+    /// Response future of a [`UsingService`].
     #[derive(Debug)]
     pub struct Using<F> {
         #[pin]
         future: F,
-        // Until the first poll, which happens in the context of the request.
+        // Present until the first poll, which happens in the context of the request.
         users: Option<ConnectionUsers>,
         user: Option<User>,
     }
@@ -186,14 +188,14 @@ impl<F: Future> Future for Using<F> {
     }
 }
 
-/// A stream that reads and writes as those who use it.
+/// Stream that reads and writes as the requests that use it.
 #[derive(Debug)]
 pub struct UsedStream<T> {
     stream: T,
     users: ConnectionUsers,
 }
 
-/// Does something as a request, as far as the kernel's trace is concerned.
+/// Runs an action as a request, as seen in the kernel's trace.
 fn of<R>(user: Option<SpanContext>, act: impl FnOnce() -> R) -> R {
     let Some(user) = user else { return act() };
     let outer = context::current();
@@ -276,10 +278,10 @@ mod tests {
         assert_eq!((users.reader(), users.writer()), (None, None));
         (users.now, users.began) = (vec![(0, a)], vec![a]);
         assert_eq!((users.reader(), users.writer()), (Some(a), Some(a)));
-        // It goes on: nothing new began, and it is alone.
+        // No new request began and this one is alone, so the next write is still its own.
         assert_eq!(users.writer(), Some(a));
         (users.now, users.began) = (vec![(0, a), (1, b)], vec![b]);
-        // Only one has something to say, but either may be answered.
+        // Only one request writes, but the response may be for either.
         assert_eq!(
             (users.writer(), users.reader(), users.writer()),
             (Some(b), None, None)

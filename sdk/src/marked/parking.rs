@@ -1,4 +1,4 @@
-//! For threads, with `parking_lot`'s lock.
+//! Lock for threads, based on `parking_lot`.
 
 #![allow(unsafe_code)]
 
@@ -6,22 +6,24 @@ use parking_lot::lock_api;
 
 use super::Waiters;
 
-/// A [`parking_lot::Mutex`] that says who waits for whom: the same lock with the same methods.
+/// A [`parking_lot::Mutex`] that writes markers about waiting, acquiring and releasing, with the
+/// same methods.
 pub type ParkingLotMutex<T> = lock_api::Mutex<RawParkingLotMutex, T>;
 
-/// Holds a [`ParkingLotMutex`] until dropped.
+/// Guard of a [`ParkingLotMutex`], which it releases when dropped.
 pub type ParkingLotMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawParkingLotMutex, T>;
 
-/// The lock of a [`ParkingLotMutex`], for `lock_api`'s other types.
-#[allow(missing_debug_implementations)] // the one inside has none
+/// Raw lock of a [`ParkingLotMutex`], for `lock_api`'s other types.
+#[allow(missing_debug_implementations)] // the inner lock has none
 pub struct RawParkingLotMutex {
     waiters: Waiters,
     inner: parking_lot::RawMutex,
 }
 
-// SAFETY: whoever holds this lock holds the one inside, and the other way round; that one excludes all others.
+// SAFETY: a holder of this lock also holds the inner lock and vice versa; the inner lock ensures
+// exclusion.
 unsafe impl lock_api::RawMutex for RawParkingLotMutex {
-    // A constant is what the trait asks for; each use is a lock of its own, as it should be.
+    // The trait requires a constant; each use creates a separate lock, as intended.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self {
         waiters: Waiters::new(),
@@ -43,9 +45,9 @@ unsafe impl lock_api::RawMutex for RawParkingLotMutex {
     }
 
     unsafe fn unlock(&self) {
-        // Said while the lock is still held.
+        // Written while the lock is still held.
         self.waiters.releases();
-        // SAFETY: the caller holds this lock, and thereby the one inside.
+        // SAFETY: the caller holds this lock and therefore the inner one.
         unsafe { self.inner.unlock() };
     }
 

@@ -1,4 +1,4 @@
-//! One trace with OpenTelemetry, in one process and between processes.
+//! Shares one trace with OpenTelemetry, within a process and between processes.
 
 use std::sync::Arc;
 
@@ -15,24 +15,25 @@ use crate::baggage::ambient::{Carried, CarriedScope, carried};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::Hold;
 
-/// The W3C headers as an `opentelemetry` propagator, so that libraries which ask OpenTelemetry for one carry
-/// Stroboscope's context: `opentelemetry::global::set_text_map_propagator(Propagator::new())`.
+/// An `opentelemetry` propagator for the W3C headers. Libraries that use OpenTelemetry's propagator
+/// then carry Stroboscope's context:
+/// `opentelemetry::global::set_text_map_propagator(Propagator::new())`.
 ///
-/// Injects the span of the given OpenTelemetry context if it has one, otherwise Stroboscope's current span, so
-/// that both kinds of annotation end up in one trace.
+/// Injects the span of the given OpenTelemetry context if it has one, otherwise Stroboscope's
+/// current span, so that both kinds of annotation belong to one trace.
 #[derive(Debug, Default)]
 pub struct Propagator(());
 
 static FIELDS: std::sync::LazyLock<[String; 3]> =
     std::sync::LazyLock::new(|| [TRACEPARENT.into(), TRACESTATE.into(), BAGGAGE.into()]);
 
-/// Makes what is made once, so that no other thread is in the middle of it later.
+/// Initializes the lazy static, so that no other thread is initializing it during a fork.
 pub(crate) fn make_fields() {
     std::sync::LazyLock::force(&FIELDS);
 }
 
 impl Propagator {
-    /// The propagator; it has no state.
+    /// Creates a propagator, which has no state.
     #[must_use]
     pub const fn new() -> Self {
         Self(())
@@ -41,7 +42,8 @@ impl Propagator {
 
 impl TextMapPropagator for Propagator {
     fn inject_context(&self, cx: &Context, injector: &mut dyn Injector) {
-        // What came with the request that this OpenTelemetry context works for, or that this thread works for.
+        // Data carried by the request that this OpenTelemetry context, or else this thread, works
+        // for.
         let travelling = cx.get::<Arc<Carried>>().cloned().or_else(carried);
         let span = cx.span();
         let theirs = span.span_context();
@@ -93,7 +95,7 @@ impl TextMapPropagator for Propagator {
     }
 }
 
-/// An OpenTelemetry span as ours.
+/// Converts an OpenTelemetry span context to the SDK's.
 pub(crate) fn from_otel(theirs: &OtelSpanContext) -> SpanContext {
     SpanContext::from_w3c(
         u128::from_be_bytes(theirs.trace_id().to_bytes()),
@@ -102,7 +104,7 @@ pub(crate) fn from_otel(theirs: &OtelSpanContext) -> SpanContext {
     )
 }
 
-/// Our span as OpenTelemetry's.
+/// Converts the SDK's span context to OpenTelemetry's.
 pub(crate) fn to_otel(ours: SpanContext, state: Option<&str>) -> OtelSpanContext {
     let state = state
         .and_then(|state| state.parse::<TraceState>().ok())
@@ -117,7 +119,8 @@ pub(crate) fn to_otel(ours: SpanContext, state: Option<&str>) -> OtelSpanContext
 }
 
 impl SpanContext {
-    /// Makes this the parent of OpenTelemetry spans started on this thread while the result lives.
+    /// Makes this span the parent of OpenTelemetry spans started on this thread while the result
+    /// lives.
     #[must_use]
     pub fn attach_to_opentelemetry(self) -> ContextGuard {
         let travelling = carried();
@@ -132,7 +135,7 @@ impl SpanContext {
     }
 }
 
-/// See [`follow_opentelemetry`].
+/// Guard returned by [`follow_opentelemetry`].
 #[derive(Debug)]
 #[must_use = "spans follow OpenTelemetry's until this is dropped"]
 pub struct OpenTelemetryScope {
@@ -141,10 +144,11 @@ pub struct OpenTelemetryScope {
     _hold: Option<Hold>,
 }
 
-/// Makes OpenTelemetry's current span the parent of our spans on this thread while the result lives: for services
-/// whose requests OpenTelemetry begins. If its sampler chose the request, ours are recorded between windows, too.
+/// Makes OpenTelemetry's current span the parent of the SDK's spans on this thread while the result
+/// lives. Use it in services whose requests begin as OpenTelemetry spans. If OpenTelemetry sampled
+/// the request, the SDK's spans are recorded between windows, too.
 ///
-/// Without a current span of OpenTelemetry, this changes nothing. (The way back is
+/// Without a current OpenTelemetry span, this has no effect. (For the opposite direction, see
 /// [`SpanContext::attach_to_opentelemetry`].)
 pub fn follow_opentelemetry() -> OpenTelemetryScope {
     Context::map_current(|cx| {

@@ -1,4 +1,4 @@
-//! Fields, as they are written into a record.
+//! Writes fields into a record.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use super::{KIND_BITS, KINDS, Place, TEXT_BYTES_MAX, ValueKind};
 use crate::loss::{LOSSES, LossCause};
 use crate::ring::RECORD_WORDS_MAX;
 
-/// Takes the fields of one record.
+/// Writer of one record's fields.
 #[derive(Debug)]
 pub struct FieldWriter<'a> {
     pub(super) place: &'a mut Place,
     pub(super) used: usize,
     pub(super) fields: u8,
-    /// Of the first fields, as word 0 has them.
+    /// Kinds of the first fields, encoded as in word 0.
     pub(super) kinds: u64,
     pub(super) left_out: bool,
 }
@@ -26,9 +26,10 @@ impl FieldWriter<'_> {
         }
         if index == self.fields && index < KINDS {
             self.kinds |= (kind as u64 + 1) << (u32::from(index) * KIND_BITS);
-            // Volatile, so that neighbours are not copied two at a time from where they were just stored one by one: the
-            // processor cannot hand such stores on to such a load, and waits until they are in the cache.
-            // SAFETY: a valid, aligned place of initialised memory, borrowed for this.
+            // A volatile write prevents the compiler from later copying two words at a time right
+            // after they were stored one by one. The processor cannot forward such stores to such a
+            // load, and waits until they are in the cache.
+            // SAFETY: a valid, aligned location in initialized memory, borrowed for this write.
             unsafe { std::ptr::write_volatile(&raw mut self.place[self.used], word) };
             self.used += 1;
         } else {
@@ -45,7 +46,8 @@ impl FieldWriter<'_> {
     }
 
     pub(crate) fn formatted(&mut self, index: u8, arguments: std::fmt::Arguments<'_>) {
-        // `Tail` never fails; a value whose own formatting fails is recorded as far as it came.
+        // `Tail` never fails; if a value's own formatting fails, the text written so far is
+        // recorded.
         self.formatted_with(index, |tail| {
             let _ = tail.write_fmt(arguments);
         });
@@ -59,8 +61,9 @@ impl FieldWriter<'_> {
         }
         let (header, rest) = self.place[self.used..].split_at_mut(1);
         let room = (rest.len() * 8).min(TEXT_BYTES_MAX);
-        // SAFETY: `rest` is initialised words of at least `room` bytes, any bytes are valid for both types, `u8` has no
-        // alignment needs, and the borrow of `rest` ends before the words are used as words again.
+        // SAFETY: `rest` consists of initialized words of at least `room` bytes, any bytes are
+        // valid for both types, `u8` has no alignment requirement, and the borrow of `rest` ends
+        // before the words are used as words again.
         let bytes = unsafe { std::slice::from_raw_parts_mut(rest.as_mut_ptr().cast::<u8>(), room) };
         let mut tail = Tail {
             bytes,
@@ -78,7 +81,7 @@ impl FieldWriter<'_> {
     }
 }
 
-/// The place of a text that is being written.
+/// Buffer of a text that is being written.
 struct Tail<'a> {
     bytes: &'a mut [u8],
     used: usize,

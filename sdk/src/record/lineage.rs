@@ -1,23 +1,24 @@
-//! What need not be said again in a ring.
+//! Context that short records of a ring omit.
 
 use super::{RecordKind, first_word};
 
-/// The trace of a ring's last records, and the spans they were in, innermost last. Who writes a ring and who reads it
-/// follow its records by the same rules, so what one of them finds in here, the other finds, too; even what has become
-/// stale.
+/// Trace of a ring's last records, and the spans they were in, innermost last. The writer and the
+/// reader of a ring follow its records by the same rules, so both always have the same state, even
+/// stale parts of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lineage {
     trace_id: [u64; 2],
     spans: [u64; DEPTH],
-    /// Of the innermost; less than [`DEPTH`].
+    /// Index of the innermost span; less than [`DEPTH`].
     top: usize,
 }
 
-/// What is nested deeper comes out longer, no more.
+/// Maximum depth of omitted spans; records of deeper spans are only longer.
 const DEPTH: usize = 8;
 
 impl Lineage {
-    /// Of a new ring. Not that of a record outside any span, which is all zeros.
+    /// State of a new ring. It differs from the state after a record outside any span, which is all
+    /// zeros.
     pub(crate) const UNKNOWN: Self = Self {
         trace_id: [0, 0],
         spans: [u64::MAX; DEPTH],
@@ -27,7 +28,7 @@ impl Lineage {
     #[inline]
     pub(crate) fn innermost(&self) -> u64 {
         debug_assert!(self.top < DEPTH);
-        // SAFETY: less than DEPTH wherever it is set, which is in this file.
+        // SAFETY: `top` is less than DEPTH wherever it is set, which is only in this file.
         unsafe { *self.spans.get_unchecked(self.top) }
     }
 
@@ -42,27 +43,27 @@ impl Lineage {
         (high ^ own_high) | (low ^ own_low) | (span_id ^ self.innermost()) == 0
     }
 
-    /// A record named its trace and its span.
+    /// Applies a record that names its trace and span.
     #[inline]
     pub(super) fn restart(&mut self, trace_id: u128, span_id: u64) {
         self.trace_id = halves(trace_id);
         self.spans[self.top % DEPTH] = span_id;
     }
 
-    /// A span began in the innermost one.
+    /// Applies the beginning of a span inside the innermost one.
     #[inline]
     pub(super) fn push(&mut self, span_id: u64) {
         self.top = self.top.wrapping_add(1) % DEPTH;
         self.spans[self.top] = span_id;
     }
 
-    /// The innermost span ended.
+    /// Applies the end of the innermost span.
     #[inline]
     pub(super) fn pop(&mut self) {
         self.top = self.top.wrapping_sub(1) % DEPTH;
     }
 
-    /// A span ended, perhaps the innermost.
+    /// Applies the end of a span, which may be the innermost one.
     #[inline]
     pub(super) fn close(&mut self, span_id: u64) {
         if span_id == self.innermost() {
@@ -70,7 +71,7 @@ impl Lineage {
         }
     }
 
-    /// Follows the record that these words are.
+    /// Applies the record in these words.
     #[inline]
     pub(crate) fn follow(&mut self, record: &[u64]) {
         let kind = record.first().map_or(0, |&first| first as u8);
@@ -90,7 +91,7 @@ impl Lineage {
         }
     }
 
-    /// As a CONTEXT record.
+    /// Encodes the state as a CONTEXT record.
     pub(crate) fn as_record(&self) -> [u64; 3 + DEPTH] {
         let mut record = [0; 3 + DEPTH];
         record[0] = first_word(RecordKind::Context, 0, 3 + DEPTH);
@@ -101,7 +102,7 @@ impl Lineage {
         record
     }
 
-    /// From a CONTEXT record; `None` if these words are none.
+    /// Decodes a CONTEXT record; returns `None` if these words are not one.
     pub(super) fn from_record(record: &[u64]) -> Option<Self> {
         let (&[_, high, low], spans) = record.split_first_chunk()?;
         let mut spans: [u64; DEPTH] = spans.try_into().ok()?;

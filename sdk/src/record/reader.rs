@@ -1,36 +1,37 @@
-//! Records as the drain reads them.
+//! Decodes records for the drain.
 
 use super::{Head, KIND_BITS, KINDS_SHIFT, Lineage, RecordKind, header_words};
 use crate::callsite::Callsite;
 
-/// A record as the drain sees it.
+/// Record as the drain sees it.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
-    /// BEGIN, FIELDS, CLOSE or EVENT; CHILD and AGAIN are handed out as the BEGIN and EVENT they stand for.
+    /// BEGIN, FIELDS, CLOSE or EVENT. CHILD and AGAIN are returned as the BEGIN and EVENT that they
+    /// abbreviate.
     Full { head: Head, fields: Fields<'a> },
     End {
         flags: u16,
         ticks: u64,
         span_id: u64,
     },
-    /// CONTEXT: the next records come from another ring.
+    /// CONTEXT: the following records come from another ring.
     Context,
-    /// Words that are no record; a bug, skipped.
+    /// Words that are no record; indicates a bug and is skipped.
     Broken,
 }
 
-/// The fields of a record, in the order in which they were written.
+/// Fields of a record, in the order in which they were written.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'a> {
     words: &'a [u64],
     left: u8,
-    /// How many were read.
+    /// Number of fields read.
     position: u8,
-    /// Their kinds as in word 0, from the next one on.
+    /// Kinds of the remaining fields, encoded as in word 0.
     kinds: u64,
 }
 
-/// A field's value.
+/// Value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FieldValue<'a> {
     Int(i64),
@@ -40,20 +41,22 @@ pub(crate) enum FieldValue<'a> {
     Text(&'a str),
 }
 
-/// The length in words of the record at the start of `words`, for [`read`] to see later: not more than there are.
+/// Returns the length in words of the record at the start of `words`, for a later [`read`]: at most
+/// the length of `words`.
 #[inline]
 pub(crate) fn length(words: &[u64]) -> usize {
     ((words[0] >> 32) as usize & 0xfff).clamp(1, words.len())
 }
 
-/// The span that the record at the start of `words` adds to; `None` for other records.
+/// Returns the span to which the record at the start of `words` adds fields; `None` for other
+/// records.
 #[inline]
 pub(crate) fn added_to(words: &[u64]) -> Option<u64> {
     let is_fields = words[0] as u8 == RecordKind::Fields as u8;
     is_fields.then(|| words.get(5).copied()).flatten()
 }
 
-/// Reads the record at the start of `words`; `lineage` follows the ring it came from.
+/// Decodes the record at the start of `words`; `lineage` follows the ring it came from.
 pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
     let first = words[0];
     let (flags, fields) = ((first >> 8) as u16, (first >> 24) as u8);
@@ -101,8 +104,8 @@ pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
         RecordKind::Begin => (kind, said_trace_id(), record[5], record[6]),
         _ => (kind, said_trace_id(), record[5], 0),
     };
-    // SAFETY: only `write` makes records, in this process, from a `&'static Callsite`; the ring's protocol hands the
-    // words over unchanged.
+    // SAFETY: only `write` creates records, in this process, from a `&'static Callsite`; the ring's
+    // protocol transfers the words unchanged.
     let callsite = unsafe { &*(record[2] as *const Callsite) };
     let head = Head {
         kind,
@@ -155,7 +158,8 @@ impl<'a> Iterator for Fields<'a> {
             2 => FieldValue::Double(f64::from_bits(*value_words.first()?)),
             3 => FieldValue::Bool(*value_words.first()? != 0),
             _ => {
-                // SAFETY: `taken` words hold at least `bytes` bytes; any initialised word is valid as bytes.
+                // SAFETY: `taken` words hold at least `bytes` bytes; any initialized word is valid
+                // as bytes.
                 let text =
                     unsafe { std::slice::from_raw_parts(value_words.as_ptr().cast::<u8>(), bytes) };
                 FieldValue::Text(std::str::from_utf8(text).ok()?)

@@ -1,4 +1,5 @@
-//! The memory of a ring, watched by `loom`: it reports an access to a word that another thread may be writing.
+//! Memory of a ring for `loom`, which reports an access to a word that another thread may be
+//! writing.
 
 use loom::cell::UnsafeCell;
 
@@ -25,7 +26,7 @@ impl Words {
         length: usize,
         look: &mut impl FnMut(&[u64]) -> usize,
     ) -> usize {
-        // SAFETY: `loom` checks that nobody writes the word.
+        // SAFETY: `loom` checks that no other thread writes the word.
         let words: Vec<u64> = self.0[start..start + length]
             .iter()
             .map(|cell| cell.with(|there| unsafe { *there }))
@@ -40,7 +41,7 @@ pub(super) struct PlacePointer(*const [UnsafeCell<u64>]);
 impl PlacePointer {
     pub(super) const NONE: Self = Self(&[]);
 
-    /// Claims the whole place, as the real one does.
+    /// Claims the whole slice, like the real one.
     pub(super) unsafe fn write(
         self,
         start: usize,
@@ -48,10 +49,10 @@ impl PlacePointer {
     ) -> usize {
         let mut place = [u64::MAX; RECORD_WORDS_MAX];
         let used = fill(&mut place);
-        // SAFETY: the ring is kept alive by its producer.
+        // SAFETY: the producer keeps the ring alive.
         let words = unsafe { &*self.0 };
         for (cell, word) in words[start..start + RECORD_WORDS_MAX].iter().zip(place) {
-            // SAFETY: `loom` checks that nobody else has the word.
+            // SAFETY: `loom` checks that no other thread accesses the word.
             cell.with_mut(|there| unsafe { *there = word });
         }
         used

@@ -1,4 +1,4 @@
-//! Batches that the collector has not acknowledged, within a bound.
+//! Bounded buffer of batches that the collector has not acknowledged.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ struct Waiting {
     records: u64,
 }
 
-/// A queue in order of sequence. The first `sent` of it are on their way.
+/// Queue in order of sequence. The first `sent` entries were sent.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     queue: VecDeque<Waiting>,
@@ -26,7 +26,8 @@ pub(crate) struct Buffer {
     loads: VecDeque<v1::Load>,
 }
 
-/// Two minutes of them: a process that records nothing ships nothing, and keeps its latest.
+/// Maximum number of waiting load measurements, two minutes: a process that records nothing ships
+/// nothing, and keeps its latest measurements.
 const LOADS_MAX: usize = 120;
 
 impl Buffer {
@@ -42,11 +43,12 @@ impl Buffer {
         }
     }
 
-    /// Numbers and keeps a batch.
+    /// Numbers and stores a batch.
     ///
     /// # Errors
-    /// The number of its records, when the buffer is full. It gets no number then: what the collector would see as a
-    /// hole is what was lost on the way, and this was counted here.
+    /// Returns the number of the batch's records if the buffer is full. The batch then gets no
+    /// sequence: to the collector, a gap means that records were lost on the way, while this loss
+    /// is counted here.
     pub(crate) fn push(&mut self, mut batch: v1::Batch) -> Result<(), u64> {
         batch.sequence = self.next_sequence;
         let (bytes, records) = (batch.encoded_len(), records(&batch));
@@ -63,7 +65,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Windows wait here for the next batch. Pieces of one window become one again.
+    /// Adds windows for the next batch. Joins adjacent pieces of one window.
     pub(crate) fn note_windows(&mut self, windows: Vec<Window>) {
         for window in windows {
             match self.windows.last_mut() {
@@ -75,7 +77,8 @@ impl Buffer {
         }
     }
 
-    /// Loads wait for the next batch, too; that one is missing is seen by its neighbours' times.
+    /// Adds a load measurement for the next batch. If one is dropped, the neighbors' times show the
+    /// gap.
     pub(crate) fn note_load(&mut self, load: v1::Load) {
         if self.loads.len() == LOADS_MAX {
             self.loads.pop_front();
@@ -87,7 +90,7 @@ impl Buffer {
         std::mem::take(&mut self.loads).into()
     }
 
-    /// Windows that wait for the next batch.
+    /// Returns the number of windows that wait for the next batch.
     pub(crate) fn windows(&self) -> usize {
         self.windows.len()
     }
@@ -104,12 +107,13 @@ impl Buffer {
         self.sent += 1;
     }
 
-    /// A new connection: nothing is on its way any more.
+    /// Marks all batches as unsent, for a new connection.
     pub(crate) fn resend_all(&mut self) {
         self.sent = 0;
     }
 
-    /// The collector answered for a batch: forgets it and says how many records it had. `None`: not waited for.
+    /// Removes a batch that the collector settled; returns its number of records, or `None` if it
+    /// was not waiting.
     pub(crate) fn settle(&mut self, sequence: u64) -> Option<u64> {
         let index = self
             .queue
@@ -123,13 +127,13 @@ impl Buffer {
         Some(waiting.records)
     }
 
-    /// The batch that was kept last.
+    /// Returns the newest batch.
     #[cfg(feature = "simulation")]
     pub(crate) fn newest(&self) -> Option<&v1::Batch> {
         self.queue.back().map(|waiting| &waiting.batch)
     }
 
-    /// Gives every waiting batch a new sequence: a defect, planted for a simulation to find.
+    /// Assigns a new sequence to every waiting batch: a planted defect that a simulation must find.
     #[cfg(feature = "simulation")]
     pub(crate) fn renumber(&mut self) {
         for waiting in &mut self.queue {
@@ -138,12 +142,12 @@ impl Buffer {
         }
     }
 
-    /// The sequence of the next batch.
+    /// Returns the sequence of the next batch.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
 
-    /// The oldest batch that is not settled.
+    /// Returns the sequence of the oldest unsettled batch.
     pub(crate) fn first_sequence(&self) -> Option<u64> {
         self.queue.front().map(|waiting| waiting.batch.sequence)
     }
@@ -156,7 +160,7 @@ impl Buffer {
         self.bytes
     }
 
-    /// Records in all batches that wait.
+    /// Returns the number of records in all waiting batches.
     pub(crate) fn records(&self) -> u64 {
         self.queue.iter().map(|waiting| waiting.records).sum()
     }
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(buffer.bytes(), 0);
     }
 
-    /// Of 5 s, in which 100,000 spans are recorded each second.
+    /// Checks that the buffer bridges 5 s with 100,000 recorded spans per second.
     #[test]
     fn the_usual_buffer_outlasts_a_restart() {
         let (mut builder, mut buffer) =

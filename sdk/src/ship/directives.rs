@@ -1,6 +1,7 @@
-//! What the collector directs, as long as the connection lives.
+//! Follows the collector's directives while the connection lives.
 //!
-//! A message is looked through before it is parsed: two bytes on the wire can be hundreds in memory.
+//! Each message is scanned before it is parsed, because two bytes on the wire can become hundreds
+//! in memory.
 
 use std::sync::Arc;
 
@@ -32,10 +33,10 @@ mod policy;
 #[cfg(not(feature = "tradeoff"))]
 use no_policy as policy;
 
-/// A model of slack takes most of it.
+/// Maximum size of a directive. A slack model takes most of it.
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
-/// Does what the collector directs.
+/// Receives and applies the collector's directives.
 pub(super) async fn follow(channel: Authorized, process: v1::Process, timer: Arc<Timer>) {
     let request = v1::ControlRequest {
         process: Some(process),
@@ -45,7 +46,7 @@ pub(super) async fn follow(channel: Authorized, process: v1::Process, timer: Arc
         return;
     }
     let path = PathAndQuery::from_static("/stroboscope.v1.Collector/Control");
-    // It says something when there is something to say, at any time: there is no deadline.
+    // The collector sends directives at any time, so there is no deadline.
     let Ok(response) = client
         .server_streaming(tonic::Request::new(request), path, BoundedCodec)
         .await
@@ -66,7 +67,8 @@ pub(super) async fn follow(channel: Authorized, process: v1::Process, timer: Arc
     }
 }
 
-/// What a message says, or why it is refused. Later messages come all the same.
+/// Directive in a message, or the reason for rejecting it. A rejected message does not end the
+/// stream.
 type Directed = Result<Option<v1::directive::Kind>, String>;
 
 struct BoundedCodec;
@@ -113,10 +115,12 @@ fn decode(message: Bytes) -> Directed {
     }
 }
 
-/// The field of a directive that holds a policy, as `proto/stroboscope/v1/` numbers it; a test compares.
+/// Number of the field with a policy in a directive, as in `proto/stroboscope/v1/`; a test compares
+/// them.
 const SET_TRADEOFFS: u32 = 4;
 
-/// Hands on the fields of a message that have a length; of another kind, as many empty bytes as a number takes.
+/// Passes on the length-delimited fields of a message. For a field of another type, it passes as
+/// many empty bytes as a number takes.
 fn each_field(
     mut message: Bytes,
     mut take: impl FnMut(u32, Bytes) -> Result<(), String>,
@@ -127,7 +131,7 @@ fn each_field(
         if kind != WireType::LengthDelimited {
             let context = prost::encoding::DecodeContext::default();
             skip_field(kind, tag, &mut message, context).map_err(malformed)?;
-            // A number of a list, by itself.
+            // A single number of a list that is not packed.
             take(tag, Bytes::from_static(&[0; 8]))?;
             continue;
         }

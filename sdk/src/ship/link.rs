@@ -1,7 +1,8 @@
-//! The connection to the collector: made, lost, and made again after a pause.
+//! Connection to the collector, with reconnects after a pause.
 //!
-//! The link never waits for a peer without a deadline: to connect has one, and so has the answer to each batch. A peer may
-//! send its response headers with its first reply, as servers on gRPC's C core do; so batches go out before headers come.
+//! The link never waits for a peer without a deadline: connecting has one, and so has the reply to
+//! each batch. A peer may send its response headers only with its first reply, as servers on gRPC's
+//! C core do, so batches are sent before headers arrive.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,35 +21,37 @@ use crate::address::{Authorized, Destination, chain};
 use crate::gate::timer::Timer;
 use crate::id::IdSource;
 
-/// Batches handed to the connection and not yet taken by it.
+/// Maximum number of batches passed to the connection that it has not yet taken.
 const IN_FLIGHT: usize = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// A collector that is started anew finds its processes back within this time: the pauses while nobody listens are no
-/// longer,
+/// Maximum pause between attempts while the collector is unreachable, so that its processes return
+/// within this time after a restart.
 const PAUSE_WHILE_AWAY: Duration = Duration::from_millis(200);
-/// unless it has been away for a minute, or somebody is there who does not take what is sent.
+/// Maximum pause once the collector has been unreachable for a minute, or if a peer rejects the
+/// stream.
 const PAUSE_LAST: Duration = Duration::from_secs(5);
 const LONG_AWAY: Duration = Duration::from_secs(60);
-/// For a connection to be made: its name looked up, TCP's and TLS's handshakes.
+/// Deadline for connecting: name resolution and the handshakes of TCP and TLS.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// For the answer to what was sent: durable storage takes a collector milliseconds, and seconds on an overloaded disk.
-/// Sending it again to a collector that is only slow does no harm: it recognises batches.
+/// Deadline for the reply to a batch. Durable storage takes a collector milliseconds, and seconds
+/// on an overloaded disk. Sending a batch again to a slow collector is harmless, because the
+/// collector recognizes batches.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
-/// An acknowledgement is a few bytes, and a refusal a sentence.
+/// Maximum size of a reply: an acknowledgement is a few bytes, a rejection a sentence.
 const REPLY_BYTES_MAX: usize = 16 << 10;
 
-/// What happened to the connection.
+/// Event of the connection.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Connected,
     Reply(v1::ShipReply),
-    /// It is there, and what takes long is this, for people.
+    /// The connection is up but slow; contains the reason for people.
     Slow(String),
-    /// It is gone, or was not made; why, for people.
+    /// The connection is lost or could not be made; contains the reason for people.
     Down(String),
 }
 
-/// The other half of the stream.
+/// Receiving half of the stream.
 enum Replies {
     /// The peer has not sent its headers yet.
     Awaited(Pin<Box<dyn Future<Output = Result<Streaming<v1::ShipReply>, Status>> + Send>>),
@@ -56,14 +59,14 @@ enum Replies {
 }
 
 struct Session {
-    /// `None`: the stream was ended.
+    /// Sender of batches; `None` if the stream was ended.
     requests: Option<mpsc::Sender<v1::ShipRequest>>,
     replies: Replies,
-    /// Batches that were handed over, and not answered.
+    /// Number of batches that were sent and not answered.
     unanswered: usize,
-    /// Since when none of these was answered.
+    /// Time since which none of the unanswered batches was answered.
     waits_since: Option<Instant>,
-    /// Somebody was told that this takes long.
+    /// True if the slow reply was reported.
     said_slow: bool,
     control: tokio::task::JoinHandle<()>,
 }
@@ -74,20 +77,20 @@ impl Drop for Session {
     }
 }
 
-/// Why there is no reply.
+/// Reason for a missing reply.
 enum NoReply {
-    /// Not yet, and it has taken a quarter of the deadline: the session goes on.
+    /// A quarter of the deadline has passed without a reply; the session continues.
     Slow,
-    /// The peer did not take the stream.
+    /// The peer rejected the stream.
     Refused(Status),
     Broken(Status),
     Closed,
-    /// It is there, perhaps, and does not answer.
+    /// The peer may be up, but does not reply.
     Silent,
 }
 
 impl Session {
-    /// The next reply, within this time of what was sent. Cancel-safe.
+    /// Waits for the next reply, at most this long after the batch was sent. Cancel-safe.
     async fn reply(&mut self, deadline: Duration) -> Result<v1::ShipReply, NoReply> {
         let Some(since) = self.waits_since else {
             return self.reply_at_any_time().await;
@@ -135,14 +138,15 @@ enum State {
     Up(Box<Session>),
 }
 
-/// The one connection.
+/// Connection to the collector and its state.
 pub(crate) struct Link {
     destination: Destination,
     process: v1::Process,
     timer: Arc<Timer>,
     state: State,
     pause: Duration,
-    /// Since when nobody listens; `None`: somebody does, or did when last tried.
+    /// Time since which the collector is unreachable; `None` if it is reachable or was at the last
+    /// attempt.
     away_since: Option<Instant>,
     answer_deadline: Duration,
     ids: IdSource,
@@ -163,7 +167,7 @@ impl Link {
         }
     }
 
-    /// Waits until something happens. Cancel-safe: what has not happened yet goes on in the next call.
+    /// Waits for the next event. Cancel-safe: unfinished work continues in the next call.
     pub(crate) async fn progress(&mut self) -> Progress {
         loop {
             match &mut self.state {
@@ -207,7 +211,7 @@ impl Link {
         }
     }
 
-    /// The longest pause while nobody listens.
+    /// Returns the maximum pause while the collector is unreachable.
     fn pause_max(&mut self) -> Duration {
         let since = *self.away_since.get_or_insert_with(Instant::now);
         if since.elapsed() < LONG_AWAY {
@@ -217,7 +221,7 @@ impl Link {
         }
     }
 
-    /// Why there is no reply, for people.
+    /// Describes a missing reply, for people.
     fn problem(&self, why: &NoReply) -> String {
         let address = &self.destination.address;
         match why {
@@ -238,7 +242,8 @@ impl Link {
     }
 
     fn down(&mut self, problem: String, pause_max: Duration) -> Progress {
-        // Between half and all of the pause, so that a fleet does not come back in one instant.
+        // Waits between half and all of the pause, so that a fleet does not reconnect in one
+        // instant.
         let pause = self.pause.min(pause_max);
         let half = pause / 2;
         let jitter = half.mul_f64(self.ids.random() as f64 / u64::MAX as f64);
@@ -247,7 +252,7 @@ impl Link {
         Progress::Down(problem)
     }
 
-    /// The process is about to end: no long pauses any more.
+    /// Skips the current pause and shortens the next ones, because the process is about to end.
     pub(crate) fn hurry(&mut self) {
         self.pause = PAUSE_FIRST;
         if let State::Pausing(sleep) = &mut self.state {
@@ -255,7 +260,7 @@ impl Link {
         }
     }
 
-    /// Ends the stream and waits until the collector has, too.
+    /// Ends the stream and waits until the collector has ended it, too.
     pub(crate) async fn hang_up(&mut self) {
         if let State::Up(session) = &mut self.state {
             session.requests = None;
@@ -263,7 +268,7 @@ impl Link {
         }
     }
 
-    /// Hands a batch to the connection; `false` when it cannot take one now.
+    /// Passes a batch to the connection; returns `false` if it cannot take one now.
     pub(crate) fn try_send(&mut self, batch: &v1::Batch) -> bool {
         let State::Up(session) = &mut self.state else {
             return false;
@@ -318,7 +323,7 @@ async fn connect(
     }))
 }
 
-/// What a status says, for people.
+/// Describes a status, for people.
 fn said(status: &Status) -> String {
     match status.message() {
         "" => status.code().to_string(),
@@ -326,7 +331,8 @@ fn said(status: &Status) -> String {
     }
 }
 
-/// The beginning of what a peer says, in one line and without anything that a terminal would obey.
+/// Returns the beginning of a peer's text in one line, without control characters that a terminal
+/// would interpret.
 pub(crate) fn for_people(text: &str) -> String {
     const CHARS_MAX: usize = 500;
     let is_shown = |c: &char| {
@@ -343,8 +349,8 @@ pub(crate) fn for_people(text: &str) -> String {
     shown
 }
 
-/// Somebody is there, and does not take the stream. A collector says why; who says nothing that a collector would say is
-/// another program, or another of its ports.
+/// Describes a rejected stream. A collector gives a reason; a peer without a collector's reason is
+/// another program, or another port of the collector.
 fn refused(address: &str, status: &Status) -> String {
     let told = format!(
         "the collector at {address} did not take the stream: {}",

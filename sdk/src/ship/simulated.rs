@@ -1,4 +1,4 @@
-//! The shipper in a simulation: records that no thread recorded, and a witness of what becomes of them.
+//! Shipper in a simulation, with records that come from no thread and an observer of their fate.
 #![allow(
     missing_docs,
     reason = "no part of the API; the user is a test beside this crate"
@@ -15,7 +15,7 @@ use crate::batch::FinishedSpan;
 use crate::drain::Drain;
 use crate::loss::{LossCause, Losses};
 
-/// A span that a simulated service recorded.
+/// Span recorded by a simulated service.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedSpan {
     pub trace_id: u128,
@@ -24,35 +24,36 @@ pub struct RecordedSpan {
     pub duration_ns: u64,
 }
 
-/// Something that happened to a process's shipper.
+/// Event of a process's shipper.
 #[derive(Clone, Copy, Debug)]
 pub enum Happened<'a> {
-    /// A batch was numbered, and is kept until it is answered.
+    /// A batch was numbered and is kept until it is answered.
     Kept(&'a v1::Batch),
     Connected,
     Replied(&'a v1::ShipReply),
-    /// The connection is slow, or gone.
+    /// The connection is slow or lost.
     Troubled(&'a str),
 }
 
-/// The service, and the witness of its shipper.
+/// Simulated service and observer of its shipper.
 pub trait Service: Send + Sync {
-    /// Spans that ended since this was last asked, and the number of those that no ring had room for.
+    /// Returns the spans that ended since the last call, and the number of spans lost because no
+    /// ring had space.
     fn recorded(&self) -> (Vec<RecordedSpan>, u64);
-    /// Something happened.
+    /// Receives an event.
     fn notice(&self, happened: Happened<'_>);
 }
 
-/// What makes a process a simulated one.
+/// Simulated part of a process.
 #[derive(Clone)]
 pub(crate) struct Simulated {
     pub(crate) service: Arc<dyn Service>,
-    /// Planted: a retry takes a new sequence.
+    /// Planted defect: a retry uses a new sequence.
     pub(crate) renumbers: bool,
 }
 
 impl Simulated {
-    /// Hands over to the drain what the service recorded.
+    /// Passes the service's records to the drain.
     pub(crate) fn record(&self, drain: &mut Drain, losses: &Losses) {
         let (spans, lost) = self.service.recorded();
         losses.add(LossCause::RingFull, lost);
@@ -71,7 +72,7 @@ impl Simulated {
     }
 }
 
-/// Leaves out what no simulation determines.
+/// Removes measurements of the machine, which a simulation does not determine.
 pub(super) fn without_machine(used: Used, simulated: Option<&Simulated>) -> Used {
     match simulated {
         None => used,
@@ -84,7 +85,7 @@ pub(super) fn without_machine(used: Used, simulated: Option<&Simulated>) -> Used
 }
 
 impl Shipping {
-    /// Tells of the batch that was kept last, unless it is known.
+    /// Reports the newest batch to the observer.
     pub(super) fn tell_kept(&self) {
         if let (Some(simulated), Some(batch)) = (&self.shipper.simulated, self.buffer.newest()) {
             simulated.service.notice(Happened::Kept(batch));

@@ -1,4 +1,4 @@
-//! Tests: an hour of recording on a clock that the test moves. What could grow must not.
+//! Tests that simulate an hour of recording on a test clock and check that no memory grows.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicI64;
@@ -16,7 +16,7 @@ const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
 const HOUR: i64 = 3_600 * S;
 
-/// All clocks are one, which the test moves.
+/// Single time source behind all clocks, advanced by the test.
 #[derive(Debug)]
 struct FakeClock(AtomicI64);
 
@@ -38,7 +38,7 @@ impl ClockSource for FakeClock {
 
 static CALLSITE: Callsite = Callsite::new("work", &["n"], file!(), line!());
 
-/// A process without threads: the test turns the gate and drives the shipping.
+/// Process without threads: the test steps the gate and drives the shipping.
 struct Process {
     clock: Arc<FakeClock>,
     shipping: Shipping,
@@ -78,7 +78,7 @@ impl Process {
         }
     }
 
-    /// Moves time on, with the gate's timer.
+    /// Advances time and steps the gate's timer.
     fn advance(&mut self, by_ns: i64) {
         let until_ns = self.clock.monotonic_ns() + by_ns;
         while self.next_turn_ns < until_ns {
@@ -120,8 +120,8 @@ impl Process {
         crate::thread::write(|place, lineage| record::write_end(place, lineage, 0, ticks, span_id));
     }
 
-    /// A tenth of a second of a service's life: spans of sampled requests and others, some that never end, a thread
-    /// that comes and goes, names from outside.
+    /// Simulates a tenth of a second of a service: spans of sampled requests and others, some that
+    /// never end, a thread that comes and goes, and names from outside.
     fn live(&mut self, round: u64) {
         for _ in 0..5 {
             let (sampled, other) = (self.begin(true), self.begin(false));
@@ -145,7 +145,7 @@ impl Process {
         self.shipping.pass(Pass::Regular);
     }
 
-    /// The collector has stored all there is.
+    /// Acknowledges all waiting batches.
     fn acknowledge(&mut self) {
         while let Some(sequence) = self.shipping.buffer.first_sequence() {
             let outcome = v1::ShipOutcome::Stored.into();
@@ -173,7 +173,7 @@ impl Process {
     }
 }
 
-/// Runs an hour; the largest footprint of its first and of its last twenty minutes.
+/// Runs an hour; returns the largest footprint of its first and of its last twenty minutes.
 fn hour(process: &mut Process, mut collector: impl FnMut(&mut Process)) -> [[usize; 7]; 2] {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -202,7 +202,7 @@ fn hour(process: &mut Process, mut collector: impl FnMut(&mut Process)) -> [[usi
 }
 
 fn new_process(buffer_bytes_max: usize) -> Process {
-    // The link asks for the runtime's clock when it is made.
+    // The link needs the runtime's clock when it is created.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -240,7 +240,8 @@ fn an_hour_loses_nothing_and_memory_stays_flat() {
     let order_max = 2 * last[2] + ORDER_SPARE + 1;
     for (i, (&first, &last)) in first.iter().zip(&last).enumerate() {
         match i {
-            // Spans that never end are remembered, up to a bound, in case they do. Nothing is of those that ended.
+            // Spans that never end are kept up to a limit, in case they do. Ended spans leave
+            // nothing behind.
             2 => assert!(last <= known_max, "{}: {last}", NAMES[i]),
             3 => assert!(last <= order_max, "{}: {last}", NAMES[i]),
             // Other tests of this process have threads, too.
@@ -257,7 +258,7 @@ fn an_hour_loses_nothing_and_memory_stays_flat() {
         }
     }
     let counts = process.shipping.drain.counts();
-    // Everything but the leaks of the last minute is shipped or trimmed.
+    // Everything except the leaks of the last minute is shipped or trimmed.
     assert!(
         counts.spans + counts.trimmed + 200 > process.written,
         "{counts:?} of {}",
@@ -298,17 +299,18 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
         process.shipping.buffer.records(),
     );
     let collected = process.shipping.drain.counts().spans;
-    // What is in the batch that is being filled is neither.
+    // Records in the unfinished batch are neither lost nor waiting.
     assert!(
         lost + waiting <= collected && collected - (lost + waiting) < 100,
         "{lost} + {waiting} of {collected}"
     );
-    // It comes back: what waited is delivered, and recording goes on.
+    // The collector returns: waiting batches are delivered, and recording continues.
     process.acknowledge();
     assert!(process.shipping.buffer.is_empty());
 }
 
-/// Nothing is recorded for an hour: all windows are reported, by a batch a minute, and memory stays what it was.
+/// Checks an hour without records: all windows are reported, in one batch per minute, and memory
+/// stays constant.
 #[test]
 fn an_idle_hour_is_told_once_a_minute() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -330,7 +332,7 @@ fn an_idle_hour_is_told_once_a_minute() {
         }
     }
     assert!((60..=62).contains(&batches.len()), "{}", batches.len());
-    // The first is there at once: the collector is to know of the process.
+    // The first batch is sent at once, so that the collector learns of the process.
     assert!(
         batches[0].1 - batches[0].0 < 2 * S as u64,
         "{:?}",
@@ -344,7 +346,7 @@ fn an_idle_hour_is_told_once_a_minute() {
         "{windows} of {opened}"
     );
 
-    // What is recorded then waits no longer than ever, and takes the windows along.
+    // A later record waits no longer than usual, and takes the windows along.
     let before = process.shipping.buffer.next_sequence();
     let span = process.begin(true);
     process.end(span);
@@ -361,7 +363,7 @@ fn an_idle_hour_is_told_once_a_minute() {
     assert_eq!(process.shipping.buffer.windows(), 0);
     process.acknowledge();
 
-    // A loss is news, and a collector that may be another one is told of the process.
+    // A loss is news, and a collector that may be another one is informed of the process.
     let told = |process: &mut Process, why: &str, is_told: bool| {
         let before = process.shipping.buffer.next_sequence();
         process.advance(2 * S);

@@ -1,4 +1,4 @@
-//! Spans and contexts that go along with futures.
+//! Attaches spans and contexts to futures.
 
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -10,10 +10,10 @@ use super::{Span, quick};
 use crate::captured::{Captured, InContext, capture, unseen_request};
 use crate::{context, gate, marker, thread};
 
-/// Carries spans through futures.
+/// Extension trait that attaches spans to futures.
 pub trait FutureExt: Future + Sized {
-    /// Makes `span` the current one whenever this future is polled, on whichever thread, and ends it when the future
-    /// is done or dropped.
+    /// Makes `span` the current one whenever this future is polled, on any thread, and ends it when
+    /// the future completes or is dropped.
     #[inline]
     fn in_span(self, span: Span) -> InSpan<Self> {
         InSpan {
@@ -22,13 +22,14 @@ pub trait FutureExt: Future + Sized {
         }
     }
 
-    /// Keeps the context this is called in, for a future that is going to run as a task of its own:
-    /// `tokio::spawn(work().in_current_span())`.
+    /// Runs this future in the current context. Use it for a future that will run as a separate
+    /// task: `tokio::spawn(work().in_current_span())`.
     fn in_current_span(self) -> InContext<Self> {
         InContext::new(self, capture())
     }
 
-    /// Runs this future in a context that was captured elsewhere: where an item was put into a channel, say.
+    /// Runs this future in a captured context, for example one captured where an item was sent
+    /// through a channel.
     fn in_context(self, captured: Captured) -> InContext<Self> {
         InContext::new(self, captured)
     }
@@ -37,18 +38,19 @@ pub trait FutureExt: Future + Sized {
 impl<F: Future> FutureExt for F {}
 
 pin_project_lite::pin_project! {
-    /// See [`FutureExt::in_span`].
+    /// Future returned by [`FutureExt::in_span`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct InSpan<F> {
         #[pin]
         future: F,
-        // None while nothing is recorded, and once the future is done.
+        // `None` while nothing is recorded, and after the future is done.
         span: Option<Kept>,
     }
 }
 
-/// A [`Span`] that is not empty: where there is none, one word is written and asked for, and not four.
+/// Non-empty [`Span`]. As an `Option`, an absent span takes one word to write and check instead of
+/// four.
 #[derive(Debug)]
 struct Kept {
     ids: [u64; 3],
@@ -99,8 +101,9 @@ impl<F: Future> Future for InSpan<F> {
     }
 }
 
-/// For `#[trace]`: [`FutureExt::in_span`] of a span without fields, which begins at the first poll. So the gate is asked
-/// once there, and where it is shut, nothing is written but that.
+/// Runs a future like [`FutureExt::in_span`], with a span without fields that begins at the first
+/// poll; used by `#[trace]`. The gate is checked once there, and if it is closed, only that fact is
+/// written.
 #[doc(hidden)]
 pub fn in_span_from_first_poll<F: Future, B: Fn() -> Span>(
     future: F,
@@ -122,7 +125,7 @@ pin_project_lite::pin_project! {
         future: F,
         begin: B,
         is_begun: bool,
-        // As in `InSpan`.
+        // `None` in the same cases as in `InSpan`.
         span: Option<Kept>,
     }
 }
@@ -148,8 +151,8 @@ impl<F: Future, B: Fn() -> Span> Future for FromFirstPoll<F, B> {
     }
 }
 
-/// What was current before a span was entered, as [`Span::into_words`] has contexts; it is so again when this is dropped.
-/// Atomics for the reason that [`Handed`](super::Handed) gives.
+/// Context before a span was entered, as words of [`Span::into_words`]; restored when this is
+/// dropped. Atomics are used for the reason given in [`Handed`](super::Handed).
 struct Entered([AtomicU64; 4]);
 
 impl Drop for Entered {
@@ -162,7 +165,8 @@ impl Drop for Entered {
     }
 }
 
-// What follows is away from the code that is annotated, and generic for the reason that `quick` gives.
+// The following functions are outside of the annotated code, and generic for the reason given in
+// `quick`.
 
 #[inline(never)]
 fn begin_and_enter<B: Fn() -> Span>(span: &mut Option<Kept>, begin: &B) -> Option<Entered> {
@@ -170,7 +174,7 @@ fn begin_and_enter<B: Fn() -> Span>(span: &mut Option<Kept>, begin: &B) -> Optio
     enter_here(span)
 }
 
-/// Makes a span current for the length of one poll, if there is a context to hand on.
+/// Makes a span current during one poll, if it has a context to propagate.
 #[inline(never)]
 #[allow(
     clippy::extra_unused_type_parameters,
@@ -192,18 +196,18 @@ fn enter_here(span: &mut Option<Kept>) -> Option<Entered> {
         thread::enter_quickly(span_id, word)
     };
     Some(Entered(match quickly {
-        // Of the same request.
+        // The previous context belongs to the same request.
         Some(outer_id) => [high, low, outer_id, word].map(AtomicU64::new),
         None => quick::enter_slowly(high, low, span_id, word).0,
     }))
 }
 
-/// After a poll; after the last one, the span ends.
+/// Leaves a span after a poll; ends it after the last one.
 #[inline(never)]
 #[allow(clippy::extra_unused_type_parameters, reason = "as above")]
 fn leave<Here>(entered: Entered, span: &mut Option<Kept>, is_last: bool) {
     if is_last && leave_quickly(&entered, span.as_ref()).is_some() {
-        // Both is done.
+        // Both the scope and the span have ended.
         std::mem::forget((entered, span.take()));
         return;
     }
@@ -213,7 +217,8 @@ fn leave<Here>(entered: Entered, span: &mut Option<Kept>, is_last: bool) {
     }
 }
 
-/// Leaves and ends the span, if it was entered from another of its request and nothing is unusual. `None`: nothing was done.
+/// Leaves and ends the span if it was entered from another span of its request and nothing is
+/// unusual. Returns `None` if it did nothing.
 #[inline(always)]
 fn leave_quickly(entered: &Entered, span: Option<&Kept>) -> Option<()> {
     let [_, _, outer_id, word] = &entered.0;
@@ -226,8 +231,9 @@ fn leave_quickly(entered: &Entered, span: Option<&Kept>) -> Option<()> {
     }
 }
 
-/// For a span that began while nothing was recorded, and now something is: what begins inside it must not be taken for a
-/// request of its own, so it gets a context that says "part of a request that began earlier".
+/// Creates the context for a span that began while nothing was recorded, once recording is on.
+/// Spans inside must not become requests of their own, so the context marks them as parts of a
+/// request that began earlier.
 #[cold]
 #[inline(never)]
 fn cut_span() -> Span {

@@ -1,4 +1,4 @@
-//! Events: what happens at one moment of a span.
+//! Events: instants within a span.
 
 use stroboscope_proto::v1::SpanFlag;
 
@@ -10,7 +10,7 @@ use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::value::Values;
 use crate::{context, thread};
 
-/// For the macros: writes an event into the current span. Away from the code that is annotated.
+/// Writes an event into the current span, outside of the annotated code; used by the macros.
 #[doc(hidden)]
 #[inline(never)]
 #[allow(
@@ -33,8 +33,8 @@ fn event_slowly<V: Values>(callsite: &'static Callsite, values: V) {
     write_event(callsite, |writer| values.write(writer));
 }
 
-/// Writes an event into the current span, if that is all there is to do. The fields say whether code that is not ours
-/// was run for them.
+/// Writes an event into the current span, if no other work is needed. `fields` returns whether it
+/// ran the service's code.
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn write_event_quickly(
@@ -62,7 +62,7 @@ pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut 
             ticks: ticks(),
             callsite,
             trace_id: current.trace_id(),
-            // A span that was not recorded is nobody's.
+            // An event in an unrecorded span belongs to no span.
             span_id: if current.is_cut() {
                 0
             } else {

@@ -1,4 +1,4 @@
-//! Spans that fail.
+//! Failed spans.
 
 use super::Span;
 use super::fields::{add_fields, current_recorded};
@@ -6,8 +6,9 @@ use crate::callsite::Callsite;
 use crate::context::SpanContext;
 use crate::record;
 
-/// Marks the current span as failed: it gets the attribute `error`, and the message as `otel.status_description`. The last
-/// message counts. Outside of spans, and in requests of which nothing is recorded, it does nothing, and formats no message.
+/// Marks the current span as failed: adds the attribute `error`, and the message as
+/// `otel.status_description`. A later message replaces an earlier one. Outside of spans, and in
+/// requests that are not recorded, it has no effect and does not format the message.
 ///
 /// ```
 /// # fn work() -> Result<(), std::io::Error> { Ok(()) }
@@ -23,7 +24,7 @@ pub fn error(message: impl std::fmt::Display) {
 }
 
 impl Span {
-    /// Marks the span as failed, as [`error`](crate::error()) does the current one.
+    /// Marks the span as failed, like [`error`](crate::error()) for the current span.
     pub fn error(&self, message: impl std::fmt::Display) {
         if self.is_recorded() {
             mark_failed(self.context(), &message);
@@ -31,7 +32,7 @@ impl Span {
     }
 }
 
-/// Marks a span that is recorded as failed.
+/// Marks a recorded span as failed.
 fn mark_failed(span: SpanContext, message: &dyn std::fmt::Display) {
     static FAILED: Callsite =
         Callsite::new("", &["error", "otel.status_description"], file!(), line!());
@@ -41,14 +42,14 @@ fn mark_failed(span: SpanContext, message: &dyn std::fmt::Display) {
     });
 }
 
-/// For `#[trace(err)]`: calls a function's body, which the compiler then knows to run once.
+/// Calls a function's body, so that the compiler knows that it runs once; used by `#[trace(err)]`.
 #[doc(hidden)]
 #[inline(always)]
 pub fn once<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// For `#[trace(err)]`: marks the current span as failed, if the function gives an error.
+/// Marks the current span as failed if the function returns an error; used by `#[trace(err)]`.
 #[doc(hidden)]
 #[inline]
 pub fn note_failure<T, E: std::fmt::Display>(result: &Result<T, E>) {

@@ -1,4 +1,4 @@
-//! Records that add to a span after it began.
+//! Writes fields that are added to a span after its begin.
 
 use stroboscope_proto::v1::SpanFlag;
 
@@ -11,9 +11,10 @@ use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::thread;
 use crate::value::Value;
 
-/// Adds a field to the current span, which is known only after the span began: in a function with
-/// [`#[trace]`](macro@crate::trace), say. A field that the span has already is replaced. Outside of spans, and in requests of
-/// which nothing is recorded, it does nothing, and formats nothing. Of a span in hand: [`Span::record`].
+/// Adds a field to the current span. Use it for values that are known only after the span began,
+/// for example in a function with [`#[trace]`](macro@crate::trace). It replaces a field of the same
+/// name. Outside of spans, and in requests that are not recorded, it has no effect and does not
+/// format the value. For a span in a variable, see [`Span::record`].
 ///
 /// ```
 /// # fn load() -> Vec<u8> { Vec::new() }
@@ -43,8 +44,9 @@ fn record_in_current(field: &'static str, value: impl Value) {
 }
 
 impl Span {
-    /// Adds a field that is known only after the span began; one that the span has already is replaced. Of an empty span it
-    /// does nothing, and formats nothing. Values as in [`span!`](crate::span!).
+    /// Adds a field that is known only after the span began; replaces a field of the same name. On
+    /// an empty span it has no effect and does not format the value. Values are as in
+    /// [`span!`](crate::span!).
     ///
     /// ```
     /// let span = stroboscope::span!("page", user = 7);
@@ -71,7 +73,7 @@ pub(super) fn current_recorded() -> Option<SpanContext> {
         return None;
     }
     let current = context::current();
-    // The contexts of requests that are not recorded have these marks; no span of ours has them.
+    // Only contexts of requests that are not recorded have these marks.
     let is_span = current.is_valid() && !current.is_cut() && !current.is_unseen();
     (is_span && (current.is_sampled() || Now::read().is_open())).then_some(current)
 }
@@ -94,7 +96,7 @@ pub(crate) fn add_fields(
     add(span, callsite, 0, fields);
 }
 
-/// Marks an open span, if it is recorded, as one that requests begin inside of.
+/// Marks an open span as one inside which requests begin, if the span is recorded.
 pub(super) fn mark_connection(span: SpanContext, callsite: &'static Callsite) {
     add(span, callsite, SpanFlag::Connection as u16, |_| {});
 }

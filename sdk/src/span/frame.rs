@@ -1,4 +1,4 @@
-//! What `#[trace]` keeps while the annotated function runs.
+//! State that `#[trace]` keeps while the annotated function runs.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,16 +8,17 @@ use crate::callsite::Callsite;
 use crate::value::Values;
 use crate::{context, thread};
 
-/// The place of a span that is begun and entered: what was current before it, its id and its word. In the frame of the
-/// function, not in its registers, so that they stay its own where nothing is recorded. Atomics for the reason that
-/// [`Handed`](super::Handed) gives. Empty until [`begin`](Self::begin), which fills it where it is: to return it would be
-/// to come back from the slow path.
+/// Storage for a span that was begun and entered: the previous context, and the span's id and word.
+/// It is in the function's frame instead of its registers, which therefore stay available while
+/// nothing is recorded. Atomics are used for the reason given in [`Handed`](super::Handed). It is
+/// empty until [`begin`](Self::begin) fills it in place: returning it would require returning from
+/// the slow path.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Frame(MaybeUninit<[AtomicU64; 6]>);
 
 impl Frame {
-    /// Empty.
+    /// Creates an empty frame.
     #[inline(always)]
     #[must_use]
     #[allow(clippy::new_without_default, reason = "for the macro only")]
@@ -25,14 +26,14 @@ impl Frame {
         Self(MaybeUninit::uninit())
     }
 
-    /// Begins a span and enters it. Away from the code that is annotated.
+    /// Begins a span and enters it, outside of the annotated code.
     #[inline(never)]
     pub fn begin<V: Values>(&mut self, callsite: &'static Callsite, values: V) -> InFrame<'_> {
         match quick::begin(callsite, &values) {
             Some(begun) => {
                 thread::set_context_span_id(begun.span_id);
                 let [high, low] = thread::context_trace_id();
-                // What was current before is of the same request.
+                // The previous context belongs to the same request.
                 self.fill([
                     high,
                     low,
@@ -76,7 +77,7 @@ impl Frame {
     }
 }
 
-/// Leaves and ends the span of a frame when dropped.
+/// Leaves and ends a frame's span when dropped.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct InFrame<'a>(&'a [AtomicU64; 6]);

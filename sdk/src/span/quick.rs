@@ -1,12 +1,15 @@
-//! The fast path of beginning, entering, leaving and ending a span: a ring that has room, a context that is the one of the
-//! last record, nobody who listens for markers, no panic.
+//! Fast path for beginning, entering, leaving and ending a span. It applies if the ring has space,
+//! the context is that of the last record, no recorder listens for markers, and the thread does not
+//! panic.
 //!
-//! What is in here calls nothing, except as the last thing it does, when the case is not the usual one after all; so it
-//! saves no registers, which would be a good part of all its work. And it is generic, so that it is compiled with the
-//! program that is annotated: only there may thread-locals be known to be in reach of one instruction.
+//! These functions call no other function except in tail position, when the case turns out to be
+//! unusual. Therefore they save no registers, which would be a good part of all their work. They
+//! are generic so that they are compiled with the annotated program: only there can the compiler
+//! know that thread-locals are reachable with one instruction.
 //!
-//! The counter is read last: on some processors a reading waits for all that was begun before it, and what comes after it
-//! waits for the reading, while stores overlap with both. So there is little to wait for.
+//! The counter is read last. On some processors, a read waits for all earlier instructions, and
+//! later ones wait for the read, while stores overlap with both. This order leaves little to wait
+//! for.
 
 #![allow(unsafe_code)]
 #![allow(
@@ -24,23 +27,24 @@ use crate::record::{self, FieldWriter, TICKS};
 use crate::thread::{self, Claim};
 use crate::value::Values;
 
-/// A child of the current span that has begun, and is of the same request.
+/// Child of the current span that has begun in the same request.
 pub(super) struct Begun {
     pub(super) span_id: u64,
     pub(super) outer_id: u64,
-    /// See [`SpanWord`].
+    /// State of the span, see [`SpanWord`].
     pub(super) word: u64,
 }
 
-/// The flags of a record of the current request, whose spans are of this word, as its first word has them. `None`: nothing
-/// is to be recorded, or somebody follows.
+/// Returns the flags of a record of the current request, whose spans have this word, at their
+/// position in a record's first word. Returns `None` if nothing is to be recorded or markers are
+/// needed.
 #[inline(always)]
 fn flags(word: u64) -> Option<u64> {
     let flags = SpanWord(word).record_flags();
     (gate::is_plainly_open() || flags != 0 && is_read() && !marker::is_on()).then_some(flags)
 }
 
-/// A claim for a record in the current span, which is the one that the last record was in, or left.
+/// Claims a record in the current span, if the last record was in that span or left it.
 #[inline(always)]
 fn claim() -> Option<(Claim, u64)> {
     let claim = thread::claim_ready()?;
@@ -48,7 +52,7 @@ fn claim() -> Option<(Claim, u64)> {
     (claim.innermost() == innermost).then_some((claim, innermost))
 }
 
-/// Begins a child of the current span. `None`: nothing was done.
+/// Begins a child of the current span. Returns `None` if it did nothing.
 #[inline(always)]
 pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Option<Begun> {
     if V::RUNS_CODE {
@@ -56,7 +60,7 @@ pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
     }
     let (claim, outer_id) = claim()?;
     let (word, span_id) = (claim.word(), claim.next_span_id());
-    // While somebody follows, what begins is entered slowly, too, and so is left.
+    // While markers are written, spans are entered slowly, too, and therefore left slowly.
     let flags = flags(word)?;
     claim.write(|place, lineage| {
         let values = |writer: &mut FieldWriter<'_>| values.write(writer);
@@ -71,7 +75,8 @@ pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
     })
 }
 
-/// [`begin`] of a span whose fields are written by `fields`, which says whether code that is not ours was run for it.
+/// Begins a span like [`begin`] with fields written by `fields`, which returns whether it ran the
+/// service's code.
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(super) fn begin_foreign(
@@ -95,7 +100,7 @@ pub(super) fn begin_foreign(
     })
 }
 
-/// [`event`] with fields as in [`begin_foreign`].
+/// Writes an event like [`event`], with fields as in [`begin_foreign`].
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(super) fn event_foreign(
@@ -114,7 +119,7 @@ pub(super) fn event_foreign(
     Some(())
 }
 
-/// Writes an event in the current span. `None`: nothing was done.
+/// Writes an event in the current span. Returns `None` if it did nothing.
 #[inline(always)]
 pub(super) fn event<V: Values>(callsite: &'static Callsite, values: &V) -> Option<()> {
     if V::RUNS_CODE {
@@ -130,7 +135,8 @@ pub(super) fn event<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
     Some(())
 }
 
-/// Enters a span in all cases but that of [`thread::enter_quickly`]. What was current before, as a span's words.
+/// Enters a span in all cases that [`thread::enter_quickly`] does not cover. Returns the previous
+/// context as a span's words.
 #[cold]
 #[inline(never)]
 pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> Handed {
@@ -144,8 +150,8 @@ pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> Hand
     Handed::over([high, low, span_id, SpanWord::with_context(previous).0])
 }
 
-/// The open half of dropping an [`Entered`](super::Entered): what was current before is so again, and the span ends. Not
-/// in a panic.
+/// Executes the open-gate half of dropping an [`Entered`](super::Entered): restores the previous
+/// context and ends the span. Must not run during a panic.
 #[inline(never)]
 pub(super) fn leave<Here>(
     high: u64,
@@ -160,23 +166,25 @@ pub(super) fn leave<Here>(
     }
 }
 
-/// Where the context is to be another span of the same request. `None`: nothing was done.
+/// Leaves and ends a span if the previous context is another span of the same request. Returns
+/// `None` if it did nothing.
 #[inline(always)]
 pub(super) fn leave_to(outer_id: u64, span_id: u64, word: u64) -> Option<()> {
     end_innermost(span_id, word, || thread::set_context_span_id(outer_id))
 }
 
-/// Ends the span that the ring's last record was in, or left, after doing what is left to do. `None`: nothing was done.
+/// Ends the span that the ring's last record was in or left, after calling `before`. Returns `None`
+/// if it did nothing.
 #[inline(always)]
 pub(super) fn end_innermost(span_id: u64, word: u64, before: impl FnOnce()) -> Option<()> {
-    // It says that the request is what it was when the span began, and so when it was entered: a request that the thread
-    // comes back to has another word.
-    // SAFETY: it is the word of a span.
+    // The word shows that the thread's request is the one in which the span began and was entered:
+    // a request to which the thread returns has another word.
+    // SAFETY: `word` is the word of a span.
     let claim = unsafe { thread::claim_for(word) }?;
     if claim.innermost() != span_id {
         return None;
     }
-    // First: what ends the span is no longer inside it.
+    // Runs first, so that the context no longer names the span when its end is written.
     before();
     claim.write(|place, lineage| {
         let used = record::write_end_of_innermost(place, lineage, 0);
@@ -186,7 +194,7 @@ pub(super) fn end_innermost(span_id: u64, word: u64, before: impl FnOnce()) -> O
     Some(())
 }
 
-/// Ends a span, not in a panic. `None`: nothing was done.
+/// Ends a span. Must not run during a panic. Returns `None` if it did nothing.
 #[inline(always)]
 pub(super) fn end(span_id: u64, word: SpanWord) -> Option<()> {
     if !word.must_only_be_recorded() {

@@ -1,4 +1,4 @@
-//! Requests inside of spans that outlast them, such as those of connections and of workers' loops.
+//! Requests inside longer-lived spans, such as those of connections and of workers' loops.
 
 use stroboscope_proto::v1::SpanFlag;
 
@@ -11,7 +11,7 @@ use crate::record::FieldWriter;
 use crate::value::Values;
 
 impl Span {
-    /// For the macros: a new request, also inside of another span.
+    /// Begins a new request, even inside another span; used by the macros.
     #[doc(hidden)]
     #[inline(never)]
     #[allow(
@@ -22,7 +22,8 @@ impl Span {
         Self::begin_request_in(context::current(), callsite, |writer| values.write(writer))
     }
 
-    /// Begins a request inside of another span, if there is one: each is linked to that span, and that is marked.
+    /// Begins a request inside another span, if there is one: links the request to that span and
+    /// marks that span.
     pub(crate) fn begin_request_in(
         outer: SpanContext,
         callsite: &'static Callsite,
@@ -41,7 +42,7 @@ impl Span {
             // Spans below must not join the outer span, which may be recorded.
             return Self::unrecorded(unseen_request());
         }
-        // The contexts of requests that are not recorded have these marks.
+        // Only contexts of requests that are not recorded have these marks.
         if span.is_recorded() && !outer.is_cut() && !outer.is_unseen() {
             mark_connection(outer, callsite);
             link(span.context(), outer);

@@ -1,5 +1,5 @@
-//! Tests: whatever is begun, entered, left and ended in whatever order, what is read of the ring is what an obvious model
-//! says, with the fast path and without.
+//! Property tests: for any order of beginning, entering, leaving and ending spans, the records in
+//! the ring match an obvious model, with and without the fast path.
 
 use proptest::prelude::*;
 use stroboscope_proto::v1::SpanFlag;
@@ -15,7 +15,7 @@ use crate::{gate, thread};
 
 static CALLSITE: Callsite = Callsite::new("twin", &["a"], file!(), line!());
 
-/// What a record says: flags, trace, span, parent.
+/// Content of a record: flags, trace, span, parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Begin(u16, u128, u64, u64),
@@ -25,15 +25,15 @@ enum Said {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// With a number, or with a value whose own code runs.
+    /// Begins a span with a number, or with a value whose own code runs.
     Begin(usize, bool),
     Enter(usize),
     Drop(usize),
     Forget(usize),
-    /// The context comes from elsewhere.
+    /// Sets a context from outside.
     Scope(usize, usize),
     Event(bool),
-    /// So many steps in a function with `#[trace]`.
+    /// Runs this many steps in a function with `#[trace]`.
     Framed(usize),
     CloseFastPath,
     ForgetIds,
@@ -54,7 +54,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Contexts from elsewhere; some share their span's id, which the outside is free to send.
+/// Returns contexts from outside; some share their span id, which a caller may send.
 fn from_elsewhere(which: usize) -> SpanContext {
     let context = SpanContext::new((77 + (which as u128 / 2)) << 70, 7, which.is_multiple_of(2));
     match which {
@@ -196,8 +196,8 @@ impl Twin {
     }
 }
 
-/// What the twin's callsite has in the rings now, as their reader understands it; other tests of this process may record
-/// as well.
+/// Returns the test callsite's records in the rings, decoded like the drain does; other tests of
+/// this process may record as well.
 fn read() -> Vec<Said> {
     let (mut raw, mut said, mut lineage) = (Vec::new(), Vec::new(), Lineage::UNKNOWN);
     rings::read_all(&mut raw);
@@ -231,7 +231,7 @@ fn read() -> Vec<Said> {
     said
 }
 
-/// Of a thread of its own, whose ring is new; while it lives, so that the ring is there.
+/// Runs the steps in a new thread, whose ring is new, and reads the ring while the thread lives.
 fn check(steps: Vec<Step>) {
     let _turn = TURN
         .lock()
@@ -239,7 +239,7 @@ fn check(steps: Vec<Step>) {
     gate::set_window_ticks(0, u64::MAX);
     gate::set_open(true);
     let checked = std::thread::spawn(move || {
-        // What other tests of this process left, whatever it is.
+        // Discards records of other tests of this process.
         rings::read_all(&mut Vec::new());
         let slots = [const { Slot::Empty }; 4];
         let mut twin = Twin {
@@ -281,7 +281,7 @@ proptest! {
     }
 }
 
-/// The usual nesting takes the fast path: nothing of it is looked at by the slow one, which would count.
+/// Checks that ordinary nesting takes the fast path and never the slow one, which would count.
 #[test]
 fn usual_spans_take_the_fast_path() {
     let _turn = TURN
@@ -291,7 +291,7 @@ fn usual_spans_take_the_fast_path() {
     gate::set_open(true);
     let looked = std::thread::spawn(|| {
         let root = Span::begin(&CALLSITE, (5u64,)).entered();
-        // The first look at the ring.
+        // Takes the first look at the ring.
         drop(Span::begin(&CALLSITE, (5u64,)));
         let before = thread::looks();
         for _ in 0..10 {

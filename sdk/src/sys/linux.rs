@@ -1,4 +1,4 @@
-//! Linux: its clocks, its timers, and the markers that a kernel recorder sees.
+//! Linux: clocks, timers, and the markers for a kernel recorder.
 
 #![allow(unsafe_code)]
 
@@ -7,26 +7,28 @@ use std::path::Path;
 
 use stroboscope_proto::v1;
 
-/// Do markers reach anybody?
+/// True if a recorder can see markers.
 pub(crate) const HAS_MARKERS: bool = true;
 
-/// Nanoseconds since the Unix epoch.
+/// Returns nanoseconds since the Unix epoch.
 #[inline]
 pub(crate) fn wall_ns() -> i64 {
     super::unix::read_clock_ns(libc::CLOCK_REALTIME)
 }
 
-/// Nanoseconds since the system was started, without what it was suspended for.
+/// Returns nanoseconds since the system started, without time in suspend.
 #[inline]
 pub(crate) fn monotonic_ns() -> i64 {
     super::unix::read_clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Asks the kernel, which changes nothing and takes less than a microsecond. `None`: it may not be asked.
+/// Reads the state of the kernel's clock; changes nothing and takes less than a microsecond.
+/// Returns `None` if the process is not permitted to.
 pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
-    // SAFETY: a structure of integers, of which all zeros are a value.
+    // SAFETY: a structure of integers, for which all zeros are a valid value.
     let mut said: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: no modes are set, so it only writes what it knows into the structure, which is ours.
+    // SAFETY: no modes are set, so the call only writes the clock's state into the structure, which
+    // is a local.
     let state = unsafe { libc::adjtimex(&raw mut said) };
     if state < 0 {
         return None;
@@ -39,24 +41,24 @@ pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
     })
 }
 
-/// By default Linux may delay a sleeper by 50 µs to wake several at once (timer slack); the calling thread is to be
-/// punctual.
+/// Makes the calling thread's timers punctual. By default, Linux may delay a sleeping thread by 50
+/// µs to wake several at once (timer slack).
 pub(crate) fn ask_for_exact_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and concerns the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
 }
 
-/// Memory that is resident, bytes: the second number of /proc/self/statm, which are pages.
+/// Returns the resident memory in bytes: the second number of /proc/self/statm, which counts pages.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    // SAFETY: asks for a constant; touches no memory of ours.
+    // SAFETY: reads a constant; accesses no memory of the process.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     Some(pages * u64::try_from(page_bytes).unwrap_or(4_096))
 }
 
-/// Does some process hold a lock on this file? Asks for the lock's state and takes none, so that services cannot get in
-/// each other's way.
+/// Reports whether a process holds a lock on this file. It reads the lock's state without taking
+/// it, so that services do not disturb each other.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else {
         return false;
@@ -65,19 +67,19 @@ pub(crate) fn is_locked(path: &Path) -> bool {
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the descriptor is open, and `lock` is a valid place for question and answer.
+    // SAFETY: the descriptor is open, and `lock` is valid as input and output.
     let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     answer == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
 }
 
-/// The calling thread's number in its process's own namespace; never 0.
+/// Returns the calling thread's id in its process's own namespace; never 0.
 #[inline]
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: gettid has no arguments and cannot fail.
     unsafe { libc::gettid() }.cast_unsigned()
 }
 
-/// Writes a marker: a `getpid` with arguments, which the kernel ignores.
+/// Writes a marker: a `getpid` call with arguments, which the kernel ignores.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn mark(arguments: [u64; 6]) {
@@ -99,7 +101,7 @@ pub(crate) fn mark(arguments: [u64; 6]) {
     }
 }
 
-/// Writes a marker: a `getpid` with arguments, which the kernel ignores.
+/// Writes a marker: a `getpid` call with arguments, which the kernel ignores.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(crate) fn mark(arguments: [u64; 6]) {
@@ -119,10 +121,10 @@ pub(crate) fn mark(arguments: [u64; 6]) {
     }
 }
 
-/// Writes a marker: a `getpid` with arguments, which the kernel ignores.
+/// Writes a marker: a `getpid` call with arguments, which the kernel ignores.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn mark([a, b, c, d, e, f]: [u64; 6]) {
-    // SAFETY: getpid has no arguments; the kernel ignores what stands in their registers.
+    // SAFETY: getpid has no arguments; the kernel ignores the contents of their registers.
     unsafe { libc::syscall(libc::SYS_getpid, a, b, c, d, e, f) };
 }

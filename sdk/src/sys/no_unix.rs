@@ -1,35 +1,35 @@
-//! Systems that are no Unix: no forks and no SIGTERM.
+//! Systems other than Unix, without forks and SIGTERM.
 
 use super::{Handler, Sigterm};
 
-/// tonic connects to paths on Unix only.
+/// False: tonic connects to paths on Unix only.
 pub(crate) const HAS_UNIX_SOCKETS: bool = false;
 
-/// Not known without a call of the system's own.
+/// Returns `None`, because the CPU time is unknown without a system call.
 pub(crate) fn process_cpu_ns() -> Option<i64> {
     None
 }
 
-/// The machine's name, as Windows puts it into every process's environment.
+/// Returns the machine's name, which Windows puts into every process's environment.
 pub(crate) fn host_name() -> Option<String> {
     std::env::var("COMPUTERNAME")
         .ok()
         .filter(|name| !name.is_empty())
 }
 
-/// Processes do not fork here.
+/// Does nothing, because processes do not fork on these systems.
 pub(crate) fn at_fork(_: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
-/// There is none to be taken.
+/// Returns [`Sigterm::Absent`].
 pub(crate) fn take_sigterm(_: Handler) -> Sigterm {
     Sigterm::Absent
 }
 
-/// Was not taken.
+/// Does nothing, because SIGTERM was not taken.
 pub(crate) fn release_sigterm(_: Handler) {}
 
-/// Nobody asks for it, as SIGTERM never comes.
+/// Does nothing; never called, because SIGTERM never arrives.
 pub(crate) fn unblock_and_raise_sigterm() {}
 
-/// As above.
+/// Does nothing; never called, because SIGTERM never arrives.
 pub(crate) fn default_and_raise_sigterm() {}

@@ -1,4 +1,4 @@
-//! Systems that are not Linux: clocks of the standard library, and nobody who sees markers.
+//! Systems other than Linux, with the clocks of the standard library and without markers.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use stroboscope_proto::v1;
 
-/// Markers are for the Linux kernel's own trace.
+/// False: markers are for the Linux kernel's own trace.
 pub(crate) const HAS_MARKERS: bool = false;
 
-/// Nanoseconds since the Unix epoch.
+/// Returns nanoseconds since the Unix epoch.
 pub(crate) fn wall_ns() -> i64 {
     match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => nanoseconds(since),
@@ -17,7 +17,7 @@ pub(crate) fn wall_ns() -> i64 {
     }
 }
 
-/// Nanoseconds since the first call.
+/// Returns nanoseconds since the first call.
 pub(crate) fn monotonic_ns() -> i64 {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     nanoseconds(FIRST.get_or_init(Instant::now).elapsed())
@@ -27,30 +27,30 @@ fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// There is no common way to ask.
+/// Returns `None`, because there is no common interface.
 pub(crate) fn kernel_clock() -> Option<v1::KernelClock> {
     None
 }
 
-/// Timers are as they are; the gate's guard follows their lateness.
+/// Does nothing; the gate's guard follows the lateness of the timers.
 pub(crate) fn ask_for_exact_timers() {}
 
-/// Not known.
+/// Returns `None`.
 pub(crate) fn resident_bytes() -> Option<u64> {
     None
 }
 
-/// No recorder announces itself here.
+/// Returns false, because no recorder announces itself on these systems.
 pub(crate) fn is_locked(_: &Path) -> bool {
     false
 }
 
-/// Only markers say it.
+/// Returns 0; only markers use the id.
 #[inline]
 pub(crate) fn thread_id() -> u32 {
     0
 }
 
-/// Nobody would see it.
+/// Does nothing, because no recorder would see the marker.
 #[inline]
 pub(crate) fn mark(_: [u64; 6]) {}

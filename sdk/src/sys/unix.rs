@@ -1,10 +1,10 @@
-//! Every Unix: what POSIX says of processes, forks and signals.
+//! POSIX functions for processes, forks and signals, on every Unix.
 
 #![allow(unsafe_code)]
 
 use super::{Handler, Sigterm};
 
-/// May a collector listen at a path?
+/// True if a collector can listen at a path.
 pub(crate) const HAS_UNIX_SOCKETS: bool = true;
 
 /// Reads one of the clocks that always exist.
@@ -14,24 +14,25 @@ pub(super) fn read_clock_ns(clock: libc::clockid_t) -> i64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the result, and the clocks used here always exist.
+    // SAFETY: `time` is valid for the result, and the clocks used here always exist.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    // Both are narrower on some systems.
+    // Both types are narrower on some systems.
     #[allow(clippy::unnecessary_cast)]
     let (seconds, rest_ns) = (time.tv_sec as i64, time.tv_nsec as i64);
     seconds * 1_000_000_000 + rest_ns
 }
 
-/// CPU time of this process, all threads, ns.
+/// Returns the CPU time of all threads of this process in ns.
 pub(crate) fn process_cpu_ns() -> Option<i64> {
     Some(read_clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
-/// The machine's name, or the container's.
+/// Returns the name of the machine or the container.
 pub(crate) fn host_name() -> Option<String> {
-    // POSIX allows for 255 bytes, and does not say that a name that fills its place ends with a zero.
+    // POSIX allows 255 bytes, and does not require a terminating zero for a name that fills the
+    // buffer.
     let mut name = [0_u8; 256];
-    // SAFETY: the place is that long, but for the last byte, which stays zero.
+    // SAFETY: the buffer has that length plus a last byte, which stays zero.
     let answer = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     let name = std::ffi::CStr::from_bytes_until_nul(&name)
         .ok()?
@@ -39,25 +40,29 @@ pub(crate) fn host_name() -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| answer == 0 && !name.is_empty())
 }
 
-/// Has the C library call these around every fork of this process. They must not unwind.
+/// Registers functions that the C library calls around every fork of this process. They must not
+/// unwind.
 pub(crate) fn at_fork(
     before: extern "C" fn(),
     in_parent: extern "C" fn(),
     in_child: extern "C" fn(),
 ) {
-    // SAFETY: the three functions have the signature asked for, live as long as the program, and do not unwind. Without
-    // memory for the registration it fails, and a fork is then as unsafe as it is without the SDK's help.
+    // SAFETY: the three functions have the required signature, live as long as the program, and do
+    // not unwind. If there is no memory for the registration it fails, and a fork is then as unsafe
+    // as without the SDK's handlers.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// Takes over SIGTERM, if nobody else has. The handler may only touch atomics and call [`default_and_raise_sigterm`].
+/// Installs a handler for SIGTERM unless SIGTERM is already handled or ignored. The handler may
+/// only access atomics and call [`default_and_raise_sigterm`].
 pub(crate) fn take_sigterm(handler: Handler) -> Sigterm {
-    // SAFETY: zeroed bits are a valid `sigaction` (no flags, empty mask), the pointers are to locals of that type, and
-    // the handler only touches atomics and makes system calls that are safe in a handler.
+    // SAFETY: zeroed bits are a valid `sigaction` (no flags, empty mask), the pointers are to
+    // locals of that type, and the handler only accesses atomics and makes system calls that are
+    // safe in a handler.
     unsafe {
         let mut ours: libc::sigaction = std::mem::zeroed();
         ours.sa_sigaction = address(handler);
-        // The service's own system calls go on as if nothing had happened.
+        // Interrupted system calls of the service restart.
         ours.sa_flags = libc::SA_RESTART;
         let mut before: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGTERM, &raw const ours, &raw mut before);
@@ -69,7 +74,7 @@ pub(crate) fn take_sigterm(handler: Handler) -> Sigterm {
     Sigterm::Theirs
 }
 
-/// The default action is in force again; a handler that the service put over this one stays.
+/// Restores the default action; keeps a handler that the service installed over this one.
 pub(crate) fn release_sigterm(handler: Handler) {
     // SAFETY: as in `take_sigterm`.
     unsafe {
@@ -81,9 +86,11 @@ pub(crate) fn release_sigterm(handler: Handler) {
     }
 }
 
-/// Ends the process, if the default action is in force: a signal to the calling thread, which may have blocked it.
+/// Unblocks SIGTERM in the calling thread and raises it, which ends the process if the default
+/// action is in force.
 pub(crate) fn unblock_and_raise_sigterm() {
-    // SAFETY: the set is initialised by `sigemptyset`; unblocking and raising a signal have no memory effects.
+    // SAFETY: `sigemptyset` initializes the set; unblocking and raising a signal have no memory
+    // effects.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -93,7 +100,8 @@ pub(crate) fn unblock_and_raise_sigterm() {
     }
 }
 
-/// For a handler: when it returns, the signal's default action ends the process.
+/// Restores the default action and raises SIGTERM inside a handler: the process ends when the
+/// handler returns.
 pub(crate) fn default_and_raise_sigterm() {
     // SAFETY: both calls are async-signal-safe.
     unsafe {

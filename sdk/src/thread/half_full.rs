@@ -1,22 +1,24 @@
-//! What is told when a ring is half full, so that the drain comes before it is full.
+//! Notification that a ring is half full, so that the drain reads it before it is full.
 
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use tokio::sync::Notify;
 
-/// Told when a ring is half full; null before somebody waits for that. One for each process of a line of forks, and kept:
-/// a child must not touch its parent's, which may be locked and lists waiters on stacks that are gone.
+/// Notification for the drain; null before the drain waits for it. Each process in a line of forks
+/// has its own, which is leaked. A child must not access its parent's, which may be locked and
+/// lists waiters on stacks that no longer exist.
 static FILLING: AtomicPtr<Notify> = AtomicPtr::new(std::ptr::null_mut());
 
 pub(super) fn tell_filling() {
-    // SAFETY: null, or leaked by `filling`, so it lives for ever; only shared references are made of it.
+    // SAFETY: null, or leaked by `filling`, so it lives forever; only shared references to it
+    // exist.
     if let Some(filling) = unsafe { FILLING.load(Acquire).as_ref() } {
         filling.notify_one();
     }
 }
 
-/// What is told when some thread's ring is half full. For one waiter.
+/// Returns the notification that some thread's ring is half full. Supports one waiter.
 pub(crate) fn filling() -> &'static Notify {
     let made = FILLING.load(Acquire);
     // SAFETY: as above.
@@ -24,12 +26,13 @@ pub(crate) fn filling() -> &'static Notify {
         return filling;
     }
     let made: &'static Notify = Box::leak(Box::default());
-    // Of two that are made at once one is lost; nobody but the shipping thread asks, of which there is one.
+    // If two are created at once, one is lost; but only the shipping thread calls this, and there
+    // is one.
     FILLING.store(std::ptr::from_ref(made).cast_mut(), Release);
     made
 }
 
-/// For the child side of a fork.
+/// Resets the notification in the child of a fork.
 pub(crate) fn forked() {
     FILLING.store(std::ptr::null_mut(), Release);
 }

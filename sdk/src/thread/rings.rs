@@ -1,11 +1,11 @@
-//! The rings of the process: those made, those that nobody writes to, and the memory all of them take.
+//! Rings of the process: new ones, those without a writer, and the memory of all.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ring::{Consumer, Producer, Ring};
 
-/// All rings of the process.
+/// Registry of the process's rings.
 pub(crate) static RINGS: Rings = Rings {
     made: Mutex::new(Vec::new()),
     free: Mutex::new([const { Vec::new() }; SIZES]),
@@ -14,53 +14,53 @@ pub(crate) static RINGS: Rings = Rings {
     bytes_max: AtomicUsize::new(64 << 20),
 };
 
-/// Small ones, middling ones, and those of the configured size.
+/// Number of ring sizes: small, medium and the configured size.
 const SIZES: usize = 3;
 const SMALL_BYTES: usize = 16 << 10;
 const MIDDLING_BYTES: usize = 128 << 10;
-/// Rings of each size that are kept for those who need one next. Threads that live shortly take many small ones.
+/// Maximum number of free rings kept of each size. Short-lived threads use many small ones.
 const FREE_MAX: [usize; SIZES] = [64, 4, 1];
 
-/// A ring that nobody writes to.
+/// Ring without a writer.
 type Free = (Producer, Consumer);
 
-/// The rings made since the drain last looked, those that wait for a thread, and the memory all of them take.
+/// Rings created since the drain's last reading, free rings, and the memory of all rings.
 pub(crate) struct Rings {
-    /// Locked for a push or a take only, so that no thread waits for a drain.
+    /// New rings. Locked only for a push or a take, so that no thread waits for a drain.
     made: Mutex<Vec<Consumer>>,
-    /// By size. Of the larger ones one is made ahead, with its pages: a thread that fills its ring has no time to wait for
-    /// some hundred page faults.
+    /// Free rings by size. One of each larger size is prepared with its pages: a thread that fills
+    /// its ring has no time for some hundred page faults.
     free: Mutex<[Vec<Free>; SIZES]>,
     bytes: AtomicUsize,
     ring_bytes: AtomicUsize,
     bytes_max: AtomicUsize,
 }
 
-/// Both locks of [`Rings`]; nobody else takes one while holding the other.
+/// Guards of both locks of [`Rings`]; no other code takes one while holding the other.
 pub(crate) struct RingsLock<'a> {
     _made: MutexGuard<'a, Vec<Consumer>>,
     _free: MutexGuard<'a, [Vec<Free>; SIZES]>,
 }
 
-/// What memory is for, from what may take the least of it.
+/// Purpose of memory, ordered by the share of memory it may use, smallest first.
 #[derive(Clone, Copy)]
 enum Purpose {
-    /// More room for a thread that has a ring.
+    /// A larger ring for a thread that has one.
     Growth,
     /// A thread's first ring.
     Thread,
-    /// A ring for all who have none.
+    /// A ring for all threads that have none.
     Shared,
 }
 
 impl Rings {
-    /// Sizes of rings made from now on.
+    /// Sets the sizes of rings created from now on.
     pub(crate) fn configure(&self, ring_bytes: usize, bytes_max: usize) {
         self.ring_bytes.store(ring_bytes, Relaxed);
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Room in rings of a size, by its number.
+    /// Returns the capacity of rings of a size class, by its number.
     fn room(&self, number: usize) -> usize {
         let largest = self.ring_bytes.load(Relaxed);
         match number {
@@ -70,12 +70,12 @@ impl Rings {
         }
     }
 
-    /// Memory of a ring of that size.
+    /// Returns the memory of a ring of that size class.
     fn size(&self, number: usize) -> usize {
         Ring::bytes_for(self.room(number))
     }
 
-    /// The part of all memory up to which there may be rings for this.
+    /// Returns the amount of memory up to which rings may be created for this purpose.
     fn bytes_max(&self, purpose: Purpose) -> usize {
         let max = self.bytes_max.load(Relaxed);
         match purpose {
@@ -85,18 +85,20 @@ impl Rings {
         }
     }
 
-    /// For a thread's first record.
+    /// Returns a ring for a thread's first record.
     pub(super) fn make(&self) -> Option<Producer> {
         self.take(0, Purpose::Thread)
     }
 
-    /// For a thread that has filled half of a ring of so many bytes; `None`: there is none that is larger.
+    /// Returns a larger ring for a thread that has filled half of a ring of this size. Returns
+    /// `None` if there is no larger one.
     pub(super) fn take_larger(&self, bytes: usize) -> Option<Producer> {
         let number = (0..SIZES).find(|&number| self.size(number) > bytes)?;
         self.take(number, Purpose::Growth)
     }
 
-    /// For a thread that has filled a ring of so many bytes before it was read: as large a one as can be had.
+    /// Returns the largest available ring for a thread that has filled a ring of this size before
+    /// it was read.
     pub(super) fn take_other(&self, bytes: usize) -> Option<Producer> {
         let larger = self.take_larger(bytes);
         let same = (0..SIZES)
@@ -106,14 +108,14 @@ impl Rings {
         larger.or_else(|| others.find_map(|other| other))
     }
 
-    /// For all threads that have none.
+    /// Creates a ring for all threads that have none.
     pub(super) fn make_shared(&self) -> Option<Producer> {
         let ring = self.make_counted(1, Purpose::Shared, Ring::with_bytes)?;
         Some(self.announce(ring))
     }
 
     fn announce(&self, (producer, consumer): Free) -> Producer {
-        // A poisoned list is still a list: nothing is half-done inside a push.
+        // A poisoned list is still valid: a push leaves nothing half-done.
         self.made
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -121,17 +123,17 @@ impl Rings {
         producer
     }
 
-    /// A ring that is free, or else a new one without pages: they come one by one.
+    /// Returns a free ring, or a new one whose pages are allocated on first use.
     fn take(&self, number: usize, purpose: Purpose) -> Option<Producer> {
         let free = loop {
-            // Who asks does not wait for others.
+            // The caller does not wait for other threads.
             let free = self
                 .free
                 .try_lock()
                 .ok()
                 .and_then(|mut free| free[number].pop());
             match free {
-                // Made for another configuration.
+                // The ring was created for another configuration.
                 Some((_, consumer)) if consumer.bytes() != self.size(number) => {
                     self.forget(&consumer);
                 }
@@ -142,7 +144,7 @@ impl Rings {
             .map(|ring| self.announce(ring))
     }
 
-    /// A ring whose memory is counted, if there may be one more.
+    /// Creates a ring and counts its memory, if the limit allows it.
     fn make_counted(
         &self,
         number: usize,
@@ -155,7 +157,8 @@ impl Rings {
         Some(make(self.room(number)))
     }
 
-    /// Makes a ring of each size if there is none. Not for recording threads: it touches all of the rings' memory.
+    /// Creates a free ring of each size that has none. Not for recording threads, because it
+    /// touches all of the rings' memory.
     pub(crate) fn prepare_spares(&self) {
         for number in 0..SIZES {
             let has_spare = |free: &[Vec<Free>; SIZES]| !free[number].is_empty();
@@ -173,12 +176,12 @@ impl Rings {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rings made since the last call.
+    /// Returns the rings created since the last call.
     pub(crate) fn take_made(&self) -> Vec<Consumer> {
         std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps rings from being handed out until the result is dropped.
+    /// Prevents rings from being handed out until the result is dropped.
     pub(crate) fn lock(&self) -> RingsLock<'_> {
         RingsLock {
             _made: self.made.lock().unwrap_or_else(PoisonError::into_inner),
@@ -186,7 +189,7 @@ impl Rings {
         }
     }
 
-    /// A ring is finished: it waits for the next who needs one, or is given back.
+    /// Keeps a finished ring for reuse, or frees it.
     pub(crate) fn recycle(&self, ring: Consumer) {
         let bytes = ring.bytes();
         let mut free = self.lock_free();
@@ -201,13 +204,13 @@ impl Rings {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// A ring is no longer read.
+    /// Stops counting the memory of a ring that is no longer read.
     pub(crate) fn forget(&self, ring: &Consumer) {
         self.bytes.fetch_sub(ring.bytes(), Relaxed);
     }
 
-    /// What a ring is measured by that is so full: a thread that fills a smaller one gets this one, unless there is no
-    /// memory for it.
+    /// Returns the size by which the fill of this ring is measured: a thread that fills a smaller
+    /// ring gets the largest one, if there is memory for it.
     pub(crate) fn bytes_to_fill(&self, ring: &Consumer) -> usize {
         let largest = self.size(SIZES - 1);
         if self.bytes().saturating_add(largest) <= self.bytes_max(Purpose::Growth) {

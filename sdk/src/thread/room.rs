@@ -1,8 +1,9 @@
-//! Finds room for a record: in a thread's ring, in a larger one, or in one that threads share.
+//! Finds space for a record: in a thread's ring, in a larger one, or in a shared one.
 //!
-//! A ring begins small, since most threads record little, and there may be thousands. A thread that fills half of its ring
-//! before it is read goes on in one of the next size; what it leaves behind is read, and its memory becomes a ring again. A
-//! thread for which there is no memory borrows a [shared](super::shared) ring for each record.
+//! A ring starts small, because most threads record little and there may be thousands. A thread
+//! that fills half of its ring before it is read continues in one of the next size. The drain reads
+//! the old ring, and its memory is reused for another ring. A thread without memory for a ring
+//! borrows a [shared](super::shared) ring for each record.
 
 use super::{BUSY, Local, NOT_READY, REAPER, RINGS, State, Writer, half_full, shared};
 use crate::loss::{LOSSES, LossCause};
@@ -20,7 +21,8 @@ impl Writer {
         }
     }
 
-    /// Goes on in another ring, and so retires this one: it is read to its end before the other.
+    /// Continues in another ring, if there is one, and thereby retires this one, which is read to
+    /// its end before the other. Returns whether the ring changed.
     fn change_ring(&mut self, producer: Option<Producer>) -> bool {
         let changes = producer.is_some();
         if let Some(producer) = producer {
@@ -31,7 +33,8 @@ impl Writer {
 }
 
 impl Local {
-    /// Sees to it that there is room, if there can be. `false`: the record is lost, and counted where that is a loss.
+    /// Finds space if possible. Returns false if the record is lost, which is counted if it is a
+    /// loss.
     #[cold]
     #[inline(never)]
     pub(super) fn find_room(&self, writer: &mut Writer) -> bool {
@@ -51,7 +54,8 @@ impl Local {
                 }
             },
             State::Fresh => {
-                // Touching REAPER registers its destructor; it fails when the thread's locals are already going.
+                // Accessing REAPER registers its destructor; it fails if the thread's locals are
+                // already being destroyed.
                 let Ok(made) = REAPER.try_with(|_| RINGS.make()) else {
                     self.state.set(State::Ending);
                     return self.borrow(writer, LossCause::NoRing);
@@ -63,12 +67,14 @@ impl Local {
                 true
             }
             State::Ending => self.borrow(writer, LossCause::NoRing),
-            // Of the latter two: a record inside of one, which is refused before.
+            // In the latter two states, this would be a record inside a record, which is rejected
+            // earlier.
             State::Muted | State::Borrowing(_) | State::LastBorrowing(_) => false,
         }
     }
 
-    /// Takes a shared ring for one record, in place of the thread's own, which is retired if there was one.
+    /// Borrows a shared ring for one record, in place of the thread's own ring, which is thereby
+    /// retired.
     fn borrow(&self, writer: &mut Writer, otherwise: LossCause) -> bool {
         let Some((place, shared)) = shared::borrow(std::ptr::from_ref(self).addr()) else {
             LOSSES.add(otherwise, 1);
@@ -82,7 +88,7 @@ impl Local {
         true
     }
 
-    /// Gives a shared ring back, if there is one. For who may write.
+    /// Returns a borrowed ring, if any. The caller must have exclusive access to the writer.
     #[inline]
     pub(super) fn give_back(&self) {
         let (place, state) = match self.state.get() {
@@ -91,12 +97,12 @@ impl Local {
             _ => return,
         };
         self.state.set(state);
-        // SAFETY: as in `write`, whose borrow is over.
+        // SAFETY: as in `write`, whose borrow has ended.
         let writer = unsafe { &mut **self.writer.get() };
         shared::give_back(place, std::mem::replace(writer, Writer::NONE));
     }
 
-    /// Gives the ring back, and records no more.
+    /// Returns the ring and stops recording.
     pub(super) fn stop(&self, state: State) {
         if self.ready.get() != BUSY {
             self.ready.set(BUSY);
@@ -106,7 +112,8 @@ impl Local {
             self.ready.set(NOT_READY);
             self.state.set(state);
         } else if matches!(self.state.get(), State::Fresh | State::Ready) {
-            // In the midst of a record there is no telling who still has the ring, which is then never given back.
+            // During a record it is unknown which code still uses the ring, so the ring is never
+            // returned.
             self.state.set(state);
         }
     }

@@ -1,7 +1,8 @@
-//! Rings that threads without one of their own borrow, for one record at a time.
+//! Shared rings that threads without a ring of their own borrow, for one record at a time.
 //!
-//! A place is locked only to take its ring out or to put it back, and nobody waits for a lock: a thread tries the next place.
-//! The ring and what its reader knows stay together, so to its reader it is a ring like any other.
+//! A place is locked only to remove its ring or to put it back. No thread waits for the lock; it
+//! tries the next place. The ring and its reader's state stay together, so to its reader it is an
+//! ordinary ring.
 
 use std::sync::{Mutex, TryLockError};
 
@@ -10,10 +11,10 @@ use super::half_full;
 use super::rings::RINGS;
 use crate::ring::Room;
 
-/// So many threads can be in the midst of a record at once.
+/// Number of shared rings, and so of threads that can write a record in one at the same time.
 const PLACES: usize = 16;
 
-/// What is in a place.
+/// Content of a place.
 enum Place {
     Unmade,
     Lent,
@@ -22,8 +23,8 @@ enum Place {
 
 static SHARED: [Mutex<Place>; PLACES] = [const { Mutex::new(Place::Unmade) }; PLACES];
 
-/// Takes a ring that has room out of its place. A thread, by its `address`, begins to look at the same place each time, so
-/// that its records mostly stay in order.
+/// Removes a ring with space from its place. A thread always starts its search at the same place,
+/// derived from its `address`, so that its records mostly stay in order.
 pub(super) fn borrow(address: usize) -> Option<(u8, Writer)> {
     let first = address.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> (usize::BITS - 4);
     (first..first + PLACES).find_map(|place| {
@@ -65,13 +66,14 @@ pub(super) fn give_back(place: u8, writer: Writer) {
     let Some(there) = SHARED.get(usize::from(place)) else {
         return;
     };
-    // It waits for others only while they find out that nothing is here.
+    // This waits only while other threads find that the place is empty.
     *there
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner) = Place::Here(writer);
 }
 
-/// For the thread that came over a fork: others may have borrowed some, and are gone.
+/// Resets all places in the thread that survived a fork: threads that no longer exist may have
+/// borrowed rings.
 pub(crate) fn forget_shared() {
     for place in &SHARED {
         if let Ok(mut place) = place.try_lock() {

@@ -1,4 +1,4 @@
-//! Which stretch of a thread's work a span began in.
+//! Tags that identify the stretch of a thread's work in which a span began.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,23 +6,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::span_context::SpanContext;
 use crate::span_word::SpanWord;
 
-/// A number for a stretch in which a thread works for one request, without a break: no other stretch of any thread of
-/// this process has it. (Until 2^44 of them were given away; ten thousand a second last for fifty years.)
+/// Number of a stretch in which a thread works for one request without a break. It is unique among
+/// all threads of this process. (After 2^44 tags they repeat; at ten thousand per second, this
+/// takes fifty years.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
-    /// The word of spans that begin in this stretch, below `context`.
+    /// Returns the word of spans that begin in this stretch, below `context`.
     pub(crate) fn word(self, context: SpanContext) -> u64 {
         SpanWord::usual(self.0, context).0
     }
 }
 
-/// A thread's tags to come.
+/// Generator of a thread's tags.
 #[derive(Debug)]
 pub(crate) struct Tags(Cell<u64>);
 
-/// Taken by threads in blocks of so many bits.
+/// Size of the blocks of tags that threads allocate, in bits.
 const BLOCK_BITS: u32 = 16;
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 
@@ -31,7 +32,7 @@ impl Tags {
         Self(Cell::new(0))
     }
 
-    /// Never 0.
+    /// Returns the next tag; never 0.
     pub(crate) fn next(&self) -> Tag {
         let mut next = self.0.get();
         if next & ((1 << BLOCK_BITS) - 1) == 0 {

@@ -1,4 +1,4 @@
-//! A response's body that carries its span to the end.
+//! Response body that carries its span to the end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use super::outcome::{Outcome, poll_in};
 
 pin_project_lite::pin_project! {
-    /// A body in a span: the span is current while the body is polled, and ends with its last frame, with an error, or
-    /// when the body is dropped.
+    /// Body in a span: the span is current while the body is polled, and ends with its last frame,
+    /// with an error, or when the body is dropped.
     #[derive(Debug)]
     pub struct TracedBody<B> {
         #[pin]
@@ -27,7 +27,7 @@ impl<B> TracedBody<B> {
     }
 }
 
-/// An empty body, as tonic makes for its own answers.
+/// Creates an empty body, as tonic needs for its own responses.
 impl<B: Default> Default for TracedBody<B> {
     fn default() -> Self {
         Self {

@@ -1,7 +1,8 @@
-//! Copies of requests for a pipeline beside the one that answers.
+//! Copies requests to a second pipeline, in addition to the service that responds.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), §4.3.2 (DQBarge): models of tradeoffs are learned from
-//! requests of production, executed once more where they answer no user and change nothing that lasts.
+//! Source: Chow, "Analyzing complex distributed systems" (dissertation), §4.3.2 (DQBarge): tradeoff
+//! models are learned from production requests that are executed a second time, where they answer
+//! no user and change nothing permanent.
 
 mod body;
 mod copied_body;
@@ -25,12 +26,12 @@ pub use copied_body::CopiedBody;
 use copy::Copying;
 pub use copy::DuplicateAnswer;
 
-/// The share of requests that are copied, adjustable at run time: clones are the same one.
+/// Fraction of requests to copy, adjustable at run time. Clones share the value.
 #[derive(Clone, Debug, Default)]
 pub struct DuplicateRate(Arc<AtomicU64>);
 
 impl DuplicateRate {
-    /// A share, 0 to 1; beyond that the nearest, and 0 for what is no number.
+    /// Sets the fraction, clamped to 0 to 1; NaN means 0.
     pub fn set(&self, share: f64) {
         let share = if share.is_nan() {
             0.0
@@ -40,32 +41,33 @@ impl DuplicateRate {
         self.0.store(share.to_bits(), Relaxed);
     }
 
-    /// The share, 0 to 1.
+    /// Returns the fraction, 0 to 1.
     #[must_use]
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Relaxed))
     }
 }
 
-/// What became of copies.
+/// Statistics of copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DuplicateStats {
-    /// Copies that were sent.
+    /// Number of copies sent.
     pub sent: u64,
-    /// Copies that were answered, whatever the answer says.
+    /// Number of copies answered, with any status.
     pub answered: u64,
-    /// Copies that got no answer.
+    /// Number of copies without an answer.
     pub failed: u64,
-    /// Not copied: too many copies were under way.
+    /// Number of requests not copied because too many copies were under way.
     pub skipped_in_flight: u64,
-    /// Not copied: the body was longer than is kept, broke off, or nobody read it to its end.
+    /// Number of requests not copied because the body was too long, failed, or was not read to its
+    /// end.
     pub skipped_body: u64,
-    /// Not copied: no tokio runtime to send them from.
+    /// Number of requests not copied because there was no tokio runtime to send them from.
     pub skipped_no_runtime: u64,
-    /// Not copied: copies themselves.
+    /// Number of requests not copied because they were copies themselves.
     pub skipped_is_duplicate: u64,
-    /// Panics of callbacks.
+    /// Number of panics in callbacks.
     pub panicked: u64,
 }
 
@@ -87,12 +89,14 @@ struct Counters {
 type Explore = dyn Fn(u64) -> Vec<(String, Value)> + Send + Sync;
 type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 
-/// Sends copies of sampled requests to a pipeline, another service that is [`Clone`]: a channel of tonic, a client of hyper.
+/// Layer that sends copies of sampled requests to a pipeline: another service that is [`Clone`],
+/// such as a channel of tonic or a client of hyper.
 ///
-/// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can tell
-/// ([`baggage::is_duplicate`](crate::baggage::is_duplicate)): they must not write to what production reads, and answer no user.
-/// They are copied no further, and have a trace of their own. The original waits for nothing: its body is kept while its service reads it, up to a
-/// length, and the copy is sent when it is read to its end.
+/// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can recognize
+/// them ([`baggage::is_duplicate`](crate::baggage::is_duplicate)). Components must not write a
+/// copy's results to data that production reads. Copies answer no user, are not copied again, and
+/// have their own trace. The original waits for nothing: its body is stored, up to a maximum
+/// length, while its service reads it, and the copy is sent after the end of the body.
 ///
 /// ```no_run
 /// # use stroboscope::tower::CopiedBody;
@@ -134,7 +138,8 @@ impl<P> std::fmt::Debug for DuplicateLayer<P> {
 }
 
 impl<P> DuplicateLayer<P> {
-    /// To this pipeline; nothing is copied before the [`rate`](Self::rate) is set.
+    /// Creates a layer that copies to this pipeline. It copies nothing until the
+    /// [`rate`](Self::rate) is set.
     #[must_use]
     pub fn new(pipeline: P) -> Self {
         Self {
@@ -147,22 +152,24 @@ impl<P> DuplicateLayer<P> {
         }
     }
 
-    /// Requests with longer bodies are not copied; 64 KiB, unless said otherwise.
+    /// Sets the maximum length of a copied body; requests with longer bodies are not copied.
+    /// Default 64 KiB.
     #[must_use]
     pub const fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.body_bytes_max = bytes;
         self
     }
 
-    /// At most so many copies at a time; 16, unless said otherwise.
+    /// Sets the maximum number of copies under way. Default 16.
     #[must_use]
     pub const fn in_flight_max(mut self, copies: usize) -> Self {
         self.settings.in_flight_max = copies;
         self
     }
 
-    /// Copy number *n* (from 0) carries what this says in its baggage, with request scope: fidelities to try, see
-    /// [`tradeoff`](crate::tradeoff). Before the layer is cloned or used.
+    /// Sets a function whose result copy number *n* (from 0) carries in its baggage, with request
+    /// scope: fidelities to try, see [`tradeoff`](crate::tradeoff). Must be called before the layer
+    /// is cloned or used; otherwise it has no effect.
     #[must_use]
     pub fn explore(
         mut self,
@@ -174,7 +181,8 @@ impl<P> DuplicateLayer<P> {
         self
     }
 
-    /// Called with each copy's answer. Before the layer is cloned or used.
+    /// Sets a function that is called with each copy's answer. Must be called before the layer is
+    /// cloned or used; otherwise it has no effect.
     #[must_use]
     pub fn on_answer(
         mut self,
@@ -186,13 +194,13 @@ impl<P> DuplicateLayer<P> {
         self
     }
 
-    /// The share that is copied, to be set at any time.
+    /// Returns the handle for the fraction of requests to copy, which can be set at any time.
     #[must_use]
     pub fn rate(&self) -> DuplicateRate {
         self.shared.rate.clone()
     }
 
-    /// What became of copies.
+    /// Returns statistics of copies.
     #[must_use]
     pub fn stats(&self) -> DuplicateStats {
         let counters = &self.shared.counters;
@@ -210,7 +218,8 @@ impl<P> DuplicateLayer<P> {
 }
 
 impl Shared {
-    /// Whether a request is to be copied: as evenly spread as can be (multiples of the golden ratio).
+    /// Reports whether to copy the next request. The choices are spread as evenly as possible
+    /// (multiples of the golden ratio).
     fn is_sampled(&self) -> bool {
         let rate = self.rate.get();
         if rate <= 0.0 {
@@ -221,7 +230,7 @@ impl Shared {
         share < rate
     }
 
-    /// The baggage of a copy.
+    /// Returns the baggage of a copy.
     fn baggage(&self, mut baggage: Baggage, number: u64) -> Baggage {
         baggage.set(Entry::new(Scope::Request, DUPLICATE, true).with_importance(9));
         let Some(explore) = &self.explore else {
@@ -252,7 +261,7 @@ impl<S, P: Clone> Layer<S> for DuplicateLayer<P> {
     }
 }
 
-/// See [`DuplicateLayer`].
+/// Service created by [`DuplicateLayer`].
 #[derive(Clone, Debug)]
 pub struct DuplicateService<S, P> {
     inner: S,
@@ -300,7 +309,7 @@ where
 }
 
 pin_project_lite::pin_project! {
-    /// The original's response on its way.
+    /// Future of the original's response.
     #[derive(Debug)]
     pub struct Original<F> {
         #[pin]

@@ -1,7 +1,9 @@
-//! The outcome of a request: the status of its response, or how it ended without one, recorded with the end of its span.
+//! Outcome of a request, recorded with the end of its span: the status of its response, or how it
+//! ended without one.
 //!
-//! Names and the rules for failures are those of OpenTelemetry's semantic conventions for HTTP and gRPC. `cancelled` is ours:
-//! somebody dropped the request's future, or the body of a gRPC call, before there was a status.
+//! Names and the rules for failures are those of OpenTelemetry's semantic conventions for HTTP and
+//! gRPC. `cancelled` is an addition of the SDK: the request's future, or the body of a gRPC call,
+//! was dropped before there was a status.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
@@ -32,20 +34,20 @@ const ERROR_TYPE: u8 = 3;
 const CANCELLED: u8 = 4;
 const DESCRIPTION: u8 = 5;
 
-/// gRPC's code of calls that end without one.
+/// gRPC's code for calls that end without one.
 const UNKNOWN: u32 = 2;
 
-/// A span, and the outcome of its request as far as it is known. Dropped, it ends the span.
+/// Span with the known outcome of its request. Ends the span when dropped.
 #[derive(Debug)]
 pub(super) struct Outcome {
     span: Span,
     is_client: bool,
     is_grpc: bool,
-    /// Of the response over HTTP, if it came.
+    /// HTTP status of the response, if it arrived.
     status: Option<u16>,
-    /// Of the gRPC call, if it came.
+    /// Code of the gRPC call, if it arrived.
     code: Option<u32>,
-    /// `grpc-message` of a call that failed, as it came. Boxed, as it is seldom there.
+    /// Unparsed `grpc-message` of a failed call. Boxed, because it is rare.
     message: Option<Box<HeaderValue>>,
 }
 
@@ -58,7 +60,7 @@ impl Outcome {
         Self::new(span, true)
     }
 
-    /// An outcome that nobody records.
+    /// Creates an outcome that is not recorded.
     pub(super) const fn none() -> Self {
         Self::new(Span::NONE, false)
     }
@@ -74,7 +76,7 @@ impl Outcome {
         }
     }
 
-    /// Takes the status from a response's head.
+    /// Reads the status from a response's head.
     #[inline]
     pub(super) fn see_head<B>(&mut self, response: &Response<B>) {
         if self.span.is_recorded() {
@@ -86,7 +88,7 @@ impl Outcome {
         }
     }
 
-    /// Takes code and message from headers or trailers.
+    /// Reads code and message from headers or trailers.
     fn see_code(&mut self, headers: &HeaderMap) {
         self.code = code(headers);
         let is_failed = |code| is_failed_code(code, self.is_client);
@@ -99,13 +101,13 @@ impl Outcome {
         }
     }
 
-    /// Ends the span with the last frame of a body: with trailers, or without.
+    /// Ends the span with the last frame of a body, with or without trailers.
     pub(super) fn complete(mut self, trailers: Option<&HeaderMap>) {
         if self.is_grpc && self.code.is_none() {
             if let Some(trailers) = trailers {
                 self.see_code(trailers);
             }
-            // A status of HTTP says more than this.
+            // Another HTTP status is more informative than this.
             if self.status == Some(200) {
                 self.code.get_or_insert(UNKNOWN);
             }
@@ -117,7 +119,7 @@ impl Outcome {
         self.end(Some(std::any::type_name::<E>()));
     }
 
-    /// The number that stands for a failure, if what is known is one.
+    /// Returns the code or status of a failure, if the outcome is one.
     fn failure(&self) -> Option<u32> {
         let code = self
             .code
@@ -131,7 +133,7 @@ impl Outcome {
         if !span.is_recorded() {
             return;
         }
-        // Each gRPC call has the status 200, unless something else than a server of gRPC answered.
+        // Each gRPC call has the status 200, unless something other than a gRPC server responded.
         let status = self.status.filter(|status| !self.is_grpc || *status != 200);
         let failure = self.failure();
         let is_cancelled = failed.is_none() && status.is_none() && self.code.is_none();
@@ -163,14 +165,15 @@ impl Outcome {
 impl Drop for Outcome {
     #[inline]
     fn drop(&mut self) {
-        // In a panic, the span's own drop ends it, with the mark of a panic.
+        // During a panic, the span's own drop ends it, with the flag of a panic.
         if self.span.is_recorded() && !std::thread::panicking() {
             self.end(None);
         }
     }
 }
 
-/// Polls with the span current. A panic ends the span at once: a layer outside may catch it, and drop the rest later.
+/// Polls with the span as the current one. A panic ends the span at once, because an outer layer
+/// may catch it and drop the rest later.
 pub(super) fn poll_in<T>(outcome: &mut Option<Outcome>, poll: impl FnOnce() -> T) -> T {
     struct Unwinding<'a>(&'a mut Option<Outcome>);
     impl Drop for Unwinding<'_> {
@@ -186,14 +189,14 @@ pub(super) fn poll_in<T>(outcome: &mut Option<Outcome>, poll: impl FnOnce() -> T
     poll()
 }
 
-/// True for a response of gRPC itself: that of gRPC-web has its code inside of its body.
+/// True for a response of gRPC itself; gRPC-web has its code inside its body.
 fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes());
     let rest = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
-/// The code of a gRPC call; UNKNOWN, where it is no number, as gRPC says.
+/// Returns the code of a gRPC call, or UNKNOWN if it is no number, as gRPC requires.
 fn code(headers: &HeaderMap) -> Option<u32> {
     let code = headers.get("grpc-status")?.to_str();
     Some(
@@ -203,10 +206,11 @@ fn code(headers: &HeaderMap) -> Option<u32> {
     )
 }
 
-/// The text of a `grpc-message`, which is percent-encoded. As gRPC asks, nothing is an error: what is no escape stays, and what
-/// is no UTF-8 is replaced.
+/// Decodes a percent-encoded `grpc-message`. As gRPC requires, decoding never fails: an invalid
+/// escape is kept, and invalid UTF-8 is replaced.
 fn message_text(message: &[u8]) -> String {
-    // Three bytes may stand for one. A little more than a record takes, so that it is the record that cuts, and counts it.
+    // Three bytes may encode one. The limit is slightly above a record's limit, so that the record
+    // truncates the text and counts it.
     let mut rest = &message[..message.len().min(3 * (TEXT_BYTES_MAX + 4))];
     let mut bytes = Vec::with_capacity(rest.len());
     while let Some((&first, after)) = rest.split_first() {
@@ -237,7 +241,7 @@ mod tests {
         check(b"%zz%2%25", "%zz%2%");
         check(b"%FF-\xff", "\u{fffd}-\u{fffd}");
         check("caf\u{e9}".as_bytes(), "caf\u{e9}");
-        // Only as much of a long message as a record takes.
+        // Checks that only the part of a long message that fits a record is decoded.
         for long in [b"%41".repeat(350_000), b"A".repeat(1_000_000)] {
             let text = message_text(&long);
             assert!((TEXT_BYTES_MAX + 1..=3 * (TEXT_BYTES_MAX + 4)).contains(&text.len()));
@@ -250,7 +254,7 @@ mod tests {
         fn encoded_messages_come_back(text in "\\PC{0,300}") {
             let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
             prop_assert_eq!(message_text(encoded.as_bytes()), text.clone());
-            // Others' bytes are no reason to panic.
+            // Arbitrary bytes must not cause a panic.
             message_text(text.as_bytes());
         }
     }

@@ -1,7 +1,8 @@
-//! Requests wait in order of their slack.
+//! Queues requests in order of their slack.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §6, differentiated service: a server that is short of capacity
-//! should first do what somebody waits for, and later what has slack.
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §6, differentiated service: a server
+//! that is short of capacity should first do work that a user waits for, and later work that has
+//! slack.
 
 mod queue;
 
@@ -19,13 +20,15 @@ use crate::span::Span;
 use crate::{baggage, propagation, span, sys};
 use queue::{Queue, Turn};
 
-/// At most so many requests at a time; those that have to wait go by deadline, earliest first (EDF): a request's deadline is
-/// its arrival and the slack that was predicted for this component, up to a longest wait. So the slack-rich stand behind those
-/// without slack, and behind nobody who comes later than the bound.
+/// Layer that limits concurrent requests and queues the rest by deadline, earliest first (EDF). A
+/// request's deadline is its arrival plus the slack predicted for this component, up to a maximum
+/// wait. Requests with slack therefore wait behind those without, but never behind requests that
+/// arrive later than that maximum.
 ///
-/// The prediction is what the request carries ([`baggage::slack`]). Without one a request counts as having no slack: to delay
-/// those of whom nothing is known would be the worse mistake. A turn ends with the response's body. Put it inside
-/// [`ServerLayer`](super::ServerLayer), so that the time a request waits is in its span.
+/// The prediction comes from the request's baggage ([`baggage::slack`]). A request without one
+/// counts as having no slack, because delaying requests of unknown slack would be the worse
+/// mistake. A turn ends with the response's body. Put this layer inside
+/// [`ServerLayer`](super::ServerLayer), so that the request's span includes its wait.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -40,21 +43,22 @@ pub struct SlackOrderLayer {
     longest_wait_ns: u64,
 }
 
-/// What waits at a [`SlackOrderLayer`], and has waited.
+/// Statistics of a [`SlackOrderLayer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlackOrderStats {
-    /// Requests that wait for their turn.
+    /// Number of requests that wait for their turn.
     pub waiting: usize,
-    /// Requests whose turn it is.
+    /// Number of requests whose turn it is.
     pub running: usize,
-    /// Requests that had to wait, so far.
+    /// Number of requests that had to wait so far.
     pub waited: u64,
 }
 
 impl SlackOrderLayer {
-    /// For a component, by its name in predictions of slack; `running_max` requests at a time, 1 if it is 0. All services
-    /// that this layer, or a clone of it, makes share the limit.
+    /// Creates a layer for a component, named as in slack predictions. It runs `running_max`
+    /// requests at a time, or 1 if that is 0. All services created by this layer or its clones
+    /// share the limit.
     #[must_use]
     pub fn new(component: &str, running_max: usize) -> Self {
         Self {
@@ -64,14 +68,15 @@ impl SlackOrderLayer {
         }
     }
 
-    /// No slack lets a request wait behind those that came so much later; a second, unless said otherwise.
+    /// Sets the maximum wait that slack may cause: no request waits behind requests that arrive
+    /// more than this later. Default one second.
     #[must_use]
     pub fn longest_wait(mut self, wait: Duration) -> Self {
         self.longest_wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
-    /// What waits, and has waited.
+    /// Returns statistics of the layer.
     #[must_use]
     pub fn stats(&self) -> SlackOrderStats {
         self.queue.stats()
@@ -89,7 +94,7 @@ impl<S> Layer<S> for SlackOrderLayer {
     }
 }
 
-/// See [`SlackOrderLayer`].
+/// Service created by [`SlackOrderLayer`].
 #[derive(Clone, Debug)]
 pub struct SlackOrderService<S> {
     inner: S,
@@ -97,9 +102,9 @@ pub struct SlackOrderService<S> {
 }
 
 impl<S> SlackOrderService<S> {
-    /// When a request of these headers has to begin.
+    /// Returns the deadline by which a request with these headers must begin.
     fn deadline_ns(&self, headers: &HeaderMap) -> i64 {
-        // Nobody before has read what it carries.
+        // No outer layer has parsed the request's baggage.
         let slack = baggage::slack().or_else(|| propagation::baggage_of(headers).slack());
         let slack_ns = slack.and_then(|slack| slack.slack_ns(&self.order.component));
         let wait_ns = slack_ns.unwrap_or(0).min(self.order.longest_wait_ns);
@@ -120,7 +125,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that is ready is called, later; a clone takes its place.
+        // The ready service is called later; a clone replaces it.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         if let Some(turn) = Queue::take_free(&self.order.queue) {
@@ -143,17 +148,17 @@ where
     }
 }
 
-/// A request that waits, with all it needs to go on.
+/// Waiting request, with the service and request for its call.
 #[derive(Debug)]
 struct Waiting<S, Q> {
     turn: queue::Waiting,
     called: (S, Q),
-    /// Ends with the wait.
+    /// Span that ends with the wait.
     _span: Span,
 }
 
 pin_project_lite::pin_project! {
-    /// A response that waits for its turn, and then is on its way.
+    /// Response future that waits for its turn and then runs.
     #[must_use = "futures do nothing unless polled"]
     pub struct InTurn<S: Service<Q>, Q> {
         waiting: Option<Waiting<S, Q>>,
@@ -194,7 +199,7 @@ where
             return Poll::Pending;
         };
         future.poll(cx).map(|result| {
-            // Without an answer the turn is over.
+            // Without a response, the turn is over.
             let turn = this.turn.take();
             result.map(|response| response.map(|inner| TurnBody { inner, turn }))
         })
@@ -202,7 +207,7 @@ where
 }
 
 pin_project_lite::pin_project! {
-    /// A body whose end is the end of its request's turn.
+    /// Response body at whose end its request's turn ends.
     #[derive(Debug)]
     pub struct TurnBody<B> {
         #[pin]
@@ -211,7 +216,7 @@ pin_project_lite::pin_project! {
     }
 }
 
-/// An empty body, as tonic makes for its own answers.
+/// Creates an empty body, as tonic needs for its own responses.
 impl<B: Default> Default for TurnBody<B> {
     fn default() -> Self {
         Self {

@@ -1,16 +1,17 @@
-//! How many requests arrive at a point per second.
+//! Arrival rate of requests at a point.
 
-/// The last slices of time that were counted: about a second.
+/// Number of counted time slices: about a second.
 const SLICES: usize = 10;
-/// Slices that show a spike, and by how many standard deviations of a count (a Poisson process's) it has to stand out.
+/// Numbers of recent slices that can show a spike, each with the number of standard deviations of a
+/// Poisson count by which they must stand out.
 const RECENT: [(usize, f64); 2] = [(5, 1.0), (2, 2.0)];
 
-/// Arrivals by slices of some 100 ms.
+/// Arrivals by slices of about 100 ms.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// (end, ns; arrivals until then), a ring.
+    /// Ring buffer of (end in ns, arrivals until then).
     ends: [(i64, u64); SLICES + 1],
-    /// How many of them there are.
+    /// Number of valid entries.
     count: usize,
     next: usize,
 }
@@ -24,10 +25,11 @@ impl Arrivals {
         }
     }
 
-    /// A slice ends. The requests per second of the last second, or of its last part where that is surely more: a spike is
-    /// answered within half a second, a large one sooner, noise is not.
+    /// Ends a slice. Returns the requests per second over the last second, or over its last part if
+    /// that rate is significantly higher. It shows a spike within half a second and a large one
+    /// sooner, but ignores noise.
     pub(super) fn end_slice(&mut self, at_ns: i64, arrivals: u64) -> f64 {
-        // Long silence: what was before is no load.
+        // After a long pause, earlier arrivals no longer count as load.
         const FORGOTTEN_NS: i64 = 3_000_000_000;
         if self
             .back(1)
@@ -51,7 +53,7 @@ impl Arrivals {
         recent.fold(all, f64::max)
     }
 
-    /// The end of the `back`-th slice from the last, which is 1.
+    /// Returns the end of the `back`-th slice from the last, which is 1.
     fn back(&self, back: usize) -> Option<(i64, u64)> {
         if back == 0 || back > self.count {
             return None;

@@ -1,4 +1,4 @@
-//! Telling the service's operator that a machine more, or less, would pay.
+//! Notifies the service when adding or removing an instance would pay.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,22 +11,23 @@ type Callback = dyn Fn(&str, Capacity, UtilityDecision) + Send + Sync;
 
 static CALLBACK: Mutex<Option<Arc<Callback>>> = Mutex::new(None);
 
-/// Calls back when a change of instances pays, by the utility of a point's goal (§4.3.3.3): with the point's name, the
-/// change, and what it is worth. The advice must have been the same for three seconds; it is given again only after it
-/// was another. The callback runs on a thread of its own; should it panic, that is counted. In place of one set before.
+/// Sets a callback for changes of the number of instances that pay, by the utility of a point's
+/// goal (§4.3.3.3). It receives the point's name, the change, and its worth. It is called when the
+/// advice has been the same for three seconds, and again only after the advice has changed. It runs
+/// in a separate thread; a panic is counted. A new callback replaces the previous one.
 pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + Sync + 'static) {
     *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(callback));
 }
 
-/// Slices of 100 ms for which an advice must stand.
+/// Number of 100 ms slices for which an advice must stand.
 const HELD: u32 = 30;
 
-/// The advice of one point over time.
+/// Advice of one point over time.
 #[derive(Debug)]
 pub(super) struct Advice {
     last: Option<Capacity>,
     slices: u32,
-    /// What the callback was last told.
+    /// Advice last passed to the callback.
     told: Option<Capacity>,
 }
 
@@ -39,7 +40,7 @@ impl Advice {
         }
     }
 
-    /// Whether the callback has to be told now.
+    /// Returns the advice if the callback must be called now.
     fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
         if advised == self.last {
             self.slices = self.slices.saturating_add(1);
@@ -69,7 +70,7 @@ impl Advice {
         };
         let thread = std::thread::Builder::new().name("strobe-capacity".to_owned());
         if thread.spawn(call).is_err() {
-            // Tell it when there is a thread to be had.
+            // Retries once a thread can be created.
             self.told = None;
         }
     }

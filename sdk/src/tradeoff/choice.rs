@@ -1,4 +1,4 @@
-//! The decision for one request.
+//! Decision for one request.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,8 +6,8 @@ use super::identity::PointIdentity;
 use super::{in_force, record};
 use crate::baggage::{Tradeoff, note};
 
-/// What to do for one request at one point. While it lives, the request counts as under way there: keep it until the
-/// point's work is done.
+/// Decision for one request at one point. While it lives, the request counts as under way at the
+/// point, so keep it until the point's work is done.
 #[derive(Debug)]
 #[must_use = "the request counts as under way at the point until this is dropped"]
 pub struct Choice {
@@ -16,7 +16,7 @@ pub struct Choice {
     is_counted: bool,
     items: usize,
     omitted: usize,
-    /// A bit for each item, set where it is to be left out; empty where all stay.
+    /// One bit per item, set if the item is to be left out; empty if all stay.
     bits: Vec<u64>,
     is_full: bool,
 }
@@ -37,7 +37,7 @@ impl Choice {
         }
     }
 
-    /// Of one call that is not to be made in full.
+    /// Creates the decision to replace one call.
     pub(super) const fn reduced(point: &'static PointIdentity) -> Self {
         Self {
             point,
@@ -66,25 +66,25 @@ impl Choice {
         }
     }
 
-    /// Nothing is given up: all items, the true value.
+    /// Reports whether nothing is given up: all items stay, or the call is made.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Items that were decided about; 1 for a call.
+    /// Returns the number of items that the decision covers; 1 for a call.
     #[must_use]
     pub const fn items(&self) -> usize {
         self.items
     }
 
-    /// Items that are left out; 1 for a call that is not to be made in full.
+    /// Returns the number of items to leave out; 1 for a call that is to be replaced.
     #[must_use]
     pub const fn omitted(&self) -> usize {
         self.omitted
     }
 
-    /// Whether the item at this place stays.
+    /// Reports whether the item at this position stays.
     #[must_use]
     pub fn keeps(&self, place: usize) -> bool {
         self.bits
@@ -92,7 +92,8 @@ impl Choice {
             .is_none_or(|word| word >> (place % 64) & 1 == 0)
     }
 
-    /// Takes the items out that are to be left out. They must be in the order in which they were decided about.
+    /// Removes the items to leave out. The items must be in the order in which they were passed to
+    /// the decision.
     pub fn retain<T>(&self, items: &mut Vec<T>) {
         if self.is_full {
             return;
@@ -104,8 +105,9 @@ impl Choice {
         });
     }
 
-    /// What should have been done in full was not, after all: a timeout or an error had `items` items left out, or the
-    /// default or the alternative taken (1). Recorded as a reactive tradeoff.
+    /// Records a reactive tradeoff: a timeout or an error prevented work that should have been done
+    /// in full. `items` is the number of items left out, or 1 if a call was replaced by the default
+    /// or the alternative.
     pub fn reacted(&self, items: usize, cause: &str) {
         if items == 0 {
             return;

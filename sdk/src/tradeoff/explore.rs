@@ -1,20 +1,22 @@
-//! Fidelities that a request is told to try, by its baggage.
+//! Fidelities that a request's baggage asks it to try.
 
 use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, EXPLORE, Value};
 
-/// The key of how it is chosen: `random` (the default), or `model`, the least loss by the policy in force.
+/// Baggage key for the way of choosing: `random` (the default), or `model`, which chooses the least
+/// loss by the policy in force.
 pub const EXPLORE_BY: &str = "explore.by";
 
-/// What the current request has to try at a point.
+/// Fidelity that the current request must try at a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Exploration {
-    /// 0 to 1.
+    /// Fraction to give up, 0 to 1.
     pub(super) rate: f64,
     pub(super) is_by_model: bool,
 }
 
-/// What the current request has to try at the point of this name; a share that is none is nothing to try.
+/// Returns the fidelity that the current request must try at the point of this name. An invalid
+/// fraction is ignored.
 pub(super) fn of_request(point: &str) -> Option<Exploration> {
     if !is_exploring() {
         return None;

@@ -1,18 +1,18 @@
-//! A tradeoff point as a trace names it, with the figures that a trace has of it.
+//! Identity of a tradeoff point in a trace, with its recorded load.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::baggage::TradeoffKind;
 
-/// The declaration of a point, and the requests there.
+/// Declaration of a point, and its load.
 #[derive(Debug)]
 pub(super) struct PointIdentity {
     pub(super) name: &'static str,
     pub(super) kind: TradeoffKind,
     pub(super) features: &'static [&'static str],
-    /// Requests that have been decided about, and still work at the point.
+    /// Number of requests that were decided about and still work at the point.
     pub(super) under_way: AtomicU64,
-    /// The bits of an `f64`.
+    /// Arrival rate, as the bits of an `f64`.
     pub(super) requests_per_second: AtomicU64,
 }
 
@@ -31,17 +31,17 @@ impl PointIdentity {
         }
     }
 
-    /// Requests that arrive per second, as last looked at.
+    /// Returns the requests that arrive per second, as last measured.
     pub(super) fn requests_per_second(&self) -> f64 {
         f64::from_bits(self.requests_per_second.load(Relaxed))
     }
 
-    /// The component, and what it can do without.
+    /// Returns the component and the data that it can give up.
     pub(super) fn parts(&self) -> (&'static str, &'static str) {
         self.name.split_once('.').unwrap_or(("", self.name))
     }
 
-    /// The name of the kind in a trace.
+    /// Returns the kind's name in a trace.
     pub(super) const fn kind_name(&self) -> &'static str {
         match self.kind {
             TradeoffKind::Omit => "omit",

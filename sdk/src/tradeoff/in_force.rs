@@ -1,4 +1,4 @@
-//! The policy that points decide by.
+//! Policy by which points decide.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -9,9 +9,9 @@ use stroboscope_tradeoff::{Malformed, PointPolicy, Policy, Scorer};
 
 use crate::baggage::SlackPrediction;
 
-/// Whether points have to look at all: there is a policy, or something is explored.
+/// True if points must check for work: there is a policy, or a request explores.
 pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// Grows when the policy changes: points look again at once.
+/// Number of policy changes; a change makes points check at once.
 pub(super) static CHANGES: AtomicU64 = AtomicU64::new(1);
 static IN_FORCE: RwLock<Option<Arc<InForce>>> = RwLock::new(None);
 
@@ -26,39 +26,41 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 static PANICKED: AtomicU64 = AtomicU64::new(0);
 static PROBLEM: Mutex<String> = Mutex::new(String::new());
 
-/// What became of tradeoffs in this process, and of the policies it was given.
+/// Statistics of tradeoffs in this process, and of the policies it received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TradeoffStats {
-    /// The version of the policy in force.
+    /// Version of the policy in force.
     pub policy: Option<u64>,
-    /// Tradeoffs made proactively.
+    /// Number of tradeoffs made proactively.
     pub made: u64,
-    /// Requests that explored what they were told to.
+    /// Number of requests that explored as asked.
     pub explored: u64,
-    /// Tradeoffs that a timeout or an error forced.
+    /// Number of tradeoffs forced by a timeout or an error.
     pub reacted: u64,
-    /// Slices of 100 ms, by point, in which no tradeoff was predicted to reach the goal.
+    /// Number of 100 ms slices, summed over points, in which no tradeoff was predicted to reach the
+    /// goal.
     pub unmet: u64,
-    /// The same in which the models were too old to be used, and requests whose slack they would have foretold.
+    /// Number of such slices in which the models were too old to be used, plus requests whose slack
+    /// prediction failed for this reason.
     pub stale: u64,
-    /// Requests whose slack was foretold.
+    /// Number of requests whose slack was predicted.
     pub foretold: u64,
-    /// Requests whose key was not known to the model of slack.
+    /// Number of requests whose key the slack model does not know.
     pub unforetold: u64,
-    /// Policies that were not taken.
+    /// Number of rejected policies.
     pub refused: u64,
-    /// Panics of callbacks ([`on_capacity`](super::on_capacity)).
+    /// Number of panics in callbacks ([`on_capacity`](super::on_capacity)).
     pub panicked: u64,
-    /// The last problem with a policy, for people; empty when there was none.
+    /// Description of the last problem with a policy; empty if there was none.
     pub problem: String,
 }
 
-/// A policy, ready to be asked.
+/// Policy prepared for lookups.
 #[derive(Debug)]
 pub(super) struct InForce {
     pub(super) policy: Policy,
-    /// Of each point of the policy.
+    /// Scorer of each point of the policy.
     scorers: Vec<Scorer>,
     places: FxHashMap<String, usize>,
 }
@@ -69,7 +71,7 @@ impl InForce {
         Some((self.policy.points.get(place)?, self.scorers.get(place)?))
     }
 
-    /// Whether the models are too old; counted.
+    /// Reports whether the models are too old, and counts it if they are.
     pub(super) fn is_stale(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let is_stale = now.is_ok_and(|now| self.policy.is_stale(now.as_nanos() as u64));
@@ -80,10 +82,10 @@ impl InForce {
     }
 }
 
-/// Decide by this policy from now on, in place of what was in force; all points change at once.
+/// Installs a policy in place of the previous one; it takes effect at all points at once.
 ///
 /// # Errors
-/// The policy makes no sense; then what was in force stays.
+/// Fails if the policy is invalid; the previous one then stays in force.
 pub fn install(policy: Policy) -> Result<(), Malformed> {
     policy
         .check()
@@ -107,7 +109,7 @@ pub fn install(policy: Policy) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Full fidelity from now on.
+/// Removes the policy, so that all points return to full fidelity.
 pub fn uninstall() {
     put(None);
 }
@@ -121,15 +123,17 @@ fn put(new: Option<Arc<InForce>>) {
     }
 }
 
-/// The policy in force, unless it is being changed this very moment: nobody waits for it.
+/// Returns the policy in force, or `None` while it is being replaced, so that no thread waits for
+/// it.
 pub(super) fn in_force() -> Option<Arc<InForce>> {
     IN_FORCE.try_read().ok()?.clone()
 }
 
-/// The slack that each component is foretold to have in a request of this key, a user's id say: what it had in the key's
-/// last request, by the model that the collector sent. To be asked where a request enters, and carried from there by
-/// [`baggage::predict_slack`](crate::baggage::predict_slack). `None`: there is no such model, it is too old, or the key is
-/// new to it; both count in [`stats`].
+/// Predicts the slack of each component in a request with this key, such as a user's id. The
+/// prediction is the slack in the key's last request, from the collector's slack model. Call it
+/// where a request enters, and attach the result with
+/// [`baggage::predict_slack`](crate::baggage::predict_slack). Returns `None` if there is no such
+/// model, if it is too old, or if it does not know the key; the last two are counted in [`stats`].
 ///
 /// Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2.
 #[must_use]
@@ -164,7 +168,7 @@ pub(super) fn refused(problem: String) {
     said(problem);
 }
 
-/// Notes a problem for [`stats`].
+/// Stores a problem for [`stats`].
 pub(super) fn said(problem: String) {
     *PROBLEM.lock().unwrap_or_else(PoisonError::into_inner) = problem;
 }
@@ -189,7 +193,7 @@ pub(super) fn count_panicked() {
     PANICKED.fetch_add(1, Relaxed);
 }
 
-/// What became of tradeoffs in this process so far.
+/// Returns statistics of tradeoffs in this process.
 #[must_use]
 pub fn stats() -> TradeoffStats {
     TradeoffStats {

@@ -1,4 +1,4 @@
-//! A place in the code where data can be given up.
+//! Tradeoff point: a place in the code where data can be given up.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -18,31 +18,32 @@ use crate::baggage::{self, Tradeoff, TradeoffKind, note};
 use crate::clock::ticks;
 use crate::{gate, sys};
 
-/// The load is looked at this often.
+/// Interval between measurements of the load.
 const SLICE_NS: i64 = 100_000_000;
 
-/// A tradeoff point: declared once, in a `static`, and asked for each request.
+/// Tradeoff point, declared once in a `static` and asked for each request.
 ///
-/// Its name is `COMPONENT.WHAT`, of the characters of a header's name, and the same in all processes.
+/// Its name is `COMPONENT.WHAT`, consists of characters allowed in header names, and is the same in
+/// all processes.
 #[derive(Debug)]
 pub struct Point {
     identity: PointIdentity,
-    /// The bits of the share to give up, an `f64`; 0 is nothing to do.
+    /// Fraction to give up, as the bits of an `f64`; 0 means that there is nothing to do.
     rate: AtomicU64,
-    /// When to look at the load again, by [`ticks`].
+    /// Time of the next measurement of the load, in [`ticks`].
     due: AtomicU64,
-    /// Of what [`CHANGES`] was when the rate was decided.
+    /// Value of [`CHANGES`] at the time of the decision.
     changes: AtomicU64,
     arrivals: AtomicU64,
     load: Mutex<Load>,
 }
 
-/// What is known of a point's load, and by whom: whoever finds it due.
+/// State of load measurement, which belongs to the thread that finds a measurement due.
 #[derive(Debug)]
 struct Load {
     arrivals: Arrivals,
     advice: Advice,
-    /// The last look: by ticks, and by the monotonic clock.
+    /// Last measurement, in ticks and on the monotonic clock.
     looked: Option<(u64, i64)>,
 }
 
@@ -70,51 +71,52 @@ impl Point {
         }
     }
 
-    /// Items of an aggregate may be left out. `features` names what is known of each, its schema: discrete ones by
-    /// [`Feature::Is`], continuous ones by [`Feature::Measures`], always in this order. The first should be the one that
-    /// tells most.
+    /// Declares a point that may leave out items of an aggregate. `features` names the known
+    /// properties of each item, its schema: discrete ones are passed as [`Feature::Is`], continuous
+    /// ones as [`Feature::Measures`], always in this order. Put the most informative one first.
     #[must_use]
     pub const fn omitting(name: &'static str, features: &'static [&'static str]) -> Self {
         Self::new(name, TradeoffKind::Omit, features)
     }
 
-    /// A default may be taken in place of a call.
+    /// Declares a point that may use a default in place of a call.
     #[must_use]
     pub const fn defaulting(name: &'static str) -> Self {
         Self::new(name, TradeoffKind::Default, &[])
     }
 
-    /// An alternative source of lower fidelity may be asked.
+    /// Declares a point that may use an alternative source of lower fidelity.
     #[must_use]
     pub const fn alternating(name: &'static str) -> Self {
         Self::new(name, TradeoffKind::LowFidelity, &[])
     }
 
-    /// `COMPONENT.WHAT`.
+    /// Returns the name, `COMPONENT.WHAT`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.identity.name
     }
 
-    /// What is done in place of the full work.
+    /// Returns the kind of replacement for the full work.
     #[must_use]
     pub const fn kind(&self) -> TradeoffKind {
         self.identity.kind
     }
 
-    /// What is known of each item, by name.
+    /// Returns the names of the items' features.
     #[must_use]
     pub const fn features(&self) -> &'static [&'static str] {
         self.identity.features
     }
 
-    /// Requests that arrive per second, as last looked at; 0 while there is no policy and nothing is explored.
+    /// Returns the requests that arrive per second, as last measured; 0 while there is no policy
+    /// and no request explores.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
         self.identity.requests_per_second()
     }
 
-    /// What to do for one call: in full, or not.
+    /// Decides whether to make one call in full.
     #[inline]
     pub fn decide(&'static self) -> Choice {
         if !ACTIVE.load(Relaxed) && !is_exploring() {
@@ -127,8 +129,9 @@ impl Point {
         self.decide_call()
     }
 
-    /// What to leave out of so many items. `features` says of the item at a place what the schema names; it is asked only
-    /// where something is to be left out or explored.
+    /// Decides which of `items` items to leave out. `features` returns the values named by the
+    /// schema for the item at a position. It is called only if items are to be left out or
+    /// explored.
     #[inline]
     pub fn decide_items<'a, const N: usize>(
         &'static self,
@@ -145,10 +148,11 @@ impl Point {
         self.choose(items, features)
     }
 
-    /// Records what items were worth to the answer (its quality, were each missing), for models to be learned from: at the
-    /// end of a pipeline that explores, and nowhere else (does nothing for other requests). Losses are in the quality
-    /// function's unit, see [`quality`](crate::quality). Only whole answers teach what their items are worth: where the
-    /// request has to leave items out here, nothing is recorded.
+    /// Records the value of items to the response (its loss of quality if each were missing), as
+    /// training data for models. Call it at the end of a pipeline that explores; it has no effect
+    /// for other requests. Losses are in the quality function's unit, see
+    /// [`quality`](crate::quality). Only complete responses show the value of their items, so
+    /// nothing is recorded if the request had to leave items out at this point.
     pub fn meter<'a, const N: usize>(
         &self,
         items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
@@ -156,7 +160,7 @@ impl Point {
         let Some(exploration) = explore::of_request(self.name()) else {
             return;
         };
-        // A call that explores a share may be made in full all the same.
+        // A call that explores a fraction may still be made in full.
         if exploration.rate == 0.0 || self.kind() != TradeoffKind::Omit {
             record::items(&self.identity, items);
         }
@@ -172,8 +176,8 @@ impl Point {
         }
     }
 
-    /// Looks at the load and decides what to do until it is looked at again. One thread at a time; others go on by what
-    /// was decided before.
+    /// Measures the load and decides for the time until the next measurement. Only one thread does
+    /// so at a time; others use the previous decision.
     #[cold]
     fn look(&'static self, now: u64) {
         let Ok(mut load) = self.load.try_lock() else {
@@ -185,7 +189,7 @@ impl Point {
         if let Some((last, last_ns)) = load.looked {
             let elapsed_ns = at_ns - last_ns;
             if elapsed_ns < SLICE_NS && !is_new {
-                // Ticks were taken for longer than they are, or not known yet.
+                // The length of a tick was overestimated, or is not known yet.
                 let per_ns = now.saturating_sub(last) as f64 / elapsed_ns.max(1) as f64;
                 let rest = (SLICE_NS - elapsed_ns) as f64 * per_ns;
                 self.due.store(now + (rest as u64).max(1_000), Relaxed);
@@ -197,7 +201,7 @@ impl Point {
                     .store(now + (SLICE_NS as f64 * per_ns) as u64, Relaxed);
             }
         } else {
-            // The length of a tick is not known before the second look.
+            // The length of a tick is not known before the second measurement.
             self.due.store(now + 100_000, Relaxed);
         }
         load.looked = Some((now, at_ns));
@@ -212,7 +216,7 @@ impl Point {
         self.rate.store(rate.to_bits(), Relaxed);
     }
 
-    /// The share to give up at a load.
+    /// Returns the fraction to give up at a load.
     fn rate_at(&'static self, in_force: &InForce, per_second: f64, advice: &mut Advice) -> f64 {
         let Some((policy, _)) = in_force.point(self.name()) else {
             return 0.0;
@@ -238,20 +242,20 @@ impl Point {
         if !rate.is_met {
             in_force::count_unmet();
         }
-        // What has piled up is worked off soon; an instance is for what goes on arriving.
+        // A backlog is worked off soon; an additional instance pays only for a lasting load.
         if let Some(decided) = policy.utility(per_second) {
             advice.slice(self.name(), decided);
         }
         rate.rate
     }
 
-    /// Requests under way beyond those that the model explains (Little's law, and half as many again for chance): they have
-    /// to be worked off, too, within a second.
+    /// Returns the requests under way beyond those that the model explains (Little's law, plus half
+    /// as many for chance). They must be worked off within a second, too.
     fn backlog(&self, policy: &PointPolicy, per_second: f64) -> f64 {
         let present = f64::from_bits(self.rate.load(Relaxed));
         let latency_ns = policy.performance.latency_ns(per_second, present);
         if !latency_ns.is_finite() {
-            // More arrives than was ever measured; that says enough.
+            // The load exceeds every measurement, so the load alone decides the rate.
             return 0.0;
         }
         let expected = per_second * latency_ns / 1e9;
@@ -259,7 +263,7 @@ impl Point {
         (under_way - 1.5 * expected - 2.0).max(0.0)
     }
 
-    /// The share that the current request gives up, and why.
+    /// Returns the fraction that the current request gives up, and the exploration that causes it.
     fn rate_of_request(&self, in_force: Option<&InForce>) -> (f64, Option<Exploration>) {
         if let Some(exploration) = explore::of_request(self.name()) {
             return (exploration.rate, Some(exploration));
@@ -272,7 +276,7 @@ impl Point {
         }
     }
 
-    /// Less, for the request whose component has slack to work in.
+    /// Reduces the fraction for a request whose component has slack.
     fn rate_with_slack(&self, policy: &PointPolicy, rate: f64) -> f64 {
         let Goal::Slack { component, .. } = &policy.goal else {
             return rate;
@@ -292,7 +296,8 @@ impl Point {
     fn decide_call(&'static self) -> Choice {
         let in_force = in_force::in_force();
         let (rate, exploration) = self.rate_of_request(in_force.as_deref());
-        // Spread as evenly as can be, without a random number: multiples of the golden ratio.
+        // Spreads the choices as evenly as possible without random numbers: multiples of the golden
+        // ratio.
         let number = self.arrivals.load(Relaxed);
         let share = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64);
         let is_reduced = share < rate;
@@ -321,7 +326,7 @@ impl Point {
             Choice::full(&self.identity, items, true)
         } else {
             let is_random = exploration.is_some_and(|exploration| !exploration.is_by_model);
-            // A thread that is being torn down has no buffer; a chooser of its own does as well.
+            // A thread that is being torn down has no buffer, so its decision is full fidelity.
             CHOOSER
                 .try_with(|chooser| match (model, chooser.try_borrow_mut()) {
                     (Some((policy, scorer)), Ok(mut chooser)) if !is_random => {
@@ -337,7 +342,7 @@ impl Point {
                 })
                 .unwrap_or_else(|_| Choice::full(&self.identity, items, true))
         };
-        // Who left what out is counted for the record only.
+        // The omitted classes are counted only for the record.
         let omitted_by = if decision.is_full() || gate::is_idle() {
             String::new()
         } else {
@@ -348,7 +353,7 @@ impl Point {
         decision
     }
 
-    /// Notes and records what was decided, if it was anything.
+    /// Adds the decision to the baggage and records it, unless it is full and not an exploration.
     fn made(
         &self,
         decision: &Choice,
@@ -416,11 +421,11 @@ fn place_of_feature(model: &QualityModel, feature: &str) -> Option<usize> {
     model.schema.iter().position(|known| known == feature)
 }
 
-/// As many, of equal worth, by chance.
+/// Chooses the same number of items at random, with equal losses.
 fn choose_at_random(chooser: &mut Chooser, rate: f64, items: usize) -> &[u32] {
     let seed = crate::thread::span_id();
     let random = |place: usize| {
-        // SplitMix64: well mixed for consecutive places.
+        // SplitMix64, which mixes consecutive positions well.
         let mut z = seed.wrapping_add((place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Tradeoffs in the trace, as events of the current span.
+//! Tradeoffs in a trace, as events of the current span.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,17 +8,19 @@ use stroboscope_tradeoff::Feature;
 use super::identity::PointIdentity;
 use crate::gate;
 
-/// The name of the event that is a tradeoff. Its attributes, which it always has all: `tradeoff.point`, `.kind` (`omit`,
-/// `default`, `low_fidelity`), `.proactive`, `.items`, `.omitted`, `.omitted_by` (`ads=12 pages=3`, by the first feature),
-/// `.requests_per_second`, `.under_way`, `.policy` (its version), `.explored`, `.by_model`, `.cause` (of reactive ones).
+/// Name of the event for a tradeoff. It always has all of these attributes: `tradeoff.point`,
+/// `.kind` (`omit`, `default`, `low_fidelity`), `.proactive`, `.items`, `.omitted`, `.omitted_by`
+/// (`ads=12 pages=3`, by the first feature), `.requests_per_second`, `.under_way`, `.policy` (its
+/// version), `.explored`, `.by_model`, `.cause` (of reactive ones).
 pub const EVENT: &str = "stroboscope.tradeoff";
-/// The name of the event that says what items were worth to an answer: `tradeoff_items.point`, `.schema` (names of features,
-/// by tabs), `.rows` (an item a line: features and loss, by tabs).
+/// Name of the event for the value of items to a response. Attributes: `tradeoff_items.point`,
+/// `.schema` (names of features, separated by tabs), `.rows` (one line per item: features and loss,
+/// separated by tabs).
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
-/// A text longer than this is cut by the ring.
+/// Maximum length of a text that the ring does not truncate.
 const TEXT_BYTES: usize = 1_000;
-/// An answer's items are sampled evenly, to as many.
+/// Maximum number of items per response; more are sampled evenly.
 const ITEMS_MAX: usize = 512;
 
 pub(super) struct Made<'a> {
@@ -64,7 +66,7 @@ fn record(point: &PointIdentity, made: &Made<'_>, is_proactive: bool, cause: &st
     );
 }
 
-/// How many of what: `ads=12 pages=3`, by the first feature, in order of first appearance.
+/// Counts items by the first feature, in order of first appearance: `ads=12 pages=3`.
 pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'a>; N]>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for item in items {
@@ -89,7 +91,7 @@ pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'
     text
 }
 
-/// Records what items were worth, in events of bearable length.
+/// Records the values of items, in events of limited length.
 pub(super) fn items<'a, const N: usize>(
     point: &PointIdentity,
     items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,

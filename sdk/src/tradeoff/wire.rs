@@ -1,22 +1,22 @@
-//! Policies that the collector sends.
+//! Policies sent by the collector.
 
 use stroboscope_proto::v1;
 use stroboscope_tradeoff::Policy;
 
 use super::in_force;
 
-/// The collector directs what to decide by; a policy that makes no sense is not taken, and counted.
+/// Installs a policy from the collector. An invalid policy is rejected and counted.
 pub(crate) fn directed(sent: v1::TradeoffPolicy) {
     let policy = Policy::from(sent);
     if policy.is_empty() {
         in_force::uninstall();
     } else {
-        // What is wrong with it is in the statistics; nobody else is there to be told.
+        // The statistics describe the problem; there is no caller to report it to.
         let _ = in_force::install(policy);
     }
 }
 
-/// Counts a directive that could not be parsed as a policy that is not taken.
+/// Counts a directive that could not be parsed as a rejected policy.
 pub(crate) fn refused(problem: &str) {
     in_force::refused(problem.to_owned());
 }

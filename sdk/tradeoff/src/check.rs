@@ -1,4 +1,4 @@
-//! Whether a policy makes sense, before anybody decides by it.
+//! Validates policies before they are used.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use crate::goal::{Goal, PointPolicy, Policy};
 use crate::slack::SlackModel;
 use crate::utility::Piecewise;
 
-/// A policy has no more points than this.
+/// Maximum number of points in a policy.
 pub const POINTS_MAX: usize = 256;
-/// A point's model has no more weights, curves, measurements of a curve, or costs of classes than this.
+/// Maximum number of weights, curves, measurements of a curve, or class costs in a point's model.
 pub const WEIGHTS_MAX: usize = 4_096;
 
-/// A model of slack has no more keys than this: a message of the control stream has to hold them.
+/// Maximum number of keys in a slack model, which must fit into a message of the control stream.
 pub const KEYS_MAX: usize = 65_536;
-/// A model of slack has no more components than this: a request's baggage has to hold them.
+/// Maximum number of components in a slack model, which must fit into a request's baggage.
 pub const SLACK_COMPONENTS_MAX: usize = 16;
-/// A model of slack has no more edges than this: as many as there are pairs of its components.
+/// Maximum number of edges in a slack model: the number of pairs of its components.
 pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX - 1) / 2;
 
-/// What is wrong with a policy, and where.
+/// Error for an invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The point's name; empty for the policy as a whole.
+    /// Name of the point; empty for the policy as a whole.
     pub point: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub problem: String,
 }
 
@@ -43,10 +43,11 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Policy {
-    /// Whether all numbers are numbers, all shares between 0 and 1, all lists in order and of bearable length.
+    /// Checks that all numbers are finite and valid, all fractions are between 0 and 1, and all
+    /// lists are sorted and of limited length.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first problem found.
     pub fn check(&self) -> Result<(), Malformed> {
         let count = self.points.len();
         if count > POINTS_MAX {

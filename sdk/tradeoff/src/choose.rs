@@ -1,26 +1,28 @@
-//! Which items to leave out: greedily, by gain per loss.
+//! Chooses the items to leave out greedily, by gain per loss.
 
-/// What one item's processing costs, and what its absence does.
+/// Processing cost of one item, and the loss if it is left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item {
-    /// What the answer loses without it; below zero counts as nothing, and what is no number as everything.
+    /// Loss of the response without the item. A negative loss counts as zero, NaN as infinite.
     pub loss: f64,
-    /// What it costs, in any unit; 1 for all, where all cost the same. What is not above zero counts as nothing saved.
+    /// Processing cost in any unit, or 1 for all items if all cost the same. A cost that is not
+    /// positive and finite counts as no saving.
     pub cost: f64,
 }
 
-/// Chooses; keeps its buffer from choice to choice.
+/// Chooses items, and reuses its buffer between choices.
 #[derive(Clone, Debug, Default)]
 pub struct Chooser {
-    /// Loss per cost in the upper half, as the bits of an `f32` that is not negative, which are in the numbers' order; in
-    /// the lower half the place from behind, so that of equals the later goes first: sources give their best first.
+    /// Sort keys. The upper half is the loss per cost, as the bits of a non-negative `f32`, which
+    /// have the numbers' order. The lower half is the position from the end, so that of equal items
+    /// the later ones are left out first: sources return their best items first.
     keys: Vec<u64>,
     costs: Vec<f32>,
     chosen: Vec<u32>,
 }
 
 impl Chooser {
-    /// One with empty buffers.
+    /// Creates a chooser with empty buffers.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -30,18 +32,19 @@ impl Chooser {
         }
     }
 
-    /// The places of the items to leave out so that `rate` of the cost of all is saved, with the least loss: greedily, by
-    /// cost saved per loss (§4.3.3.1). Where all cost the same that is the optimum; where they do not, it is worse than the
-    /// optimum by less than the loss of one item.
+    /// Returns the positions of the items to leave out, so that `rate` of the total cost is saved
+    /// with the least loss. It chooses greedily, by cost saved per loss (§4.3.3.1). The result is
+    /// the optimum if all items cost the same; otherwise it is worse than the optimum by less than
+    /// the loss of one item.
     ///
-    /// Linear where all cost the same; items beyond 2³² are kept.
+    /// It takes linear time if all items cost the same. Items beyond 2³² are kept.
     pub fn choose(&mut self, rate: f64, items: impl IntoIterator<Item = Item>) -> &[u32] {
         self.clear();
         let (mut total, mut is_even) = (0.0, true);
         for (place, item) in items.into_iter().take(u32::MAX as usize).enumerate() {
             let is_cost = item.cost > 0.0 && item.cost.is_finite();
             let cost = if is_cost { item.cost as f32 } else { 0.0 };
-            // Nothing saved for any loss: last.
+            // Saves nothing for any loss, so it comes last.
             let per_cost = if cost > 0.0 {
                 loss_of(item.loss) / cost
             } else {
@@ -55,16 +58,17 @@ impl Chooser {
         if is_even {
             return self.choose_cheapest(rate);
         }
-        // Sums of rates in decimals must not ask for one more.
+        // Rounding errors of decimal rates must not require one more item.
         let target = rate.clamp(0.0, 1.0) * total * (1.0 - 1e-9);
-        // Nothing where the rate is no number, either.
+        // A rate of NaN chooses nothing, either.
         if target > 0.0 {
             self.choose_until(target);
         }
         &self.chosen
     }
 
-    /// The same of items that all cost the same, by their losses: linear, and the optimum.
+    /// Chooses among items that all cost the same, by their losses, like [`choose`](Self::choose):
+    /// in linear time, with the optimum as the result.
     pub fn choose_even(&mut self, rate: f64, losses: impl IntoIterator<Item = f64>) -> &[u32] {
         self.clear();
         let losses = losses.into_iter().take(u32::MAX as usize).enumerate();
@@ -80,7 +84,7 @@ impl Chooser {
     }
 
     fn choose_cheapest(&mut self, rate: f64) -> &[u32] {
-        // As above; what is no number becomes 0.
+        // Corrects rounding as above; NaN becomes 0.
         let count = (rate.clamp(0.0, 1.0) * self.keys.len() as f64 * (1.0 - 1e-9)).ceil() as usize;
         let count = count.min(self.keys.len());
         if count > 0 && count < self.keys.len() {
@@ -108,13 +112,13 @@ impl Chooser {
     }
 }
 
-/// Below zero is nothing, and what is no number everything.
+/// Converts a loss: negative values to zero, NaN to infinity.
 #[inline]
 fn loss_of(loss: f64) -> f32 {
     if loss.is_nan() {
         return f32::INFINITY;
     }
-    // Plus nothing: a negative zero has the sign bit set.
+    // Adds zero because a negative zero has the sign bit set.
     (loss as f32).max(0.0) + 0.0
 }
 
@@ -140,7 +144,7 @@ mod tests {
         chosen
     }
 
-    /// The least loss of any set that saves enough: all sets are tried.
+    /// Returns the least loss of any set that saves enough, by trying all sets.
     fn least_loss(rate: f64, items: &[(f64, f64)]) -> f64 {
         let total: f64 = items.iter().map(|item| item.1).sum();
         (0_u32..1 << items.len())

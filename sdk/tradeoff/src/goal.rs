@@ -1,30 +1,31 @@
-//! What the operator wants of a point, and the tradeoff rate that follows.
+//! Goal of the operator for a point, and the resulting tradeoff rate.
 
 use crate::performance::{PerformanceModel, Rate};
 use crate::quality::QualityModel;
 use crate::slack::SlackModel;
 use crate::utility::{Utility, UtilityDecision};
 
-/// What to aim for (§4.3.3).
+/// Goal of a point (§4.3.3).
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Goal {
-    /// Full fidelity, whatever it takes.
+    /// Full fidelity, regardless of latency.
     Full,
-    /// The best quality within a latency of the component, at the model's quantile (§4.3.3.1).
+    /// Best quality within a latency limit of the component, at the model's quantile (§4.3.3.1).
     Latency {
-        /// The most that may be taken, ns.
+        /// Maximum latency in ns.
         limit_ns: f64,
     },
-    /// A tradeoff rate at which to stay, less what fits into the slack that was predicted for this component (§4.3.3.2).
+    /// Fixed tradeoff rate, reduced as far as the slack predicted for this component allows
+    /// (§4.3.3.2).
     Slack {
-        /// The component's name in the prediction.
+        /// Name of the component in the prediction.
         component: String,
-        /// The tradeoff rate of a request without slack.
+        /// Tradeoff rate of a request without slack.
         default_rate: f64,
     },
-    /// The most utility (§4.3.3.3).
+    /// Maximum utility (§4.3.3.3).
     Utility(Utility),
 }
 
@@ -32,31 +33,31 @@ pub enum Goal {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PointPolicy {
-    /// The point's name, as the service declares it.
+    /// Name of the point, as declared by the service.
     pub point: String,
-    /// What tradeoffs save.
+    /// Model of the latency that tradeoffs save.
     pub performance: PerformanceModel,
-    /// What they cost.
+    /// Model of the quality that tradeoffs cost.
     pub quality: QualityModel,
-    /// What to aim for.
+    /// Goal of the decisions.
     pub goal: Goal,
-    /// No more than this is given up, 0 to 1.
+    /// Maximum fraction to give up, 0 to 1.
     pub rate_max: f64,
 }
 
-/// All points: what the collector sends and services decide by.
+/// Policy for all points, which the collector sends and services decide by.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
-    /// Grows with every change; in every record of a tradeoff.
+    /// Version, which grows with every change; every record of a tradeoff contains it.
     pub version: u64,
-    /// When the models were learned, ns since the Unix epoch.
+    /// Time at which the models were learned, in ns since the Unix epoch.
     pub learned_ns: u64,
-    /// How long they hold, ns; then services go back to full fidelity. 0: for good.
+    /// Validity of the models in ns, after which services return to full fidelity. 0: unlimited.
     pub valid_for_ns: u64,
-    /// By name.
+    /// Policies of the points, sorted by name.
     pub points: Vec<PointPolicy>,
-    /// What slack components have in requests of a key, if that is foretold.
+    /// Model that predicts slack by a request's key, if there is one.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -65,13 +66,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether there is nothing to decide by.
+    /// Reports whether the policy is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.points.is_empty() && self.slack.is_none()
     }
 
-    /// Whether the models are too old at an instant, ns since the Unix epoch.
+    /// Reports whether the models are too old at an instant, in ns since the Unix epoch.
     #[must_use]
     pub const fn is_stale(&self, now_ns: u64) -> bool {
         self.valid_for_ns != 0 && now_ns.saturating_sub(self.learned_ns) > self.valid_for_ns
@@ -79,7 +80,7 @@ impl Policy {
 }
 
 impl PointPolicy {
-    /// The tradeoff rate for requests of which nothing is known but the load.
+    /// Returns the tradeoff rate for a load, without knowledge of the request.
     #[must_use]
     pub fn rate(&self, requests_per_second: f64) -> Rate {
         let predicted = |rate: f64| Rate {
@@ -105,7 +106,8 @@ impl PointPolicy {
         }
     }
 
-    /// With a goal of utility: the best that can be had at a load, and whether another number of instances pays.
+    /// Returns the decision for a utility goal: the best tradeoff rate at a load, and the utility
+    /// with one instance more or less. Returns `None` for other goals.
     #[must_use]
     pub fn utility(&self, requests_per_second: f64) -> Option<UtilityDecision> {
         match &self.goal {
@@ -123,13 +125,13 @@ impl PointPolicy {
         )
     }
 
-    /// The tradeoff rate for a request with this much slack at a component that otherwise gives up `from`: the least at
-    /// which the latency that comes on top fits into the slack.
+    /// Returns the tradeoff rate for a request with this much slack at a component that otherwise
+    /// gives up `from`: the lowest rate at which the additional latency fits into the slack.
     #[must_use]
     pub fn rate_within_slack(&self, requests_per_second: f64, from: f64, slack_ns: f64) -> Rate {
         let base_ns = self.performance.latency_ns(requests_per_second, from);
         if !base_ns.is_finite() {
-            // More load than was ever measured: nobody knows what would come on top.
+            // The load exceeds every measurement, so the additional latency is unknown.
             return Rate {
                 rate: from,
                 predicted_ns: base_ns,

@@ -1,20 +1,21 @@
-//! Models of data-quality tradeoffs, and the decision by them: pure functions that the SDK calls in a running service and
-//! the collector calls at rest.
+//! Models of data-quality tradeoffs, and decisions by them: pure functions that the SDK calls in a
+//! running service and the collector calls offline.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge): §4.3.2 for the models, §4.3.3
-//! for the goals.
+//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge):
+//! §4.3.2 for the models, §4.3.3 for the goals.
 //!
-//! | word | here |
+//! | term | meaning |
 //! |---|---|
 //! | point | a place in a service's code where data can be given up for time |
-//! | tradeoff rate | the share of a point's data that is given up, 0 to 1 ([`Rate`]) |
+//! | tradeoff rate | the fraction of a point's data that is given up, 0 to 1 ([`Rate`]) |
 //! | performance | latency by request rate and tradeoff rate: [`PerformanceModel`] |
-//! | quality | what an item's absence costs the answer, by the item's provenance: [`QualityModel`] |
-//! | goal | what the operator wants: [`Goal`] |
-//! | slack | how much longer a component may take at no cost, by a request's key: [`SlackModel`] |
+//! | quality | the loss caused by an item's absence, by the item's provenance: [`QualityModel`] |
+//! | goal | the operator's objective: [`Goal`] |
+//! | slack | the additional time that a component may take at no cost, by a request's key: [`SlackModel`] |
 //! | policy | all points with their models and goals, and a version: [`Policy`] |
 //!
-//! Nothing here allocates while it decides about a rate; choosing among items needs one buffer, which the caller keeps.
+//! Deciding about a rate allocates nothing. Choosing among items requires one buffer, which the
+//! caller keeps.
 
 mod check;
 mod choose;

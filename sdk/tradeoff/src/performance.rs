@@ -1,13 +1,14 @@
-//! Latency by request rate and tradeoff rate.
+//! Models latency by request rate and tradeoff rate.
 
-/// A share of a point's data to give up, and what is expected of it.
+/// Fraction of a point's data to give up, with its predicted latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// 0 (full fidelity) to 1.
+    /// Fraction, 0 (full fidelity) to 1.
     pub rate: f64,
-    /// The latency that the model predicts, ns. Infinite: more than was ever measured at this load.
+    /// Predicted latency in ns. Infinite if the load exceeds every measurement.
     pub predicted_ns: f64,
-    /// Whether the limit is predicted to be met; if not, this is the most that may be given up.
+    /// True if the limit is predicted to be met; otherwise `rate` is the maximum that may be given
+    /// up.
     pub is_met: bool,
 }
 
@@ -17,11 +18,11 @@ pub struct Rate {
 pub struct CurvePoint {
     /// Requests that arrived per second.
     pub requests_per_second: f64,
-    /// The latency at the model's quantile, ns.
+    /// Latency at the model's quantile, in ns.
     pub latency_ns: f64,
-    /// How many requests say so.
+    /// Number of requests measured.
     pub requests: u64,
-    /// Half of the 95 % interval of the latency, ns; 0 where it is not known.
+    /// Half the width of the latency's 95 % interval, in ns; 0 if unknown.
     pub error_ns: f64,
 }
 
@@ -29,15 +30,16 @@ pub struct CurvePoint {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Curve {
-    /// The share of items that was given up, 0 to 1.
+    /// Fraction of items that was given up, 0 to 1.
     pub tradeoff_rate: f64,
-    /// By ascending request rate; latency never falls.
+    /// Measurements by ascending request rate; latency never falls.
     pub points: Vec<CurvePoint>,
 }
 
 impl Curve {
-    /// A curve through pairs of request rate and latency (ns), in any order. Where latency falls as the rate rises, as
-    /// noise has it, both take their mean (isotonic regression, by pooling adjacent violators).
+    /// Creates a curve from pairs of request rate and latency (ns), in any order. If noise makes
+    /// latency fall as the rate rises, both points get their mean (isotonic regression, by pooling
+    /// adjacent violators).
     #[must_use]
     pub fn new(tradeoff_rate: f64, measured: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points = measured
@@ -51,7 +53,7 @@ impl Curve {
         Self::of(tradeoff_rate, points.collect())
     }
 
-    /// The same of measurements that were weighed: each counts by its requests.
+    /// Creates a curve from measurements, each weighted by its number of requests.
     #[must_use]
     pub fn of(tradeoff_rate: f64, mut points: Vec<CurvePoint>) -> Self {
         points.sort_by(|a, b| a.requests_per_second.total_cmp(&b.requests_per_second));
@@ -62,7 +64,8 @@ impl Curve {
         }
     }
 
-    /// The latency at a request rate, ns: linear between measurements, the lowest one's below them, infinite beyond them.
+    /// Returns the latency at a request rate in ns: linear between measurements, that of the lowest
+    /// measurement below them, and infinite beyond them.
     #[must_use]
     pub fn latency_ns(&self, requests_per_second: f64) -> f64 {
         let next = self
@@ -79,7 +82,7 @@ impl Curve {
         left.latency_ns + share * (right.latency_ns - left.latency_ns)
     }
 
-    /// The highest request rate that was measured; 0 where none was.
+    /// Returns the highest measured request rate; 0 if there is none.
     #[must_use]
     pub fn highest(&self) -> f64 {
         self.points
@@ -87,7 +90,8 @@ impl Curve {
             .map_or(0.0, |point| point.requests_per_second)
     }
 
-    /// The request rate up to which the latency stays below a limit, by linear interpolation. `None`: it never does.
+    /// Returns the request rate up to which the latency stays below a limit, by linear
+    /// interpolation. Returns `None` if the latency is never below the limit.
     #[must_use]
     pub fn requests_per_second_within(&self, limit_ns: f64) -> Option<f64> {
         let beyond = self
@@ -127,13 +131,13 @@ fn pool_adjacent_violators(points: &mut [CurvePoint]) {
     }
 }
 
-/// What the items of one class cost to process, compared with others.
+/// Relative processing cost of the items of one class.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClassCost {
-    /// The value of the discrete feature that makes the class.
+    /// Value of the discrete feature that defines the class.
     pub class: String,
-    /// 1 is the mean of all items.
+    /// Cost relative to the mean of all items, which is 1.
     pub relative_cost: f64,
 }
 
@@ -141,19 +145,20 @@ pub struct ClassCost {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PerformanceModel {
-    /// Which quantile of latency: 0.5 is the median.
+    /// Quantile of latency: 0.5 is the median.
     pub quantile: f64,
-    /// By ascending tradeoff rate.
+    /// Curves by ascending tradeoff rate.
     pub curves: Vec<Curve>,
-    /// The discrete feature by which items differ in cost, and the costs; nothing, where no test says that they do.
+    /// Discrete feature by which items differ in cost, and the costs. `None` if no test shows a
+    /// difference.
     pub class_costs: Option<(String, Vec<ClassCost>)>,
 }
 
-/// Rates are decided in steps of this.
+/// Step between the tradeoff rates that are considered.
 const STEP: f64 = 0.01;
 
 impl PerformanceModel {
-    /// A model of curves in any order, in which all items cost the same.
+    /// Creates a model from curves in any order, in which all items cost the same.
     #[must_use]
     pub fn new(quantile: f64, mut curves: Vec<Curve>) -> Self {
         curves.sort_by(|a, b| a.tradeoff_rate.total_cmp(&b.tradeoff_rate));
@@ -164,10 +169,11 @@ impl PerformanceModel {
         }
     }
 
-    /// The latency at a request rate and a tradeoff rate, ns. Between two curves, both are read at the same utilisation:
-    /// the request rate as a share of the highest that was measured, which lies between theirs as service times do (their
-    /// reciprocals are linear in what is left to be done). Beyond all curves, the outermost; beyond the highest request
-    /// rate, infinite: nobody knows.
+    /// Returns the latency at a request rate and a tradeoff rate in ns. Between two curves, both
+    /// are read at the same utilization: the request rate as a fraction of the highest measured
+    /// rate. The highest rate is interpolated like service times (its reciprocal is linear in the
+    /// remaining work). Beyond all curves, the outermost one applies. Beyond the highest request
+    /// rate, the latency is infinite, because it is unknown.
     #[must_use]
     pub fn latency_ns(&self, requests_per_second: f64, tradeoff_rate: f64) -> f64 {
         let next = self
@@ -184,7 +190,8 @@ impl PerformanceModel {
         let (of_left, of_right) = (left.highest(), right.highest());
         let highest = 1.0 / ((1.0 - share) / of_left + share / of_right);
         let utilisation = requests_per_second / highest;
-        // Of curves without measurements the highest rate is 0; that of none is below another.
+        // The highest rate of a curve without measurements is 0, so the utilization is NaN or too
+        // high.
         if utilisation.is_nan() || utilisation > 1.0 {
             return f64::INFINITY;
         }
@@ -192,7 +199,8 @@ impl PerformanceModel {
             + share * right.latency_ns((utilisation * of_right).min(of_right))
     }
 
-    /// The smallest tradeoff rate, up to `rate_max`, at which the latency stays within a limit.
+    /// Returns the lowest tradeoff rate, up to `rate_max`, at which the latency stays within a
+    /// limit.
     #[must_use]
     pub fn least_rate(&self, requests_per_second: f64, limit_ns: f64, rate_max: f64) -> Rate {
         let steps = (rate_max / STEP).round() as u32;
@@ -236,7 +244,7 @@ mod tests {
         let model = model();
         assert_eq!(model.latency_ns(20.0, 0.0), 55.0);
         assert_eq!(model.latency_ns(5.0, 0.0), 20.0);
-        // Half-way in tradeoffs, 1 / mean(1/30, 1/80) requests a second are the highest.
+        // At half the tradeoff rate, the highest load is 1 / mean(1/30, 1/80) requests per second.
         let highest = 2.0 / (1.0 / 30.0 + 1.0 / 80.0);
         assert!((model.latency_ns(highest * 0.999_999, 0.4) - 55.0).abs() < 0.001);
         assert!((model.latency_ns(highest / 2.0, 0.4) - (37.5 + 8.0) / 2.0).abs() < 0.001);

@@ -1,66 +1,69 @@
-//! What the absence of an item costs the answer, by where the item comes from.
+//! Models the loss of a response from an item's absence, by the item's provenance.
 
 use rustc_hash::FxHashMap;
 
 /// One value of an item's provenance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Feature<'a> {
-    /// One of several: the source, the algorithm.
+    /// Discrete value, such as the source or the algorithm.
     Is(&'a str),
-    /// A number on a continuous scale: a score, a length.
+    /// Number on a continuous scale, such as a score or a length.
     Measures(f64),
 }
 
-/// The weight of one feature, or of one value of a discrete one.
+/// Weight of one feature, or of one value of a discrete feature.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Weight {
-    /// Which feature, by its place in the point's schema.
+    /// Position of the feature in the point's schema.
     pub feature: usize,
-    /// Which value, of a discrete one.
+    /// Value of the feature, if it is discrete.
     pub value: Option<String>,
-    /// What it adds to an item's loss: as it is for a discrete value, per unit for a continuous one.
+    /// Contribution to an item's loss: per occurrence for a discrete value, per unit for a
+    /// continuous one.
     pub weight: f64,
-    /// The 95 % interval of the weight.
+    /// Lower end of the weight's 95 % interval.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the weight's 95 % interval.
     pub high: f64,
 }
 
-/// What a tradeoff rate costs whole answers, as measured on requests that the weights were not learned from.
+/// Quality drop of whole responses at a tradeoff rate, measured on requests that were not used to
+/// learn the weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QualityDrop {
-    /// The share of items that was given up, 0 to 1.
+    /// Fraction of items that was given up, 0 to 1.
     pub tradeoff_rate: f64,
-    /// Requests that were judged.
+    /// Number of requests that were judged.
     pub requests: u64,
-    /// The share of them whose answer was any worse, by this model's choice.
+    /// Fraction of requests with any drop, if this model chooses.
     pub share_with_drop: f64,
-    /// The mean drop, in the quality function's unit.
+    /// Mean drop in the quality function's unit, if this model chooses.
     pub mean_drop: f64,
-    /// The same of a choice at random.
+    /// Fraction of requests with any drop, if the choice is random.
     pub random_share_with_drop: f64,
-    /// Its mean drop.
+    /// Mean drop, if the choice is random.
     pub random_mean_drop: f64,
 }
 
-/// The loss of an item: linear in its features, discrete ones by value (one-hot) (§4.3.2).
+/// Loss of an item: linear in its features, with discrete ones by value (one-hot) (§4.3.2).
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QualityModel {
-    /// The names of the features, in the order in which items give them.
+    /// Names of the features, in the order in which items provide them.
     pub schema: Vec<String>,
-    /// The loss of an item of which nothing is known.
+    /// Loss of an item without known features.
     pub intercept: f64,
-    /// By feature.
+    /// Weights by feature.
     pub weights: Vec<Weight>,
-    /// By ascending tradeoff rate.
+    /// Measured drops by ascending tradeoff rate.
     pub drops: Vec<QualityDrop>,
 }
 
 impl QualityModel {
-    /// The mean drop expected at a tradeoff rate: linear between measurements, 0 at rate 0, the highest one's beyond.
+    /// Returns the expected mean drop at a tradeoff rate: linear between measurements, 0 at rate 0,
+    /// and that of the highest measurement beyond it.
     #[must_use]
     pub fn mean_drop(&self, tradeoff_rate: f64) -> f64 {
         let next = self
@@ -80,7 +83,7 @@ impl QualityModel {
     }
 }
 
-/// A quality model made ready to be asked some hundred times a request.
+/// Quality model prepared for several hundred lookups per request.
 #[derive(Clone, Debug, Default)]
 pub struct Scorer {
     intercept: f64,
@@ -90,24 +93,26 @@ pub struct Scorer {
 #[derive(Clone, Debug, Default)]
 struct FeatureWeights {
     by_value: FxHashMap<Box<str>, f64>,
-    /// Of values that the model does not know: as much as of the dearest it knows. What nobody has seen is given up last.
+    /// Weight of unknown values: that of the most valuable known one, so that unfamiliar items are
+    /// given up last.
     unknown: f64,
     per_unit: f64,
 }
 
-/// Discrete values looked up before, by where their text stands in memory: a service has each source's name in one place.
+/// Number of cached lookups of discrete values, by the address of their text: a service stores each
+/// source's name in one place.
 const SEEN: usize = 16;
 
-/// Scores items that come one after the other.
+/// Scorer for a sequence of items, with a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct InSequence<'m, 'a> {
     scorer: &'m Scorer,
-    /// Of the first feature only, which tells most.
+    /// Cached weights of the first feature, the most informative one.
     seen: [Option<(&'a str, f64)>; SEEN],
 }
 
 impl<'a> InSequence<'_, 'a> {
-    /// As [`Scorer::loss`].
+    /// Returns an item's loss, like [`Scorer::loss`].
     #[inline]
     pub fn loss(&mut self, item: &[Feature<'a>]) -> f64 {
         let scorer = self.scorer;
@@ -146,7 +151,7 @@ impl FeatureWeights {
 }
 
 impl Scorer {
-    /// Of a model.
+    /// Creates a scorer for a model.
     #[must_use]
     pub fn new(model: &QualityModel) -> Self {
         let mut features = vec![FeatureWeights::default(); model.schema.len()];
@@ -173,8 +178,8 @@ impl Scorer {
         }
     }
 
-    /// What the absence of an item with these features costs. Features beyond the schema are none; one that is no number
-    /// counts as 0.
+    /// Returns the loss from the absence of an item with these features. Features beyond the schema
+    /// are ignored; NaN counts as 0.
     #[must_use]
     pub fn loss(&self, item: &[Feature<'_>]) -> f64 {
         let first = match (item.first(), self.features.first()) {
@@ -184,14 +189,14 @@ impl Scorer {
         self.intercept + first + self.loss_of_rest(item)
     }
 
-    /// Of all features but the first.
+    /// Returns the loss from all features except the first.
     #[inline]
     fn loss_of_rest(&self, item: &[Feature<'_>]) -> f64 {
         let rest = item.iter().zip(&self.features).skip(1);
         rest.map(|(feature, weights)| weights.of(feature)).sum()
     }
 
-    /// For many items in a row.
+    /// Returns a scorer for many items in a row.
     #[must_use]
     pub const fn in_sequence<'a>(&self) -> InSequence<'_, 'a> {
         InSequence {
@@ -237,7 +242,8 @@ mod tests {
             3.0
         );
         assert_eq!(loss(&[]), 1.0);
-        // The same in sequence, where texts that are equal stand in several places, and the same places hold others.
+        // Compares with scoring in sequence, where equal texts are stored at several addresses, and
+        // the same addresses hold other texts.
         let names: Vec<String> = ["friends", "ads", "new", "friends"]
             .map(str::to_owned)
             .into_iter()

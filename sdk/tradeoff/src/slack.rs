@@ -1,28 +1,29 @@
-//! Slack foretold by the last request of the same key.
+//! Predicts slack from the last request of the same key.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2: what a user's last request had foretells the next one's
-//! better than anything else they studied.
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2: the slack of a user's last request
+//! predicts the next one's better than anything else they studied.
 
 use std::collections::BTreeMap;
 
-/// What each component's slack was in the last request of each key.
+/// Slack of each component in the last request of each key.
 ///
-/// Keys are there as their hash ([`SlackModel::hash`]), not as they are: 8 bytes each, and no user's name in a file.
+/// Keys are stored only as hashes ([`SlackModel::hash`]): they take 8 bytes each, and files contain
+/// no user names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SlackModel {
-    /// The attribute whose values are the keys, such as `user`.
+    /// Attribute whose values are the keys, such as `user`.
     pub key: String,
-    /// Components whose slack is foretold.
+    /// Components whose slack is predicted.
     pub components: Vec<String>,
-    /// Which calls which: pairs of positions in `components`, without circles.
+    /// Call edges: pairs of positions in `components` (caller, callee), without cycles.
     pub edges: Vec<(usize, usize)>,
-    /// By a key's hash: the slack of each component, µs, as long as `components`.
+    /// Slack of each component in µs by a key's hash, as many values as `components`.
     pub keys: BTreeMap<u64, Vec<u32>>,
 }
 
 impl SlackModel {
-    /// A key's hash: FNV-1a of 64 bits, the same in every process and version.
+    /// Returns a key's hash: 64-bit FNV-1a, the same in every process and version.
     #[must_use]
     pub fn hash(key: &str) -> u64 {
         key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -30,14 +31,15 @@ impl SlackModel {
         })
     }
 
-    /// The slack of each component in a request of this key, ns; `None`: the key is unknown.
+    /// Returns the predicted slack of each component in a request with this key, in ns. Returns
+    /// `None` if the key is unknown.
     pub fn of(&self, key: &str) -> Option<impl Iterator<Item = (&str, u64)>> {
         let slack_us = self.keys.get(&Self::hash(key))?;
         let named = self.components.iter().map(String::as_str);
         Some(named.zip(slack_us.iter().map(|us| u64::from(*us) * 1_000)))
     }
 
-    /// Which calls which, by name.
+    /// Returns the call edges by name, as (caller, callee) pairs.
     pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
         let name = |at: usize| self.components.get(at).map(String::as_str);
         self.edges
@@ -52,7 +54,7 @@ mod tests {
 
     #[test]
     fn keys_are_found_by_their_hash() {
-        // As published with the algorithm.
+        // Test vectors published with the algorithm.
         assert_eq!(SlackModel::hash(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(SlackModel::hash("foobar"), 0x8594_4171_f739_67e8);
         let model = SlackModel {

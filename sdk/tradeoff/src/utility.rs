@@ -1,15 +1,15 @@
-//! What latency, quality and machines are worth, and what follows (§4.3.3.3).
+//! Utility of latency, quality and instances, and the resulting decisions (§4.3.3.3).
 
 use crate::performance::PerformanceModel;
 use crate::quality::QualityModel;
 
-/// A piecewise linear function, by ascending argument; beyond its ends it stays as it is there.
+/// Piecewise linear function, by ascending argument; constant beyond its ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Piecewise(pub Vec<(f64, f64)>);
 
 impl Piecewise {
-    /// The value at an argument; 0 where there are no pieces.
+    /// Returns the value at an argument; 0 if there are no pieces.
     #[must_use]
     pub fn at(&self, argument: f64) -> f64 {
         let next = self.0.partition_point(|(known, _)| *known < argument);
@@ -24,51 +24,52 @@ impl Piecewise {
     }
 }
 
-/// What the operator says things are worth, all in one unit.
+/// Utility function of the operator, in one unit.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Utility {
-    /// Of one request, by its latency in ns.
+    /// Utility of one request, by its latency in ns.
     pub of_latency: Piecewise,
-    /// Of one request, by its mean quality drop.
+    /// Utility of one request, by its mean quality drop.
     pub of_drop: Piecewise,
-    /// What one instance costs a second.
+    /// Cost of one instance per second.
     pub instance_per_second: f64,
-    /// Instances that the models were measured with: the request rate of the whole service is spread over as many.
+    /// Number of instances in the models' measurements, over which the request rate of the whole
+    /// service is spread.
     pub instances: u32,
-    /// As many may be had at most.
+    /// Maximum number of instances.
     pub instances_max: u32,
 }
 
-/// The best that can be had at a load.
+/// Best decision at a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UtilityDecision {
-    /// The best tradeoff rate with the instances there are.
+    /// Best tradeoff rate with the current instances.
     pub rate: f64,
-    /// The latency predicted for it, ns.
+    /// Latency predicted for it, in ns.
     pub predicted_ns: f64,
-    /// The utility a second of it, instances paid.
+    /// Utility per second at this rate, minus the cost of instances.
     pub per_second: f64,
-    /// The same with one instance more; `None` at the most that may be had.
+    /// Best utility per second with one more instance; `None` at the maximum number.
     pub with_one_more: Option<f64>,
-    /// The same with one less; `None` with one instance.
+    /// Best utility per second with one instance fewer; `None` if there is only one.
     pub with_one_less: Option<f64>,
 }
 
-/// A change of instances that pays.
+/// Change of the number of instances that pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capacity {
-    /// One more.
+    /// Add one instance.
     Add,
-    /// One less.
+    /// Remove one instance.
     Remove,
 }
 
-/// A change must promise this much more than what there is, or it is noise: a share of the present utility.
+/// Minimum gain of a change, as a fraction of the current utility; a smaller gain is noise.
 const WORTHWHILE: f64 = 0.02;
 
 impl UtilityDecision {
-    /// The change of instances that pays, if one does.
+    /// Returns the change of instances that pays, if any.
     #[must_use]
     pub fn advised(&self) -> Option<Capacity> {
         let needed = self.per_second + WORTHWHILE * self.per_second.abs();
@@ -84,8 +85,8 @@ impl UtilityDecision {
 }
 
 impl Utility {
-    /// The best tradeoff rate, up to `rate_max`, at the load of one instance, and what another number of instances would be
-    /// worth.
+    /// Decides for the load of one instance: the best tradeoff rate, up to `rate_max`, and the
+    /// utility with one instance more or less.
     #[must_use]
     pub fn decide(
         &self,
@@ -107,7 +108,8 @@ impl Utility {
         }
     }
 
-    /// The best rate, its latency and its utility a second, where `all` requests a second are spread over `instances`.
+    /// Returns the best rate, its latency and its utility per second if `all` requests per second
+    /// are spread over `instances`.
     fn best(
         &self,
         performance: &PerformanceModel,
@@ -121,14 +123,16 @@ impl Utility {
         let candidates = (0..=STEPS).filter_map(|step| {
             let rate = rate_max * f64::from(step) / f64::from(STEPS);
             let latency_ns = performance.latency_ns(share, rate);
-            // More load than it can bear: answers that come at the end of all queues are worth nothing, however good.
+            // The load exceeds the capacity: responses at the end of growing queues are worth
+            // nothing, regardless of their quality.
             latency_ns.is_finite().then(|| {
                 let drop = quality.mean_drop(rate);
                 let of_request = self.of_latency.at(latency_ns) + self.of_drop.at(drop);
                 (rate, latency_ns, all * of_request - paid)
             })
         });
-        // Of equals the first, which gives up less; where nothing is borne, as much as may be.
+        // Prefers the first of equal candidates, which gives up less. If the load exceeds the
+        // capacity at every rate, it returns the maximum rate.
         let best = candidates.reduce(|best, next| if next.2 > best.2 { next } else { best });
         best.unwrap_or((rate_max, f64::INFINITY, -paid))
     }
@@ -217,7 +221,8 @@ mod tests {
     #[test]
     fn answers_that_never_come_are_worth_nothing_however_good() {
         let (point, utility) = (point(), utility());
-        // More than full fidelity bears, by far less than what half of it does.
+        // The load exceeds the capacity at full fidelity, but is far below the capacity at half of
+        // it.
         let load = (10..1_000)
             .map(f64::from)
             .find(|load| point.performance.latency_ns(*load, 0.0).is_infinite())

@@ -1,4 +1,4 @@
-//! Policies as the collector sends them.
+//! Wire form of policies.
 
 use stroboscope_proto::v1;
 
@@ -20,8 +20,8 @@ impl From<&Policy> for v1::TradeoffPolicy {
     }
 }
 
-/// What was measured beside what is decided by (errors, intervals, shares) stays with the collector. Whether the policy
-/// makes sense is another question: [`Policy::check`].
+/// Converts a received policy. Measurements that no decision needs (errors, intervals, fractions)
+/// stay with the collector. The result is not validated; see [`Policy::check`].
 impl From<v1::TradeoffPolicy> for Policy {
     fn from(sent: v1::TradeoffPolicy) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl From<&SlackModel> for v1::SlackModel {
 impl From<v1::SlackModel> for SlackModel {
     fn from(sent: v1::SlackModel) -> Self {
         let position = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
-        // What is missing is found by the check.
+        // Missing values are detected by the check.
         let mut rows = sent.slack_us.chunks(sent.components.len().max(1));
         let keys = sent
             .keys
@@ -167,7 +167,8 @@ impl From<&PerformanceModel> for v1::TradeoffPerformance {
 
 impl From<v1::TradeoffPerformance> for PerformanceModel {
     fn from(sent: v1::TradeoffPerformance) -> Self {
-        // As they came: a sender's disorder is for the check to find, not to be tidied up.
+        // Keeps the sender's order: the check must detect a wrong order, so it is not corrected
+        // here.
         let curves = sent.curves.into_iter().map(|curve| Curve {
             tradeoff_rate: curve.tradeoff_rate,
             points: std::iter::zip(curve.requests_per_second, curve.latency_ns)

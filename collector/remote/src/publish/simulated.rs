@@ -1,4 +1,4 @@
-//! A publisher in a simulation, which has no thread for it.
+//! Publisher for simulations, which runs without a thread.
 
 use std::sync::Arc;
 
@@ -8,12 +8,14 @@ use tokio::runtime::Handle;
 use super::{PublishSettings, Round, Rounds};
 use crate::address::RemoteError;
 
-/// A publisher whose rounds a simulation begins.
+/// Publisher whose rounds the simulation starts.
 pub struct SimulatedPublisher(Rounds);
 
 impl SimulatedPublisher {
+    /// Prepares a publisher, like [`super::Publisher::start`].
+    ///
     /// # Errors
-    /// Prepares a publisher, as [`super::Publisher::start`] does.
+    /// Fails like [`super::Publisher::start`].
     pub fn new(
         settings: PublishSettings,
         runtime: Handle,
@@ -25,7 +27,7 @@ impl SimulatedPublisher {
     /// Publishes the files that are ready; returns true if none is left. Blocks.
     ///
     /// # Errors
-    /// When a round fails. After [`RemoteError::Fenced`], a publisher begins no other round.
+    /// Fails if a round fails. After [`RemoteError::Fenced`], a publisher begins no further round.
     pub fn round(&mut self) -> Result<bool, RemoteError> {
         Ok(self.0.round(&|| true)? == Round::Complete)
     }

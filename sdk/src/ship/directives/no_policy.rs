@@ -1,4 +1,5 @@
-//! Policies of data-quality tradeoffs, in a service that is built without the feature `tradeoff`: none is taken.
+//! Policies of data-quality tradeoffs in a service that is built without the feature `tradeoff`:
+//! all are rejected.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,7 +9,7 @@ use stroboscope_proto::v1;
 use super::{SET_TRADEOFFS, each_field};
 use crate::sys;
 
-/// Refuses a directive that has a policy, before it is parsed.
+/// Rejects a directive with a policy, before it is parsed.
 pub(super) fn check(directive: Bytes) -> Result<(), String> {
     each_field(directive, |tag, _| {
         match tag {
@@ -20,10 +21,10 @@ pub(super) fn check(directive: Bytes) -> Result<(), String> {
     })
 }
 
-/// Does nothing: [`check`] refused the policy.
+/// Does nothing, because [`check`] rejects every policy.
 pub(super) fn install(_: v1::TradeoffPolicy) {}
 
-/// Prints the problem on standard error, once a process.
+/// Prints the problem on standard error, once per process.
 pub(super) fn refuse(problem: &str) {
     static PRINTED: AtomicBool = AtomicBool::new(false);
     if !PRINTED.swap(true, Relaxed) {

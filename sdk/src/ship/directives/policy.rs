@@ -6,19 +6,19 @@ use stroboscope_tradeoff::{KEYS_MAX, POINTS_MAX, SLACK_COMPONENTS_MAX, SLACK_EDG
 use super::{SET_TRADEOFFS, each_field};
 pub(super) use crate::tradeoff::{directed as install, refused as refuse};
 
-/// Limits the bytes of all points of a policy, with their models.
+/// Maximum bytes of all points of a policy, with their models.
 const POINTS_BYTES_MAX: usize = 1 << 20;
 
-// As `proto/stroboscope/v1/` numbers them; a test compares.
+// Field numbers as in `proto/stroboscope/v1/`; a test compares them.
 const POINTS: u32 = 4;
 const SLACK: u32 = 5;
 const COMPONENTS: u32 = 2;
 const EDGES: u32 = 3;
 const KEYS: u32 = 4;
 
-/// Counts what parsing would make many small things of.
+/// Checks the number of elements that parsing would turn into many small allocations.
 pub(super) fn check(directive: Bytes) -> Result<(), String> {
-    // All policies of one message, of which the last counts: parsing merges them.
+    // Counts all policies of one message together, because parsing merges them.
     let (mut points, mut points_bytes) = (0, 0);
     let (mut components, mut edges, mut keys_bytes) = (0, 0, 0);
     each_field(directive, |tag, policy| {

@@ -1,4 +1,4 @@
-//! Bodies of originals, kept while they are read, and of copies.
+//! Bodies of originals, which are stored while they are read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::copy::Copying;
 
 pin_project_lite::pin_project! {
-    /// The body of a request, of which a copy is kept while its service reads it.
+    /// Body of a request, of which a copy is stored while its service reads it.
     #[derive(Debug)]
     pub struct OriginalBody<B> {
         #[pin]
@@ -21,7 +21,7 @@ pin_project_lite::pin_project! {
 impl<B: Body> OriginalBody<B> {
     pub(super) fn new(inner: B, copying: Option<Copying>) -> Self {
         let mut this = Self { inner, copying };
-        // Nobody polls a body that says it is empty.
+        // A body that reports that it is empty is never polled.
         if this.inner.is_end_stream()
             && let Some(copying) = this.copying.take()
         {
@@ -61,7 +61,7 @@ where
             },
             Poll::Ready(None) => true,
             Poll::Ready(Some(Err(_))) => {
-                // It broke off: dropped, and counted.
+                // The body failed: the copy is dropped and counted.
                 *this.copying = None;
                 return polled;
             }

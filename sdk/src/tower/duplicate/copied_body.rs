@@ -1,4 +1,4 @@
-//! The body of a copied request.
+//! Body of a copied request.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use prost::bytes::Bytes;
 
-/// The bytes of a copy, in one piece, and its trailers.
+/// Bytes of a copy in one piece, and its trailers.
 #[derive(Debug, Default)]
 pub struct CopiedBody {
     data: Option<Bytes>,

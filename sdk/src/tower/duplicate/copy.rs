@@ -1,4 +1,4 @@
-//! One copy: what is kept of it while its original is read, and its way to the pipeline.
+//! One copy: its data while the original is read, and sending it to the pipeline.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,24 +16,24 @@ use super::{Settings, Shared};
 use crate::baggage::Baggage;
 use crate::propagation::{BAGGAGE, TRACEPARENT, TRACESTATE};
 
-/// What came of a copy.
+/// Answer to a copy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DuplicateAnswer {
-    /// The copy's number, as [`explore`](super::DuplicateLayer::explore) was asked with.
+    /// Number of the copy, which was passed to [`explore`](super::DuplicateLayer::explore).
     pub number: u64,
-    /// From the sending to the end of the answer's body, ns.
+    /// Time from sending to the end of the answer's body, in ns.
     pub latency_ns: u64,
-    /// The answer's status.
+    /// Status of the answer.
     pub status: http::StatusCode,
-    /// The beginning of its body, as much as bodies of requests may have.
+    /// Beginning of the answer's body, up to the maximum length of request bodies.
     pub body: Vec<u8>,
 }
 
 type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Send1 = Box<dyn FnOnce(Request<CopiedBody>) -> Sending + Send>;
 
-/// A copy in the making. Dropped before it is complete, it is not sent, and counted.
+/// Unfinished copy. If it is dropped before it is complete, it is counted instead of sent.
 pub(super) struct Copying {
     shared: Arc<Shared>,
     head: Option<http::request::Parts>,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Copying {
     }
 }
 
-/// Room for a copy under way; given back when dropped.
+/// Slot of a copy under way, which is freed when dropped.
 struct InFlight(Arc<Shared>);
 
 impl Drop for InFlight {
@@ -60,7 +60,7 @@ impl Drop for InFlight {
 }
 
 impl Copying {
-    /// Nothing, where there is no room.
+    /// Begins a copy; returns `None` if too many copies are under way.
     pub(super) fn begin<B, P, R>(
         shared: &Arc<Shared>,
         settings: Settings,
@@ -94,10 +94,11 @@ impl Copying {
         let header = baggage
             .to_header()
             .and_then(|text| HeaderValue::from_str(&text).ok());
-        // A request of its own: in the original's trace its spans would be work that the original waited for, or not.
+        // The copy is a separate request: in the original's trace, its spans would look like work
+        // that the original may have waited for.
         head.headers.remove(TRACEPARENT);
         head.headers.remove(TRACESTATE);
-        // Without its mark it would be taken for an original.
+        // Without its mark, it would be treated as an original.
         head.headers.insert(BAGGAGE, header?);
         let (of_answer, bytes_max) = (Arc::clone(shared), settings.body_bytes_max);
         let send = move |request| -> Sending {
@@ -133,7 +134,7 @@ impl Copying {
         })
     }
 
-    /// Keeps a piece of the body. `false`: it is too long.
+    /// Stores a part of the body. Returns false if the body is too long.
     pub(super) fn keep(&mut self, piece: &[u8]) -> bool {
         if self.bytes.len() + piece.len() > self.bytes_max {
             return false;
@@ -142,7 +143,7 @@ impl Copying {
         true
     }
 
-    /// The original was read to its end: the copy is sent.
+    /// Sends the copy after the original was read to its end.
     pub(super) fn complete(mut self, trailers: HeaderMap) {
         let (Some(head), Some(send)) = (self.head.take(), self.send.take()) else {
             return;
@@ -168,7 +169,7 @@ impl Drop for Copying {
     }
 }
 
-/// The pipeline's answer, read to its end. `None`: there is none.
+/// Reads the pipeline's answer to its end; returns `None` if there is none.
 async fn answer<P, R>(
     mut pipeline: P,
     request: Request<CopiedBody>,

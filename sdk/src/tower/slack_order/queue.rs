@@ -1,4 +1,4 @@
-//! Who goes next.
+//! Queue that decides which request runs next.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use super::SlackOrderStats;
 
-/// Those that wait, in order of deadline, then of arrival.
+/// Waiting requests, in order of deadline, then of arrival.
 #[derive(Debug)]
 pub(super) struct Queue {
     running_max: usize,
@@ -17,17 +17,18 @@ pub(super) struct Queue {
 struct State {
     running: usize,
     waiting: BTreeMap<Place, Option<Waker>>,
-    /// Those whose turn it is and who have not noticed yet: they count as running.
+    /// Requests whose turn has come but that have not been polled since; they count as running.
     called: BTreeMap<Place, ()>,
     arrivals: u64,
     waited: u64,
 }
 
-/// Deadline, ns, and number of arrival.
+/// Deadline in ns, and number of the arrival.
 type Place = (i64, u64);
 
 impl State {
-    /// Calls the next, if there is room. Its waker, to be woken without the lock.
+    /// Calls the next request if there is capacity. Returns its waker, to be woken without the
+    /// lock.
     fn call_next(&mut self, running_max: usize) -> Option<Waker> {
         if self.running >= running_max {
             return None;
@@ -48,7 +49,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing is half-done inside a change.
+        // A poisoned lock is safe to use: no change leaves the state half-done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,7 +62,7 @@ impl Queue {
         }
     }
 
-    /// A turn at once, where nobody waits and there is room.
+    /// Starts a turn at once if no request waits and there is capacity.
     pub(super) fn take_free(queue: &Arc<Self>) -> Option<Turn> {
         let mut state = queue.lock();
         if state.running >= queue.running_max || !state.waiting.is_empty() {
@@ -73,14 +74,14 @@ impl Queue {
         })
     }
 
-    /// Takes a place among those that wait.
+    /// Enters the queue.
     pub(super) fn wait(queue: &Arc<Self>, deadline_ns: i64) -> Waiting {
         let mut state = queue.lock();
         state.arrivals += 1;
         state.waited += 1;
         let place = (deadline_ns, state.arrivals);
         state.waiting.insert(place, None);
-        // Somebody may have ended since it was found that there is no room.
+        // A turn may have ended since the check for capacity.
         let waker = state.call_next(queue.running_max);
         drop(state);
         wake(waker);
@@ -105,7 +106,7 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// A place among those that wait; given up when dropped.
+/// Place in the queue, given up when dropped.
 #[derive(Debug)]
 pub(super) struct Waiting {
     place: Option<Place>,
@@ -113,7 +114,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// The turn, when it has come; or else whoever polls is woken then.
+    /// Returns the turn if it has come; otherwise registers the caller's waker.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Option<Turn> {
         let place = self.place?;
         let mut state = self.queue.lock();
@@ -144,7 +145,7 @@ impl Drop for Waiting {
     }
 }
 
-/// The right to run; over when dropped.
+/// Right to run, which ends when dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
     queue: Arc<Queue>,
@@ -177,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// The twin keeps a list and looks for the least.
+        /// Compares with a model that keeps a list and searches for the minimum.
         #[test]
         fn the_earliest_deadline_goes_first(
             running_max in 1..4_usize,
