@@ -3,8 +3,8 @@
 //!
 //! A marker is one `getpid` call with arguments. The kernel ignores the arguments, but a recorder
 //! of system calls sees them and can attribute the thread's other system calls to a request.
-//! ARCHITECTURE.md has the format on one page, for programs that do not use this SDK; [`write()`]
-//! is the format in code.
+//! `sdk/burst/README.md` has the format on one page, for programs that do not use this SDK;
+//! [`write()`] is the format in code.
 //!
 //! The SDK writes markers automatically whenever a thread's current context changes: when a span is
 //! entered or left, and when a task is polled or yields. By default it does so only while a kernel
