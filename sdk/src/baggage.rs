@@ -1,8 +1,8 @@
 //! Baggage: typed values that travel with a request, on which services further down the call path
 //! can base decisions.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge),
-//! §4.3.1. It defines three scopes:
+//! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
+//! IV (DQBarge), §4.3.1. It defines three scopes:
 //!
 //! | scope | lifetime | API |
 //! |---|---|---|

@@ -1,8 +1,8 @@
 //! Quality functions that measure how much a response of lower fidelity lacks, and a guard for
 //! custom quality functions.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), §4.3.2 and §4.5.3: 0 means
-//! as good as the full response; larger values are worse.
+//! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), §4.3.2
+//! and §4.5.3: 0 means as good as the full response; larger values are worse.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,7 +1,8 @@
 //! Data-quality tradeoffs controlled by a policy: the service declares the places where it can give
 //! up data for time, and asks there, for each request, what to give up.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge), §4.3.
+//! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
+//! IV (DQBarge), §4.3.
 //!
 //! ```
 //! use stroboscope::tradeoff::{Feature, Point};

@@ -36,7 +36,8 @@ fn per_request(operation: &Value, call: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {call}: {operation:#}"))
 }
 
-/// The newsfeed's web server reads five properties, one call each (paper 004 §3.3.2).
+/// The newsfeed's web server reads five properties, one call each (Ardelean et al., NSDI 2018,
+/// §3.3.2).
 #[test]
 fn one_call_per_property_jumps_out() {
     const TEST: &str = "one_call_per_property_jumps_out";

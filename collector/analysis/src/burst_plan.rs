@@ -1,5 +1,5 @@
-//! Plans bursts for a recording goal (004 §3.3.1): the whole requests they record, the share of
-//! requests they cut, and the share of time they take.
+//! Plans bursts for a recording goal (Ardelean et al., NSDI 2018, §3.3.1): the whole requests they
+//! record, the share of requests they cut, and the share of time they take.
 //!
 //! A burst lasts 2ⁿ ms and recurs every 2ⁿ⁺ᵐ ms. A request that begins at any moment and lasts d is
 //! whole in a burst of length B, of period P, with probability (B − d)/P; it meets one with (B +

@@ -1,6 +1,5 @@
-//! Difference between the two sides of an experiment, with its certainty (Modeling the performance
-//! of a large system, 004 §3.1–3.2). The requests of control and test are recorded at the same
-//! time.
+//! Difference between the two sides of an experiment, with its certainty (Ardelean et al., NSDI
+//! 2018, §3.1 and §3.2). The requests of control and test are recorded at the same time.
 //!
 //! Requests are not independent. The requests of one user (or of one process: the unit that was
 //! assigned to a side) are alike, and users differ by orders of magnitude; the requests of one

@@ -1,5 +1,5 @@
-//! Vertical context: the kernel's events of a burst, each owned by the request it served (paper 004
-//! §3.3.2).
+//! Vertical context: the kernel's events of a burst, each owned by the request it served (Ardelean
+//! et al., NSDI 2018, §3.3.2).
 //!
 //! Programs emit [markers](marker) that state which request a thread works for. From these, from
 //! the recorder's memory across the gate (carry) and from context switches, [`attribute()`] finds

@@ -1,6 +1,6 @@
-//! Predicts the resource use of a larger process from the use of current ones (Modeling the
-//! performance of a large system, 004 §3.2.1 and §3.2.2): CPU or memory of a process that serves
-//! the users of several, as a sum of normal distributions.
+//! Predicts the resource use of a larger process from the use of current ones (Ardelean et al.,
+//! NSDI 2018, §3.2.1 and §3.2.2): CPU or memory of a process that serves the users of several, as a
+//! sum of normal distributions.
 //!
 //! The prediction is valid under two conditions, and both are checked. First, the bulk of one
 //! process's use must be close to normal: then the sum's median and 95th percentile are, too,

@@ -1,9 +1,9 @@
 //! Learns data-quality tradeoffs from their records: the time they save, their cost, and the data
 //! given up.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge),
-//! §4.3.2 and §4.3.4. The models and the decisions based on them are [`stroboscope_tradeoff`]'s,
-//! which the SDK shares.
+//! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
+//! IV (DQBarge), §4.3.2 and §4.3.4. The models and the decisions based on them are
+//! [`stroboscope_tradeoff`]'s, which the SDK shares.
 
 mod observed;
 mod performance;

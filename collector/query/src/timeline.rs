@@ -1,5 +1,5 @@
-//! Holistic timelines: segments from the store, and below them the kernel's recording (paper 004
-//! §3.3.2).
+//! Holistic timelines: segments from the store, and below them the kernel's recording (Ardelean et
+//! al., NSDI 2018, §3.3.2).
 
 mod spans;
 

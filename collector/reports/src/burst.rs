@@ -18,11 +18,11 @@ use stroboscope_present::humanise::{duration, percent};
 
 /// Number of windows to show.
 const WINDOWS_SHOWN: usize = 5;
-/// Minimum ratio of a burst period to the request's length. Paper 004, §3.3.1, picks a burst period
-/// at least ten times the request's length. Applied to the time from burst to burst, the rule makes
-/// sure that requests are seen at all. Applied to the burst itself, it makes sure that most
-/// requests are seen whole: of requests a tenth as long as the burst, the edges cut about a tenth.
-/// Explanations show both; plans obey the stricter one.
+/// Minimum ratio of a burst period to the request's length. Ardelean et al., NSDI 2018, §3.3.1,
+/// pick a burst period at least ten times the request's length. Applied to the time from burst to
+/// burst, the rule makes sure that requests are seen at all. Applied to the burst itself, it makes
+/// sure that most requests are seen whole: of requests a tenth as long as the burst, the edges cut
+/// about a tenth. Explanations show both; plans obey the stricter one.
 const TIMES_REQUEST: u32 = 10;
 
 /// Explain a burst-config, or plan one

@@ -1,6 +1,6 @@
 //! Scenarios of data-quality tradeoffs, each with and without tradeoffs, in one run: the ranker of
 //! the newsfeed under load, its tradeoff point learned from copies of requests, and the decisions
-//! that follow (001 §4.5).
+//! that follow (Chow, dissertation, §4.5).
 
 mod capacity;
 mod learning;

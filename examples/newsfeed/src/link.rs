@@ -117,7 +117,8 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// The link of a user: always the same one, as people mostly come back over the same network (000 §5.2).
+    /// The link of a user: always the same one, as people mostly come back over the same network (Chow et
+    /// al., OSDI 2014, §5.2).
     #[must_use]
     pub fn link_of(&self, user: u64) -> LinkKind {
         let mut rest = unit(mix(user ^ LINK_SALT)) * 100.0;

@@ -164,7 +164,8 @@ impl Generation {
         self.reader.write(key::log(user), block).await
     }
 
-    /// Reads the user's properties, one call per property, one after the other: what 004 §3.3.2 found at fault.
+    /// Reads the user's properties, one call per property, one after the other: what Ardelean et al., NSDI
+    /// 2018, §3.3.2, found at fault.
     #[stroboscope::trace(fields(user))]
     async fn properties(&self, user: u64) -> Result<Vec<Vec<u8>>, Status> {
         let mut values = Vec::with_capacity(PROPERTIES.len());

@@ -6,7 +6,7 @@ use stroboscope_proto::v1;
 
 use crate::sys;
 
-/// Load metrics of 001 §4.3.1. All are zero during the first second of recording.
+/// Load metrics of Chow, dissertation, §4.3.1. All are zero during the first second of recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {

@@ -7,8 +7,8 @@ use crate::header_list::{Members, ReadLimit};
 pub const PROVENANCE: &str = "stroboscope-provenance";
 
 /// Typed key-value pairs about one data item, such as its source and the algorithm that made it
-/// (001 §4.3.1). The pairs are unordered. Components are black boxes, so code that makes an item
-/// from others declares what the new item inherits ([`merge`](Self::merge)).
+/// (Chow, dissertation, §4.3.1). The pairs are unordered. Components are black boxes, so code that
+/// makes an item from others declares what the new item inherits ([`merge`](Self::merge)).
 ///
 /// Provenance is data, not context. Keep it with the item, and send it in the item's own message:
 /// either in a field of the message ([`to_text`](Self::to_text)) or in its headers

@@ -9,9 +9,10 @@ const COMPONENTS_MAX: usize = 64;
 /// Maximum number of edges in a prediction.
 const EDGES_MAX: usize = 256;
 
-/// Predicted slack of components, and the order of the components: a directed acyclic graph (001
-/// §4.3.1) of at most 64 components and 256 edges. Components on the critical path have no slack.
-/// The prediction is made where the request enters, from the durations of earlier requests.
+/// Predicted slack of components, and the order of the components: a directed acyclic graph (Chow,
+/// dissertation, §4.3.1) of at most 64 components and 256 edges. Components on the critical path
+/// have no slack. The prediction is made where the request enters, from the durations of earlier
+/// requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlackPrediction {
     components: Vec<(String, u64)>,

@@ -3,7 +3,7 @@
 
 use super::{Entry, Scope, Value};
 
-/// Work done in place of the full work (001 §4.2.2).
+/// Work done in place of the full work (Chow, dissertation, §4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TradeoffKind {
     /// A value was omitted from an aggregate.

@@ -1,6 +1,6 @@
 //! Queues requests in order of their slack.
 //!
-//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §6, differentiated service: a server
+//! Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2, differentiated service: a server
 //! that is short of capacity should first do work that a user waits for, and later work that has
 //! slack.
 

@@ -1,8 +1,8 @@
 //! Models of data-quality tradeoffs, and decisions by them: pure functions that the SDK calls in a
 //! running service and the collector calls offline.
 //!
-//! Source: Chow, "Analyzing complex distributed systems" (dissertation), chapter IV (DQBarge):
-//! §4.3.2 for the models, §4.3.3 for the goals.
+//! Source: Chow, "Scaling causality analysis for production systems" (dissertation, 2016), chapter
+//! IV (DQBarge): §4.3.2 for the models, §4.3.3 for the goals.
 //!
 //! | term | meaning |
 //! |---|---|

@@ -1,5 +1,6 @@
-//! Chance differences between equal sides (004 §3.1, figure 10), for *these* requests, for *this
-//! number* of users and by this metric. Users are assigned to two sides at random, again and again.
+//! Chance differences between equal sides (Ardelean et al., NSDI 2018, §3.1, figure 10), for
+//! *these* requests, for *this number* of users and by this metric. Users are assigned to two sides
+//! at random, again and again.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! One-off events that are not the change (004 §3.2: "a one-off event … that renders the comparison
-//! invalid").
+//! One-off events that are not the change (Ardelean et al., NSDI 2018, §3.2: "a one-off event …
+//! that renders the comparison invalid").
 
 use std::collections::HashMap;
 

@@ -124,7 +124,8 @@ fn trials<T: Send>(seed: u64, one: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// The 95th percentile of each side in each burst, taken for independent: what 004 §3.2 warns of.
+/// The 95th percentile of each side in each burst, taken for independent: what Ardelean et al.,
+/// NSDI 2018, §3.2, warn of.
 fn naive_p_value(requests: &[Observed]) -> f64 {
     let bursts = requests.iter().map(|one| one.burst).max().unwrap_or(0);
     let series = |is_test: bool| -> Vec<(u64, u64)> {

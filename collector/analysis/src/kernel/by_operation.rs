@@ -1,8 +1,8 @@
 //! Kernel work for requests, by the operation (service and name of the span) that caused it.
 //!
 //! Work that is done one by one and could be done at once stands out here: many spans of one
-//! operation in each request, each with the same few system calls (paper 004 §3.3.2 found one
-//! remote call per property that way).
+//! operation in each request, each with the same few system calls (Ardelean et al., NSDI 2018,
+//! §3.3.2, found one remote call per property that way).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Markers that a program writes into the kernel's trace by `getpid` with arguments (paper 004
-//! §3.3.2).
+//! Markers that a program writes into the kernel's trace by `getpid` with arguments (Ardelean et
+//! al., NSDI 2018, §3.3.2).
 
 /// Upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its kind.
 pub const MARK: u64 = 0x5354_524f_4245_0000;

@@ -1,5 +1,5 @@
-//! Scenario: adds an instance of the ranker when the ranker reports that one pays off (001
-//! §4.5.5.3).
+//! Scenario: adds an instance of the ranker when the ranker reports that one pays off (Chow,
+//! dissertation, §4.5.5.3).
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Scenario: the same overload with tradeoffs decided in advance, and with tradeoffs that timeouts
-//! force (001 §4.5.4).
+//! force (Chow, dissertation, §4.5.4).
 
 use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::Goal;

@@ -1,5 +1,5 @@
 //! Scenario: the ranker runs in parallel to a slower source, and leaves out less while the answer
-//! does not wait for the ranker (001 §4.5.5.2).
+//! does not wait for the ranker (Chow, dissertation, §4.5.5.2).
 
 use std::collections::HashMap;
 
@@ -57,7 +57,8 @@ pub(super) async fn tell(
                 baggage(slack_ms.copied().unwrap_or_default())
             })
             .await?;
-        // The slack of a user's last request predicts that of the next (000 §5.3).
+        // The slack of a user's last request predicts that of the next (Chow et al., OSDI 2014,
+        // §5.2).
         for one in &ranked {
             let slack_ms = other_ms(users.of(one.number), 0) - one.latency.as_secs_f64() * 1e3;
             last.insert(users.of(one.number), slack_ms.max(0.0));

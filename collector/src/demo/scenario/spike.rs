@@ -1,4 +1,5 @@
-//! Scenario: triples the load for a while, with a latency goal and without (001 §4.5.5.1).
+//! Scenario: triples the load for a while, with a latency goal and without (Chow, dissertation,
+//! §4.5.5.1).
 
 use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::Goal;
