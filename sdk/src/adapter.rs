@@ -20,18 +20,18 @@ use tracing_core::span::{Attributes, Id};
 use crate::context::{self, Scope, SpanContext};
 use crate::record::FieldWriter;
 use crate::span::{Span, write_event, write_event_quickly};
-use known::Known;
+use known::AdaptedCallsite;
 
 /// Guards of all locks of the adapter, in the order in which they are taken.
-pub(crate) struct Held {
+pub(crate) struct AdapterLocks {
     _callsites: RwLockWriteGuard<'static, known::Rest>,
     _slots: MutexGuard<'static, Vec<u32>>,
     _spans: MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>>,
 }
 
 /// Locks the adapter until the result is dropped; used for a fork.
-pub(crate) fn lock() -> Held {
-    Held {
+pub(crate) fn lock() -> AdapterLocks {
+    AdapterLocks {
         _callsites: known::lock(),
         _slots: slab::lock(),
         _spans: table::rest(),
@@ -44,7 +44,7 @@ pub(crate) fn lock() -> Held {
 #[inline(never)]
 pub(crate) fn begin(
     parent: SpanContext,
-    known: &'static Known,
+    known: &'static AdaptedCallsite,
     attributes: &Attributes<'_>,
 ) -> Span {
     let fields = |writer: &mut FieldWriter<'_>| {
@@ -64,7 +64,10 @@ pub(crate) fn begin(
 
 /// Begins a span with fields inside the current span, like [`begin`].
 #[inline(always)]
-pub(crate) fn begin_with_fields(known: &'static Known, attributes: &Attributes<'_>) -> Span {
+pub(crate) fn begin_with_fields(
+    known: &'static AdaptedCallsite,
+    attributes: &Attributes<'_>,
+) -> Span {
     let begun = Span::begin_quickly_with(&known.callsite, |writer| {
         let mut visitor = Visitor::new(writer);
         attributes.values().record(&mut visitor);
@@ -79,7 +82,7 @@ pub(crate) fn begin_with_fields(known: &'static Known, attributes: &Attributes<'
 /// Records an event, in the span that it names if it names one.
 #[inline(always)]
 pub(crate) fn event(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
-    let quickly = |known: &'static Known| {
+    let quickly = |known: &'static AdaptedCallsite| {
         write_event_quickly(&known.callsite, |writer| {
             let mut visitor = Visitor::new(writer);
             event.record(&mut visitor);

@@ -44,7 +44,7 @@ impl Destination {
 pub(crate) struct Authorization(Option<MetadataValue<Ascii>>);
 
 /// Connection that adds the authorization header to its calls.
-pub(crate) type Authorized = InterceptedService<Channel, Authorization>;
+pub(crate) type AuthorizedChannel = InterceptedService<Channel, Authorization>;
 
 impl Interceptor for Authorization {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {

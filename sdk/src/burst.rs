@@ -3,4 +3,4 @@
 
 pub use stroboscope_burst::BurstConfig;
 pub use stroboscope_burst::BurstConfigError;
-pub use stroboscope_burst::Parsed;
+pub use stroboscope_burst::ParsedConfig;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use crate::baggage::ambient::{Carried, CarriedScope, carried};
+use crate::baggage::ambient::{CarriedScope, RequestContext, carried};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, Hold};
 use crate::thread;
@@ -18,9 +18,9 @@ use crate::thread;
 /// done.
 #[derive(Debug)]
 #[must_use = "a captured context does nothing until work runs in it"]
-pub struct Captured {
+pub struct CapturedContext {
     context: SpanContext,
-    carried: Option<Arc<Carried>>,
+    carried: Option<Arc<RequestContext>>,
     hold: Option<Hold>,
     unseen: Option<Unseen>,
 }
@@ -55,10 +55,10 @@ struct Unseen {
 /// let context = stroboscope::capture();
 /// items.par_iter().map(|item| context.scope(|| work(item))).sum()
 /// ```
-pub fn capture() -> Captured {
+pub fn capture() -> CapturedContext {
     let context = context::current();
     let idle = gate::is_idle() && !context.is_valid();
-    Captured {
+    CapturedContext {
         context,
         carried: carried(),
         hold: context.is_sampled().then(Hold::new),
@@ -69,7 +69,7 @@ pub fn capture() -> Captured {
     }
 }
 
-impl Captured {
+impl CapturedContext {
     /// Runs `work` in this context, on any thread.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.enter();
@@ -145,12 +145,12 @@ pin_project_lite::pin_project! {
     pub struct InContext<F> {
         #[pin]
         future: F,
-        captured: Captured,
+        captured: CapturedContext,
     }
 }
 
 impl<F> InContext<F> {
-    pub(crate) fn new(future: F, captured: Captured) -> Self {
+    pub(crate) fn new(future: F, captured: CapturedContext) -> Self {
         Self { future, captured }
     }
 }

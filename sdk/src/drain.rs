@@ -29,7 +29,7 @@ use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
 use crate::thread::RINGS;
 #[cfg(test)]
 pub(crate) use open_spans::ORDER_SPARE;
-use open_spans::{Ended, OpenSpan, OpenSpans};
+use open_spans::{EndOutcome, OpenSpan, OpenSpans};
 
 /// Limits of the drain.
 #[derive(Clone, Copy, Debug)]
@@ -332,9 +332,9 @@ impl Drain {
     /// Closes the span of an end; returns the end if its begin was not seen.
     fn end(&mut self, end: End) -> Option<End> {
         match self.open.end(end.span_id) {
-            Ended::Settled => None,
-            Ended::Unknown => Some(end),
-            Ended::Span(mut span) => {
+            EndOutcome::Settled => None,
+            EndOutcome::Unknown => Some(end),
+            EndOutcome::Span(mut span) => {
                 let end_ns = end_at(&self.timeline, &span, end.ticks);
                 foresight::saw_span(end_ns.saturating_sub(span.start_ns));
                 match span.cut_at_ns {

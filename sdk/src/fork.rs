@@ -17,26 +17,26 @@ use std::sync::{MutexGuard, RwLockWriteGuard};
 use crate::baggage::ambient::replace_carried;
 use crate::callsite::{self, Callsite};
 use crate::context::{self, SpanContext};
-use crate::drain::rings::{self, Known};
+use crate::drain::rings::{self, DrainedRings};
 use crate::loss::LOSSES;
-use crate::running::{self, Running};
+use crate::running::{self, ThreadHandles};
 use crate::thread::{RINGS, RingsLock};
 use crate::{gate, generation, sigterm, thread};
 
 /// Guards of the SDK's process-wide locks, in the order in which they are taken everywhere. Both
 /// sides of a fork drop them.
-struct Held {
+struct ForkLocks {
     /// Taken first: a span that ends under this lock may need a ring.
     #[cfg(feature = "tracing")]
-    _adapter: crate::adapter::Held,
-    running: MutexGuard<'static, Option<Running>>,
-    rings: MutexGuard<'static, Known>,
+    _adapter: crate::adapter::AdapterLocks,
+    running: MutexGuard<'static, Option<ThreadHandles>>,
+    rings: MutexGuard<'static, DrainedRings>,
     _made: RingsLock<'static>,
     _names: RwLockWriteGuard<'static, HashMap<Box<str>, &'static Callsite>>,
 }
 
 thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<ForkLocks>> = const { RefCell::new(None) };
 }
 
 /// Registers the handlers below with the C library, once per process; it calls them around every
@@ -54,7 +54,7 @@ extern "C" fn before() {
     // initializing them.
     #[cfg(feature = "opentelemetry")]
     crate::propagation::otel::make_fields();
-    let held = Held {
+    let held = ForkLocks {
         #[cfg(feature = "tracing")]
         _adapter: crate::adapter::lock(),
         running: running::lock(),

@@ -12,8 +12,8 @@ use crate::clock::{ClockSource, SystemClock};
 use crate::config::{Builder, InitError, host_name};
 use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
-use crate::running::{self, Running};
-use crate::ship::{Flush, Progressed, Shipper, Stop};
+use crate::running::{self, ThreadHandles};
+use crate::ship::{Flush, ShipCounters, Shipper, Stop};
 use crate::thread::RINGS;
 use crate::{fork, gate, generation, id, sampling, sigterm, sys};
 use stroboscope_burst::BurstConfig;
@@ -145,11 +145,11 @@ impl Builder {
         RINGS.configure(self.ring_bytes, self.rings_bytes_max);
         crate::drain::rings::start_anew();
         if self.flush_on_sigterm {
-            sigterm::install().map_err(|sigterm::Taken| InitError::SigtermTaken)?;
+            sigterm::install().map_err(|sigterm::SigtermTaken| InitError::SigtermTaken)?;
         }
         gate::foresight::set_names_all(self.propagate_always);
         let timer = Timer::new(self.burst_config, Arc::clone(&clock));
-        let progressed = Arc::new(Progressed::default());
+        let progressed = Arc::new(ShipCounters::default());
         let shipper = Shipper {
             process: self.process(&*clock),
             destination,
@@ -182,7 +182,7 @@ impl Builder {
         crate::marker::configure(self.markers);
         crate::gate::set_followed(crate::marker::is_followed());
         gate::set_read(true);
-        *slot = Some(Running {
+        *slot = Some(ThreadHandles {
             timer: Arc::clone(&timer),
             progressed,
             flushes,
@@ -285,7 +285,7 @@ pub fn stats() -> Stats {
         ..Stats::default()
     };
     let slot = running::lock().clone();
-    if let Some(Running {
+    if let Some(ThreadHandles {
         timer, progressed, ..
     }) = slot
     {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stroboscope_proto::v1::SpanFlag;
 
-use crate::baggage::ambient::{Carried, CarriedScope};
+use crate::baggage::ambient::{CarriedScope, RequestContext};
 use crate::baggage::{Baggage, count_request};
 use crate::callsite::{self, Callsite};
 use crate::captured::{unrecorded_request, unseen_request};
@@ -24,16 +24,16 @@ use crate::{gate, sampling};
 /// let answer = incoming.scope("/page", || "the request's work, in its span and with its baggage");
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Incoming {
+pub struct IncomingContext {
     context: SpanContext,
-    carried: Arc<Carried>,
+    carried: Arc<RequestContext>,
     forced: bool,
     /// True if the caller sent an invalid `traceparent`, so it takes part in tracing.
     is_malformed: bool,
 }
 
-impl Incoming {
-    pub(crate) fn new(context: SpanContext, carried: Carried, forced: bool) -> Self {
+impl IncomingContext {
+    pub(crate) fn new(context: SpanContext, carried: RequestContext, forced: bool) -> Self {
         Self {
             context,
             carried: Arc::new(carried),
@@ -60,7 +60,7 @@ impl Incoming {
     }
 
     #[cfg_attr(not(feature = "tower"), allow(dead_code))]
-    pub(crate) fn carried(&self) -> &Arc<Carried> {
+    pub(crate) fn carried(&self) -> &Arc<RequestContext> {
         &self.carried
     }
 

@@ -76,7 +76,7 @@ pub struct TracingLayer<S> {
     /// The inner recorder handles creation, for which `tracing_subscriber` consults the filter once
     /// per callsite. Entering, leaving and closing bypass the filter, which would look the span up
     /// in the registry each time: spans that are not recorded are not in the table.
-    filtered: Filtered<Recorder, Wanted, S>,
+    filtered: Filtered<Recorder, LayerSettings, S>,
 }
 
 /// Creates a [`TracingLayer`].
@@ -88,7 +88,7 @@ pub fn layer<S>() -> TracingLayer<S> {
         owner: Owner(LAYERS.fetch_add(1, Relaxed)),
     };
     TracingLayer {
-        filtered: Filtered::new(recorder, Wanted::default()),
+        filtered: Filtered::new(recorder, LayerSettings::default()),
     }
 }
 
@@ -98,7 +98,7 @@ struct Recorder {
 }
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct LayerSettings {
     filter: OwnOrInForce,
     gating_all: bool,
 }
@@ -128,7 +128,7 @@ impl<S> Default for TracingLayer<S> {
     }
 }
 
-impl<S> Filter<S> for Wanted {
+impl<S> Filter<S> for LayerSettings {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         self.filter.records(metadata)
     }
@@ -159,7 +159,7 @@ fn context_of(owner: Owner, id: &Id) -> Option<SpanContext> {
 fn new_span_with_fields<Here>(
     owner: Owner,
     id: &Id,
-    known: &'static known::Known,
+    known: &'static known::AdaptedCallsite,
     attributes: &Attributes<'_>,
 ) {
     let span = adapter::begin_with_fields(known, attributes);

@@ -161,7 +161,7 @@ mod value;
 mod variables;
 
 pub use burst::{BurstConfig, BurstConfigError};
-pub use captured::{Captured, InContext, capture, in_current_context};
+pub use captured::{CapturedContext, InContext, capture, in_current_context};
 pub use config::{
     Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_PROPAGATE,
     ENV_REQUESTS, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, ENV_TRACING, InitError,

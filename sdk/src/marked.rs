@@ -14,7 +14,7 @@ mod parking;
 pub use asynchronous::{AsyncMutex, AsyncMutexGuard};
 pub use blocking::{Mutex, MutexGuard};
 #[cfg(feature = "tower")]
-pub use connection::{ConnectionUsers, UsedStream, Using, UsingService};
+pub use connection::{ConnectionUse, ConnectionUsers, UsedStream, UsingService};
 #[cfg(feature = "parking_lot")]
 pub use parking::{ParkingLotMutex, ParkingLotMutexGuard, RawParkingLotMutex};
 
@@ -28,7 +28,7 @@ use crate::marker::{self, Kind};
 struct Waiters(AtomicU32);
 
 /// Registration of a waiter until it acquires the lock or gives up.
-struct Waiting<'a>(&'a Waiters);
+struct Waiter<'a>(&'a Waiters);
 
 impl Waiters {
     const fn new() -> Self {
@@ -46,11 +46,11 @@ impl Waiters {
         }
     }
 
-    fn begin(&self) -> Waiting<'_> {
+    fn begin(&self) -> Waiter<'_> {
         // Written first: any release from now on happens while this thread waits.
         self.say(Kind::LockWait);
         self.0.fetch_add(1, Relaxed);
-        Waiting(self)
+        Waiter(self)
     }
 
     fn releases(&self) {
@@ -60,13 +60,13 @@ impl Waiters {
     }
 }
 
-impl Waiting<'_> {
+impl Waiter<'_> {
     fn acquired(self) {
         self.0.say(Kind::LockAcquired);
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Relaxed);
     }

@@ -9,12 +9,12 @@ pub(crate) mod otel;
 use http::{HeaderName, HeaderValue};
 
 use crate::baggage::Baggage;
-use crate::baggage::ambient::{Carried, carried};
+use crate::baggage::ambient::{RequestContext, carried};
 use crate::captured::unseen_request;
 use crate::context::{self, SpanContext};
 use crate::gate::foresight;
 use crate::header_list::{Members, ReadLimit};
-pub use crate::ingress::Incoming;
+pub use crate::ingress::IncomingContext;
 #[cfg(feature = "opentelemetry")]
 pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
 
@@ -136,7 +136,7 @@ const HEX: [[u8; 2]; 256] = {
 ///
 /// `traceparent` must occur exactly once; several `tracestate` or `baggage` headers form one list.
 #[must_use]
-pub fn extract(headers: &http::HeaderMap) -> Incoming {
+pub fn extract(headers: &http::HeaderMap) -> IncomingContext {
     let mut parents = headers.get_all(&TRACEPARENT_NAME).iter();
     let first = parents.next();
     let context = match (first, parents.next()) {
@@ -152,7 +152,8 @@ pub fn extract(headers: &http::HeaderMap) -> Incoming {
     let baggage = baggage_of(headers);
     let forced = headers.get(FORCE).is_some_and(|value| value == "1");
     let is_malformed = first.is_some() && !context.is_valid();
-    Incoming::new(context, Carried::new(tracestate, baggage), forced).malformed(is_malformed)
+    IncomingContext::new(context, RequestContext::new(tracestate, baggage), forced)
+        .malformed(is_malformed)
 }
 
 /// Returns the fields of a name, which form one list.
@@ -237,7 +238,7 @@ pub fn inject(headers: &mut http::HeaderMap) {
 
 pub(crate) fn inject_from(
     context: SpanContext,
-    carried: Option<&Carried>,
+    carried: Option<&RequestContext>,
     headers: &mut http::HeaderMap,
 ) {
     // Values received in a header are valid header values; an invalid one would be left out.

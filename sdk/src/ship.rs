@@ -54,7 +54,7 @@ const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Figures for `stats()`, written by the shipping thread.
 #[derive(Debug, Default)]
-pub(crate) struct Progressed {
+pub(crate) struct ShipCounters {
     pub(crate) spans: AtomicU64,
     pub(crate) events: AtomicU64,
     pub(crate) trimmed: AtomicU64,
@@ -72,12 +72,12 @@ pub(crate) struct Shipper {
     pub(crate) buffer_bytes_max: usize,
     pub(crate) timer: Arc<Timer>,
     pub(crate) clock: Arc<dyn ClockSource>,
-    pub(crate) progressed: Arc<Progressed>,
+    pub(crate) progressed: Arc<ShipCounters>,
     pub(crate) losses: &'static Losses,
     /// Deadline for an end by SIGTERM.
     pub(crate) shutdown_deadline: Duration,
     #[cfg(feature = "simulation")]
-    pub(crate) simulated: Option<simulated::Simulated>,
+    pub(crate) simulated: Option<simulated::Simulation>,
 }
 
 /// Request to ship all pending records, report completion, and continue.
@@ -103,7 +103,7 @@ impl Shipper {
         // However this thread ends, no thread is left to handle SIGTERM.
         let _sigterm = SigtermReset;
         let shutdown_deadline = self.shutdown_deadline;
-        let mut state = Shipping::new(self);
+        let mut state = ShipTask::new(self);
         let timer = Arc::clone(&state.shipper.timer);
         let mut next_pass = Instant::now();
         let mut pause = QUIET_PASS;
@@ -159,10 +159,10 @@ impl Drop for SigtermReset {
 }
 
 /// Flush that waits for the collector.
-struct Flushing {
+struct PendingFlush {
     /// Sequence below which all batches must be settled.
     below: u64,
-    /// [`Shipping::failed`] before the flush.
+    /// [`ShipTask::failed`] before the flush.
     failed: u64,
     flush: Flush,
 }
@@ -178,7 +178,7 @@ enum Pass {
     Last,
 }
 
-struct Shipping {
+struct ShipTask {
     shipper: Shipper,
     drain: Drain,
     buffer: Buffer,
@@ -190,16 +190,16 @@ struct Shipping {
     losses_said: u64,
     /// True if the collector at the other end has received a batch, or will: it knows this process.
     greeted: bool,
-    flushing: Vec<Flushing>,
+    flushing: Vec<PendingFlush>,
     meter: Meter,
     /// Number of batches that were rejected or found the buffer full.
     failed: u64,
     /// True if the unreachable collector was reported.
     said_down: bool,
-    kernel_clock: kernel::Saying,
+    kernel_clock: kernel::KernelClockReports,
 }
 
-impl Shipping {
+impl ShipTask {
     fn new(shipper: Shipper) -> Self {
         let drain = Drain::new(&*shipper.clock, Limits::default());
         let link = Link::new(
@@ -217,7 +217,7 @@ impl Shipping {
             losses_said: 0,
             greeted: false,
             said_down: false,
-            kernel_clock: kernel::Saying::default(),
+            kernel_clock: kernel::KernelClockReports::default(),
             flushing: Vec::new(),
             meter: Meter::new(),
             failed: 0,
@@ -305,7 +305,7 @@ impl Shipping {
         self.pass(Pass::Regular);
         self.pass(Pass::Flush);
         self.link.hurry();
-        self.flushing.push(Flushing {
+        self.flushing.push(PendingFlush {
             below: self.buffer.next_sequence(),
             failed,
             flush,

@@ -15,12 +15,12 @@ static SEEN: AtomicBool = AtomicBool::new(false);
 
 /// Error: the process already handles or ignores SIGTERM.
 #[derive(Debug)]
-pub(crate) struct Taken;
+pub(crate) struct SigtermTaken;
 
 /// Installs the handler unless SIGTERM is already handled. Does nothing on systems without SIGTERM.
-pub(crate) fn install() -> Result<(), Taken> {
+pub(crate) fn install() -> Result<(), SigtermTaken> {
     match sys::take_sigterm(on_sigterm) {
-        Sigterm::Theirs => Err(Taken),
+        Sigterm::Theirs => Err(SigtermTaken),
         Sigterm::Absent => Ok(()),
         Sigterm::Ours => {
             SEEN.store(false, Relaxed);

@@ -15,13 +15,13 @@ use stroboscope_burst::BurstConfig;
 use stroboscope_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 
-pub use crate::address::simulated::{Connecting, Connection, Connector};
+pub use crate::address::simulated::{Connection, Connector, SimulatedConnect};
 use crate::clock::ClockSource;
 use crate::config::{Address, InitError};
 use crate::gate::timer::Timer;
 use crate::loss::Losses;
-use crate::ship::simulated::Simulated;
-pub use crate::ship::simulated::{Happened, RecordedSpan, Service};
+use crate::ship::simulated::Simulation;
+pub use crate::ship::simulated::{RecordedSpan, Service, ShipEvent};
 use crate::ship::{Shipper, Stop};
 
 /// Clocks of a simulated machine.
@@ -108,7 +108,7 @@ impl Process {
             progressed: Arc::default(),
             losses: &self.losses.0,
             shutdown_deadline: Duration::ZERO,
-            simulated: Some(Simulated {
+            simulated: Some(Simulation {
                 service: self.service,
                 renumbers: self.renumbers,
             }),

@@ -61,9 +61,9 @@ struct Root {
 /// one by one, as they were stored. When copying structures, it loads pairs, and a pair of words
 /// that were just stored separately makes the processor wait until all earlier stores are in the
 /// cache.
-struct Handed([AtomicU64; 4]);
+struct SpanWords([AtomicU64; 4]);
 
-impl Handed {
+impl SpanWords {
     #[inline(always)]
     fn over(words: [u64; 4]) -> Self {
         Self(words.map(AtomicU64::new))
@@ -98,11 +98,11 @@ fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> (u64, u64) 
     clippy::needless_pass_by_value,
     reason = "what was handed over is handed on"
 )]
-fn begin_slowly<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
+fn begin_slowly<V: Values>(callsite: &'static Callsite, values: V) -> SpanWords {
     let span = Span::begin_under(context::current(), callsite, 0, |writer| {
         values.write(writer);
     });
-    Handed::over(span.into_words())
+    SpanWords::over(span.into_words())
 }
 
 impl Span {

@@ -7,7 +7,7 @@ use tracing_core::subscriber::{Interest, Subscriber};
 use tracing_core::{Event, Metadata};
 
 use crate::adapter::entered::{self, Owner};
-use crate::adapter::known::Known;
+use crate::adapter::known::AdaptedCallsite;
 use crate::adapter::{self, Visitor, known, slab};
 use crate::context::{self, SpanContext};
 use crate::gate;
@@ -161,7 +161,7 @@ impl Subscriber for TracingSubscriber {
     clippy::extra_unused_type_parameters,
     reason = "generic, to be compiled elsewhere, as in `span::quick`"
 )]
-fn new_span_with_fields<Here>(known: &'static Known, attributes: &Attributes<'_>) -> Id {
+fn new_span_with_fields<Here>(known: &'static AdaptedCallsite, attributes: &Attributes<'_>) -> Id {
     slab::insert(known, || adapter::begin_with_fields(known, attributes))
 }
 
@@ -217,9 +217,9 @@ mod tests {
         done.map(Result::unwrap)
     }
 
-    struct Formatted<F>(F);
+    struct OnFormat<F>(F);
 
-    impl<F: Fn()> fmt::Debug for Formatted<F> {
+    impl<F: Fn()> fmt::Debug for OnFormat<F> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             (self.0)();
             f.write_str("formatted")
@@ -232,8 +232,8 @@ mod tests {
             let _root = tracing::info_span!("root").entered();
             let usual = || {
                 let outer = tracing::info_span!("outer").entered();
-                let inner = tracing::info_span!("inner", a = 1, b = "text", c = ?Formatted(|| {}))
-                    .entered();
+                let inner =
+                    tracing::info_span!("inner", a = 1, b = "text", c = ?OnFormat(|| {})).entered();
                 tracing::info!(a = 1, "message");
                 let other = tracing::info_span!("other");
                 other.in_scope(|| tracing::info!("message"));
@@ -295,9 +295,9 @@ mod tests {
             let other = SpanContext::new(7 << 64 | 9, context::current().span_id(), false);
             let change = || std::mem::forget(Scope::enter(other));
             for _ in 0..2 {
-                drop(tracing::info_span!("formatted", a = ?Formatted(|| {})));
+                drop(tracing::info_span!("formatted", a = ?OnFormat(|| {})));
             }
-            drop(tracing::info_span!("changes", a = ?Formatted(change)));
+            drop(tracing::info_span!("changes", a = ?OnFormat(change)));
             assert_eq!(context::current(), other);
             tracing::info_span!("after").in_scope(|| {
                 assert_eq!(context::current().trace_id(), other.trace_id());
@@ -311,7 +311,7 @@ mod tests {
             let _root = tracing::info_span!("root").entered();
             let panicked = std::panic::catch_unwind(|| {
                 drop(
-                    tracing::info_span!("panics", a = ?Formatted(|| std::panic::resume_unwind(Box::new(())))),
+                    tracing::info_span!("panics", a = ?OnFormat(|| std::panic::resume_unwind(Box::new(())))),
                 );
             });
             assert!(panicked.is_err());

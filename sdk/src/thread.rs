@@ -256,7 +256,7 @@ pub(crate) fn claim() -> Option<Claim> {
 pub(crate) fn write(
     fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
 ) -> bool {
-    let Some(writing) = Writing::begin() else {
+    let Some(writing) = WriteClaim::begin() else {
         return false;
     };
     // SAFETY: code that sets `ready` to BUSY, having found another value there, has exclusive
@@ -275,9 +275,9 @@ pub(crate) fn write(
 
 /// Claim like [`Claim`], after which the thread's state is evaluated anew, even if a field's own
 /// formatting panics.
-struct Writing(Here<Local>);
+struct WriteClaim(Here<Local>);
 
-impl Writing {
+impl WriteClaim {
     #[inline]
     fn begin() -> Option<Self> {
         let local = local();
@@ -291,7 +291,7 @@ impl Writing {
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriteClaim {
     fn drop(&mut self) {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
@@ -382,7 +382,7 @@ pub(crate) fn forget_ids() {
     let local = local();
     local.ids.forget();
     local.close_fast_path();
-    if let Some(_writing) = Writing::begin() {
+    if let Some(_writing) = WriteClaim::begin() {
         // SAFETY: as in `write`.
         unsafe { &mut **local.writer.get() }.first_id = 0;
     }

@@ -113,7 +113,7 @@ where
 {
     type Response = Response<TracedBody<R>>;
     type Error = S::Error;
-    type Future = Responding<InContext<S::Future>>;
+    type Future = ResponseFuture<InContext<S::Future>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
@@ -126,7 +126,7 @@ where
         // The inner service may do work while it creates its future; that work belongs to the
         // request, too.
         let _scope = Scope::enter(span.context());
-        Responding {
+        ResponseFuture {
             future: self.inner.call(request).in_current_span(),
             outcome: Some(Outcome::of_server(span)),
         }
@@ -167,7 +167,7 @@ where
 {
     type Response = Response<TracedBody<R>>;
     type Error = S::Error;
-    type Future = Responding<S::Future>;
+    type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
@@ -199,7 +199,7 @@ where
             SpanContext::NONE
         };
         inject_from(sent, carried().as_deref(), request.headers_mut());
-        Responding {
+        ResponseFuture {
             future: self.inner.call(request),
             outcome: Some(Outcome::of_client(span)),
         }
@@ -209,14 +209,14 @@ where
 pin_project_lite::pin_project! {
     /// Response future, with its span.
     #[derive(Debug)]
-    pub struct Responding<F> {
+    pub struct ResponseFuture<F> {
         #[pin]
         future: F,
         outcome: Option<Outcome>,
     }
 }
 
-impl<F, R, E> Future for Responding<F>
+impl<F, R, E> Future for ResponseFuture<F>
 where
     F: Future<Output = Result<Response<R>, E>>,
 {

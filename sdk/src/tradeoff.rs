@@ -64,8 +64,9 @@ pub use in_force::{TradeoffStats, foretold_slack, install, stats, uninstall};
 pub use point::Point;
 pub use record::{EVENT, ITEMS_EVENT};
 pub use stroboscope_tradeoff::{
-    Capacity, ClassCost, Curve, CurvePoint, Feature, Goal, Malformed, PerformanceModel, Piecewise,
-    PointPolicy, Policy, QualityDrop, QualityModel, SlackModel, Utility, UtilityDecision, Weight,
+    Capacity, ClassCost, Curve, CurvePoint, Feature, Goal, PerformanceModel, Piecewise,
+    PointPolicy, Policy, PolicyError, QualityDrop, QualityModel, SlackModel, Utility,
+    UtilityDecision, Weight,
 };
 
 pub(crate) use wire::{directed, refused};

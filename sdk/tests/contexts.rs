@@ -128,7 +128,7 @@ fn a_channel_to_a_thread() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let worker = std::thread::spawn(move || {
             for (context, times) in receiver {
-                let context: stroboscope::Captured = context;
+                let context: stroboscope::CapturedContext = context;
                 context.scope(|| (0..times).for_each(|_| work()));
                 assert!(
                     !stroboscope::current().is_valid(),

@@ -120,11 +120,11 @@ impl Breakdown {
 
 /// A [`Breakdown`] for each value of an attribute, or for each quantile of a numeric one.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Stratified {
+pub struct StratifiedBreakdown {
     strata: BTreeMap<String, Breakdown>,
 }
 
-impl Stratified {
+impl StratifiedBreakdown {
     /// Counts one request of this stratum.
     pub fn observe(
         &mut self,
@@ -137,7 +137,7 @@ impl Stratified {
     }
 
     /// Adds the counts of `other`. Commutative and associative while all strata fit.
-    pub fn merge(&mut self, other: &Stratified) {
+    pub fn merge(&mut self, other: &StratifiedBreakdown) {
         for (name, breakdown) in &other.strata {
             self.stratum(name).merge(breakdown);
         }

@@ -32,7 +32,7 @@ mod tests;
 mod variation;
 
 pub use cause::{Cause, CauseKind, Example};
-pub use contrast::{Contrast, Contrasted};
+pub use contrast::{Contrast, ContrastRequest};
 pub use divergence::{Divergence, PathDifference, divergence};
 pub use environment::Environment;
 pub use judged::TooFew;
@@ -46,7 +46,7 @@ pub use variation::{Variation, VariationChange};
 
 use crate::flow::{CategoryId, EdgeTable, Operation, PeriodFlows, Request, RootFlows, Shape};
 use crate::statistics::benjamini_hochberg;
-use matched::{Matched, alike};
+use matched::{CategoryPair, alike};
 use place::Places;
 use production::{OperationChange, operation_changes};
 use response::{PlaceChange, place_changes};
@@ -227,7 +227,7 @@ pub(crate) struct OfRoot<'a> {
     share: f64,
     rows: Rows<'a>,
     operations: Vec<OperationChange>,
-    matched: Vec<Matched<'a>>,
+    matched: Vec<CategoryPair<'a>>,
     places: BTreeMap<usize, PlaceChange>,
     counts: Vec<CountChange>,
     gains: Vec<Gain>,

@@ -31,7 +31,7 @@ pub use one_off::{LeftOutTime, OneOff, TimedRequest, one_offs};
 
 /// One request of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observed {
+pub struct ExperimentRequest {
     /// Number of the unit that was assigned to a side, such as a user or a process. Each request
     /// has its own number where the unit is not known.
     pub unit: u64,
@@ -54,7 +54,7 @@ pub enum Metric {
 
 /// Reason why a metric cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unanswered {
+pub enum NoComparison {
     /// One side has no requests, or one of its units has them all.
     OneSided {
         /// Units of the control.
@@ -171,8 +171,8 @@ pub const ABOVE_MIN: usize = 10;
 #[derive(Debug)]
 pub struct Experiment {
     /// Requests of the control, ascending by latency; so are those of the test.
-    control: Vec<Placed>,
-    test: Vec<Placed>,
+    control: Vec<ClusteredRequest>,
+    test: Vec<ClusteredRequest>,
     units: usize,
     bursts: usize,
     cells: usize,
@@ -181,7 +181,7 @@ pub struct Experiment {
 
 /// A request with the numbers of its clusters.
 #[derive(Clone, Copy, Debug)]
-struct Placed {
+struct ClusteredRequest {
     latency_ns: f64,
     unit: u32,
     burst: u32,
@@ -197,7 +197,7 @@ fn number<K: std::hash::Hash + Eq>(known: &mut HashMap<K, u32>, key: K) -> u32 {
 
 impl Experiment {
     /// Sorts and numbers the requests. A unit that has requests on both sides counts as two.
-    pub fn new(requests: impl IntoIterator<Item = Observed>) -> Experiment {
+    pub fn new(requests: impl IntoIterator<Item = ExperimentRequest>) -> Experiment {
         let (mut units, mut bursts, mut cells) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (mut control, mut test) = (Vec::new(), Vec::new());
         for request in requests {
@@ -208,7 +208,7 @@ impl Experiment {
                 true => &mut test,
                 false => &mut control,
             };
-            side.push(Placed {
+            side.push(ClusteredRequest {
                 latency_ns: request.latency_ns as f64,
                 unit,
                 burst,
@@ -248,17 +248,17 @@ impl Experiment {
     /// probability 1 − `alpha`.
     ///
     /// # Errors
-    /// [`Unanswered`] if these requests do not suffice.
-    pub fn effect(&self, metric: Metric, alpha: f64) -> Result<Effect, Unanswered> {
+    /// [`NoComparison`] if these requests do not suffice.
+    pub fn effect(&self, metric: Metric, alpha: f64) -> Result<Effect, NoComparison> {
         let (control, test) = self.units_of;
         if control < 2 || test < 2 {
-            return Err(Unanswered::OneSided { control, test });
+            return Err(NoComparison::OneSided { control, test });
         }
         self.enough_above(metric)?;
         let at_none = self.spread(metric, 0.0);
         for (of_units, effective) in [(true, at_none.units), (false, at_none.bursts)] {
             if effective < CLUSTERS_MIN {
-                return Err(Unanswered::FewClusters {
+                return Err(NoComparison::FewClusters {
                     effective,
                     of_units,
                 });
@@ -286,14 +286,14 @@ impl Experiment {
         self.spread(metric, 0.0).p_value()
     }
 
-    fn enough_above(&self, metric: Metric) -> Result<(), Unanswered> {
+    fn enough_above(&self, metric: Metric) -> Result<(), NoComparison> {
         let Metric::Quantile(part) = metric else {
             return Ok(());
         };
         let requests = self.control.len().min(self.test.len());
         let needed = (ABOVE_MIN as f64 / part.min(1.0 - part).max(1e-9)).round() as usize;
         match requests < needed {
-            true => Err(Unanswered::FewAbove { requests, needed }),
+            true => Err(NoComparison::FewAbove { requests, needed }),
             false => Ok(()),
         }
     }
@@ -347,7 +347,7 @@ impl Experiment {
 }
 
 /// Computes the metric of requests in ascending order.
-fn value(sorted: &[Placed], metric: Metric) -> f64 {
+fn value(sorted: &[ClusteredRequest], metric: Metric) -> f64 {
     match metric {
         Metric::Mean => {
             sorted.iter().map(|one| one.latency_ns).sum::<f64>() / sorted.len().max(1) as f64

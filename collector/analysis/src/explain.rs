@@ -37,7 +37,7 @@ use crate::decision_tree::{DecisionTree, TreeSettings};
 use crate::record::TraceId;
 use crate::statistics::{Share, fisher_two_sided};
 use parameters::Parameters;
-use sample::Drawn;
+use sample::ExplainSample;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -225,7 +225,7 @@ impl LearnedTree {
                 least: REQUESTS_MIN,
             });
         }
-        let sample = Drawn::of(requests, settings.seed);
+        let sample = ExplainSample::of(requests, settings.seed);
         let parameters = Parameters::of(&sample.requests, settings);
         let mut tree = DecisionTree::grow(&parameters.table, &sample.learn, &settings.tree);
         let leaves = holding(&tree, &sample, &parameters, settings.false_alarms);
@@ -335,7 +335,7 @@ impl LearnedTree {
 /// Returns the leaves that hold for the held-out requests.
 fn holding(
     tree: &DecisionTree,
-    sample: &Drawn<'_>,
+    sample: &ExplainSample<'_>,
     parameters: &Parameters,
     false_alarms: f64,
 ) -> Vec<HoldingLeaf> {

@@ -184,7 +184,7 @@ impl StatedFailure {
     /// include [`FAILURE_KEYS`].
     #[must_use]
     pub fn of(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
-        let said = Said::of(records, span);
+        let said = FailureAttributes::of(records, span);
         StatedFailure {
             kind: said.kind(span.flags.contains(SpanFlags::PANICKED)),
             message: first_line(said.message()),
@@ -194,7 +194,7 @@ impl StatedFailure {
     /// Reads the failure with its message as recorded, with all lines and ids.
     #[must_use]
     pub fn in_full(records: &TraceRecords, span: &SpanRecord) -> StatedFailure {
-        let said = Said::of(records, span);
+        let said = FailureAttributes::of(records, span);
         StatedFailure {
             kind: said.kind(span.flags.contains(SpanFlags::PANICKED)),
             message: said.message().trim().to_owned(),
@@ -203,10 +203,10 @@ impl StatedFailure {
 }
 
 /// The attributes of a failed span and of events in it.
-struct Said<'a>(Vec<(RecordOwner, &'a str, &'a str)>);
+struct FailureAttributes<'a>(Vec<(RecordOwner, &'a str, &'a str)>);
 
-impl<'a> Said<'a> {
-    fn of(records: &'a TraceRecords, span: &SpanRecord) -> Said<'a> {
+impl<'a> FailureAttributes<'a> {
+    fn of(records: &'a TraceRecords, span: &SpanRecord) -> FailureAttributes<'a> {
         let of_span = records.attributes.iter().filter(|said| match said.owner {
             RecordOwner::Span(id) | RecordOwner::InSpan(id, _) => id == span.span_id,
             RecordOwner::Event(_) => false,
@@ -217,7 +217,7 @@ impl<'a> Said<'a> {
             .collect();
         // The span itself comes before its events.
         said.sort_unstable();
-        Said(said)
+        FailureAttributes(said)
     }
 
     fn first(&self, keys: &[&str]) -> Option<&'a str> {

@@ -34,7 +34,7 @@ pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::segment::{ElementId, Segment, SegmentedTrace};
 use counts::{BLOCK_BYTES, CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
-use groups::{Groups, Resolved};
+use groups::{Groups, ResolvedCounts};
 use pipelines::Pipelines;
 use std::sync::Arc;
 use sweep::Sweep;
@@ -395,8 +395,8 @@ impl Model {
         Ok(model)
     }
 
-    fn resolved(&self) -> Resolved<'_> {
-        Resolved::of(&self.counts, &self.groups)
+    fn resolved(&self) -> ResolvedCounts<'_> {
+        ResolvedCounts::of(&self.counts, &self.groups)
     }
 
     fn cell(&self, a: SegmentId, b: SegmentId) -> PerKind {

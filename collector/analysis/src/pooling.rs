@@ -97,7 +97,7 @@ pub enum PoolRefusal {
 
 /// Predicted use of the larger process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pooled {
+pub struct PooledDemand {
     /// Number of samples of all processes.
     pub samples: usize,
     /// Interval between two samples of a process, in ns.
@@ -135,7 +135,7 @@ const PARTS_OF_ONE: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999];
 /// process that serves twice its users. Groups contain indices into `uses`.
 ///
 /// Returns `None` if a group has no samples.
-pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<Pooled> {
+pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<PooledDemand> {
     let values: Vec<Vec<f64>> = groups.iter().map(|group| sorted(uses, group)).collect();
     let fewest = values.iter().map(Vec::len).min().filter(|n| *n > 0)?;
     let moments: Vec<Moments> = values.iter().map(|values| Moments::of(values)).collect();
@@ -175,7 +175,7 @@ pub fn pool(uses: &[ProcessUse], groups: &[Vec<usize>]) -> Option<Pooled> {
         .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
     refused.extend(not_normal.map(|(part, error)| PoolRefusal::NotNormal { part, error }));
     refused.extend(found.refusal());
-    Some(Pooled {
+    Some(PooledDemand {
         samples: uses.iter().map(|one| one.samples.len()).sum(),
         step_ns: grid.step_ns(),
         gaps: grid.gaps(),

@@ -109,7 +109,7 @@ pub struct ByChance {
     pub vanished: usize,
 }
 
-type Believed = BTreeMap<RelationName, Support>;
+type RelationSupport = BTreeMap<RelationName, Support>;
 
 impl StructuralChange {
     /// Compares the relations believed of two ranges at this tolerance. Of the changes listed, at
@@ -125,16 +125,18 @@ impl StructuralChange {
         false_discoveries: f64,
     ) -> StructuralChange {
         let (old, new) = (believed(before, tolerance), believed(after, tolerance));
-        let differs =
-            |one: &Believed, other: &Believed, tested_by: &Model| -> (Vec<RelationName>, usize) {
-                let differing = one
-                    .keys()
-                    .filter(|relation| !holds(other, relation))
-                    .cloned();
-                let (tested, untested): (Vec<_>, Vec<_>) =
-                    differing.partition(|relation| tested(tested_by, relation).is_some());
-                (tested, untested.len())
-            };
+        let differs = |one: &RelationSupport,
+                       other: &RelationSupport,
+                       tested_by: &Model|
+         -> (Vec<RelationName>, usize) {
+            let differing = one
+                .keys()
+                .filter(|relation| !holds(other, relation))
+                .cloned();
+            let (tested, untested): (Vec<_>, Vec<_>) =
+                differing.partition(|relation| tested(tested_by, relation).is_some());
+            (tested, untested.len())
+        };
         let (gained, untested_before) = differs(&new, &old, before);
         let (lost, untested_after) = differs(&old, &new, after);
         let tests = Tests::of(before, after);
@@ -339,10 +341,10 @@ fn segments(before: &Model, after: &Model) -> [Vec<ChangedSegment>; 2] {
     ]
 }
 
-fn believed(model: &Model, tolerance: f64) -> Believed {
+fn believed(model: &Model, tolerance: f64) -> RelationSupport {
     let relations = model.relations(tolerance);
     let label = |id: SegmentId| model.labels().get(id).cloned();
-    let mut believed = Believed::new();
+    let mut believed = RelationSupport::new();
     for relation in relations.all_happens_before() {
         if let Some((a, b)) = label(relation.first).zip(label(relation.second)) {
             believed.insert(RelationName::HappensBefore(a, b), relation.support);
@@ -363,7 +365,7 @@ fn believed(model: &Model, tolerance: f64) -> Believed {
 }
 
 /// True if a relation is believed. Segments that are always in order exclude each other as well.
-fn holds(believed: &Believed, relation: &RelationName) -> bool {
+fn holds(believed: &RelationSupport, relation: &RelationName) -> bool {
     let in_order = |a: &SegmentLabel, b: &SegmentLabel| {
         believed.contains_key(&RelationName::HappensBefore(a.clone(), b.clone()))
     };

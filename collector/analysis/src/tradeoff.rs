@@ -18,7 +18,8 @@ use std::sync::Arc;
 use stroboscope_tradeoff::{PerformanceModel, QualityModel};
 
 pub use observed::{
-    ATTRIBUTES, Answer, EVENT, FeatureValue, ITEMS_EVENT, Made, Observed, PointObserved,
+    ATTRIBUTES, Answer, EVENT, FeatureValue, ITEMS_EVENT, PointObserved, TradeoffInstance,
+    TradeoffObservations,
 };
 pub use performance::{PerformanceSettings, learn_performance};
 pub use quality::{QualitySettings, learn_quality};
@@ -71,7 +72,7 @@ pub struct LearnedPoint {
 /// Learns the models of each point.
 #[must_use]
 pub fn learn(
-    observed: &Observed,
+    observed: &TradeoffObservations,
     settings: &LearnSettings,
 ) -> BTreeMap<Arc<str>, Result<LearnedPoint, NotLearned>> {
     let of_point = |point: &PointObserved| {

@@ -3,13 +3,13 @@
 //!
 //! A request is replayed: each segment starts its wait when the last of its predecessors has ended
 //! in the replay, and then takes its new duration. A segment that only waited ends when the awaited
-//! event occurs, see [`Waiting`]: it is no work, and does not keep its length. Other waits and the
+//! event occurs, see [`WaitModel`]: it is no work, and does not keep its length. Other waits and the
 //! tail keep their lengths, as the log does not show their reasons. If nothing changes, every
 //! segment starts and ends at its recorded times, so the latency is exactly the request's.
 //!
 //! A segment that works first and then waits shows the end of its waiting, but not the beginning.
 //! Its work is only known to be no longer than the shortest such time of all requests, so the
-//! result is a range: see [`Replayed`].
+//! result is a range: see [`ReplayedLatency`].
 
 mod contention;
 mod ends;
@@ -26,10 +26,10 @@ mod visits;
 mod waiting;
 mod waits;
 
-pub use range::{Expected, ReplaySample, STATISTICS};
+pub use range::{ExpectedChange, ReplaySample, STATISTICS};
 pub use sample::{SAMPLE_TRACES_MAX, WaitingSample};
 pub use shared_queues::ChangedWaits;
-pub use waiting::Waiting;
+pub use waiting::WaitModel;
 
 use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
@@ -71,7 +71,7 @@ impl Change {
 
 /// Latency of a request after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replayed {
+pub struct ReplayedLatency {
     /// Latency if segments that are known to wait did nothing else until then.
     pub latency_ns: u64,
     /// Latency if they worked before it for as long as possible.
@@ -104,7 +104,7 @@ const QUEUES_UNSURE: f64 = 0.1;
 
 /// Changes of segments, chosen by their labels.
 pub struct WhatIf<'a, F> {
-    waiting: &'a Waiting,
+    waiting: &'a WaitModel,
     queues: Option<&'a ChangedWaits>,
     change: F,
     /// Change of each segment, by segment id.
@@ -122,7 +122,7 @@ struct LoadedPart {
 
 impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     /// Changes the segments for which `change` returns a change. It is called once for each label.
-    pub fn new(waiting: &'a Waiting, change: F) -> WhatIf<'a, F> {
+    pub fn new(waiting: &'a WaitModel, change: F) -> WhatIf<'a, F> {
         WhatIf {
             waiting,
             queues: None,
@@ -132,7 +132,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         }
     }
 
-    /// Applies the queue waits that [`Waiting::changed_queues`] found for the same change in all
+    /// Applies the queue waits that [`WaitModel::changed_queues`] found for the same change in all
     /// requests.
     pub fn with_queues(self, queues: &'a ChangedWaits) -> Self {
         let queues = Some(queues).filter(|queues| !queues.is_empty());
@@ -146,12 +146,12 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         trace: &SegmentedTrace,
         path: &TracePath,
         labels: &Labels,
-    ) -> Replayed {
+    ) -> ReplayedLatency {
         self.decide(labels);
         let waits = self.queues.and_then(|queues| queues.of_trace(trace.id));
         let lengths = |assuming| {
             let waits = waits.unwrap_or(&[]);
-            Changed {
+            ChangedLengths {
                 trace,
                 waiting: self.waiting,
                 decided: &self.decided,
@@ -169,7 +169,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         let told = lengths(Assumption::AsTold);
         let is_changed = |segment: &Segment| told.is_affected(segment.id);
         if !trace.segments.iter().any(is_changed) && waits.is_none() {
-            return Replayed {
+            return ReplayedLatency {
                 latency_ns: path.latency_ns,
                 longest_ns: path.latency_ns,
                 least_ns: path.latency_ns,
@@ -203,7 +203,7 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
             widen(Assumption::LeastLoad);
             widen(Assumption::MostLoad);
         }
-        Replayed {
+        ReplayedLatency {
             latency_ns,
             longest_ns,
             least_ns,
@@ -245,9 +245,9 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
 }
 
 /// Lengths of one request's stretches after the changes.
-struct Changed<'a> {
+struct ChangedLengths<'a> {
     trace: &'a SegmentedTrace,
-    waiting: &'a Waiting,
+    waiting: &'a WaitModel,
     decided: &'a [Option<Change>],
     assuming: Assumption,
     /// Waits in shared queues.
@@ -257,7 +257,7 @@ struct Changed<'a> {
     loads: &'a [Option<LoadedPart>],
 }
 
-impl Changed<'_> {
+impl ChangedLengths<'_> {
     fn change(&self, id: SegmentId) -> Option<Change> {
         self.decided.get(id.index()).copied().flatten()
     }
@@ -279,7 +279,7 @@ impl Changed<'_> {
     }
 }
 
-impl Lengths for Changed<'_> {
+impl Lengths for ChangedLengths<'_> {
     fn work_ns(&self, index: usize, ns: u64) -> u64 {
         let id = self.trace.segments[index].id;
         let changed = |ns| self.change(id).map_or(ns, |change| change.of(ns));
@@ -314,7 +314,7 @@ impl Lengths for Changed<'_> {
     }
 }
 
-impl Changed<'_> {
+impl ChangedLengths<'_> {
     /// Returns the length of a stretch that load may have made longer.
     fn loaded_ns(&self, id: SegmentId, ns: u64, changed: impl Fn(u64) -> u64) -> u64 {
         let load = self.loads.get(id.index()).copied().flatten();
@@ -347,12 +347,17 @@ pub fn replay(
     relations: &Relations,
     duration_ns: impl Fn(usize) -> u64,
 ) -> u64 {
-    replay::replay(&Waits::unknown(relations), trace, path, &Given(duration_ns))
+    replay::replay(
+        &Waits::unknown(relations),
+        trace,
+        path,
+        &LengthFunction(duration_ns),
+    )
 }
 
-struct Given<F>(F);
+struct LengthFunction<F>(F);
 
-impl<F: Fn(usize) -> u64> Lengths for Given<F> {
+impl<F: Fn(usize) -> u64> Lengths for LengthFunction<F> {
     fn work_ns(&self, index: usize, _: u64) -> u64 {
         self.0(index)
     }

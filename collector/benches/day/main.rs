@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::tables::{
-    Hour, PartitionRule, Retried, Segments, Store, StoreTable, merge_files, write_rows,
+    Hour, PartitionRule, RetriedSpans, Segments, Store, StoreTable, merge_files, write_rows,
 };
 use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, request, rows_every};
 
@@ -365,7 +365,7 @@ fn as_one(store: &Store, folder: &Path, runtime: &tokio::runtime::Runtime) -> Re
     for table in TABLES {
         let files = store.list(table)?;
         let path = Hour::of(EPOCH_NS as i64).path(table, "all");
-        let mut retried = Retried::default();
+        let mut retried = RetriedSpans::default();
         merge_files(store, table, &files, &path, &mut retried, &|| true)?.publish()?;
         let to = folder.join(path.as_ref());
         std::fs::create_dir_all(to.parent().ok_or("no folder")?)?;

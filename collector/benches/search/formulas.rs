@@ -1,7 +1,7 @@
 //! What is searched for: something rare, and a formula of each kind that the documentation has an example of.
 
 /// A search as a user asks for it.
-pub(crate) struct Asked {
+pub(crate) struct LoadOmission {
     /// For the first column.
     pub(crate) name: &'static str,
     pub(crate) formula: &'static str,
@@ -11,8 +11,8 @@ pub(crate) struct Asked {
     pub(crate) is_selective: bool,
 }
 
-const fn asked(name: &'static str, formula: &'static str) -> Asked {
-    Asked {
+const fn asked(name: &'static str, formula: &'static str) -> LoadOmission {
+    LoadOmission {
         name,
         formula,
         more: &[],
@@ -20,21 +20,21 @@ const fn asked(name: &'static str, formula: &'static str) -> Asked {
     }
 }
 
-const fn selective(name: &'static str, formula: &'static str) -> Asked {
-    Asked {
+const fn selective(name: &'static str, formula: &'static str) -> LoadOmission {
+    LoadOmission {
         is_selective: true,
         ..asked(name, formula)
     }
 }
 
-const fn bursts(name: &'static str, formula: &'static str) -> Asked {
-    Asked {
+const fn bursts(name: &'static str, formula: &'static str) -> LoadOmission {
+    LoadOmission {
         more: &["--bursts"],
         ..asked(name, formula)
     }
 }
 
-pub(crate) const ALL: [Asked; 19] = [
+pub(crate) const ALL: [LoadOmission; 19] = [
     selective("rare name", r#"{ name = "evict" }"#),
     selective("rare attribute", r#"{ .reason = "full" }"#),
     selective("no such name", r#"{ name = "nothing" }"#),
@@ -86,7 +86,7 @@ pub(crate) const ALL: [Asked; 19] = [
         "bursts, compaction",
         r#"{ kind = server && duration > 500us } overlaps { name = "compact" } at the same host"#,
     ),
-    Asked {
+    LoadOmission {
         more: &["--bursts", "--memory", "16"],
         ..bursts(
             "bursts, in 16 MiB",

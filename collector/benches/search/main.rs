@@ -28,7 +28,7 @@ use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
 
-use formulas::Asked;
+use formulas::LoadOmission;
 use week::Size;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -80,7 +80,7 @@ fn main() -> Result<(), Failure> {
     };
     let temporary = tempfile::tempdir()?;
     let data = arguments.data.as_deref().unwrap_or(temporary.path());
-    let is_wanted = |asked: &&Asked| {
+    let is_wanted = |asked: &&LoadOmission| {
         let wanted = arguments.formulas.as_ref();
         wanted.is_none_or(|wanted| wanted.split(',').any(|name| asked.name.starts_with(name)))
     };
@@ -215,7 +215,7 @@ struct Took {
 
 /// A formula, searched for without and with what is kept.
 struct Searched {
-    asked: &'static Asked,
+    asked: &'static LoadOmission,
     cold: Took,
     kept: Took,
 }
@@ -226,7 +226,7 @@ impl Searched {
     }
 }
 
-fn search(asked: &'static Asked, folder: &Path) -> Result<Searched, Failure> {
+fn search(asked: &'static LoadOmission, folder: &Path) -> Result<Searched, Failure> {
     let cache = folder.join("cache");
     if cache.exists() {
         std::fs::remove_dir_all(cache)?;
@@ -277,7 +277,7 @@ fn what_was_read(said: &Value) -> String {
     }
 }
 
-fn run(asked: &Asked, folder: &Path) -> Result<Took, Failure> {
+fn run(asked: &LoadOmission, folder: &Path) -> Result<Took, Failure> {
     let started = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(["search", asked.formula, "--json", "--explain", "--data"])

@@ -55,9 +55,9 @@ pub fn nullable<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
 /// A value that is not stored: true if it has content. Null, zero, false and empty values have
 /// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unstored(pub bool);
+pub struct UnstoredValue(pub bool);
 
-impl<'de> Deserialize<'de> for Unstored {
+impl<'de> Deserialize<'de> for UnstoredValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Says).map(Self)
     }
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for Says {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<bool, A::Error> {
         let mut says = false;
-        while sequence.next_element::<Unstored>()?.is_some() {
+        while sequence.next_element::<UnstoredValue>()?.is_some() {
             says = true;
         }
         Ok(says)
@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for Says {
     // Keys inside this value belong to it, and are not reported as unknown.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
         let mut says = false;
-        while map.next_entry::<IgnoredAny, Unstored>()?.is_some() {
+        while map.next_entry::<IgnoredAny, UnstoredValue>()?.is_some() {
             says = true;
         }
         Ok(says)
@@ -120,7 +120,7 @@ pub fn count_of(raw: &str) -> u64 {
     if raw.starts_with('[') {
         return serde_json::from_str::<Vec<IgnoredAny>>(raw).map_or(1, |list| list.len() as u64);
     }
-    u64::from(serde_json::from_str(raw).map_or(true, |Unstored(says)| says))
+    u64::from(serde_json::from_str(raw).map_or(true, |UnstoredValue(says)| says))
 }
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
         struct Inner {
             #[serde(deserialize_with = "nullable")]
             a: u32,
-            b: Unstored,
+            b: UnstoredValue,
         }
         #[derive(Deserialize)]
         struct Outer {
@@ -149,11 +149,11 @@ mod tests {
             [
                 Inner {
                     a: 1,
-                    b: Unstored(false)
+                    b: UnstoredValue(false)
                 },
                 Inner {
                     a: 0,
-                    b: Unstored(true)
+                    b: UnstoredValue(true)
                 }
             ]
         );

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use stroboscope_import::{Format, ImportError, Imported, Importer, Mapping, MappingError};
+use stroboscope_import::{
+    FieldMapping, Format, ImportError, ImportOutcome, Importer, MappingError,
+};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, TraceReader};
 use tempfile::TempDir;
@@ -59,7 +61,7 @@ pub(crate) fn mapping(bytes: &[u8]) {
     let folder = folder();
     let path = folder.path().join("mapping.toml");
     std::fs::write(&path, text).expect("written");
-    match Mapping::read(&path) {
+    match FieldMapping::read(&path) {
         Ok(mapping) => take(content, |importer| importer.with_mapping(mapping.clone())),
         Err(MappingError::Wrong { line, what, .. }) => {
             let lines = text.iter().filter(|byte| **byte == b'\n').count();
@@ -82,7 +84,7 @@ fn take(content: &[u8], with: impl Fn(Importer) -> Importer) {
         told += 1;
     });
     match imported {
-        Ok(Imported::Now(summary)) => {
+        Ok(ImportOutcome::Now(summary)) => {
             assert_eq!(summary.bad_lines, told);
             let mut reader = TraceReader::open(&store()).expect("it opens");
             let (mut spans, mut events) = (0, 0);

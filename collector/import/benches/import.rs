@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-use stroboscope_import::{Imported, Importer, Mapping};
+use stroboscope_import::{FieldMapping, ImportOutcome, Importer};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::Store;
 
@@ -102,11 +102,11 @@ impl Bench {
         if let Some(mapping) = mapping {
             let path = self.folder.path().join("mapping.toml");
             std::fs::write(&path, mapping)?;
-            importer = importer.with_mapping(Mapping::read(&path)?);
+            importer = importer.with_mapping(FieldMapping::read(&path)?);
         }
         let log_bytes = std::fs::metadata(log)?.len();
         let started = Instant::now();
-        let Imported::Now(summary) =
+        let ImportOutcome::Now(summary) =
             importer.file(log, &mut |line, reason| eprintln!("{line}: {reason}"))?
         else {
             return Err("imported before".into());

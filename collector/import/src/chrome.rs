@@ -20,7 +20,7 @@ use super::take::Take;
 use super::time::{TimeUnit, duration_ns};
 use super::tracks::{Slice, Tracks};
 use stroboscope_foreign::Attributes;
-use stroboscope_foreign::typed::{Unstored, parse};
+use stroboscope_foreign::typed::{UnstoredValue, parse};
 
 /// Maximum number of intervals that have begun and not ended.
 const OPEN_MAX: usize = 100_000;
@@ -53,13 +53,13 @@ struct Event<'a> {
     #[serde(default)]
     s: Value,
     #[serde(default)]
-    tts: Unstored,
+    tts: UnstoredValue,
     #[serde(default)]
-    tdur: Unstored,
+    tdur: UnstoredValue,
     #[serde(default)]
-    bp: Unstored,
+    bp: UnstoredValue,
     #[serde(default)]
-    cname: Unstored,
+    cname: UnstoredValue,
 }
 
 /// Reads events one by one.

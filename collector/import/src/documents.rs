@@ -7,13 +7,13 @@ use super::chrome::Chrome;
 use super::format::{Form, Format};
 use super::jaeger;
 use super::json_error::reason_of;
-use super::json_records::{Found, JsonRecords};
+use super::json_records::{JsonRecords, NextRecord};
 use super::json_shape::JsonShape;
 use super::kutrace::Kutrace;
 use super::layout::{Layout, List};
 use super::line::{LogEvent, parse_in_order};
 use super::lines::Lines;
-use super::outcome::Stopped;
+use super::outcome::StopReason;
 use super::plain_line::parse_plain;
 use super::sink::Sink;
 use super::take::Spans as AsSpans;
@@ -75,7 +75,7 @@ impl<'a> Documents<'a> {
         (form, is_lines): (Form, bool),
         sink: &mut Sink<'_>,
         at: &mut u64,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         if self.asked.is_some() || form != Form::Unknown {
             self.unknown.known(sink);
         }
@@ -96,7 +96,7 @@ impl<'a> Documents<'a> {
         self.chrome.finish(sink);
         self.kutrace.finish(sink);
         if let (Ok(()), Some(what)) = (&read, self.unknown.holds()) {
-            return Err(Stopped::Unknown(what));
+            return Err(StopReason::Unknown(what));
         }
         read
     }
@@ -108,7 +108,7 @@ impl<'a> Documents<'a> {
         form: Form,
         sink: &mut Sink<'_>,
         at: &mut u64,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         let is_log = matches!(form, Form::Event | Form::Unknown);
         let limit = if is_log {
             IMPORT_LINE_BYTES_MAX
@@ -154,7 +154,7 @@ impl<'a> Documents<'a> {
         depth: usize,
         sink: &mut Sink<'_>,
         at: &mut u64,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         let mut elements = JsonRecords::new(source, layout, IMPORT_RECORD_BYTES_MAX, first_line);
         let mut record = Vec::new();
         if *layout != Layout::Whole {
@@ -164,25 +164,25 @@ impl<'a> Documents<'a> {
             sink.step()?;
             *at = line;
             match found {
-                Found::Record(List::Any) => self.record(line, &record, depth, sink)?,
-                Found::Record(list) => self.element(line, list, &record, sink),
-                Found::Member
+                NextRecord::Record(List::Any) => self.record(line, &record, depth, sink)?,
+                NextRecord::Record(list) => self.element(line, list, &record, sink),
+                NextRecord::Member
                     if *layout == Layout::Kutrace
                         && self.kutrace.header(elements.key(), &record) => {}
-                Found::Member => {
+                NextRecord::Member => {
                     let count = std::str::from_utf8(&record).map_or(1, count_of);
                     sink.not_taken(line, elements.key(), count);
                 }
                 // A traced program that is killed leaves the list open, and the format allows that.
-                Found::OpenList if self.chrome.has_any() => {}
-                Found::OpenList => {
+                NextRecord::OpenList if self.chrome.has_any() => {}
+                NextRecord::OpenList => {
                     sink.bad(
                         line,
                         &BadLine::Json("the document ends in the middle".to_owned()),
                     );
                 }
                 // A text log may begin with a bracket, too.
-                Found::Bad(reason) => {
+                NextRecord::Bad(reason) => {
                     self.unknown
                         .take(line, reason, "text that is no JSON".to_owned(), sink);
                 }
@@ -198,7 +198,7 @@ impl<'a> Documents<'a> {
         record: &[u8],
         depth: usize,
         sink: &mut Sink<'_>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         let shape = JsonShape::of(record);
         let form = Form::of(&shape, record, self.asked);
         let is_list = shape.is_array && (form != Form::Event || self.asked.is_none());

@@ -9,8 +9,8 @@ use twox_hash::xxhash3_128::Hasher;
 
 use super::BadLine;
 use super::format::Format;
-use super::mapping::Mapping;
-use super::outcome::{ImportError, Imported};
+use super::mapping::FieldMapping;
+use super::outcome::{ImportError, ImportOutcome};
 use super::read_as::ReadAs;
 use super::receipt::Receipt;
 use super::run::{RunTarget, RunWriter};
@@ -56,7 +56,7 @@ impl Importer {
 
     /// Parses the lines of sources by a mapping.
     #[must_use]
-    pub fn with_mapping(mut self, mapping: Mapping) -> Self {
+    pub fn with_mapping(mut self, mapping: FieldMapping) -> Self {
         self.read_as.mapping = Some(mapping);
         self
     }
@@ -91,7 +91,7 @@ impl Importer {
         &self,
         path: &Path,
         bad: &mut dyn FnMut(u64, &BadLine),
-    ) -> Result<Imported, ImportError> {
+    ) -> Result<ImportOutcome, ImportError> {
         let name = path.display().to_string();
         let unreadable = |source| ImportError::Source {
             source_name: name.clone(),
@@ -118,7 +118,7 @@ impl Importer {
         name: &str,
         mut stream: impl Read,
         bad: &mut dyn FnMut(u64, &BadLine),
-    ) -> Result<Imported, ImportError> {
+    ) -> Result<ImportOutcome, ImportError> {
         let path = self
             .data
             .root()
@@ -167,10 +167,10 @@ impl Importer {
         file: File,
         content: &str,
         bad: &mut dyn FnMut(u64, &BadLine),
-    ) -> Result<Imported, ImportError> {
+    ) -> Result<ImportOutcome, ImportError> {
         let content = &self.read_as.content(content);
         if let Some(receipt) = Receipt::find(self.data.root(), content) {
-            return Ok(Imported::Before(receipt));
+            return Ok(ImportOutcome::Before(receipt));
         }
         let unreadable = |source| ImportError::Source {
             source_name: name.to_owned(),
@@ -200,7 +200,7 @@ impl Importer {
                 source,
             })?;
         }
-        Ok(Imported::Now(summary))
+        Ok(ImportOutcome::Now(summary))
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) enum Form {
 
 /// Way to read a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recognised {
+pub(super) enum SourceForm {
     /// Kernel events.
     Kernel(Format),
     /// OTLP's protobuf.
@@ -107,11 +107,11 @@ pub(super) fn recognise_kernel_text(head: &[u8]) -> Option<Format> {
 }
 
 /// Recognises a format; `asked` takes precedence over the content.
-pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
+pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> SourceForm {
     match asked.or_else(|| recognise_kernel_text(head)) {
-        Some(kernel @ (Format::PerfScript | Format::Strace)) => Recognised::Kernel(kernel),
-        Some(Format::OtlpProtobuf) => Recognised::Protobuf,
-        None if protobuf::is_likely(head) => Recognised::Protobuf,
+        Some(kernel @ (Format::PerfScript | Format::Strace)) => SourceForm::Kernel(kernel),
+        Some(Format::OtlpProtobuf) => SourceForm::Protobuf,
+        None if protobuf::is_likely(head) => SourceForm::Protobuf,
         asked => {
             let shape = JsonShape::of(head);
             let is_json = head
@@ -119,7 +119,7 @@ pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
                 .first()
                 .is_some_and(|byte| b"{[\xef".contains(byte));
             let form = Form::of(&shape, head, asked);
-            Recognised::Json {
+            SourceForm::Json {
                 form,
                 is_lines: shape.is_lines || !is_json || asked == Some(Format::Events),
             }
@@ -191,7 +191,7 @@ mod tests {
     fn check(head: &str, form: Form, is_lines: bool) {
         assert_eq!(
             recognise(head.as_bytes(), None),
-            Recognised::Json { form, is_lines },
+            SourceForm::Json { form, is_lines },
             "{head}"
         );
     }
@@ -268,13 +268,13 @@ mod tests {
         );
         assert_eq!(
             recognise(&[0x0a, 0x05, 0x12, 0x03, 1, 2, 3], None),
-            Recognised::Protobuf
+            SourceForm::Protobuf
         );
         assert_eq!(
             recognise(&[0, 0, 0, 7, 0x0a, 0x05], None),
-            Recognised::Protobuf
+            SourceForm::Protobuf
         );
-        let json = Recognised::Json {
+        let json = SourceForm::Json {
             form: Zipkin,
             is_lines: true,
         };

@@ -35,7 +35,7 @@ pub(super) struct JsonRecords<'a, R> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum NextRecord {
     /// A record of this list.
     Record(List),
     /// A member of an object that is not a list of records: the value of [`JsonRecords::key`].
@@ -48,7 +48,7 @@ pub(super) enum Found {
 
 /// Outcome of reading a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum ValueEnd {
     Whole,
     Cut,
     TooLong,
@@ -79,14 +79,17 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
     ///
     /// # Errors
     /// Returns the errors of the source.
-    pub(super) fn next_into(&mut self, record: &mut Vec<u8>) -> io::Result<Option<(u64, Found)>> {
-        let bad = |what: String| Found::Bad(BadLine::Json(what));
+    pub(super) fn next_into(
+        &mut self,
+        record: &mut Vec<u8>,
+    ) -> io::Result<Option<(u64, NextRecord)>> {
+        let bad = |what: String| NextRecord::Bad(BadLine::Json(what));
         loop {
             record.clear();
             let Some(byte) = self.peek()? else {
                 let found = match std::mem::replace(&mut self.place, Place::Outside) {
                     Place::Outside => return Ok(None),
-                    Place::List(_, false) => Found::OpenList,
+                    Place::List(_, false) => NextRecord::OpenList,
                     _ => bad("the document ends in the middle".to_owned()),
                 };
                 return Ok(Some((self.line, found)));
@@ -160,7 +163,7 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
     }
 
     /// Reads a key, and then enters its value or reads it.
-    fn member(&mut self, value: &mut Vec<u8>) -> io::Result<Option<(u64, Found)>> {
+    fn member(&mut self, value: &mut Vec<u8>) -> io::Result<Option<(u64, NextRecord)>> {
         self.value(value)?;
         self.key.clear();
         let key = serde_json::from_slice(value)
@@ -183,7 +186,7 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
             MemberStep::Record => return self.record(List::Any, value).map(Some),
             MemberStep::Member => {
                 return Ok(Some(match self.record(List::Any, value)? {
-                    (line, Found::Record(_)) => (line, Found::Member),
+                    (line, NextRecord::Record(_)) => (line, NextRecord::Member),
                     flaw => flaw,
                 }));
             }
@@ -191,26 +194,26 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         Ok(None)
     }
 
-    fn record(&mut self, list: List, record: &mut Vec<u8>) -> io::Result<(u64, Found)> {
+    fn record(&mut self, list: List, record: &mut Vec<u8>) -> io::Result<(u64, NextRecord)> {
         let line = self.line;
         Ok(match self.value(record)? {
-            Ended::Whole => (line, Found::Record(list)),
-            Ended::TooLong => (
+            ValueEnd::Whole => (line, NextRecord::Record(list)),
+            ValueEnd::TooLong => (
                 line,
-                Found::Bad(BadLine::RecordTooLong { limit: self.limit }),
+                NextRecord::Bad(BadLine::RecordTooLong { limit: self.limit }),
             ),
-            Ended::Cut => {
+            ValueEnd::Cut => {
                 self.place = Place::Outside;
                 (
                     line,
-                    Found::Bad(BadLine::Json("a record is cut".to_owned())),
+                    NextRecord::Bad(BadLine::Json("a record is cut".to_owned())),
                 )
             }
         })
     }
 
     /// Reads one value, which begins with the next byte, into `value`.
-    fn value(&mut self, value: &mut Vec<u8>) -> io::Result<Ended> {
+    fn value(&mut self, value: &mut Vec<u8>) -> io::Result<ValueEnd> {
         value.clear();
         let mut extent = Extent::default();
         let mut is_too_long = false;
@@ -218,9 +221,9 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
             let available = fill(&mut self.source)?;
             if available.is_empty() {
                 return Ok(if extent.is_scalar() && !value.is_empty() {
-                    Ended::Whole
+                    ValueEnd::Whole
                 } else {
-                    Ended::Cut
+                    ValueEnd::Cut
                 });
             }
             let (part, found) = extent.walk(available);
@@ -235,9 +238,9 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
             self.source.consume(part);
             match found {
                 None => {}
-                Some(Ended::Whole) if is_too_long => {
+                Some(ValueEnd::Whole) if is_too_long => {
                     value.clear();
-                    return Ok(Ended::TooLong);
+                    return Ok(ValueEnd::TooLong);
                 }
                 Some(ended) => return Ok(ended),
             }
@@ -291,7 +294,7 @@ impl Extent {
 
     /// Walks over more bytes of the value. Returns how many of them belong to it and, if it ended,
     /// the outcome.
-    fn walk(&mut self, bytes: &[u8]) -> (usize, Option<Ended>) {
+    fn walk(&mut self, bytes: &[u8]) -> (usize, Option<ValueEnd>) {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.is_in_string {
                 match byte {
@@ -300,12 +303,12 @@ impl Extent {
                     b'"' => {
                         self.is_in_string = false;
                         if self.depth == 0 {
-                            return (at + 1, Some(Ended::Whole));
+                            return (at + 1, Some(ValueEnd::Whole));
                         }
                     }
                     // A JSON string never contains a line feed: the record was cut, and the next
                     // line may begin another.
-                    b'\n' => return (at, Some(Ended::Cut)),
+                    b'\n' => return (at, Some(ValueEnd::Cut)),
                     _ => {}
                 }
                 continue;
@@ -316,11 +319,11 @@ impl Extent {
                 b'}' | b']' if self.depth > 0 => {
                     self.depth -= 1;
                     if self.depth == 0 {
-                        return (at + 1, Some(Ended::Whole));
+                        return (at + 1, Some(ValueEnd::Whole));
                     }
                 }
                 b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => {
-                    return (at, Some(Ended::Whole));
+                    return (at, Some(ValueEnd::Whole));
                 }
                 _ => {}
             }
@@ -349,11 +352,11 @@ mod tests {
             while let Some((line, what)) = elements.next_into(&mut record).unwrap() {
                 let text = String::from_utf8(record.clone()).unwrap();
                 found.push(match what {
-                    Found::Record(List::Any) => (line, text),
-                    Found::Record(list) => (line, format!("{list:?} {text}")),
-                    Found::Member => (line, format!("{}={text}", elements.key())),
-                    Found::OpenList => (line, "! open".to_owned()),
-                    Found::Bad(reason) => (line, format!("! {reason}")),
+                    NextRecord::Record(List::Any) => (line, text),
+                    NextRecord::Record(list) => (line, format!("{list:?} {text}")),
+                    NextRecord::Member => (line, format!("{}={text}", elements.key())),
+                    NextRecord::OpenList => (line, "! open".to_owned()),
+                    NextRecord::Bad(reason) => (line, format!("! {reason}")),
                 });
             }
             let expected: Vec<_> = expected

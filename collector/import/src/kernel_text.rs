@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::Window;
-use stroboscope_kernel_model::import::{Imported, perf_script, strace};
+use stroboscope_kernel_model::import::{ImportedEvents, perf_script, strace};
 use stroboscope_kernel_model::{ClockLog, ClockSample};
 
 use super::BadLine;
@@ -47,8 +47,8 @@ pub(super) fn read(
     Ok(chunk(read, recording))
 }
 
-fn chunk(read: Imported, recording: u128) -> Option<KernelChunk> {
-    let Imported {
+fn chunk(read: ImportedEvents, recording: u128) -> Option<KernelChunk> {
+    let ImportedEvents {
         mut events,
         architecture,
         is_wall_time,

@@ -1,7 +1,7 @@
 //! Imports recordings of other systems: event logs in ÜberTrace's minimal schema (JSON lines; The
 //! Mystery Machine, §3), spans of OpenTelemetry, Jaeger, Tempo and Zipkin, intervals of Chrome's
 //! tracing and KUtrace, kernel events of perf and strace. [`Format`] lists the formats and how they
-//! are recognised: JSON record by record. A [`Mapping`] reads logs of other schemas. The module
+//! are recognised: JSON record by record. A [`FieldMapping`] reads logs of other schemas. The module
 //! `time` documents how times are recognised.
 //!
 //! Defects are reported by line. Valid input that has no place in the store is counted by name
@@ -64,9 +64,9 @@ pub use file::Importer;
 pub use format::Format;
 pub use line::{LogEvent, LogLine, parse};
 pub use lines::Lines;
-pub use mapping::{Mapping, MappingError};
+pub use mapping::{FieldMapping, MappingError};
 pub use not_taken::NotTaken;
-pub use outcome::{ImportError, ImportSummary, Imported};
+pub use outcome::{ImportError, ImportOutcome, ImportSummary};
 pub use plain_line::parse_plain;
 pub use receipt::Receipt;
 pub use stroboscope_foreign::{trace_id, trace_label};

@@ -3,11 +3,11 @@
 use std::io::BufRead;
 
 use super::BadLine;
-use super::json_records::{Found, JsonRecords};
+use super::json_records::{JsonRecords, NextRecord};
 use super::layout::Layout;
 use super::lines::Lines;
-use super::mapping::{CsvLine, MappedLine, Mapping, RawRecord, Scratch};
-use super::outcome::Stopped;
+use super::mapping::{CsvLine, FieldMapping, MappedLine, RawRecord, Scratch};
+use super::outcome::StopReason;
 use super::sink::Sink;
 use super::take::Take as _;
 use super::time::{TimeUnit, Times};
@@ -15,16 +15,16 @@ use stroboscope_foreign::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
 /// A mapping, and the state for reading by it.
-pub(super) struct Mapped<'a> {
-    mapping: &'a Mapping,
+pub(super) struct LineMapper<'a> {
+    mapping: &'a FieldMapping,
     limits: &'a Limits,
     times: Times,
     scratch: Scratch,
 }
 
-impl<'a> Mapped<'a> {
+impl<'a> LineMapper<'a> {
     pub(super) fn new(
-        mapping: &'a Mapping,
+        mapping: &'a FieldMapping,
         time_unit: Option<TimeUnit>,
         limits: &'a Limits,
     ) -> Self {
@@ -45,7 +45,7 @@ impl<'a> Mapped<'a> {
         source: impl BufRead,
         sink: &mut Sink<'_>,
         at: &mut u64,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         match self.mapping.layout() {
             Some(layout) => self.documents(source, &layout, sink, at),
             None => self.lines(source, sink, at),
@@ -57,7 +57,7 @@ impl<'a> Mapped<'a> {
         source: impl BufRead,
         sink: &mut Sink<'_>,
         at: &mut u64,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         let mut lines = Lines::new(source, IMPORT_LINE_BYTES_MAX);
         let (mut line, mut csv) = (Vec::new(), self.mapping.csv());
         while let Some(read) = lines.next_into(&mut line)? {
@@ -96,15 +96,15 @@ impl<'a> Mapped<'a> {
         layout: &Layout,
         sink: &mut Sink<'_>,
         at: &mut u64,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         let mut elements = JsonRecords::new(source, layout, IMPORT_RECORD_BYTES_MAX, 1);
         let mut record = Vec::new();
         while let Some((line, found)) = elements.next_into(&mut record)? {
             sink.step()?;
             *at = line;
             match found {
-                Found::Record(_) => self.record(line, RawRecord::Text(&record), sink),
-                Found::Member => {
+                NextRecord::Record(_) => self.record(line, RawRecord::Text(&record), sink),
+                NextRecord::Member => {
                     let count = std::str::from_utf8(&record).map_or(1, count_of);
                     sink.not_taken(
                         line,
@@ -112,13 +112,13 @@ impl<'a> Mapped<'a> {
                         count,
                     );
                 }
-                Found::OpenList => {
+                NextRecord::OpenList => {
                     sink.bad(
                         line,
                         &BadLine::Json("the document ends in the middle".to_owned()),
                     );
                 }
-                Found::Bad(reason) => sink.bad(line, &reason),
+                NextRecord::Bad(reason) => sink.bad(line, &reason),
             }
         }
         Ok(())

@@ -72,7 +72,7 @@ pub enum MappingError {
 
 /// A mapping, ready to parse lines.
 #[derive(Clone, Debug)]
-pub struct Mapping {
+pub struct FieldMapping {
     parts: MappingParts,
     /// Fields that the mapping names; `None` if it takes all.
     named_fields: Option<Vec<String>>,
@@ -80,7 +80,7 @@ pub struct Mapping {
     hash: u128,
 }
 
-impl Mapping {
+impl FieldMapping {
     /// Reads a mapping file.
     ///
     /// # Errors

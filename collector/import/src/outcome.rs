@@ -71,7 +71,7 @@ impl ImportSummary {
 
 /// Result of importing one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Imported {
+pub enum ImportOutcome {
     /// The source was imported now.
     Now(ImportSummary),
     /// An earlier import stored the same content; this import did nothing.
@@ -79,20 +79,20 @@ pub enum Imported {
 }
 
 /// Reason for an early end of reading.
-pub(super) enum Stopped {
+pub(super) enum StopReason {
     Source(io::Error),
     Import(ImportError),
     /// The source holds nothing of a known form; the text describes its content.
     Unknown(String),
 }
 
-impl From<io::Error> for Stopped {
+impl From<io::Error> for StopReason {
     fn from(error: io::Error) -> Self {
         Self::Source(error)
     }
 }
 
-impl From<ImportError> for Stopped {
+impl From<ImportError> for StopReason {
     fn from(error: ImportError) -> Self {
         Self::Import(error)
     }

@@ -70,7 +70,7 @@ pub(super) struct Messages<R> {
 }
 
 /// A message and its number in the file, from 1.
-pub(super) type Numbered = (u64, Result<ResourceSpans, BadLine>);
+pub(super) type NumberedMessage = (u64, Result<ResourceSpans, BadLine>);
 
 impl<R: BufRead> Messages<R> {
     /// Creates a reader of `source`, which begins with `head`. Messages of more than `limit` bytes
@@ -100,7 +100,7 @@ impl<R: BufRead> Messages<R> {
     /// # Errors
     /// Returns the errors of the source. A file that ends inside a message is not such an error:
     /// the message is bad.
-    pub(super) fn next_message(&mut self) -> io::Result<Option<Numbered>> {
+    pub(super) fn next_message(&mut self) -> io::Result<Option<NumberedMessage>> {
         loop {
             if let Some(message) = self.of_trace.pop_front() {
                 self.number += 1;
@@ -122,7 +122,7 @@ impl<R: BufRead> Messages<R> {
         }
     }
 
-    fn give_up(&mut self, reason: String) -> io::Result<Option<Numbered>> {
+    fn give_up(&mut self, reason: String) -> io::Result<Option<NumberedMessage>> {
         io::copy(&mut self.source, &mut io::sink())?;
         self.number += 1;
         Ok(Some((self.number, Err(BadLine::Protobuf { reason }))))

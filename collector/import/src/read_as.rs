@@ -2,10 +2,10 @@
 
 use super::BadLine;
 use super::documents::Documents;
-use super::format::{Form, Format, Recognised, recognise};
-use super::mapped::Mapped;
-use super::mapping::Mapping;
-use super::outcome::{ImportError, ImportSummary, Stopped};
+use super::format::{Form, Format, SourceForm, recognise};
+use super::mapped::LineMapper;
+use super::mapping::FieldMapping;
+use super::outcome::{ImportError, ImportSummary, StopReason};
 use super::protobuf::Messages;
 use super::sink::Sink;
 use super::source::UnpackedSource;
@@ -20,7 +20,7 @@ pub(super) struct ReadAs {
     /// Required format; `None` detects it.
     pub(super) format: Option<Format>,
     /// Mapping that parses the lines of other people's logs.
-    pub(super) mapping: Option<Mapping>,
+    pub(super) mapping: Option<FieldMapping>,
     /// Unit of an event log's times.
     pub(super) time_unit: Option<TimeUnit>,
 }
@@ -56,7 +56,7 @@ impl ReadAs {
         let is_packed = source.is_packed;
         let mut line = 0;
         let read = match &self.mapping {
-            Some(mapping) => Mapped::new(mapping, self.time_unit, limits).read(
+            Some(mapping) => LineMapper::new(mapping, self.time_unit, limits).read(
                 source.bytes,
                 &mut sink,
                 &mut line,
@@ -65,17 +65,17 @@ impl ReadAs {
         };
         match read {
             Ok(()) => {}
-            Err(Stopped::Import(error)) => return Err(error),
-            Err(Stopped::Unknown(holds)) => {
+            Err(StopReason::Import(error)) => return Err(error),
+            Err(StopReason::Unknown(holds)) => {
                 return Err(ImportError::UnknownForm {
                     source_name: name.to_owned(),
                     holds,
                 });
             }
-            Err(Stopped::Source(error)) if is_packed => {
+            Err(StopReason::Source(error)) if is_packed => {
                 sink.bad(line, &BadLine::Packed(error.to_string()));
             }
-            Err(Stopped::Source(source)) => {
+            Err(StopReason::Source(source)) => {
                 return Err(ImportError::Source {
                     source_name: name.to_owned(),
                     source,
@@ -92,30 +92,30 @@ impl ReadAs {
         sink: &mut Sink<'_>,
         line: &mut u64,
         limits: &Limits,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         let recognised = recognise(&source.head, self.format);
         let fixed = match recognised {
-            Recognised::Kernel(format) => Some(format!("{format:?}")),
-            Recognised::Protobuf => Some(format!("{:?}", Format::OtlpProtobuf)),
-            Recognised::Json {
+            SourceForm::Kernel(format) => Some(format!("{format:?}")),
+            SourceForm::Protobuf => Some(format!("{:?}", Format::OtlpProtobuf)),
+            SourceForm::Json {
                 form: Form::Event | Form::Unknown,
                 ..
             } => None,
-            Recognised::Json { .. } => Some("of a form".to_owned()),
+            SourceForm::Json { .. } => Some("of a form".to_owned()),
         };
         if let (Some(what), true) = (fixed, self.time_unit.is_some()) {
             let source_name = name.to_owned();
-            return Err(Stopped::Import(ImportError::FixedUnit {
+            return Err(StopReason::Import(ImportError::FixedUnit {
                 source_name,
                 what,
             }));
         }
         match recognised {
-            Recognised::Kernel(format) => {
-                sink.kernel(format, source.bytes).map_err(Stopped::Source)
-            }
-            Recognised::Protobuf => messages(source, sink, line),
-            Recognised::Json { form, is_lines } => {
+            SourceForm::Kernel(format) => sink
+                .kernel(format, source.bytes)
+                .map_err(StopReason::Source),
+            SourceForm::Protobuf => messages(source, sink, line),
+            SourceForm::Json { form, is_lines } => {
                 let times = Times::new(self.time_unit.map_or(TimeRule::Recognised, TimeRule::Unit));
                 let content = sink.content().to_owned();
                 let mut documents = Documents::new(self.format, times, limits, &content);
@@ -125,7 +125,7 @@ impl ReadAs {
     }
 }
 
-fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), Stopped> {
+fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), StopReason> {
     let mut messages = Messages::new(source.bytes, &source.head, IMPORT_RECORD_BYTES_MAX);
     while let Some((number, message)) = messages.next_message()? {
         sink.step()?;

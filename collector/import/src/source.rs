@@ -30,7 +30,7 @@ impl UnpackedSource {
         let read_bytes = Rc::new(Cell::new(0));
         let mut raw = BufReader::with_capacity(
             1 << 16,
-            Counted {
+            CountingReader {
                 raw,
                 read_bytes: read_bytes.clone(),
             },
@@ -69,12 +69,12 @@ impl UnpackedSource {
     }
 }
 
-struct Counted<R> {
+struct CountingReader<R> {
     raw: R,
     read_bytes: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.raw.read(buffer)?;
         self.read_bytes.set(self.read_bytes.get() + count as u64);

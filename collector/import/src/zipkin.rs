@@ -24,7 +24,7 @@ use super::json_error::reason_of;
 use super::take::Take;
 use super::time::from_us;
 use stroboscope_foreign::BadSpan;
-use stroboscope_foreign::typed::{Unstored, parse};
+use stroboscope_foreign::typed::{UnstoredValue, parse};
 use stroboscope_foreign::{
     Attributes, ForeignEvent, ForeignSpan, hashed, own_span_id, span_number, whole_number,
 };
@@ -103,9 +103,9 @@ struct Span<'a> {
     /// Marks the other side of a call.
     #[serde(default)]
     #[expect(dead_code, reason = "known, and seen from the ids")]
-    shared: Unstored,
+    shared: UnstoredValue,
     #[serde(default)]
-    debug: Unstored,
+    debug: UnstoredValue,
 }
 
 /// Side of a call.

@@ -19,7 +19,7 @@ use crate::start_error::StartError;
 use crate::{clock, marker_call};
 use introduction::LastIntroduction;
 use layout::{control, cpu, slot};
-use mapping::Mapping;
+use mapping::MapMemory;
 
 #[cfg(target_arch = "x86_64")]
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.x86_64.o");
@@ -45,9 +45,9 @@ const PROGRAMS: [&str; 8] = [
 /// ends.
 pub(crate) struct EbpfSource {
     ebpf: Ebpf,
-    control: Arc<Mapping>,
-    cpus: Mapping,
-    slots: Mapping,
+    control: Arc<MapMemory>,
+    cpus: MapMemory,
+    slots: MapMemory,
     slots_per_cpu: u64,
     cpu_count: usize,
     tails: Vec<u64>,
@@ -276,7 +276,7 @@ impl EbpfSource {
 
 /// Mode and clock offset, which the programs read before anything else.
 #[derive(Clone, Debug)]
-pub(crate) struct Switches(Arc<Mapping>);
+pub(crate) struct Switches(Arc<MapMemory>);
 
 impl Switches {
     /// Changes the mode; has no effect before recording begins and after it ends.
@@ -321,9 +321,9 @@ fn counts_at(words: &[std::sync::atomic::AtomicU64], at: usize) -> LossCounts {
     }
 }
 
-fn map(ebpf: &Ebpf, name: &str, words: usize) -> Result<Mapping, StartError> {
+fn map(ebpf: &Ebpf, name: &str, words: usize) -> Result<MapMemory, StartError> {
     match ebpf.map(name) {
-        Some(Map::Array(data)) => Mapping::new(data.fd().as_fd(), words)
+        Some(Map::Array(data)) => MapMemory::new(data.fd().as_fd(), words)
             .map_err(|source| StartError::system(format!("mapping the programs' {name}"), source)),
         _ => Err(StartError::Ebpf(format!("the object has no map {name:?}"))),
     }

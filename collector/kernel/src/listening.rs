@@ -18,11 +18,11 @@ use crate::start_error::StartError;
 
 /// Announcement that makes services write markers while it exists.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct MarkerFile {
     _file: File,
 }
 
-impl Listening {
+impl MarkerFile {
     pub(crate) fn announce(path: &Path) -> Result<Self, StartError> {
         let failed = |source| {
             StartError::system(

@@ -8,7 +8,7 @@ use stroboscope_kernel_model::{ClockLog, Facility, Processes, Recording, Setting
 
 use crate::clock;
 use crate::gate::Gate;
-use crate::listening::Listening;
+use crate::listening::MarkerFile;
 use crate::processes;
 use crate::source::Source;
 use crate::start_error::StartError;
@@ -22,7 +22,7 @@ pub struct Recorder {
     gate: Gate,
     started_ns: u64,
     looked_ns: u64,
-    _listening: Listening,
+    _listening: MarkerFile,
 }
 
 /// A recorder with its programs and buffers that does not record yet.
@@ -42,7 +42,7 @@ impl OpenedRecorder {
         let gate = Gate::start(settings.burst_config, source.switches())
             .map_err(|error| StartError::system("starting the gate's thread", error))?;
         let started_ns = source.begin();
-        let listening = Listening::announce(&settings.announced_by)?;
+        let listening = MarkerFile::announce(&settings.announced_by)?;
         Ok(Recorder {
             source,
             config: settings.burst_config,

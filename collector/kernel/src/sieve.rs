@@ -9,7 +9,7 @@ use stroboscope_analysis::kernel::marker::{Marker, RequestId};
 
 /// State carried for a thread.
 #[derive(Debug, Default)]
-struct Carried {
+struct CarriedThread {
     request: Option<RequestId>,
     known: bool,
     pair: Option<bool>,
@@ -23,7 +23,7 @@ struct Carried {
 #[derive(Debug)]
 pub(crate) struct Sieve {
     getpid: u32,
-    threads: HashMap<u32, Carried>,
+    threads: HashMap<u32, CarriedThread>,
     window: u64,
     was_open: bool,
     /// Moment from which all threads are introduced again.
@@ -104,10 +104,10 @@ impl Sieve {
                 child_process,
                 name,
             } if *child_process != 0 => {
-                let new = Carried {
+                let new = CarriedThread {
                     process: *child_process,
                     name: *name,
-                    ..Carried::default()
+                    ..CarriedThread::default()
                 };
                 self.threads.insert(*child, new);
             }
@@ -130,9 +130,9 @@ impl Sieve {
     }
 
     fn process(&mut self, tid: u32, process_of: &impl Fn(u32) -> u32, name: Option<Name>) -> u32 {
-        let thread = self.threads.entry(tid).or_insert_with(|| Carried {
+        let thread = self.threads.entry(tid).or_insert_with(|| CarriedThread {
             process: if tid == 0 { 0 } else { process_of(tid) },
-            ..Carried::default()
+            ..CarriedThread::default()
         });
         thread.name = name.unwrap_or(thread.name);
         thread.process
@@ -149,7 +149,7 @@ impl Sieve {
         let (trace, span) = thread
             .request
             .map_or((0, 0), |request| (request.trace, request.span));
-        let Carried {
+        let CarriedThread {
             known,
             process,
             tid_in_process,

@@ -28,13 +28,13 @@ type Services = BTreeMap<String, BTreeSet<Operation>>;
 /// Cached services and operations of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
-    known: Mutex<Known>,
+    known: Mutex<CatalogueState>,
     /// Lock held while files are read.
     reading: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CatalogueState {
     files: BTreeMap<Path, Services>,
     all: Services,
 }
@@ -46,7 +46,7 @@ impl Catalogue {
         self.known().all.clone()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CatalogueState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,7 +54,7 @@ impl Catalogue {
         let Ok(files) = store.list(StoreTable::Spans) else {
             return;
         };
-        let is_news = |known: &Known| {
+        let is_news = |known: &CatalogueState| {
             known.files.len() != files.len()
                 || files
                     .iter()

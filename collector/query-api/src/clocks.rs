@@ -25,11 +25,11 @@ const REST_MIN: Duration = Duration::from_secs(10);
 /// Clocks of a store's hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
-    known: Mutex<Known>,
+    known: Mutex<ClockState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ClockState {
     /// Known corrections; none if nothing is to be corrected, as far as is known.
     alignment: Option<Arc<Alignment>>,
     files: Vec<(Path, u64)>,
@@ -39,7 +39,7 @@ struct Known {
 }
 
 impl Clocks {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ClockState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,13 +13,13 @@ const STEP_BYTES_MIN: usize = 64 << 10;
 
 /// A response that is being written.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct ResponseBuffer {
     bytes: Vec<u8>,
     share: QueryShare,
     lack: Option<QueryLack>,
 }
 
-impl Written {
+impl ResponseBuffer {
     /// Creates an empty response. `share` holds the memory of its sources.
     pub(crate) fn new(share: QueryShare) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Written {
             bytes, mut share, ..
         } = self;
         share.give_back(share.used().saturating_sub(bytes.capacity()));
-        Bytes::from_owner(Held {
+        Bytes::from_owner(SharedBytes {
             bytes,
             _share: share,
         })
@@ -80,7 +80,7 @@ impl Written {
     }
 }
 
-impl Write for Written {
+impl Write for ResponseBuffer {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         let free = self.bytes.capacity() - self.bytes.len();
         if more.len() > free {
@@ -100,12 +100,12 @@ impl Write for Written {
     }
 }
 
-struct Held {
+struct SharedBytes {
     bytes: Vec<u8>,
     _share: QueryShare,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -120,7 +120,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_held_until_it_is_sent_and_refused_beyond_its_share() {
         let memory = QueryMemory::new(8 << 20);
-        let mut written = Written::new(memory.share());
+        let mut written = ResponseBuffer::new(memory.share());
         written.list((0..1_000).map(Into::into)).unwrap();
         let body = written.into_body();
         assert!(memory.lent() > 0);
@@ -129,7 +129,7 @@ mod tests {
         assert!(numbers.into_iter().eq(0..1_000));
         drop(bytes);
         assert_eq!(memory.lent(), 0);
-        let mut written = Written::new(memory.share());
+        let mut written = ResponseBuffer::new(memory.share());
         let refused = (0..10_000).find_map(|_| written.text(&"x".repeat(1_000)).err());
         assert_eq!(refused.map(|refused| refused.code()), Some(413));
     }

@@ -11,7 +11,7 @@ use stroboscope_analysis::record::TraceId;
 
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 
 /// Minimum number of traces whose names are kept before names that are no longer needed are
 /// dropped.
@@ -56,7 +56,7 @@ pub struct AnomalyQuestion(pub f64);
 
 impl Question for AnomalyQuestion {
     type Records = ();
-    type Prepared = BTreeMap<String, u64>;
+    type Preparation = BTreeMap<String, u64>;
     type Paths<'a> = SlowAndOthers<'a>;
     type Answer = AnomalyReport;
 
@@ -66,7 +66,11 @@ impl Question for AnomalyQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, studied: Studied<'_>, (): ()) -> Result<BTreeMap<String, u64>, QueryError> {
+    fn prepare(
+        &self,
+        studied: StudyInput<'_>,
+        (): (),
+    ) -> Result<BTreeMap<String, u64>, QueryError> {
         let roots = studied
             .inference
             .roots
@@ -80,7 +84,7 @@ impl Question for AnomalyQuestion {
 
     fn paths<'a>(
         &'a self,
-        _: Studied<'a>,
+        _: StudyInput<'a>,
         thresholds_ns: &'a BTreeMap<String, u64>,
     ) -> SlowAndOthers<'a> {
         SlowAndOthers {
@@ -93,7 +97,7 @@ impl Question for AnomalyQuestion {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         thresholds_ns: &BTreeMap<String, u64>,
         paths: SlowAndOthers<'_>,
         notes: Notes,

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stroboscope_analysis::attribute::Attribute;
-use stroboscope_analysis::breakdown::{Breakdown, QuantileSample, Stratified, quantile_stratum};
+use stroboscope_analysis::breakdown::{
+    Breakdown, QuantileSample, StratifiedBreakdown, quantile_stratum,
+};
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 
@@ -13,8 +15,8 @@ use super::attribute_names::no_such_attribute;
 use super::categories::{Categories, CategoryEvidence, CategoryRule};
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::sampled_notes::Weighing;
-use super::study::{Question, Studied};
+use super::sampled_notes::WeightUse;
+use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Stratum of requests without the attribute.
@@ -46,7 +48,7 @@ pub struct BreakdownReport {
     /// Breakdown of all requests.
     pub whole: Breakdown,
     /// Breakdown by stratum, if requested.
-    pub strata: Stratified,
+    pub strata: StratifiedBreakdown,
     /// Upper edges of the strata but the last, if they are quantiles.
     pub edges: Option<Vec<f64>>,
     /// Notes taken while reading.
@@ -72,7 +74,7 @@ pub struct Strata {
 
 impl Question for BreakdownQuestion {
     type Records = (CategoryEvidence, Option<Values>);
-    type Prepared = Strata;
+    type Preparation = Strata;
     type Paths<'a> = Broken<'a>;
     type Answer = BreakdownReport;
 
@@ -89,7 +91,11 @@ impl Question for BreakdownQuestion {
         (CategoryEvidence::new(&self.rule), values)
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Strata, QueryError> {
+    fn prepare(
+        &self,
+        studied: StudyInput<'_>,
+        records: Self::Records,
+    ) -> Result<Strata, QueryError> {
         let (evidence, values) = records;
         let categories = evidence.categories(studied)?;
         let edges = match (&self.by, &values) {
@@ -114,17 +120,17 @@ impl Question for BreakdownQuestion {
         CategoryRule::Kinds.keys(self.by.iter().map(|by| &*by.attribute))
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, strata: &'a Strata) -> Broken<'a> {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, strata: &'a Strata) -> Broken<'a> {
         Broken {
             by: strata,
             whole: Breakdown::default(),
-            strata: Stratified::default(),
+            strata: StratifiedBreakdown::default(),
         }
     }
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         by: &Strata,
         paths: Broken<'_>,
         notes: Notes,
@@ -136,7 +142,7 @@ impl Question for BreakdownQuestion {
             whole,
             strata,
             edges,
-            notes: notes.weighing(Weighing::Everything),
+            notes: notes.weighing(WeightUse::Everything),
         })
     }
 }
@@ -146,7 +152,7 @@ impl Question for BreakdownQuestion {
 pub struct Broken<'a> {
     by: &'a Strata,
     whole: Breakdown,
-    strata: Stratified,
+    strata: StratifiedBreakdown,
 }
 
 impl Pass<TraceView<'_>> for Broken<'_> {

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::record::{SpanFlags, TraceRecords};
-use stroboscope_search::{EventField, Field, FieldFacts, Need, is_own_name, kind_of, status_of};
+use stroboscope_search::{
+    EventField, Field, FieldFacts, Requirement, is_own_name, kind_of, status_of,
+};
 use stroboscope_store::tables::{
-    AttributeKeys, ColumnFacts, Probed, ProbedGroup, RowGroupFacts, RowProbe, StoreTable,
+    AttributeKeys, ColumnFacts, ProbeResult, ProbedGroup, RowGroupFacts, RowProbe, StoreTable,
     TraceFiles,
 };
 
@@ -92,7 +94,7 @@ impl SearchPlan {
 pub(super) fn candidates(
     source: &Source,
     selection: Selection,
-    need: &Need,
+    need: &Requirement,
     keys: &AttributeKeys,
     look: &FirstLook,
 ) -> Result<(SearchPlan, Option<Vec<u128>>), QueryError> {
@@ -129,8 +131,8 @@ pub(super) fn candidates(
 
 fn chosen(
     mut plan: SearchPlan,
-    probed: Probed,
-    need: &Need,
+    probed: ProbeResult,
+    need: &Requirement,
     look: &FirstLook,
 ) -> (SearchPlan, Option<Vec<u128>>) {
     plan.note(&probed.groups);
@@ -155,7 +157,7 @@ fn chosen(
 
 /// Probe for the spans that a formula needs.
 struct SpanProbe<'a> {
-    need: &'a Need,
+    need: &'a Requirement,
     /// True if durations are as recorded.
     are_times_kept: bool,
 }

@@ -13,7 +13,7 @@ use stroboscope_analysis::record::TraceRecords;
 use super::attribute_names::no_such_attribute;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Category of operations without the attribute.
@@ -74,7 +74,7 @@ pub struct CategoriesQuestion(pub CategoryRule);
 
 impl Question for CategoriesQuestion {
     type Records = CategoryEvidence;
-    type Prepared = Categories;
+    type Preparation = Categories;
     type Paths<'a> = ();
     type Answer = Categories;
 
@@ -92,17 +92,17 @@ impl Question for CategoriesQuestion {
 
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: CategoryEvidence,
     ) -> Result<Categories, QueryError> {
         records.categories(studied)
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, _: &'a Categories) {}
+    fn paths<'a>(&'a self, _: StudyInput<'a>, _: &'a Categories) {}
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         found: &Categories,
         (): (),
         _: Notes,
@@ -131,7 +131,7 @@ impl CategoryEvidence {
     ///
     /// # Errors
     /// Fails if no operation has the attribute of the rule.
-    pub(super) fn categories(&self, studied: Studied<'_>) -> Result<Categories, QueryError> {
+    pub(super) fn categories(&self, studied: StudyInput<'_>) -> Result<Categories, QueryError> {
         let labels = studied.inference.model.labels();
         if let (CategoryRule::Attribute(name), Some(values)) = (&self.rule, &self.values)
             && !labels.is_empty()

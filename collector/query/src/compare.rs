@@ -23,9 +23,9 @@ use super::infer::Inference;
 use super::infer_settings::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::sampled_notes::Weighing;
+use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
-use super::study::{Question, Studied, Study};
+use super::study::{Question, Study, StudyInput};
 
 /// Requests of a period: those in a time range, or those with an attribute value.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub fn flows(
         settings,
         only: None,
         latency_ns,
-        weighing: Weighing::Everything,
+        weighing: WeightUse::Everything,
     })
 }
 
@@ -106,7 +106,7 @@ pub fn compare(
             only: of.only.clone(),
             latency_ns: 0..=u64::MAX,
             // Tests of a comparison need the size of the sample.
-            weighing: Weighing::Nothing,
+            weighing: WeightUse::Nothing,
         })?;
         Ok::<_, QueryError>((found, study))
     };
@@ -159,7 +159,7 @@ struct OrdersQuestion;
 
 impl Question for OrdersQuestion {
     type Records = SiblingOrders;
-    type Prepared = SiblingOrders;
+    type Preparation = SiblingOrders;
     type Paths<'a> = ();
     type Answer = SiblingOrders;
 
@@ -171,15 +171,19 @@ impl Question for OrdersQuestion {
         SiblingOrders::default()
     }
 
-    fn prepare(&self, _: Studied<'_>, records: SiblingOrders) -> Result<SiblingOrders, QueryError> {
+    fn prepare(
+        &self,
+        _: StudyInput<'_>,
+        records: SiblingOrders,
+    ) -> Result<SiblingOrders, QueryError> {
         Ok(records)
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, _: &'a SiblingOrders) {}
+    fn paths<'a>(&'a self, _: StudyInput<'a>, _: &'a SiblingOrders) {}
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         orders: &SiblingOrders,
         (): (),
         _: Notes,
@@ -202,7 +206,7 @@ struct FlowsQuestion {
     settings: FlowSettings,
     only: Option<(Attribute, String)>,
     latency_ns: RangeInclusive<u64>,
-    weighing: Weighing,
+    weighing: WeightUse,
 }
 
 /// Pass that finds the flows of requests with an attribute value and a latency in a range.
@@ -231,7 +235,7 @@ impl Pass<TraceView<'_>> for SomeFlows<'_> {
 
 impl Question for FlowsQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = SomeFlows<'a>;
     type Answer = Flows;
 
@@ -241,7 +245,7 @@ impl Question for FlowsQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
@@ -250,12 +254,12 @@ impl Question for FlowsQuestion {
         AttributeKeys::of(recorded.chain([ERROR]))
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> SomeFlows<'a> {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> SomeFlows<'a> {
         SomeFlows {
             only: self.only.as_ref(),
             latency_ns: self.latency_ns.clone(),
             flows: match self.weighing {
-                Weighing::Everything => FlowPass::new(self.settings, &self.orders).weighted(),
+                WeightUse::Everything => FlowPass::new(self.settings, &self.orders).weighted(),
                 _ => FlowPass::new(self.settings, &self.orders),
             },
             others: WeightedCount::default(),
@@ -264,7 +268,7 @@ impl Question for FlowsQuestion {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: SomeFlows<'_>,
         notes: Notes,

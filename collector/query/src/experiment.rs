@@ -7,7 +7,7 @@ mod judged;
 
 use std::hash::RandomState;
 
-use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, Noise, Unanswered};
+use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, NoComparison, Noise};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_store::tables::{AttributeKeys, read_batches};
 
@@ -17,7 +17,7 @@ use super::source::{Selection, Source};
 use super::time_range::TimeRange;
 use assignment::Assignment;
 pub use balance::{LoadBalance, MixOf, UserBalance};
-use gathered::Gathered;
+use gathered::PartRequests;
 
 /// Assignment of requests to sides, and the required certainty of the answer.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct ComparedMetric {
     /// Metric of their latency.
     pub metric: Metric,
     /// Difference between the sides.
-    pub effect: Result<Effect, Unanswered>,
+    pub effect: Result<Effect, NoComparison>,
     /// P-value, corrected for the number of metrics.
     pub q_value: Option<f64>,
 }
@@ -123,13 +123,15 @@ pub fn experiment(
     let keys = [Some(&by), unit.as_ref()].into_iter().flatten();
     let keys: Vec<&str> = keys.filter_map(Assignment::recorded_key).collect();
     let parts = source.parts(selection, &AttributeKeys::of(keys))?;
-    let workers = (0..parts.count()).map(|_| Gathered::default()).collect();
+    let workers = (0..parts.count())
+        .map(|_| PartRequests::default())
+        .collect();
     let hasher = RandomState::new();
-    let visit = |side: &mut Gathered, records: &mut TraceRecords, _: &mut Notes| {
+    let visit = |side: &mut PartRequests, records: &mut TraceRecords, _: &mut Notes| {
         side.take(records, settings, &by, unit.as_ref(), &hasher);
     };
     let (found, notes) = source.fold("comparing sides", selection, &parts, workers, visit)?;
-    let mut all = Gathered::default();
+    let mut all = PartRequests::default();
     found.into_iter().for_each(|part| all.merge(part));
     all.check(source, selection, settings)?;
     let bursts = super::recorded::bursts(read_batches(source.store())?);

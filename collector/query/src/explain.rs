@@ -23,7 +23,7 @@ use said::{SAID, StatedAttributes};
 
 /// Subject of an explanation, by its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Explained {
+pub enum ExplainSubject {
     Cause(usize),
     Mutation(usize),
 }
@@ -33,13 +33,13 @@ pub enum Explained {
 pub struct ExplainedChange {
     /// Description of the change in words.
     pub what: String,
-    pub telling: Telling,
+    pub telling: Distinction,
     pub notes: Notes,
 }
 
 /// Differences between requests with a change and those without it.
 #[derive(Debug)]
-pub struct Telling {
+pub struct Distinction {
     /// Explanation of both sides of the change. If times changed, these are the later requests and
     /// the earlier ones.
     pub explanation: Explanation,
@@ -59,13 +59,13 @@ pub struct AmongLater {
 /// Function that reads the stored requests of both sides that the trees ask about.
 type ReadRows<'a> = dyn Fn([Option<&LearnedTree>; 2]) -> Result<[StoredRows; 2], QueryError> + 'a;
 
-impl Telling {
+impl Distinction {
     /// Learns trees from a table of attributes, and reads all requests for them.
     fn of(
         said: &StatedAttributes,
         settings: &ExplainSettings,
         read: &ReadRows<'_>,
-    ) -> Result<Telling, QueryError> {
+    ) -> Result<Distinction, QueryError> {
         let settings = &ExplainSettings {
             subject: said.subject,
             ..settings.clone()
@@ -103,7 +103,7 @@ impl Telling {
         } else {
             read([Some(&tree), later_tree])?
         };
-        Ok(Telling {
+        Ok(Distinction {
             explanation: tree.explanation(&rows),
             among_later: among_later.map(|(partial, tree, _)| AmongLater {
                 partial,
@@ -140,14 +140,14 @@ pub type Describe<'a> = &'a dyn Fn(&Comparison) -> String;
 pub fn explain_change(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,
-    which: Explained,
+    which: ExplainSubject,
     settings: &ExplainSettings,
     describe: Describe<'_>,
 ) -> Result<ExplainedChange, QueryError> {
     let kept = kept(periods, how, which);
     if let Some(said) = kept.filter(|said| said.is_whole) {
         let notes = periods[1].source.first_notes();
-        let telling = Telling::of(&said, settings, &|_| Ok(Default::default()))?;
+        let telling = Distinction::of(&said, settings, &|_| Ok(Default::default()))?;
         return Ok(ExplainedChange {
             what: said.what,
             telling,
@@ -177,12 +177,12 @@ pub fn explain_first_cause(
     compared: &ComparedPeriods,
     how: HowCompared<'_>,
     describe: Describe<'_>,
-) -> Result<Option<Telling>, QueryError> {
+) -> Result<Option<Distinction>, QueryError> {
     if compared.comparison.causes.is_empty() || compared.requests() > EXPLAINED_MAX {
         return Ok(None);
     }
     let settings = ExplainSettings::default();
-    let first = Explained::Cause(1);
+    let first = ExplainSubject::Cause(1);
     match explain_compared(periods, compared, how, first, &settings, describe) {
         Ok(telling) => Ok(Some(telling)),
         Err(QueryError::Explain(_)) => Ok(None),
@@ -202,10 +202,10 @@ fn explain_compared(
     periods: [&PeriodOf; 2],
     compared: &ComparedPeriods,
     how: HowCompared<'_>,
-    which: Explained,
+    which: ExplainSubject,
     settings: &ExplainSettings,
     describe: Describe<'_>,
-) -> Result<Telling, QueryError> {
+) -> Result<Distinction, QueryError> {
     let contrast = contrast(compared, which)?;
     let said = match kept(periods, how, which) {
         Some(said) => said,
@@ -238,14 +238,14 @@ fn explain_compared(
         }
         Ok(rows)
     };
-    Telling::of(&said, settings, &read)
+    Distinction::of(&said, settings, &read)
 }
 
 /// Returns the table that was kept for the same question.
 fn kept(
     periods: [&PeriodOf; 2],
     how: HowCompared<'_>,
-    which: Explained,
+    which: ExplainSubject,
 ) -> Option<StatedAttributes> {
     let asked = asked(periods, how, which)?;
     periods[1].source.cache()?.find(SAID, &asked)
@@ -253,7 +253,7 @@ fn kept(
 
 /// Returns the cache key of a table. It contains everything that the table depends on except the
 /// store of the later period.
-fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Option<String> {
+fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: ExplainSubject) -> Option<String> {
     let of = |period: &PeriodOf| {
         let state = period.source.cache()?.state();
         Some(format!(
@@ -276,17 +276,17 @@ fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Opt
     ))
 }
 
-fn contrast(compared: &ComparedPeriods, which: Explained) -> Result<Contrast, QueryError> {
+fn contrast(compared: &ComparedPeriods, which: ExplainSubject) -> Result<Contrast, QueryError> {
     let flows = [&compared.before.flows, &compared.after.flows];
     let comparison = &compared.comparison;
     let none = |kind, asked, found| QueryError::NoSuchChange { kind, asked, found };
     let at = |rank: usize| rank.checked_sub(1);
     match which {
-        Explained::Cause(rank) => at(rank)
+        ExplainSubject::Cause(rank) => at(rank)
             .and_then(|at| comparison.causes.get(at))
             .map(|cause| Contrast::of_cause(cause, &comparison.edges, flows))
             .ok_or_else(|| none("cause", rank, comparison.causes.len())),
-        Explained::Mutation(rank) => at(rank)
+        ExplainSubject::Mutation(rank) => at(rank)
             .and_then(|at| comparison.mutations.get(at))
             .map(|mutation| Contrast::of_mutation(mutation, flows))
             .ok_or_else(|| none("mutation", rank, comparison.mutations.len())),

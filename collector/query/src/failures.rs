@@ -23,7 +23,7 @@ use stroboscope_store::tables::AttributeKeys;
 
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::sampled_notes::Weighing;
+use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
 pub use apart::FailedApart;
 use apart::{RequestSample, tell_apart};
@@ -202,7 +202,7 @@ impl Worker {
             origins,
             other_origins: self.origins.others,
             apart: Vec::new(),
-            notes: notes.weighing(Weighing::Everything),
+            notes: notes.weighing(WeightUse::Everything),
         }
     }
 }

@@ -8,7 +8,7 @@ use stroboscope_analysis::sampling::{Weight, WeightedCount};
 
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 use super::time_columns::{OfColumn, TimeColumns};
 
 /// Number of latency bands per decade.
@@ -70,7 +70,7 @@ pub struct HeatmapQuestion;
 
 impl Question for HeatmapQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = HeatmapPass;
     type Answer = Heatmap;
 
@@ -80,17 +80,17 @@ impl Question for HeatmapQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> HeatmapPass {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> HeatmapPass {
         HeatmapPass::default()
     }
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: HeatmapPass,
         _: Notes,

@@ -19,8 +19,8 @@ use super::infer_settings::InferSettings;
 use super::notes::Notes;
 use super::query_error::QueryError;
 use super::reading_memory::SourceMemory;
-use super::rounds::{Converging, Rounds, rounds};
-use super::sampled_notes::Weighing;
+use super::rounds::{Merger, Rounds, rounds};
+use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
 use stroboscope_store::memory::{QueryLack, QueryShare};
 use stroboscope_store::tables::AttributeKeys;
@@ -180,7 +180,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
             (&AttributeKeys::none(), || ()),
         )?;
     }
-    let Observed {
+    let PassResult {
         model,
         mut notes,
         convergence,
@@ -234,7 +234,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         ..
     } = settings.clone();
     let alignment = (!clocks.is_exact()).then(|| clocks.clone());
-    let notes = notes.weighing(Weighing::Roots);
+    let notes = notes.weighing(WeightUse::Roots);
     let inference = Inference {
         relations,
         model,
@@ -279,7 +279,7 @@ pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
 }
 
 /// Results of one pass over the store.
-struct Observed {
+struct PassResult {
     model: Model,
     clocks: ClockEstimates,
     notes: Notes,
@@ -293,7 +293,7 @@ struct Worker<'a, F, R> {
     memory: &'a SourceMemory,
     lack: Option<QueryLack>,
     trailing_elements: bool,
-    seen: Seen,
+    seen: WorkerResult,
     rider: R,
     segmenter: Segmenter,
     excluded: Exclusion<F>,
@@ -303,7 +303,7 @@ struct Worker<'a, F, R> {
 
 /// Results of a worker, which remain when its part is read.
 #[derive(Default)]
-struct Seen {
+struct WorkerResult {
     model: Model,
     clocks: ClockEstimates,
     roots: ByRoot,
@@ -317,14 +317,14 @@ fn observe<R: Pass<TraceRecords>>(
     settings: &InferSettings,
     alignment: &Alignment,
     (keys, new_rider): (&AttributeKeys, impl Fn() -> R),
-) -> Result<(Observed, R), QueryError> {
+) -> Result<(PassResult, R), QueryError> {
     let parts = source.parts(selection, &keys.with_elements())?;
     let (converging, mut rounds) = rounds(settings, parts.count());
     let worker = |_| Worker {
         memory: source.memory(),
         lack: None,
         trailing_elements: settings.trailing_elements,
-        seen: Seen::default(),
+        seen: WorkerResult::default(),
         rider: new_rider(),
         segmenter: segmenter(settings.trailing_elements),
         excluded: exclusion(settings.exclude.as_ref()),
@@ -332,7 +332,7 @@ fn observe<R: Pass<TraceRecords>>(
     };
     let workers = (0..parts.count()).map(worker).collect();
     let (converging, found) = std::thread::scope(|scope| {
-        let converging = scope.spawn(|| converging.map(Converging::run));
+        let converging = scope.spawn(|| converging.map(Merger::run));
         let visit =
             |worker: &mut Worker<'_, _, R>, records: &mut TraceRecords, notes: &mut Notes| {
                 worker.take(records, alignment, notes);
@@ -364,7 +364,7 @@ fn observe<R: Pass<TraceRecords>>(
     let convergence =
         convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
     Ok((
-        Observed {
+        PassResult {
             model,
             clocks,
             notes,
@@ -410,7 +410,7 @@ const LARGE_RECORDS: usize = 1 << 14;
 impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
     fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
         self.rider.observe(records);
-        let Seen {
+        let WorkerResult {
             model,
             clocks,
             roots,
@@ -465,9 +465,9 @@ impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<'_, F, R> {
             .map_or_else(|| Ok(MODEL_FORMS * model.bytes()), Err)
     }
 
-    fn finish(self) -> (Seen, R) {
+    fn finish(self) -> (WorkerResult, R) {
         (
-            Seen {
+            WorkerResult {
                 excluded_segments: self.excluded.removed(),
                 ..self.seen
             },

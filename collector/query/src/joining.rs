@@ -15,7 +15,7 @@ type Operation = (Arc<str>, Arc<str>);
 
 /// Counts of requests and calls that another span joins, and of those that none does.
 #[derive(Debug, Default)]
-pub(super) struct Joining {
+pub(super) struct JoinCounts {
     requests: u64,
     /// Requests with a single span that the SDK recorded and that is neither a server span, nor a
     /// client span, nor declared to be a request.
@@ -26,7 +26,7 @@ pub(super) struct Joining {
     served: BTreeMap<Operation, u64>,
 }
 
-impl Joining {
+impl JoinCounts {
     pub(super) fn observe(&mut self, records: &TraceRecords) {
         self.requests += 1;
         let operation = |span: &SpanRecord| (Arc::clone(&span.service), Arc::clone(&span.name));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn signs(requests: &[(u64, Vec<SpanRecord>)]) -> Vec<String> {
-        let mut parts = [Joining::default(), Joining::default()];
+        let mut parts = [JoinCounts::default(), JoinCounts::default()];
         for (count, spans) in requests {
             let records = TraceRecords {
                 spans: spans.clone(),

@@ -96,13 +96,13 @@ fn without(windows: Vec<(i64, i64)>, gaps: &[(i64, i64)]) -> Vec<(i64, i64)> {
     left
 }
 
-type Owned = (RequestId, KernelEvent);
+type OwnedEvent = (RequestId, KernelEvent);
 
 fn of_part<'a>(
     part: &'a KernelPart,
     host: &'a Arc<str>,
     wall: &'a impl Fn(u64) -> i64,
-) -> impl Iterator<Item = Owned> + 'a {
+) -> impl Iterator<Item = OwnedEvent> + 'a {
     let close_ns = |at_ns: u64| {
         let windows = part.timeline.windows.iter();
         let found = windows

@@ -111,7 +111,7 @@ pub use experiment::{
     UserBalance, experiment,
 };
 pub use explain::{
-    AmongLater, Describe, EXPLAINED_MAX, Explained, ExplainedChange, HowCompared, Telling,
+    AmongLater, Describe, Distinction, EXPLAINED_MAX, ExplainSubject, ExplainedChange, HowCompared,
     explain_change, explain_first_cause,
 };
 pub use failures::{
@@ -136,7 +136,7 @@ pub use perfetto_trace::{PerfettoHostError, perfetto_trace};
 pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use query_error::QueryError;
-pub use recorded::Recorded;
+pub use recorded::RecordedSummary;
 pub use request::{
     Request, RequestAsked, UnmodelledSegment, request, request_exists, request_of_low, span_of,
     unmodelled,
@@ -145,7 +145,7 @@ pub use request_connection::{ConnectionRequest, RequestConnection};
 pub use request_failure::{FailedSpan, RequestFailure, SpanException};
 pub use request_rate::{RequestRate, RequestRates};
 pub use root_series::{RootColumn, RootSeries, RootSeriesQuestion};
-pub use sampled_notes::{SamplingNotes, Weighing};
+pub use sampled_notes::{SamplingNotes, WeightUse};
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
 };
@@ -159,7 +159,7 @@ pub use slack_check::{SlackCheck, check_slack};
 pub use slowest::{ListedRequest, RequestList, RequestOrder, RequestsWanted, list_requests};
 pub use source::{Selection, Source};
 pub use step::{LatencyStep, StepQuestion};
-pub use study::{Question, Studied, Study};
+pub use study::{Question, Study, StudyInput};
 pub use time_range::TimeRange;
 pub use tradeoffs::tradeoffs;
 pub use what_if::{WhatIfReport, what_if};

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use stroboscope_analysis::by_root::ByRoot;
 
-use super::sampled_notes::{SamplingEntry, SamplingNotes, Weighing};
+use super::sampled_notes::{SamplingEntry, SamplingNotes, WeightUse};
 use stroboscope_store::tables::{Damage, LeftOut};
 
 /// Notes of a query about the data that it read.
@@ -145,7 +145,7 @@ impl Notes {
 
     /// Returns the notes with the extent to which a report takes weights into account.
     #[must_use]
-    pub(super) fn weighing(mut self, weighing: Weighing) -> Self {
+    pub(super) fn weighing(mut self, weighing: WeightUse) -> Self {
         self.sampling.weighing = weighing;
         self
     }

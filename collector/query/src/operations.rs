@@ -12,7 +12,7 @@ use stroboscope_store::tables::AttributeKeys;
 
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 
 /// Maximum number of operations that are distinguished. Beyond it, only the number of spans is
 /// counted.
@@ -81,7 +81,7 @@ pub struct OperationsQuestion;
 
 impl Question for OperationsQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = OperationsPass;
     type Answer = Operations;
 
@@ -91,7 +91,7 @@ impl Question for OperationsQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
@@ -99,13 +99,13 @@ impl Question for OperationsQuestion {
         AttributeKeys::of([ERROR])
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> OperationsPass {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> OperationsPass {
         OperationsPass::default()
     }
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: OperationsPass,
         _: Notes,

@@ -13,8 +13,8 @@ use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTota
 use super::notes::Notes;
 use super::paths::TraceAnswer;
 use super::query_error::QueryError;
-use super::sampled_notes::Weighing;
-use super::study::{Question, Studied};
+use super::sampled_notes::WeightUse;
+use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Quantiles of latency for which an example request is shown.
@@ -56,8 +56,8 @@ pub struct OverviewQuestion(pub CategoryRule);
 
 impl Question for OverviewQuestion {
     type Records = CategoryEvidence;
-    type Prepared = Categories;
-    type Paths<'a> = Seen<'a>;
+    type Preparation = Categories;
+    type Paths<'a> = OverviewState<'a>;
     type Answer = Overview;
 
     fn what(&self) -> &'static str {
@@ -74,15 +74,19 @@ impl Question for OverviewQuestion {
 
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: CategoryEvidence,
     ) -> Result<Categories, QueryError> {
         records.categories(studied)
     }
 
-    fn paths<'a>(&'a self, studied: Studied<'a>, categories: &'a Categories) -> Seen<'a> {
+    fn paths<'a>(
+        &'a self,
+        studied: StudyInput<'a>,
+        categories: &'a Categories,
+    ) -> OverviewState<'a> {
         let latency = studied.inference.roots.headline();
-        Seen {
+        OverviewState {
             categories,
             server: categories.number(SERVER).ok(),
             wanted_ns: EXAMPLES.map(|quantile| latency.quantile_ns(quantile)),
@@ -95,12 +99,12 @@ impl Question for OverviewQuestion {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         categories: &Categories,
-        paths: Seen<'_>,
+        paths: OverviewState<'_>,
         notes: Notes,
     ) -> Result<Overview, QueryError> {
-        let Seen {
+        let OverviewState {
             aggregate,
             breakdown,
             server_slack,
@@ -117,13 +121,13 @@ impl Question for OverviewQuestion {
             breakdown,
             server_slack,
             examples,
-            notes: notes.weighing(Weighing::Everything),
+            notes: notes.weighing(WeightUse::Everything),
         })
     }
 }
 
 /// Pass over critical paths.
-pub struct Seen<'a> {
+pub struct OverviewState<'a> {
     categories: &'a Categories,
     server: Option<usize>,
     wanted_ns: [u64; EXAMPLES.len()],
@@ -133,7 +137,7 @@ pub struct Seen<'a> {
     examples: Nearest,
 }
 
-impl Pass<TraceView<'_>> for Seen<'_> {
+impl Pass<TraceView<'_>> for OverviewState<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
         let (categories, server) = (self.categories, self.server);
         let weight = seen.weight();

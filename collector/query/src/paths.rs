@@ -17,12 +17,12 @@ use stroboscope_analysis::segment::SegmentedTrace;
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::circumstances::{ProcessorUse, circumstances};
 use super::infer::Inference;
-use super::joining::Joining;
+use super::joining::JoinCounts;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::sampled_notes::Weighing;
+use super::sampled_notes::WeightUse;
 use super::source::{Selection, Source};
-use super::study::{Cutter, Question, Studied};
+use super::study::{Cutter, Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Critical path of one trace.
@@ -88,7 +88,7 @@ pub struct Paths {
     pub latency_without_failed: BTreeMap<String, Distribution>,
     /// Processor time that the recorded processes used.
     pub processor_use: ProcessorUse,
-    joining: Joining,
+    joining: JoinCounts,
     /// Notes taken while reading.
     pub notes: Notes,
 }
@@ -165,7 +165,7 @@ pub struct PathsByRoot<'a> {
     slackest: Largest,
     failed: BTreeMap<String, WeightedCount>,
     latency_without_failed: BTreeMap<String, Distribution>,
-    joining: Joining,
+    joining: JoinCounts,
 }
 
 /// Reports whether a request's root failed. Requires the attribute [`ERROR`].
@@ -254,7 +254,7 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
 
 impl Question for PathsQuestion {
     type Records = CategoryEvidence;
-    type Prepared = Categories;
+    type Preparation = Categories;
     type Paths<'a> = PathsByRoot<'a>;
     type Answer = Paths;
 
@@ -272,7 +272,7 @@ impl Question for PathsQuestion {
 
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: CategoryEvidence,
     ) -> Result<Categories, QueryError> {
         records.categories(studied)
@@ -282,7 +282,7 @@ impl Question for PathsQuestion {
         AttributeKeys::of([ERROR])
     }
 
-    fn paths<'a>(&'a self, studied: Studied<'a>, _: &'a Categories) -> PathsByRoot<'a> {
+    fn paths<'a>(&'a self, studied: StudyInput<'a>, _: &'a Categories) -> PathsByRoot<'a> {
         PathsByRoot {
             inference: studied.inference,
             by_root: BTreeMap::new(),
@@ -290,13 +290,13 @@ impl Question for PathsQuestion {
             slackest: Largest::default(),
             failed: BTreeMap::new(),
             latency_without_failed: BTreeMap::new(),
-            joining: Joining::default(),
+            joining: JoinCounts::default(),
         }
     }
 
     fn answer(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         categories: &Categories,
         paths: PathsByRoot<'_>,
         notes: Notes,
@@ -320,7 +320,7 @@ impl Question for PathsQuestion {
             latency_without_failed: paths.latency_without_failed,
             processor_use: studied.source.processor_use()?,
             joining: paths.joining,
-            notes: notes.weighing(Weighing::Everything),
+            notes: notes.weighing(WeightUse::Everything),
         })
     }
 }

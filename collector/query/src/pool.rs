@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stroboscope_analysis::pooling::{Pooled, ProcessUse, pool};
+use stroboscope_analysis::pooling::{PooledDemand, ProcessUse, pool};
 use stroboscope_store::record::LoadRow;
 use stroboscope_store::tables::read_batches;
 
@@ -58,7 +58,7 @@ pub struct PoolSettings {
 pub struct PoolReport {
     /// Services, with the number of measured processes of each.
     pub services: Vec<(String, usize)>,
-    pub pooled: Pooled,
+    pub pooled: PooledDemand,
 }
 
 impl UsesByService {

@@ -15,7 +15,7 @@ use super::attribute_names::{AttributeCounts, no_such_attribute};
 use super::categories::{Categories, CategoryChoice, CategoryEvidence, CategoryRule};
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Maximum number of attributes that are tried, because each needs memory for a history of all
@@ -53,8 +53,8 @@ pub struct PredictReport {
 /// Asks for attributes that predict slack when used as keys.
 impl Question for PredictSettings {
     type Records = (CategoryEvidence, AttributesSeen);
-    type Prepared = Keys;
-    type Paths<'a> = Foretelling<'a>;
+    type Preparation = Keys;
+    type Paths<'a> = PredictionPass<'a>;
     type Answer = PredictReport;
 
     fn what(&self) -> &'static str {
@@ -83,7 +83,7 @@ impl Question for PredictSettings {
         (CategoryEvidence::new(&self.server.rule), seen)
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Keys, QueryError> {
+    fn prepare(&self, studied: StudyInput<'_>, records: Self::Records) -> Result<Keys, QueryError> {
         let (evidence, AttributesSeen { counts, .. }) = records;
         let categories = evidence.categories(studied)?;
         let server = categories.number(&self.server.name)?;
@@ -123,13 +123,13 @@ impl Question for PredictSettings {
         CategoryRule::Kinds.keys(keys.attributes.keys().map(|name| &**name))
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, keys: &'a Keys) -> Foretelling<'a> {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, keys: &'a Keys) -> PredictionPass<'a> {
         let histories = keys
             .attributes
             .keys()
             .map(|name| (&**name, SlackHistory::default()))
             .collect();
-        Foretelling {
+        PredictionPass {
             keys,
             slack: Distribution::default(),
             histories,
@@ -138,12 +138,12 @@ impl Question for PredictSettings {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         keys: &Keys,
-        paths: Foretelling<'_>,
+        paths: PredictionPass<'_>,
         notes: Notes,
     ) -> Result<PredictReport, QueryError> {
-        let Foretelling {
+        let PredictionPass {
             slack, histories, ..
         } = paths;
         let threshold_ns = self
@@ -208,13 +208,13 @@ pub struct Keys {
 
 /// Pass that keeps a history of each attribute.
 #[derive(Debug)]
-pub struct Foretelling<'a> {
+pub struct PredictionPass<'a> {
     keys: &'a Keys,
     slack: Distribution,
     histories: BTreeMap<&'a str, SlackHistory>,
 }
 
-impl Pass<TraceView<'_>> for Foretelling<'_> {
+impl Pass<TraceView<'_>> for PredictionPass<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
         let Keys {
             categories,

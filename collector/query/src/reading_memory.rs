@@ -16,11 +16,11 @@ const SMALL_TRACE_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct SourceMemory {
     all: QueryMemory,
-    held: Mutex<Held>,
+    held: Mutex<HeldMemory>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldMemory {
     share: QueryShare,
     /// Bytes that the model holds as long as the source exists.
     model: usize,
@@ -31,7 +31,7 @@ impl SourceMemory {
         let share = all.share();
         Self {
             all: all.clone(),
-            held: Mutex::new(Held { share, model: 0 }),
+            held: Mutex::new(HeldMemory { share, model: 0 }),
         }
     }
 
@@ -63,8 +63,8 @@ impl SourceMemory {
     }
 
     /// Takes bytes until the result is dropped.
-    pub(super) fn take(&self, bytes: usize) -> Result<Taken<'_>, QueryLack> {
-        let mut taken = Taken {
+    pub(super) fn take(&self, bytes: usize) -> Result<MemoryReservation<'_>, QueryLack> {
+        let mut taken = MemoryReservation {
             memory: self,
             bytes: 0,
         };
@@ -82,19 +82,19 @@ impl SourceMemory {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, HeldMemory> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Bytes of a source's memory, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Taken<'a> {
+pub(super) struct MemoryReservation<'a> {
     memory: &'a SourceMemory,
     bytes: usize,
 }
 
-impl Taken<'_> {
+impl MemoryReservation<'_> {
     fn resize(&mut self, bytes: usize) -> Result<(), QueryLack> {
         let mut held = self.memory.lock();
         match bytes.checked_sub(self.bytes) {
@@ -106,7 +106,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for MemoryReservation<'_> {
     fn drop(&mut self) {
         self.memory.lock().share.give_back(self.bytes);
     }
@@ -119,7 +119,7 @@ pub(super) struct ReadingMemory<'a> {
     /// Held by the thread that has a large trace.
     lane: Mutex<()>,
     lack: OnceLock<QueryLack>,
-    _base: Taken<'a>,
+    _base: MemoryReservation<'a>,
 }
 
 impl<'a> ReadingMemory<'a> {
@@ -206,8 +206,8 @@ pub(super) struct ThreadMemory<'a> {
     reading: &'a ReadingMemory<'a>,
     /// Memory of a large trace. Only one thread has one at a time, and it waits for no other thread
     /// meanwhile.
-    trace: Option<(MutexGuard<'a, ()>, Taken<'a>)>,
-    worker: Option<Taken<'a>>,
+    trace: Option<(MutexGuard<'a, ()>, MemoryReservation<'a>)>,
+    worker: Option<MemoryReservation<'a>>,
 }
 
 impl ThreadMemory<'_> {

@@ -10,7 +10,7 @@ type Intervals = Vec<(i64, i64)>;
 
 /// Summary of all batches in the store.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recorded {
+pub struct RecordedSummary {
     /// Number of process incarnations.
     pub processes: u64,
     /// Services, with the number of processes of each.
@@ -41,7 +41,7 @@ struct Process {
     lost: BTreeMap<String, u64>,
 }
 
-impl Recorded {
+impl RecordedSummary {
     /// Sums up batches, which are in order of process and sequence.
     pub fn of(batches: impl Iterator<Item = BatchRead>) -> Self {
         let mut recorded = Self::default();
@@ -221,7 +221,7 @@ mod tests {
             let two = [batch(2, 0, &[(0, 10), (40, 48)], 0), batch(2, 3, &[], 5)];
             one.into_iter().chain(two)
         };
-        let recorded = Recorded::of(all());
+        let recorded = RecordedSummary::of(all());
         assert_eq!(
             (recorded.processes, recorded.batches, recorded.records),
             (2, 4, 12)
@@ -242,11 +242,14 @@ mod tests {
     #[test]
     fn processes_that_never_ran_together_have_no_overlap() {
         assert_eq!(
-            Recorded::of([batch(1, 0, &[(0, 10)], 0)].into_iter()).window_overlap,
+            RecordedSummary::of([batch(1, 0, &[(0, 10)], 0)].into_iter()).window_overlap,
             None
         );
         let apart = [batch(1, 0, &[(0, 10)], 0), batch(2, 5, &[(510, 520)], 0)];
-        assert_eq!(Recorded::of(apart.into_iter()).window_overlap, None);
-        assert_eq!(Recorded::of(std::iter::empty()), Recorded::default());
+        assert_eq!(RecordedSummary::of(apart.into_iter()).window_overlap, None);
+        assert_eq!(
+            RecordedSummary::of(std::iter::empty()),
+            RecordedSummary::default()
+        );
     }
 }

@@ -13,7 +13,7 @@ use super::notes::Notes;
 use super::paths::has_failed;
 use super::query_error::QueryError;
 use super::step::{band_of, ns_of};
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 use super::time_columns::{Limit, OfColumn, TimeColumns};
 
 /// Maximum number of root operations with a series; those with callers and the most time come
@@ -62,7 +62,7 @@ pub struct RootSeriesQuestion;
 
 impl Question for RootSeriesQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = RootSeriesPass;
     type Answer = Vec<RootSeries>;
 
@@ -72,7 +72,7 @@ impl Question for RootSeriesQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
@@ -80,14 +80,14 @@ impl Question for RootSeriesQuestion {
         AttributeKeys::of([ERROR])
     }
 
-    fn paths<'a>(&'a self, studied: Studied<'a>, (): &'a ()) -> RootSeriesPass {
+    fn paths<'a>(&'a self, studied: StudyInput<'a>, (): &'a ()) -> RootSeriesPass {
         let ranked = studied.inference.roots.ranked().into_iter();
         RootSeriesPass::of(ranked.take(ROOTS_MAX).map(|(root, _)| root))
     }
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: RootSeriesPass,
         _: Notes,
@@ -104,20 +104,20 @@ impl OfColumn for WeightedCount {
 
 /// Requests of a root operation in a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct ColumnCounts {
     failed: WeightedCount,
     /// Requests by band of latency.
     bands: BTreeMap<u32, WeightedCount>,
 }
 
-impl OfColumn for Seen {
+impl OfColumn for ColumnCounts {
     fn take_in(&mut self, other: Self) {
         self.failed += other.failed;
         self.bands.take_in(other.bands);
     }
 }
 
-impl Seen {
+impl ColumnCounts {
     fn column(&self, from_ns: i64) -> RootColumn {
         let requests: WeightedCount = self.bands.values().copied().sum();
         let [p50_ns, p95_ns, p99_ns] = [0.5, 0.95, 0.99].map(|quantile| {
@@ -147,7 +147,7 @@ impl Seen {
 pub struct RootSeriesPass {
     roots: Vec<String>,
     /// Requests by the index of the root.
-    seen: TimeColumns<BTreeMap<usize, Seen>>,
+    seen: TimeColumns<BTreeMap<usize, ColumnCounts>>,
 }
 
 impl RootSeriesPass {

@@ -48,12 +48,12 @@ impl Rounds {
 }
 
 /// Merging side.
-pub(super) struct Converging {
+pub(super) struct Merger {
     parts: Vec<Receiver<Model>>,
     convergence: Convergence,
 }
 
-impl Converging {
+impl Merger {
     /// Merges round after round, until all parts are read.
     pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
         let mut model = Model::new();
@@ -74,7 +74,7 @@ impl Converging {
 pub(super) fn rounds(
     settings: &InferSettings,
     parts: usize,
-) -> (Option<Converging>, impl Iterator<Item = Rounds>) {
+) -> (Option<Merger>, impl Iterator<Item = Rounds>) {
     let parts = parts as u64;
     let sides = settings.convergence.into_iter().flat_map(|pace| {
         (0..parts).map(move |part| {
@@ -94,7 +94,7 @@ pub(super) fn rounds(
     let (senders, receivers): (Vec<_>, Vec<_>) = sides.unzip();
     let converging = settings.convergence.map(|pace| {
         let convergence = Convergence::at(pace, settings.tolerance);
-        Converging {
+        Merger {
             parts: receivers,
             convergence,
         }

@@ -7,7 +7,7 @@ use stroboscope_analysis::sampling::{TraceSampling, WeightedCount};
 
 /// Extent to which a report takes weights into account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Weighing {
+pub enum WeightUse {
     /// The report counts recorded requests.
     #[default]
     Nothing,
@@ -27,7 +27,7 @@ pub struct SamplingNotes {
     /// Traces whose spans state different thresholds.
     pub differing: u64,
     /// Extent to which the report takes the weights into account.
-    pub weighing: Weighing,
+    pub weighing: WeightUse,
 }
 
 /// Weights of the traces used.
@@ -81,11 +81,11 @@ impl SamplingNotes {
                 self.requests.effective(),
             );
             said.push(match self.weighing {
-                Weighing::Everything => stand_for,
-                Weighing::Roots => format!(
+                WeightUse::Everything => stand_for,
+                WeightUse::Roots => format!(
                     "this report counts recorded requests, except by root operation; by their sampling weights, {stand_for}"
                 ),
-                Weighing::Nothing => format!(
+                WeightUse::Nothing => format!(
                     "this report counts recorded requests; by their sampling weights, {stand_for}"
                 ),
             });
@@ -115,7 +115,7 @@ impl From<&SamplingNotes> for SamplingEntry {
             effective_sample: of.requests.effective(),
             malformed_thresholds: of.malformed,
             differing_thresholds: of.differing,
-            weighted: of.weighing == Weighing::Everything,
+            weighted: of.weighing == WeightUse::Everything,
             note: of.sentences().join("; "),
         }
     }
@@ -138,7 +138,7 @@ fn grouped(count: u64) -> String {
 mod tests {
     use super::*;
 
-    fn notes(weighing: Weighing, tracestates: &[&str]) -> SamplingNotes {
+    fn notes(weighing: WeightUse, tracestates: &[&str]) -> SamplingNotes {
         let mut notes = SamplingNotes {
             weighing,
             ..SamplingNotes::default()
@@ -157,11 +157,11 @@ mod tests {
         states.extend(["ot=th:0"; 10]);
         let said = |weighing| notes(weighing, &states).sentences().join("; ");
         let all = "20 recorded requests stand for 1,010 (effective sample 10.2)";
-        assert_eq!(said(Weighing::Everything), all);
-        assert!(said(Weighing::Nothing).starts_with("this report counts recorded requests;"));
-        assert!(said(Weighing::Roots).ends_with(all));
-        assert!(notes(Weighing::Nothing, &["ot=th:0", "a=1", ""]).is_empty());
-        let malformed = notes(Weighing::Everything, &["ot=th:z", "ot=th:0"]);
+        assert_eq!(said(WeightUse::Everything), all);
+        assert!(said(WeightUse::Nothing).starts_with("this report counts recorded requests;"));
+        assert!(said(WeightUse::Roots).ends_with(all));
+        assert!(notes(WeightUse::Nothing, &["ot=th:0", "a=1", ""]).is_empty());
+        let malformed = notes(WeightUse::Everything, &["ot=th:z", "ot=th:0"]);
         assert!(malformed.sentences()[0].starts_with("1 of the requests used have a malformed"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::record::{AttributeRecord, RecordOwner, TraceRecords};
-use stroboscope_search::{Field, Formula, Need, Truth, Unit};
+use stroboscope_search::{Field, Formula, Requirement, Truth, Unit};
 use stroboscope_store::tables::AttributeKeys;
 
 use super::candidates::{SearchPlan, candidates};
@@ -297,7 +297,7 @@ pub fn search_requests(
         false => candidates(
             source,
             selection,
-            &Need::of(formula),
+            &Requirement::of(formula),
             &keys_of(formula),
             &look,
         )?,

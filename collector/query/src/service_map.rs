@@ -17,7 +17,7 @@ use stroboscope_store::tables::AttributeKeys;
 use super::notes::Notes;
 use super::operations::OperationTimes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 
 /// Maximum number of services that are distinguished. Spans of others are counted.
 const SERVICES_MAX: usize = 4_096;
@@ -74,7 +74,7 @@ pub struct ServiceMapQuestion;
 
 impl Question for ServiceMapQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = ServiceMap;
     type Answer = ServiceMap;
 
@@ -84,7 +84,7 @@ impl Question for ServiceMapQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
@@ -92,13 +92,13 @@ impl Question for ServiceMapQuestion {
         AttributeKeys::of([ERROR])
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> ServiceMap {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> ServiceMap {
         ServiceMap::default()
     }
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: ServiceMap,
         _: Notes,

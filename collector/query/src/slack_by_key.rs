@@ -10,7 +10,7 @@ use super::attribute_names::no_such_attribute;
 use super::categories::CategoryRule;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Key and components of a slack model.
@@ -43,7 +43,7 @@ pub struct SlackModelReport {
 /// Asks for the slack of each component in the last request of each key.
 impl Question for SlackModelSettings {
     type Records = IsKeySaid;
-    type Prepared = (Attribute, Components);
+    type Preparation = (Attribute, Components);
     type Paths<'a> = ByKey<'a>;
     type Answer = SlackModelReport;
 
@@ -64,7 +64,7 @@ impl Question for SlackModelSettings {
 
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: IsKeySaid,
     ) -> Result<(Attribute, Components), QueryError> {
         if !records.is_said {
@@ -85,7 +85,7 @@ impl Question for SlackModelSettings {
         self.record_keys()
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (key, of): &'a (Attribute, Components)) -> ByKey<'a> {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (key, of): &'a (Attribute, Components)) -> ByKey<'a> {
         ByKey {
             key,
             of,
@@ -95,7 +95,7 @@ impl Question for SlackModelSettings {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (_, of): &(Attribute, Components),
         paths: ByKey<'_>,
         notes: Notes,

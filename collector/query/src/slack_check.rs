@@ -8,7 +8,7 @@ use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation};
 use super::categories::{Categories, CategoryChoice, CategoryEvidence};
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied, Study};
+use super::study::{Question, Study, StudyInput};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Requests by slack.
@@ -80,7 +80,7 @@ struct ServerSlack {
 
 impl Question for ServerSlackQuestion<'_> {
     type Records = CategoryEvidence;
-    type Prepared = Server;
+    type Preparation = Server;
     type Paths<'a>
         = Slacks<'a>
     where
@@ -101,7 +101,7 @@ impl Question for ServerSlackQuestion<'_> {
 
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: CategoryEvidence,
     ) -> Result<Server, QueryError> {
         let categories = records.categories(studied)?;
@@ -111,7 +111,7 @@ impl Question for ServerSlackQuestion<'_> {
         })
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, server: &'a Server) -> Slacks<'a> {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, server: &'a Server) -> Slacks<'a> {
         Slacks {
             server,
             slack: Distribution::default(),
@@ -121,7 +121,7 @@ impl Question for ServerSlackQuestion<'_> {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         server: &Server,
         paths: Slacks<'_>,
         _: Notes,
@@ -168,7 +168,7 @@ struct ValidationQuestion<'q> {
 
 impl Question for ValidationQuestion<'_> {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a>
         = Validation<'a>
     where
@@ -181,11 +181,11 @@ impl Question for ValidationQuestion<'_> {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> Validation<'a> {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> Validation<'a> {
         Validation {
             server: self.server,
             validation: SlackValidation::new(self.slack, self.buckets),
@@ -194,7 +194,7 @@ impl Question for ValidationQuestion<'_> {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: Validation<'_>,
         notes: Notes,

@@ -21,7 +21,7 @@ use super::query_error::QueryError;
 use super::reading_memory::{ReadingMemory, SourceMemory};
 use super::time_range::TimeRange;
 use super::write_ahead_log::put_log_into_store;
-use super::{KernelClocks, Recorded, losses};
+use super::{KernelClocks, RecordedSummary, losses};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
@@ -294,8 +294,8 @@ impl Source {
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
-    pub fn recorded(&self) -> Result<Recorded, QueryError> {
-        Ok(Recorded::of(read_batches(&self.store)?))
+    pub fn recorded(&self) -> Result<RecordedSummary, QueryError> {
+        Ok(RecordedSummary::of(read_batches(&self.store)?))
     }
 
     /// Returns the processor time that processes used, by host and second, without imports.

@@ -18,7 +18,7 @@ use stroboscope_analysis::statistics::{Block, ChangePoint, Scores, clearest_chan
 
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied};
+use super::study::{Question, StudyInput};
 use super::time_blocks::blocks;
 use super::time_columns::{Limit, TimeColumns};
 
@@ -78,7 +78,7 @@ pub struct StepQuestion;
 
 impl Question for StepQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = StepPass;
     type Answer = Option<LatencyStep>;
 
@@ -88,18 +88,18 @@ impl Question for StepQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
-    fn paths<'a>(&'a self, studied: Studied<'a>, (): &'a ()) -> StepPass {
+    fn paths<'a>(&'a self, studied: StudyInput<'a>, (): &'a ()) -> StepPass {
         let ranked = studied.inference.roots.ranked().into_iter();
         StepPass::of(ranked.take(ROOTS_SEARCHED).map(|(root, _)| root))
     }
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: StepPass,
         _: Notes,

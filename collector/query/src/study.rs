@@ -25,7 +25,7 @@ use stroboscope_store::tables::AttributeKeys;
 
 /// Context of a question.
 #[derive(Clone, Copy, Debug)]
-pub struct Studied<'a> {
+pub struct StudyInput<'a> {
     /// Source of the data.
     pub source: &'a Source,
     pub selection: Selection,
@@ -38,7 +38,7 @@ pub trait Question: Sync {
     /// Pass over records, before there is a model; `()` for none.
     type Records: Pass<TraceRecords>;
     /// Information derived from the records, for the pass over paths.
-    type Prepared: Sync;
+    type Preparation: Sync;
     /// Pass over paths; `()` for none.
     type Paths<'a>: for<'view> Pass<TraceView<'view>>
     where
@@ -62,18 +62,22 @@ pub trait Question: Sync {
     /// Fails if there is no answer.
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: Self::Records,
-    ) -> Result<Self::Prepared, QueryError>;
+    ) -> Result<Self::Preparation, QueryError>;
 
     /// Returns the attributes that the pass over paths reads. The attributes of data elements are
     /// read in any case.
-    fn path_keys(&self, _: &Self::Prepared) -> AttributeKeys {
+    fn path_keys(&self, _: &Self::Preparation) -> AttributeKeys {
         AttributeKeys::none()
     }
 
     /// Creates the empty pass over paths.
-    fn paths<'a>(&'a self, studied: Studied<'a>, prepared: &'a Self::Prepared) -> Self::Paths<'a>;
+    fn paths<'a>(
+        &'a self,
+        studied: StudyInput<'a>,
+        prepared: &'a Self::Preparation,
+    ) -> Self::Paths<'a>;
 
     /// Derives the answer from all paths and the notes taken while reading.
     ///
@@ -81,8 +85,8 @@ pub trait Question: Sync {
     /// Fails if there is no answer.
     fn answer(
         &self,
-        studied: Studied<'_>,
-        prepared: &Self::Prepared,
+        studied: StudyInput<'_>,
+        prepared: &Self::Preparation,
         paths: Self::Paths<'_>,
         notes: Notes,
     ) -> Result<Self::Answer, QueryError>;
@@ -91,7 +95,7 @@ pub trait Question: Sync {
 /// Question without an answer.
 impl Question for () {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = ();
     type Answer = ();
 
@@ -101,13 +105,13 @@ impl Question for () {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) {}
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) {}
 
-    fn answer(&self, _: Studied<'_>, (): &(), (): (), _: Notes) -> Result<(), QueryError> {
+    fn answer(&self, _: StudyInput<'_>, (): &(), (): (), _: Notes) -> Result<(), QueryError> {
         Ok(())
     }
 }
@@ -115,7 +119,7 @@ impl Question for () {
 /// Two questions, asked together.
 impl<A: Question, B: Question> Question for (A, B) {
     type Records = (A::Records, B::Records);
-    type Prepared = (A::Prepared, B::Prepared);
+    type Preparation = (A::Preparation, B::Preparation);
     type Paths<'a>
         = (A::Paths<'a>, B::Paths<'a>)
     where
@@ -136,22 +140,26 @@ impl<A: Question, B: Question> Question for (A, B) {
 
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: Self::Records,
-    ) -> Result<Self::Prepared, QueryError> {
+    ) -> Result<Self::Preparation, QueryError> {
         Ok((
             self.0.prepare(studied, records.0)?,
             self.1.prepare(studied, records.1)?,
         ))
     }
 
-    fn path_keys(&self, prepared: &Self::Prepared) -> AttributeKeys {
+    fn path_keys(&self, prepared: &Self::Preparation) -> AttributeKeys {
         self.0
             .path_keys(&prepared.0)
             .and(&self.1.path_keys(&prepared.1))
     }
 
-    fn paths<'a>(&'a self, studied: Studied<'a>, prepared: &'a Self::Prepared) -> Self::Paths<'a> {
+    fn paths<'a>(
+        &'a self,
+        studied: StudyInput<'a>,
+        prepared: &'a Self::Preparation,
+    ) -> Self::Paths<'a> {
         (
             self.0.paths(studied, &prepared.0),
             self.1.paths(studied, &prepared.1),
@@ -160,8 +168,8 @@ impl<A: Question, B: Question> Question for (A, B) {
 
     fn answer(
         &self,
-        studied: Studied<'_>,
-        prepared: &Self::Prepared,
+        studied: StudyInput<'_>,
+        prepared: &Self::Preparation,
         paths: Self::Paths<'_>,
         notes: Notes,
     ) -> Result<Self::Answer, QueryError> {
@@ -175,7 +183,7 @@ impl<A: Question, B: Question> Question for (A, B) {
 /// Several questions of one kind, asked together.
 impl<Q: Question> Question for Vec<Q> {
     type Records = Vec<Q::Records>;
-    type Prepared = Vec<Q::Prepared>;
+    type Preparation = Vec<Q::Preparation>;
     type Paths<'a>
         = Vec<Q::Paths<'a>>
     where
@@ -198,23 +206,27 @@ impl<Q: Question> Question for Vec<Q> {
 
     fn prepare(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         records: Self::Records,
-    ) -> Result<Self::Prepared, QueryError> {
+    ) -> Result<Self::Preparation, QueryError> {
         self.iter()
             .zip(records)
             .map(|(question, records)| question.prepare(studied, records))
             .collect()
     }
 
-    fn path_keys(&self, prepared: &Self::Prepared) -> AttributeKeys {
+    fn path_keys(&self, prepared: &Self::Preparation) -> AttributeKeys {
         let each = self.iter().zip(prepared);
         each.fold(AttributeKeys::none(), |keys, (question, of)| {
             keys.and(&question.path_keys(of))
         })
     }
 
-    fn paths<'a>(&'a self, studied: Studied<'a>, prepared: &'a Self::Prepared) -> Self::Paths<'a> {
+    fn paths<'a>(
+        &'a self,
+        studied: StudyInput<'a>,
+        prepared: &'a Self::Preparation,
+    ) -> Self::Paths<'a> {
         self.iter()
             .zip(prepared)
             .map(|(question, of)| question.paths(studied, of))
@@ -223,8 +235,8 @@ impl<Q: Question> Question for Vec<Q> {
 
     fn answer(
         &self,
-        studied: Studied<'_>,
-        prepared: &Self::Prepared,
+        studied: StudyInput<'_>,
+        prepared: &Self::Preparation,
         paths: Self::Paths<'_>,
         notes: Notes,
     ) -> Result<Self::Answer, QueryError> {
@@ -326,7 +338,7 @@ impl Study {
             Some(records) => records,
             None => self.over_records(question)?,
         };
-        let studied = Studied {
+        let studied = StudyInput {
             source: &self.source,
             selection: self.selection,
             inference,
@@ -390,12 +402,12 @@ impl Study {
     }
 }
 
-impl<'a> Studied<'a> {
+impl<'a> StudyInput<'a> {
     /// Runs a question's pass over paths.
     fn over_paths<Q: Question>(
         self,
         question: &'a Q,
-        prepared: &'a Q::Prepared,
+        prepared: &'a Q::Preparation,
     ) -> Result<(Q::Paths<'a>, Notes), QueryError> {
         let mut whole = question.paths(self, prepared);
         if whole.is_idle() {

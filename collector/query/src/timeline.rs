@@ -27,7 +27,7 @@ use stroboscope_store::tables::{
     list_kernel, read_batches,
 };
 
-/// Time in ns that is shown of a burst that never closes, from the requested instant.
+/// Shown time of a burst that never closes, in ns.
 const ALWAYS_ON_SHOWN_NS: i64 = 1_000_000_000;
 
 /// Requests with their segments, and the kernel's windows that touch them.
@@ -47,8 +47,7 @@ pub struct TimelineView {
     _share: Option<QueryShare>,
 }
 
-/// Shown part of a burst: all of it, unless it is long, as in a recording that is always on. Wall
-/// time, in ns since the Unix epoch.
+/// Shown part of a burst: all of it, unless it is long. Times in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstPart {
     /// Opening and closing of the burst.
@@ -377,8 +376,7 @@ fn requests_between(
     let touches = |records: &TraceRecords| {
         bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
-    // A request that touches the interval began, or has spans, not long before it, so files far
-    // from it are not read.
+    // A request that touches the interval has spans near it.
     let range = TimeRange {
         since_ns: Some(from_ns),
         until_ns: Some(to_ns),

@@ -1,7 +1,7 @@
 //! Recorded data-quality tradeoffs.
 
 use stroboscope_analysis::pass::Pass as _;
-use stroboscope_analysis::tradeoff::{ATTRIBUTES, Observed};
+use stroboscope_analysis::tradeoff::{ATTRIBUTES, TradeoffObservations};
 
 use super::notes::Notes;
 use super::query_error::QueryError;
@@ -12,12 +12,17 @@ use stroboscope_store::tables::AttributeKeys;
 ///
 /// # Errors
 /// Fails if the store cannot be read.
-pub fn tradeoffs(source: &Source, selection: Selection) -> Result<(Observed, Notes), QueryError> {
+pub fn tradeoffs(
+    source: &Source,
+    selection: Selection,
+) -> Result<(TradeoffObservations, Notes), QueryError> {
     let parts = source.parts(selection, &AttributeKeys::of(ATTRIBUTES))?;
-    let workers = vec![Observed::default(); parts.count()];
-    let visit = |observed: &mut Observed, records: &mut _, _: &mut Notes| observed.observe(records);
+    let workers = vec![TradeoffObservations::default(); parts.count()];
+    let visit = |observed: &mut TradeoffObservations, records: &mut _, _: &mut Notes| {
+        observed.observe(records);
+    };
     let (seen, notes) = source.fold("reading tradeoffs", selection, &parts, workers, visit)?;
-    let mut observed = Observed::default();
+    let mut observed = TradeoffObservations::default();
     for of_part in seen {
         observed.merge(of_part);
     }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::what_if::{
-    Change, ChangedWaits, Expected, LatencyChange, ReplaySample, Waiting, WaitingSample, WhatIf,
+    Change, ChangedWaits, ExpectedChange, LatencyChange, ReplaySample, WaitModel, WaitingSample,
+    WhatIf,
 };
 
 use super::infer::Inference;
 use super::notes::Notes;
 use super::query_error::QueryError;
-use super::study::{Question, Studied, Study};
+use super::study::{Question, Study, StudyInput};
 
 /// Latency before and after a change.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct WhatIfReport {
     /// Number of queues that requests share.
     pub shared_queues: usize,
     /// Expected ranges of the latency's [statistics](stroboscope_analysis::what_if::STATISTICS).
-    pub expected: [Expected; 4],
+    pub expected: [ExpectedChange; 4],
     /// Notes taken while reading.
     pub notes: Notes,
 }
@@ -67,9 +68,9 @@ struct WaitingQuestion;
 
 impl Question for WaitingQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = WaitingSample;
-    type Answer = Waiting;
+    type Answer = WaitModel;
 
     fn what(&self) -> &'static str {
         "looking for what waits"
@@ -77,23 +78,23 @@ impl Question for WaitingQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> WaitingSample {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> WaitingSample {
         WaitingSample::default()
     }
 
     fn answer(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         (): &(),
         sample: WaitingSample,
         _: Notes,
-    ) -> Result<Waiting, QueryError> {
+    ) -> Result<WaitModel, QueryError> {
         let inference = studied.inference;
-        Ok(Waiting::learn(
+        Ok(WaitModel::learn(
             &sample,
             &inference.relations,
             inference.model.labels(),
@@ -103,7 +104,7 @@ impl Question for WaitingQuestion {
 
 /// Asks for the latency with these segments changed. All selected traces are replayed.
 struct ReplayQuestion {
-    waiting: Waiting,
+    waiting: WaitModel,
     queues: ChangedWaits,
     /// Segments in order of their numbers.
     segments: Vec<SegmentId>,
@@ -112,7 +113,7 @@ struct ReplayQuestion {
 
 impl Question for ReplayQuestion {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a> = Replays<'a>;
     type Answer = WhatIfReport;
 
@@ -122,17 +123,17 @@ impl Question for ReplayQuestion {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
-    fn paths<'a>(&'a self, studied: Studied<'a>, (): &'a ()) -> Replays<'a> {
+    fn paths<'a>(&'a self, studied: StudyInput<'a>, (): &'a ()) -> Replays<'a> {
         let chosen = |id: SegmentId, _: &SegmentLabel| {
             self.segments.binary_search(&id).ok().map(|_| self.change)
         };
         Replays {
             inference: studied.inference,
-            what_if: WhatIf::new(&self.waiting, Box::new(chosen) as Chosen<'_>)
+            what_if: WhatIf::new(&self.waiting, Box::new(chosen) as ChangeRule<'_>)
                 .with_queues(&self.queues),
             by_root: BTreeMap::new(),
             longest: LatencyChange::default(),
@@ -142,7 +143,7 @@ impl Question for ReplayQuestion {
 
     fn answer(
         &self,
-        studied: Studied<'_>,
+        studied: StudyInput<'_>,
         (): &(),
         paths: Replays<'_>,
         notes: Notes,
@@ -171,12 +172,12 @@ impl Question for ReplayQuestion {
 }
 
 /// Function that returns the change of a segment, if it is changed.
-type Chosen<'a> = Box<dyn Fn(SegmentId, &SegmentLabel) -> Option<Change> + Send + 'a>;
+type ChangeRule<'a> = Box<dyn Fn(SegmentId, &SegmentLabel) -> Option<Change> + Send + 'a>;
 
 /// Pass over requests before and after the change.
 struct Replays<'a> {
     inference: &'a Inference,
-    what_if: WhatIf<'a, Chosen<'a>>,
+    what_if: WhatIf<'a, ChangeRule<'a>>,
     by_root: BTreeMap<String, LatencyChange>,
     longest: LatencyChange,
     sample: ReplaySample,

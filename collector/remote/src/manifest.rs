@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 
 /// Published file of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Published {
+pub(crate) struct PublishedFile {
     /// Path in the store: `spans/date=…/hour=…/seg-….parquet`.
     pub path: String,
     /// Name of the object below the collector's directory.
@@ -25,7 +25,7 @@ pub(crate) struct Published {
     pub bytes: u64,
 }
 
-impl Published {
+impl PublishedFile {
     /// Returns the content's identity: path and size.
     pub(crate) fn what(&self) -> (&str, u64) {
         (&self.path, self.bytes)
@@ -34,7 +34,7 @@ impl Published {
 
 /// Object that will be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Unnamed {
+pub(crate) struct UnnamedObject {
     pub object: String,
     /// Time since which no manifest lists it.
     pub since_ns: i64,
@@ -47,8 +47,8 @@ pub(crate) struct Manifest {
     pub generation: u64,
     /// Random number of this write, by which its writer recognizes it.
     pub nonce: String,
-    pub files: Vec<Published>,
-    pub unnamed: Vec<Unnamed>,
+    pub files: Vec<PublishedFile>,
+    pub unnamed: Vec<UnnamedObject>,
 }
 
 impl Manifest {

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use twox_hash::XxHash3_128;
 
 use crate::address::{Remote, RemoteError};
-use crate::manifest::{self, Published, folder_of};
+use crate::manifest::{self, PublishedFile, folder_of};
 
 /// Age at which the next reader deletes an unused mirror.
 const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -148,7 +148,7 @@ fn delete_unused(cache: &Path) {
 /// path includes the collector's id and a hash of the object's name, which never gets another
 /// content. The manifest lists no covered file, so names need not encode coverage. Chunks of kernel
 /// recordings keep their names, which are random.
-fn local_name(id: &str, file: &Published) -> String {
+fn local_name(id: &str, file: &PublishedFile) -> String {
     let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     if file.path.starts_with("kernel/") {
         return file.path.clone();
@@ -160,7 +160,7 @@ fn local_name(id: &str, file: &Published) -> String {
 
 /// Makes the mirror match the published files; returns the manifests that were left out.
 async fn fill(remote: &Remote, folder: &Path) -> Result<Vec<RemoteError>, RemoteError> {
-    let mut wanted: BTreeMap<String, (String, Published)> = BTreeMap::new();
+    let mut wanted: BTreeMap<String, (String, PublishedFile)> = BTreeMap::new();
     let mut left_out = Vec::new();
     for id in manifest::collectors(remote).await? {
         let files = match manifest::read(remote, &id).await {
@@ -200,7 +200,7 @@ async fn fill(remote: &Remote, folder: &Path) -> Result<Vec<RemoteError>, Remote
 fn delete_others(
     root: &Path,
     folder: &Path,
-    wanted: &BTreeMap<String, (String, Published)>,
+    wanted: &BTreeMap<String, (String, PublishedFile)>,
 ) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -224,7 +224,7 @@ async fn fetch(
     remote: &Remote,
     to: PathBuf,
     id: String,
-    file: Published,
+    file: PublishedFile,
 ) -> Result<(), RemoteError> {
     let from = object_store::path::Path::from(format!("{}/{}", folder_of(&id), file.object));
     let failed = |error| remote.failed(error);

@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use object_store::path::Path;
 use stroboscope_store::tables::Segments;
 
-use crate::manifest::Published;
+use crate::manifest::PublishedFile;
 
 /// Returns the files whose rows no other file holds.
-pub(crate) fn without_covered<'a>(files: impl Iterator<Item = &'a Published>) -> Vec<Published> {
-    let mut folders: BTreeMap<&str, Vec<&Published>> = BTreeMap::new();
+pub(crate) fn without_covered<'a>(
+    files: impl Iterator<Item = &'a PublishedFile>,
+) -> Vec<PublishedFile> {
+    let mut folders: BTreeMap<&str, Vec<&PublishedFile>> = BTreeMap::new();
     for file in files {
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         folders.entry(folder).or_default().push(file);
     }
     let mut named = Vec::new();
     for of_folder in folders.into_values() {
-        let is_covered = |file: &Published| {
+        let is_covered = |file: &PublishedFile| {
             let mut others = of_folder.iter();
             others.any(|other| covers(&other.path, &file.path))
         };

@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 
 use crate::address::{Remote, RemoteError};
 use crate::identity::{Identity, random};
-use crate::manifest::{self, Manifest, Published, Read, Unnamed, Wrote, folder_of};
+use crate::manifest::{self, Manifest, PublishedFile, Read, UnnamedObject, Wrote, folder_of};
 use crate::naming::{covers, without_covered};
 use crate::upload::upload;
 #[cfg(feature = "simulation")]
@@ -120,7 +120,7 @@ struct Rounds {
     /// Published manifest, which this process wrote.
     owned: Option<Read>,
     /// Uploaded objects that no manifest lists yet, by the path of their file.
-    put: BTreeMap<String, Published>,
+    put: BTreeMap<String, PublishedFile>,
     /// Files that were unpublished after the previous round.
     behind: BTreeSet<String>,
     /// Prefix of this process's object names; a number follows.
@@ -218,7 +218,7 @@ impl Rounds {
         let mut is_complete = true;
         let there = self.there();
         let waiting = files.iter().filter(|file| !there.contains(&file.what()));
-        let waiting: Vec<&Published> = waiting.collect();
+        let waiting: Vec<&PublishedFile> = waiting.collect();
         for chunk in waiting.chunks(FILES_PER_MANIFEST) {
             for file in chunk {
                 if !goes_on() {
@@ -242,7 +242,7 @@ impl Rounds {
     }
 
     /// Lists the finished local files that are to be published.
-    fn files(&self) -> Result<Vec<Published>, RemoteError> {
+    fn files(&self) -> Result<Vec<PublishedFile>, RemoteError> {
         // The flusher may still be writing later segments.
         let next_segment = self.flushed.checkpoint_segment.load(Relaxed);
         let mut files = Vec::new();
@@ -252,7 +252,7 @@ impl Rounds {
                 if Segments::of(&path).is_none_or(|of| of.last < next_segment)
                     && !self.is_old(path.as_ref())
                 {
-                    files.push(Published {
+                    files.push(PublishedFile {
                         path: path.to_string(),
                         object: String::new(),
                         bytes,
@@ -274,13 +274,13 @@ impl Rounds {
     /// Returns the published files by path and size.
     fn there(&self) -> BTreeSet<(&str, u64)> {
         let files = self.owned.iter().flat_map(|read| &read.manifest.files);
-        files.map(Published::what).collect()
+        files.map(PublishedFile::what).collect()
     }
 
-    fn note_behind(&mut self, files: &[Published]) {
+    fn note_behind(&mut self, files: &[PublishedFile]) {
         let there = self.there();
         let behind = files.iter().filter(|file| !there.contains(&file.what()));
-        let behind: Vec<&Published> = behind.collect();
+        let behind: Vec<&PublishedFile> = behind.collect();
         let counters = &self.counters;
         counters.files_behind.store(behind.len() as u64, Relaxed);
         let bytes = behind.iter().map(|file| file.bytes).sum();
@@ -323,10 +323,10 @@ impl Rounds {
             .map(|file| &*file.object)
             .chain(manifest.unnamed.iter().map(|unnamed| &*unnamed.object))
             .collect();
-        let left: Vec<Unnamed> = objects
+        let left: Vec<UnnamedObject> = objects
             .iter()
             .filter(|object| !known.contains(&***object) && !object.starts_with(&self.session))
-            .map(|object| Unnamed {
+            .map(|object| UnnamedObject {
                 object: object.clone(),
                 since_ns: now_ns(),
             })
@@ -336,7 +336,7 @@ impl Rounds {
     }
 
     /// Uploads a file; returns false if it no longer exists locally.
-    fn put(&mut self, file: &Published) -> Result<bool, RemoteError> {
+    fn put(&mut self, file: &PublishedFile) -> Result<bool, RemoteError> {
         let before = self.put.get(&file.path);
         if before.is_some_and(|put| put.bytes == file.bytes) {
             return Ok(true);
@@ -359,7 +359,7 @@ impl Rounds {
         let bytes = self.runtime.block_on(upload)?;
         self.counters.files.fetch_add(1, Relaxed);
         self.counters.bytes.fetch_add(bytes, Relaxed);
-        let published = Published {
+        let published = PublishedFile {
             path: file.path.clone(),
             object,
             bytes,
@@ -369,13 +369,13 @@ impl Rounds {
     }
 
     /// Writes a manifest if the list of files has changed.
-    fn write(&mut self, files: &[Published]) -> Result<(), RemoteError> {
+    fn write(&mut self, files: &[PublishedFile]) -> Result<(), RemoteError> {
         let Some(owned) = self.owned.clone() else {
             return Ok(());
         };
         let before = &owned.manifest;
         let here: BTreeSet<&str> = files.iter().map(|file| &*file.path).collect();
-        let mut all: BTreeMap<&str, &Published> = before
+        let mut all: BTreeMap<&str, &PublishedFile> = before
             .files
             .iter()
             .map(|file| (&*file.path, file))
@@ -394,9 +394,10 @@ impl Rounds {
             .filter(|object| !objects.contains(&**object));
         let gone: BTreeSet<String> = gone.collect();
         let mut manifest = before.clone();
-        manifest
-            .unnamed
-            .extend(gone.into_iter().map(|object| Unnamed { object, since_ns }));
+        manifest.unnamed.extend(
+            gone.into_iter()
+                .map(|object| UnnamedObject { object, since_ns }),
+        );
         manifest.files = named;
         if manifest == *before {
             return Ok(());
@@ -407,7 +408,7 @@ impl Rounds {
     }
 
     /// Removes expired files from the manifest; deletes objects unlisted for the grace period.
-    fn tidy(&mut self, files: &[Published]) -> Result<(), RemoteError> {
+    fn tidy(&mut self, files: &[PublishedFile]) -> Result<(), RemoteError> {
         self.write(files)?;
         let Some(owned) = self.owned.clone() else {
             return Ok(());
@@ -415,7 +416,7 @@ impl Rounds {
         let grace_ns = i64::try_from(GRACE.as_nanos()).unwrap_or(i64::MAX);
         let latest_ns = now_ns().saturating_sub(grace_ns);
         let mut manifest = owned.manifest.clone();
-        let (over, rest): (Vec<Unnamed>, Vec<Unnamed>) = manifest
+        let (over, rest): (Vec<UnnamedObject>, Vec<UnnamedObject>) = manifest
             .unnamed
             .into_iter()
             .partition(|unnamed| unnamed.since_ns < latest_ns);

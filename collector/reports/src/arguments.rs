@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use regex::Regex;
 use stroboscope_analysis::connection::NO_REQUESTS;
-use stroboscope_burst::{BurstConfig, Parsed};
+use stroboscope_burst::{BurstConfig, ParsedConfig};
 
 use crate::Failure;
 use crate::reading_memory::parse_reading_limit;
@@ -287,13 +287,13 @@ pub fn parse_part(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a burst-config, and remembers whether it was rounded; [`config_of`] reports that.
-pub fn parse_config(text: &str) -> Result<Parsed, String> {
+pub fn parse_config(text: &str) -> Result<ParsedConfig, String> {
     BurstConfig::parse(text).map_err(|error| error.to_string())
 }
 
 /// Returns the config. If it was rounded, because burst and period are powers of two, prints that
 /// on standard error in the SDK's words.
-pub fn config_of(parsed: &Parsed) -> BurstConfig {
+pub fn config_of(parsed: &ParsedConfig) -> BurstConfig {
     if let Some(text) = &parsed.rounded_from {
         say!(
             "stroboscope: burst-config {text} rounded to {}",

@@ -64,7 +64,7 @@ pub enum BurstSays {
     Planned(Box<plan::BurstPlanSays>),
 }
 
-struct Explained {
+struct BurstReport {
     config: BurstConfig,
     /// Next windows, ms since the Unix epoch; the end is none for a window that never closes.
     windows: Vec<(u64, Option<u64>)>,
@@ -132,7 +132,7 @@ impl Burst {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let explained = Explained::of(config, u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        let explained = BurstReport::of(config, u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         if self.json {
             print_json(&explained.plan(remark.as_deref()))?;
         } else {
@@ -160,7 +160,7 @@ fn plan(request: Duration, duty: f64) -> Result<BurstConfig, String> {
     Ok(BurstConfig::from_bits(((1 << ones) - 1) << zeros))
 }
 
-impl Explained {
+impl BurstReport {
     fn of(config: BurstConfig, now_ms: u64) -> Self {
         let mut windows = Vec::new();
         let mut from_ms = Some(now_ms);
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_papers_example() {
-        let explained = Explained::of(BurstConfig::from_bits(0b11100), 1_000);
+        let explained = BurstReport::of(BurstConfig::from_bits(0b11100), 1_000);
         assert_eq!(explained.windows[0], (1_020, Some(1_024)));
         assert_eq!(explained.windows[1], (1_052, Some(1_056)));
         let text = explained.to_text(None);
@@ -261,11 +261,11 @@ mod tests {
 
     #[test]
     fn edges() {
-        let always = Explained::of(BurstConfig::ALWAYS_ON, 5);
+        let always = BurstReport::of(BurstConfig::ALWAYS_ON, 5);
         assert_eq!(always.windows, [(5, None)]);
         assert!(always.to_text(None).contains("always on"));
         assert!(
-            Explained::of(BurstConfig::NEVER, 5)
+            BurstReport::of(BurstConfig::NEVER, 5)
                 .to_text(None)
                 .contains("off")
         );

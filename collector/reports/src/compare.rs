@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments};
 use crate::periods::PeriodArguments;
-use crate::results::compare::{Compared, cause_in_words};
+use crate::results::compare::{ComparisonReport, cause_in_words};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, give};
 use crate::{Failure, Status};
@@ -34,7 +34,11 @@ pub struct CompareVerb {
 }
 
 impl CompareVerb {
-    fn compared(&self, study: &NamedStudy, runtime: Option<&Runtime>) -> Result<Compared, Failure> {
+    fn compared(
+        &self,
+        study: &NamedStudy,
+        runtime: Option<&Runtime>,
+    ) -> Result<ComparisonReport, Failure> {
         let periods = self
             .periods
             .open("compare", study, &self.reading, runtime)?;
@@ -50,13 +54,13 @@ impl CompareVerb {
         let first = |comparison: &Comparison| cause_in_words(comparison, 1);
         let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
         let failures = failure_shifts(both).map_err(Failure::of)?;
-        let compared = Compared::of(found, self.top).explained_by(telling.as_ref());
+        let compared = ComparisonReport::of(found, self.top).explained_by(telling.as_ref());
         Ok(compared.with_failures(&failures))
     }
 }
 
 impl ReadingVerb for CompareVerb {
-    type Report = Compared;
+    type Report = ComparisonReport;
     /// No tables: SQL cannot pass the two periods to compare.
     const TABLES: &'static [TableSpec] = &[];
 
@@ -64,7 +68,7 @@ impl ReadingVerb for CompareVerb {
         (self.reading.clone(), &self.show)
     }
 
-    fn answer(&self, study: &NamedStudy) -> Result<Compared, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<ComparisonReport, Failure> {
         self.compared(study, None)
     }
 

@@ -13,7 +13,7 @@ use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, give};
 use crate::{Failure, Status};
 use stroboscope_present::show::TableSpec;
-use stroboscope_query::{Explained, HowCompared, explain_change};
+use stroboscope_query::{ExplainSubject, HowCompared, explain_change};
 
 /// Show which parameters distinguish requests with a change from those without
 ///
@@ -60,8 +60,8 @@ impl ExplainVerb {
             .periods
             .open("explain", study, &self.reading, runtime)?;
         let which = match self.mutation {
-            Some(rank) => Explained::Mutation(rank),
-            None => Explained::Cause(self.cause),
+            Some(rank) => ExplainSubject::Mutation(rank),
+            None => ExplainSubject::Cause(self.cause),
         };
         let settings = ExplainSettings {
             seed: self.seed,
@@ -74,8 +74,8 @@ impl ExplainVerb {
             compare: &self.periods.settings(),
         };
         let describe = |comparison: &Comparison| match which {
-            Explained::Cause(rank) => cause_in_words(comparison, rank),
-            Explained::Mutation(rank) => mutation_in_words(comparison, rank),
+            ExplainSubject::Cause(rank) => cause_in_words(comparison, rank),
+            ExplainSubject::Mutation(rank) => mutation_in_words(comparison, rank),
         };
         let found = explain_change(periods.both(), how, which, &settings, &describe)
             .map_err(Failure::of)?;

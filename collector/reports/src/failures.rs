@@ -1,10 +1,11 @@
 //! The report `failures`: which requests fail, since when, where their failures start, and what
 //! distinguishes them from others.
 
+mod leaf;
+
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::explain::ExplainedLeaf;
 use stroboscope_analysis::root::NO_ROOT;
 use stroboscope_analysis::sampling::WeightedCount;
 use stroboscope_present::humanise::{counted, duration, percent};
@@ -27,6 +28,8 @@ use crate::study::NamedStudy;
 use crate::time::{since, written_periods};
 use crate::verb::{ReadingVerb, Report, give};
 use crate::{Failure, Status};
+
+pub use leaf::FailureLeafRow;
 
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;
@@ -142,29 +145,6 @@ pub struct RecoveredOriginRow {
     example: Option<String>,
 }
 
-/// Requests of a root operation with common attributes, most of which failed, or most of which did
-/// not.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct FailureLeafRow {
-    root: String,
-    /// Conditions that all of these requests satisfy.
-    conditions: Vec<String>,
-    /// True if most of them failed.
-    failed: bool,
-    /// Share of these requests that have the outcome.
-    precision: f64,
-    /// Share of all requests with the outcome that satisfy the conditions.
-    recall: f64,
-    /// Number of requests that satisfy the conditions.
-    requests: u64,
-    /// Number of requests in the held-out sample that satisfy the conditions.
-    held_out: u64,
-    /// Probability of such a separation by chance.
-    p_value: f64,
-    #[serde(skip)]
-    sentence: String,
-}
-
 rows! {
     FailureRootRow as row, "failures": "Requests of a root operation, and how many of them failed.";
     {
@@ -242,39 +222,6 @@ rows! {
     last: Instant, "last (UTC)" = row.last_ns;
     example: Request, "first in" = row.example.as_deref();
     root: Text, "root operation" = &*row.root;
-}
-
-rows! {
-    FailureLeafRow as row, "failure_leaves": "Requests with something in common that mostly failed, or did not.";
-    conditions: Text, "requests with" = &*row.conditions.join(" and ");
-    failed: Text, "mostly" = if row.failed { "failed" } else { "did not" };
-    precision: Share, "precision" = row.precision;
-    recall: Share, "recall" = row.recall;
-    requests: Count, "requests" = row.requests;
-    held_out: Count, "held out" = row.held_out;
-    p_value: Probability, "p" = row.p_value;
-    root: Text, "root operation" = &*row.root;
-}
-
-impl FailureLeafRow {
-    fn of(root: &str, leaf: &ExplainedLeaf) -> Self {
-        let what = if leaf.is_mutation {
-            "fail"
-        } else {
-            "do not fail"
-        };
-        Self {
-            root: root.to_owned(),
-            conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
-            failed: leaf.is_mutation,
-            precision: leaf.precision(),
-            recall: leaf.recall(),
-            requests: leaf.stored.iter().sum(),
-            held_out: leaf.held_out.iter().sum::<usize>() as u64,
-            p_value: leaf.p_value,
-            sentence: leaf.sentence_of("requests", what),
-        }
-    }
 }
 
 impl FailureRootRow {

@@ -18,14 +18,14 @@ use crate::model_json::{
 use crate::results::clock_pairs::ClockPair;
 use crate::results::figures::convergence_figures;
 use crate::roots::{RootRow, root_rows, show_roots};
-use crate::study::{Known, NamedStudy, Reader};
+use crate::study::{NamedInference, NamedStudy, Reader};
 use crate::suggest::command_on;
 use crate::verb::{PageVerb, Report, give, said};
 use crate::{Failure, Status};
 use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::rows;
 use stroboscope_present::show::{Cell, Doc};
-use stroboscope_query::{Inference, Notes, Recorded, save_model};
+use stroboscope_query::{Inference, Notes, RecordedSummary, save_model};
 
 /// Infer the causal model and show it
 ///
@@ -194,8 +194,8 @@ struct LostRecords {
     records: u64,
 }
 
-impl From<&Recorded> for RecordedEntry {
-    fn from(recorded: &Recorded) -> Self {
+impl From<&RecordedSummary> for RecordedEntry {
+    fn from(recorded: &RecordedSummary) -> Self {
         let lost = |((service, cause), records): (&(String, String), &u64)| LostRecords {
             service: service.clone(),
             cause: cause.clone(),
@@ -215,11 +215,11 @@ impl From<&Recorded> for RecordedEntry {
     }
 }
 
-fn recorded_text(recorded: &Recorded) -> String {
+fn recorded_text(recorded: &RecordedSummary) -> String {
     if recorded.batches == 0 {
         return String::new();
     }
-    let Recorded {
+    let RecordedSummary {
         processes,
         records,
         bursts,
@@ -256,11 +256,11 @@ impl Infer {
         give(&self.found(&study)?, &self.reading.from, &self.show)
     }
 
-    fn found<'a>(&'a self, study: &'a NamedStudy) -> Result<Inferred<'a>, Failure> {
+    fn found<'a>(&'a self, study: &'a NamedStudy) -> Result<InferenceReport<'a>, Failure> {
         let known = study.known()?;
         let recorded = study.source().recorded().map_err(Failure::of)?;
         let inference = known.inference;
-        Ok(Inferred {
+        Ok(InferenceReport {
             notes: &inference.notes,
             recorded: (&recorded).into(),
             roots: root_rows(&inference.roots, None),
@@ -289,7 +289,7 @@ impl PageVerb for Infer {
 
 /// The model, and the data that it was inferred from.
 #[derive(Serialize, JsonSchema)]
-pub struct Inferred<'a> {
+pub struct InferenceReport<'a> {
     #[serde(flatten)]
     notes: &'a Notes,
     recorded: RecordedEntry,
@@ -308,7 +308,7 @@ pub struct Inferred<'a> {
     clocks: Option<CorrectedClocks>,
     timestamps: Timestamps,
     #[serde(skip)]
-    known: Known<'a>,
+    known: NamedInference<'a>,
     #[serde(skip)]
     recorded_text: String,
     #[serde(skip)]
@@ -317,13 +317,13 @@ pub struct Inferred<'a> {
     data: &'a Path,
 }
 
-impl Report for Inferred<'_> {
+impl Report for InferenceReport<'_> {
     fn notes(&self) -> &Notes {
         self.notes
     }
 
     fn show(&self, doc: &mut Doc) {
-        let Known { inference, .. } = self.known;
+        let NamedInference { inference, .. } = self.known;
         // Show what makes orders between hosts uncertain before everything that depends on them.
         doc.sentence(warnings(&inference.clocks).join("\n"));
         show_roots(&self.roots, doc);

@@ -13,9 +13,9 @@ use crate::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
 use crate::failure::FailureCode;
-use crate::model_change::Changed;
+use crate::model_change::ModelChangeReport;
 use crate::model_focus::operations;
-use crate::model_report::Believed;
+use crate::model_report::ModelReport;
 use crate::output::print;
 use crate::reading_memory::of_verb;
 use crate::study::{NamedStudy, Reader};
@@ -122,7 +122,7 @@ impl ModelVerb {
         let names = Names::of(model.labels());
         let mut share = of_verb(self.reading.from.memory_limit).share();
         take_for(&relations, &mut share)?;
-        let report = Believed::of(&model, &relations, &graph, &names, &notes);
+        let report = ModelReport::of(&model, &relations, &graph, &names, &notes);
         give(
             &self.focused(report, &waited)?,
             &self.reading.from,
@@ -146,9 +146,9 @@ impl ModelVerb {
     /// Adds the operations to the report, with one of them in focus unless all are requested.
     fn focused<'a>(
         &self,
-        report: Believed<'a>,
+        report: ModelReport<'a>,
         waited: &BTreeMap<String, f64>,
-    ) -> Result<Believed<'a>, Failure> {
+    ) -> Result<ModelReport<'a>, Failure> {
         let data = &self.reading.from.data.data;
         let operations = operations(report.model, report.graph, waited);
         let first = operations.first().map(|first| &first.operation);
@@ -211,7 +211,7 @@ impl ModelVerb {
         let top = if self.top == 0 { usize::MAX } else { self.top };
         let of_before = notes::tell(&notes_before);
         let of_now = give(
-            &Changed {
+            &ModelChangeReport {
                 change: &change,
                 before: &before,
                 after: model,
@@ -239,7 +239,7 @@ impl PageVerb for ModelVerb {
         take_for(relations, &mut share)?;
         let graph = CausalGraph::of(relations);
         let names = Names::of(model.labels());
-        let report = Believed::of(model, relations, &graph, &names, &known.inference.notes);
+        let report = ModelReport::of(model, relations, &graph, &names, &known.inference.notes);
         let report = self.focused(report, &waited)?;
         Ok(said(&report.short(PAGE_ROWS)))
     }
@@ -279,6 +279,6 @@ fn inferred(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Model, Not
     reason = "the document's schema is made of it"
 )]
 pub enum ModelSays<'a> {
-    Believed(Believed<'a>),
-    Changed(Changed<'a>),
+    Believed(ModelReport<'a>),
+    Changed(ModelChangeReport<'a>),
 }

@@ -208,7 +208,7 @@ impl ChangeEntry {
 }
 
 /// Differences between a model and an earlier one.
-pub struct Changed<'a> {
+pub struct ModelChangeReport<'a> {
     pub change: &'a StructuralChange,
     pub before: &'a Model,
     pub after: &'a Model,
@@ -217,13 +217,13 @@ pub struct Changed<'a> {
     pub notes: &'a Notes,
 }
 
-impl Serialize for Changed<'_> {
+impl Serialize for ModelChangeReport<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         ChangeEntry::of(self.change, self.before, self.after).serialize(serializer)
     }
 }
 
-schema_is_of!(Changed<'_>, ChangeEntry);
+schema_is_of!(ModelChangeReport<'_>, ChangeEntry);
 
 /// A relation or a segment that changed.
 struct ChangedRow {
@@ -272,7 +272,7 @@ fn segment_rows(kind: &'static str, changed: &[ChangedSegment]) -> Vec<ChangedRo
     changed.iter().map(row).collect()
 }
 
-impl Report for Changed<'_> {
+impl Report for ModelChangeReport<'_> {
     fn notes(&self) -> &Notes {
         self.notes
     }

@@ -19,7 +19,7 @@ use crate::verb::Report;
 
 /// A model, and the operation in focus.
 #[derive(Serialize, JsonSchema)]
-pub struct Believed<'a> {
+pub struct ModelReport<'a> {
     #[serde(flatten)]
     notes: &'a Notes,
     model_traces: u64,
@@ -53,7 +53,7 @@ pub struct Believed<'a> {
 /// Number of operations to list below the one in focus.
 const OPERATIONS_LISTED: usize = 20;
 
-impl<'a> Believed<'a> {
+impl<'a> ModelReport<'a> {
     /// Adds the operations and the one in focus. Without a focus, the report shows all.
     pub(crate) fn about(
         self,
@@ -143,7 +143,7 @@ rows! {
     traces: Count, "in so many traces" = row.0.traces;
 }
 
-impl Report for Believed<'_> {
+impl Report for ModelReport<'_> {
     fn notes(&self) -> &Notes {
         self.notes
     }
@@ -160,7 +160,7 @@ impl Report for Believed<'_> {
     }
 }
 
-impl Believed<'_> {
+impl ModelReport<'_> {
     /// Shows the operation in focus, and links from it.
     fn show_focus(&self, focus: &Focus, doc: &mut Doc) {
         let traces = self.model.traces().max(1) as f64;

@@ -11,8 +11,8 @@ use stroboscope_present::rows;
 use stroboscope_present::show::{Bar, Chart, Doc, Figure, Row as _, TableSpec};
 use stroboscope_query::{
     Bottleneck, CategoryRule, Heatmap, HeatmapQuestion, LatencyStep, Notes, OperationTime,
-    PathsQuestion, QueryError, Recorded, RootColumn, RootSeries, RootSeriesQuestion, StepQuestion,
-    Study, band_edges_ns, bottleneck_text, bottlenecks, by_time,
+    PathsQuestion, QueryError, RecordedSummary, RootColumn, RootSeries, RootSeriesQuestion,
+    StepQuestion, Study, band_edges_ns, bottleneck_text, bottlenecks, by_time,
 };
 
 use crate::Failure;
@@ -254,7 +254,7 @@ fn heatmap_rows(map: &Heatmap) -> Vec<HeatmapRow> {
     map.cells.iter().map(row).collect()
 }
 
-fn loss_rows(recorded: &Recorded) -> Vec<LossRow> {
+fn loss_rows(recorded: &RecordedSummary) -> Vec<LossRow> {
     let lost = recorded.lost.iter();
     let row = lost.map(|((service, cause), records)| LossRow {
         service: service.clone(),

@@ -46,7 +46,7 @@ pub struct PredictVerb {
 
 impl ReadingVerb for PredictVerb {
     type Report = Prediction;
-    const TABLES: &'static [TableSpec] = &[Foretold::TABLE];
+    const TABLES: &'static [TableSpec] = &[PredictionRow::TABLE];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
         (self.reading.clone(), &self.show)
@@ -65,7 +65,7 @@ impl ReadingVerb for PredictVerb {
             is_median: self.threshold.is_none(),
             why_no_slack: no_slack(&found.slack),
             slack: Latency::of(&found.slack),
-            attributes: found.ranked.iter().map(Foretold::of).collect(),
+            attributes: found.ranked.iter().map(PredictionRow::of).collect(),
             not_tried: found.not_tried,
             notes: found.notes,
         })
@@ -83,12 +83,12 @@ pub struct Prediction {
     is_median: bool,
     slack: Latency,
     why_no_slack: Option<String>,
-    attributes: Vec<Foretold>,
+    attributes: Vec<PredictionRow>,
     not_tried: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Foretold {
+struct PredictionRow {
     attribute: String,
     informedness: f64,
     accuracy: f64,
@@ -103,7 +103,7 @@ struct Foretold {
     left_out: u64,
 }
 
-impl Foretold {
+impl PredictionRow {
     fn of((attribute, quality, left_out): &(String, PredictionQuality, u64)) -> Self {
         Self {
             attribute: attribute.clone(),
@@ -129,7 +129,7 @@ impl Foretold {
 }
 
 rows! {
-    Foretold as row, "predictions": "An attribute, and how well the last request with the same value foretells slack.";
+    PredictionRow as row, "predictions": "An attribute, and how well the last request with the same value foretells slack.";
     {
         let part = |part: f64| Cell::from((row.predicted > 0).then_some(part));
     }
@@ -176,7 +176,8 @@ impl Report for Prediction {
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());
         if is_untold {
             doc.sentence("No value of an attribute came twice, so nothing could be foretold.");
-        } else if self.why_no_slack.is_none() && self.attributes.iter().all(Foretold::is_one_sided)
+        } else if self.why_no_slack.is_none()
+            && self.attributes.iter().all(PredictionRow::is_one_sided)
         {
             doc.sentence(
                 "All requests that could be foretold are on one side of the threshold, so there was nothing to tell. Choose \

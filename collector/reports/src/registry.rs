@@ -99,7 +99,7 @@ pub fn reports() -> Vec<Entry> {
         },
         reading::<failures::FailuresVerb>("failures"),
         other("infer", infer::Infer::run)
-            .saying::<infer::Inferred<'_>>()
+            .saying::<infer::InferenceReport<'_>>()
             .paged::<infer::Infer>(&[]),
         other("model", model::ModelVerb::run)
             .saying::<model::ModelSays<'_>>()

@@ -17,7 +17,7 @@ use crate::arguments::{CategoryArguments, ReadingArguments};
 use crate::output::{print_as_is, print_json, terminal_view};
 use crate::periods::PeriodArguments;
 use crate::results::anomalies::Anomalies;
-use crate::results::compare::{Compared, cause_in_words};
+use crate::results::compare::{ComparisonReport, cause_in_words};
 use crate::results::critical_path::Aggregate;
 use crate::results::slack::SlackList;
 use crate::results::strata::BrokenDown;
@@ -169,7 +169,11 @@ impl ReportVerb {
     }
 
     /// Compares the two periods, if requested.
-    fn changed(&self, study: &NamedStudy, runtime: &Runtime) -> Result<Option<Compared>, Failure> {
+    fn changed(
+        &self,
+        study: &NamedStudy,
+        runtime: &Runtime,
+    ) -> Result<Option<ComparisonReport>, Failure> {
         if !self.periods.are_asked() {
             return Ok(None);
         }
@@ -190,7 +194,7 @@ impl ReportVerb {
         let first = |comparison: &Comparison| cause_in_words(comparison, 1);
         let telling = explain_first_cause(both, &found, how, &first).map_err(Failure::of)?;
         let failures = failure_shifts(both).map_err(Failure::of)?;
-        let compared = Compared::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref());
+        let compared = ComparisonReport::of(found, MUTATIONS_SHOWN).explained_by(telling.as_ref());
         Ok(Some(compared.with_failures(&failures)))
     }
 }

@@ -73,9 +73,9 @@ impl ReadingVerb for Slack {
 }
 
 impl Slack {
-    fn checked(&self, check: SlackCheck) -> Checked {
+    fn checked(&self, check: SlackCheck) -> SlackCheckReport {
         let bucket = |bucket: &SlackBucket| Bucket::of(bucket, check.slack.max_ns());
-        Checked {
+        SlackCheckReport {
             used_traces: check.slack.count(),
             without_server: check.without_server,
             why_no_slack: no_slack(&check.slack),
@@ -100,13 +100,13 @@ impl Slack {
 #[serde(untagged)]
 pub enum SlackReport {
     Segments(Box<SlackList>),
-    Check(Box<Checked>),
+    Check(Box<SlackCheckReport>),
 }
 
 /// Buckets with their correlation (figure 10), and the distribution of server time and latency in
 /// each (figure 9).
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Checked {
+pub struct SlackCheckReport {
     #[serde(flatten)]
     notes: Notes,
     used_traces: u64,
@@ -170,7 +170,7 @@ impl Report for SlackReport {
     }
 }
 
-impl Checked {
+impl SlackCheckReport {
     fn show(&self, doc: &mut Doc) {
         if let Some(buckets) = &self.buckets {
             doc.table(

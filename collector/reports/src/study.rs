@@ -26,12 +26,12 @@ pub struct NamedStudy {
 
 /// A model, and the names of its segments.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct NamedInference<'a> {
     pub inference: &'a Inference,
     names: &'a Names,
 }
 
-impl Known<'_> {
+impl NamedInference<'_> {
     /// Returns the name of a segment.
     pub fn name(self, id: SegmentId) -> SegmentName {
         self.names.get(id)
@@ -106,9 +106,9 @@ impl NamedStudy {
     }
 
     /// Returns the model. The first call reads the traces.
-    pub fn known(&self) -> Result<Known<'_>, Failure> {
+    pub fn known(&self) -> Result<NamedInference<'_>, Failure> {
         let inference = self.of.inference().map_err(Failure::of)?;
-        Ok(Known {
+        Ok(NamedInference {
             inference,
             names: self
                 .names

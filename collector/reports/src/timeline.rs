@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use self::locks::Locks;
 use self::sums::Sums;
-use self::view::Seen;
+use self::view::TimelineReport;
 use crate::arguments::{DataArguments, ShowArguments, parse_moment};
 use crate::study::Reader;
 use crate::verb::{Form, PageVerb, Report, give_as, said, write_file, write_forms};
@@ -86,7 +86,7 @@ enum Format {
 #[serde(untagged)]
 #[allow(dead_code, reason = "the document's schema is made of it")]
 pub enum TimelineSays {
-    Seen(Seen),
+    Seen(TimelineReport),
     Locks(Locks),
     Sums(Sums),
 }
@@ -125,7 +125,7 @@ impl TimelineVerb {
     }
 
     /// Returns the requested trace or burst.
-    fn seen(&self, source: &Source) -> Result<Seen, Failure> {
+    fn seen(&self, source: &Source) -> Result<TimelineReport, Failure> {
         let view = match (&self.trace, self.burst) {
             (Some(trace), _) => of_trace(source, trace_id(trace), trace),
             (None, at_ns) => of_burst(source, at_ns.unwrap_or_default()),
@@ -134,7 +134,7 @@ impl TimelineVerb {
         if let Some(host) = &self.host {
             view.kernel.retain(|part| part.host == *host);
         }
-        Ok(Seen::of(view))
+        Ok(TimelineReport::of(view))
     }
 
     fn sums(&self, source: &Source, format: Format) -> Result<Status, Failure> {

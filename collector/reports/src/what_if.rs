@@ -342,10 +342,10 @@ rows! {
 }
 
 /// A segment that is changed.
-struct Changed<'a>(&'a SegmentName);
+struct ChangedSegmentRow<'a>(&'a SegmentName);
 
 rows! {
-    Changed<'_> as row, "what_if_segments": "A segment that is changed.";
+    ChangedSegmentRow<'_> as row, "what_if_segments": "A segment that is changed.";
     segment: Segment, "segment" = row.0;
 }
 
@@ -401,7 +401,8 @@ impl Report for WhatIf {
                 many => format!("If each of these {many} segments"),
             }
         ));
-        let changed: Vec<Changed<'_>> = self.segments.iter().map(Changed).collect();
+        let changed: Vec<ChangedSegmentRow<'_>> =
+            self.segments.iter().map(ChangedSegmentRow).collect();
         doc.table("", &changed, SEGMENTS_SHOWN);
         doc.sentence(format!(
             "Of {}, {} would be faster and {} slower.",

@@ -3,8 +3,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::condition::Said;
-use super::formula::{Relation, Shared};
+use super::condition::FieldReading;
+use super::formula::{Relation, SharedProperty};
 use super::truth::Truth;
 use super::unit::{Instant, Unit};
 
@@ -73,20 +73,20 @@ enum Own<'a> {
     Process(u128),
 }
 
-fn own<'a>(unit: &Unit<'a>, place: usize, shared: &Shared) -> Option<Own<'a>> {
+fn own<'a>(unit: &Unit<'a>, place: usize, shared: &SharedProperty) -> Option<Own<'a>> {
     match shared {
-        Shared::Service => unit.service(place).map(Own::Text),
-        Shared::Host => Some(Own::Text(unit.host(place))),
-        Shared::Process => unit.process(place).map(Own::Process),
-        Shared::Attribute(field) => match unit.said(place, field) {
-            Said::Text(text) => Some(Own::Text(text)),
+        SharedProperty::Service => unit.service(place).map(Own::Text),
+        SharedProperty::Host => Some(Own::Text(unit.host(place))),
+        SharedProperty::Process => unit.process(place).map(Own::Process),
+        SharedProperty::Attribute(field) => match unit.said(place, field) {
+            FieldReading::Text(text) => Some(Own::Text(text)),
             _ => None,
         },
     }
 }
 
 /// Reports whether two spans share something.
-pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &Shared, b: usize) -> Truth {
+pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &SharedProperty, b: usize) -> Truth {
     match (own(unit, a, shared), own(unit, b, shared)) {
         (Some(a), Some(b)) => (a == b).into(),
         (own_a, own_b) => {
@@ -98,7 +98,7 @@ pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &Shared, b: usize) ->
 }
 
 /// Reports whether a span lacks a value to share that it may have had before the recording began.
-pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[Shared]) -> bool {
+pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[SharedProperty]) -> bool {
     unit.may_have_more(place)
         && shared
             .iter()
@@ -106,7 +106,7 @@ pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[Shared]) -> boo
 }
 
 impl Groups {
-    pub(super) fn of(unit: &Unit<'_>, shared: &[Shared], by_request: bool) -> Self {
+    pub(super) fn of(unit: &Unit<'_>, shared: &[SharedProperty], by_request: bool) -> Self {
         let mut numbers: Option<Vec<Option<u32>>> = None;
         for shared in shared {
             let mut known: FxHashMap<(u32, Own<'_>), u32> = FxHashMap::default();
@@ -267,12 +267,12 @@ impl Starts {
 /// Spans that a relation may pair, counted by time: whole groups, and the part to subtract from
 /// them.
 #[derive(Debug)]
-pub(super) struct Related {
+pub(super) struct RelatedSpans {
     all: Among,
     of_request: Option<Among>,
 }
 
-impl Related {
+impl RelatedSpans {
     pub(super) fn new(unit: &Unit<'_>, holds: &[Truth], relation: &Relation) -> Self {
         let by_request = relation.same_request == Some(true);
         let groups = |by_request| Groups::of(unit, &relation.same, by_request);

@@ -81,7 +81,7 @@ impl Pattern {
 
 /// Value of a span's field.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Said<'a> {
+pub(super) enum FieldReading<'a> {
     Text(&'a str),
     /// Range of possible values. Both ends are equal if nothing is uncertain.
     Between(f64, f64),
@@ -122,38 +122,42 @@ impl Comparison {
         Truth::from_bounds(all, any)
     }
 
-    fn of(self, said: Said<'_>, value: &Value) -> Truth {
+    fn of(self, said: FieldReading<'_>, value: &Value) -> Truth {
         match (said, value) {
-            (Said::Nothing, _) => Truth::False,
-            (Said::Unseen, _) => Truth::Unknown,
-            (Said::Text(text), Value::Text(with)) => self.holds(text.cmp(with.as_str())).into(),
-            (Said::Text(text), Value::Number(with)) => match text.parse::<f64>() {
+            (FieldReading::Nothing, _) => Truth::False,
+            (FieldReading::Unseen, _) => Truth::Unknown,
+            (FieldReading::Text(text), Value::Text(with)) => {
+                self.holds(text.cmp(with.as_str())).into()
+            }
+            (FieldReading::Text(text), Value::Number(with)) => match text.parse::<f64>() {
                 Ok(number) => self.of_numbers(number, number, *with),
                 // Values of different types are not equal and have no order.
                 Err(_) => (self == Self::NotEqual).into(),
             },
-            (Said::Between(low, high), Value::Number(with)) => self.of_numbers(low, high, *with),
-            (Said::Between(..), Value::Text(_)) => (self == Self::NotEqual).into(),
+            (FieldReading::Between(low, high), Value::Number(with)) => {
+                self.of_numbers(low, high, *with)
+            }
+            (FieldReading::Between(..), Value::Text(_)) => (self == Self::NotEqual).into(),
         }
     }
 }
 
 impl Condition {
     /// Evaluates the condition on a span whose fields `said` returns.
-    pub(super) fn of<'a>(&self, said: &impl Fn(&Field) -> Said<'a>) -> Truth {
+    pub(super) fn of<'a>(&self, said: &impl Fn(&Field) -> FieldReading<'a>) -> Truth {
         match self {
             Self::Any => Truth::True,
             Self::Compare(field, comparison, value) => comparison.of(said(field), value),
             Self::Matches(field, pattern, is_wanted) => match said(field) {
-                Said::Nothing => Truth::False,
-                Said::Unseen => Truth::Unknown,
-                Said::Text(text) => (pattern.0.is_match(text) == *is_wanted).into(),
-                Said::Between(..) => (!is_wanted).into(),
+                FieldReading::Nothing => Truth::False,
+                FieldReading::Unseen => Truth::Unknown,
+                FieldReading::Text(text) => (pattern.0.is_match(text) == *is_wanted).into(),
+                FieldReading::Between(..) => (!is_wanted).into(),
             },
             Self::IsThere(field, is_wanted) => match said(field) {
-                Said::Unseen => Truth::Unknown,
-                Said::Nothing => (!is_wanted).into(),
-                Said::Text(_) | Said::Between(..) => (*is_wanted).into(),
+                FieldReading::Unseen => Truth::Unknown,
+                FieldReading::Nothing => (!is_wanted).into(),
+                FieldReading::Text(_) | FieldReading::Between(..) => (*is_wanted).into(),
             },
             Self::Not(inner) => !inner.of(said),
             Self::And(a, b) => a.of(said).and(b.of(said)),

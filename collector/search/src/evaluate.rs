@@ -1,15 +1,15 @@
 //! Evaluates a formula on every span, from the inside out: one pass over the spans for each
 //! operator.
 
-use super::among::{Among, Counts, Groups, Related, Stretch, is_unsure};
+use super::among::{Among, Counts, Groups, RelatedSpans, Stretch, is_unsure};
 use super::formula::{Formula, Order, Relation, Side, When};
-use super::spanning::Spanning;
+use super::spanning::SpanIntervals;
 use super::truth::Truth;
 use super::unit::{NEVER_NS, Unit};
 
 /// Result of a search in one request or burst.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Evaluation {
     /// Truth of the formula.
     pub truth: Truth,
     /// Spans that make the formula true or possible: places in the unit, in order of time, each
@@ -20,7 +20,7 @@ pub struct Found {
 impl Unit<'_> {
     /// Evaluates a formula that [`parse`](crate::parse) returned, and collects its witness.
     #[must_use]
-    pub fn search(&self, formula: &Formula) -> Found {
+    pub fn search(&self, formula: &Formula) -> Evaluation {
         // Without a span, no formula holds, not even one about all spans.
         let truth = self.of_whole(formula);
         let mut witness = Vec::new();
@@ -31,7 +31,7 @@ impl Unit<'_> {
             witness.sort_unstable();
             witness.dedup();
         }
-        Found { truth, witness }
+        Evaluation { truth, witness }
     }
 
     /// Evaluates a formula without collecting its witness.
@@ -230,7 +230,7 @@ impl Unit<'_> {
     ) -> Vec<Truth> {
         let is_related: Box<dyn Fn(usize) -> Truth + '_> = match relation.order {
             Order::Then | Order::Before => {
-                let related = Related::new(self, other, relation);
+                let related = RelatedSpans::new(self, other, relation);
                 Box::new(move |place| {
                     let stretch = self.partners(place, relation);
                     let mut counts = related.count(self, place, stretch);
@@ -241,7 +241,7 @@ impl Unit<'_> {
                 })
             }
             Order::During | Order::Overlaps => {
-                let spanning = Spanning::new(self, other, relation);
+                let spanning = SpanIntervals::new(self, other, relation);
                 Box::new(move |place| spanning.is_related(self, place))
             }
         };

@@ -59,7 +59,7 @@ pub struct Relation {
     /// Maximum distance in ns; `None` for no limit.
     pub within_ns: Option<u64>,
     /// Values that both spans have to share, all of them.
-    pub same: Vec<Shared>,
+    pub same: Vec<SharedProperty>,
     /// True if both spans have to belong to the same request, false if to different ones; `None`
     /// for no restriction.
     pub same_request: Option<bool>,
@@ -80,7 +80,7 @@ pub enum Order {
 
 /// Property that two spans may share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shared {
+pub enum SharedProperty {
     /// Name of the service.
     Service,
     /// Name of the host.
@@ -151,7 +151,7 @@ impl Formula {
             }),
             Part::Relation(relation) => {
                 for shared in &relation.same {
-                    if let Shared::Attribute(field) = shared {
+                    if let SharedProperty::Attribute(field) = shared {
                         add(field);
                     }
                 }

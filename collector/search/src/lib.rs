@@ -77,11 +77,11 @@ mod witness;
 mod wording;
 
 pub use condition::{Comparison, Condition, Pattern, Value};
-pub use evaluate::Found;
+pub use evaluate::Evaluation;
 pub use field::{EventField, Field, LinkField};
-pub use formula::{Formula, Order, Relation, Selector, Shared, Side, When};
+pub use formula::{Formula, Order, Relation, Selector, SharedProperty, Side, When};
 pub use kernel_event::{KernelEvent, KernelKind};
-pub use need::{FieldFacts, Need};
+pub use need::{FieldFacts, Requirement};
 pub use parse::{CHARACTERS_MAX, TraceQl, parse, parse_traceql};
 pub use span_facts::{is_own_name, kind_of, status_of};
 pub use syntax_error::SyntaxError;

@@ -5,7 +5,7 @@
 //! missing span makes nothing false. Operators that require absence, such as `never`, add no
 //! condition.
 
-use super::condition::{Comparison, Condition, Said, Value};
+use super::condition::{Comparison, Condition, FieldReading, Value};
 use super::field::Field;
 use super::formula::{Formula, Selector};
 
@@ -22,7 +22,7 @@ enum Tree {
 
 /// Spans that a request must have for a formula to hold.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Need {
+pub struct Requirement {
     /// Conditions on spans; the index of each is its bit in [`is_met`](Need::is_met).
     spans: Vec<Condition>,
     tree: Tree,
@@ -166,16 +166,16 @@ impl Condition {
             fail: false,
         };
         if facts.may_be_absent {
-            may = may.or(self.of(&|_| Said::Nothing));
+            may = may.or(self.of(&|_| FieldReading::Nothing));
         }
         for text in &facts.texts {
-            may = may.or(self.of(&|_| Said::Text(text)));
+            may = may.or(self.of(&|_| FieldReading::Text(text)));
         }
         match (self, facts.between) {
             (_, None) => may,
             // Attributes are texts, even if they contain numbers.
             (Self::Matches(..), Some(_)) => EITHER,
-            (_, Some((low, high))) => may.or(self.of(&|_| Said::Between(low, high))),
+            (_, Some((low, high))) => may.or(self.of(&|_| FieldReading::Between(low, high))),
         }
     }
 }
@@ -188,7 +188,7 @@ fn compared(facts: &FieldFacts, comparison: Comparison, value: &Value) -> May {
     Condition::Compare(Field::Name, comparison, value.clone()).of_values(facts)
 }
 
-impl Need {
+impl Requirement {
     /// Returns the necessary conditions of a formula.
     #[must_use]
     pub fn of(formula: &Formula) -> Self {
@@ -283,8 +283,8 @@ mod tests {
     use super::*;
     use crate::parse;
 
-    fn need(formula: &str) -> Need {
-        Need::of(&parse(formula).expect("a formula"))
+    fn need(formula: &str) -> Requirement {
+        Requirement::of(&parse(formula).expect("a formula"))
     }
 
     #[test]

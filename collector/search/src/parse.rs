@@ -6,7 +6,7 @@ mod traceql;
 use traceql::STAGES;
 pub use traceql::{TraceQl, parse_traceql};
 
-use super::formula::{Formula, Order, Relation, Selector, Shared, Side, When};
+use super::formula::{Formula, Order, Relation, Selector, SharedProperty, Side, When};
 use super::syntax_error::SyntaxError;
 use super::token::{Kind, Token, tokens};
 
@@ -63,7 +63,7 @@ struct Parser {
     is_traceql: bool,
 }
 
-type Parsed<T> = Result<T, SyntaxError>;
+type ParseResult<T> = Result<T, SyntaxError>;
 
 impl Parser {
     fn peek(&self) -> &Token {
@@ -101,21 +101,21 @@ impl Parser {
         is_so
     }
 
-    fn need_sign(&mut self, sign: &str) -> Parsed<()> {
+    fn need_sign(&mut self, sign: &str) -> ParseResult<()> {
         if self.take_sign(sign) {
             return Ok(());
         }
         Err(self.expected(format!("`{sign}`")))
     }
 
-    fn need_word(&mut self, word: &str) -> Parsed<()> {
+    fn need_word(&mut self, word: &str) -> ParseResult<()> {
         if self.take_word(word) {
             return Ok(());
         }
         Err(self.expected(format!("`{word}`")))
     }
 
-    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEPTH_MAX {
             return Err(self.expected(format!("no more than {DEPTH_MAX} levels")));
         }
@@ -126,7 +126,7 @@ impl Parser {
     }
 
     /// Parses `a implies b`, which binds least.
-    fn formula(&mut self) -> Parsed<Formula> {
+    fn formula(&mut self) -> ParseResult<Formula> {
         self.deeper(|parser| {
             let left = parser.or()?;
             if parser.take_word("implies") {
@@ -137,7 +137,7 @@ impl Parser {
         })
     }
 
-    fn or(&mut self) -> Parsed<Formula> {
+    fn or(&mut self) -> ParseResult<Formula> {
         let mut left = self.and()?;
         while self.take_word("or") || self.take_sign("||") {
             left = Formula::Or(Box::new(left), Box::new(self.and()?));
@@ -145,7 +145,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn and(&mut self) -> Parsed<Formula> {
+    fn and(&mut self) -> ParseResult<Formula> {
         let mut left = self.until()?;
         while self.take_word("and") || self.take_sign("&&") {
             left = Formula::And(Box::new(left), Box::new(self.until()?));
@@ -153,7 +153,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn until(&mut self) -> Parsed<Formula> {
+    fn until(&mut self) -> ParseResult<Formula> {
         let left = self.pair()?;
         let side = side(self.is_word("since"));
         if !self.take_word("until") && !self.take_word("since") {
@@ -166,7 +166,7 @@ impl Parser {
     }
 
     /// Parses `a then b within 5ms then c`. Each formula is related to the next.
-    fn pair(&mut self) -> Parsed<Formula> {
+    fn pair(&mut self) -> ParseResult<Formula> {
         let mut done = Vec::new();
         let mut last = self.prefix()?;
         while let Some(order) = self.order() {
@@ -192,7 +192,7 @@ impl Parser {
 
     /// Parses `within 5ms`, `at the same host`, `with the same .block`, `in another request`, in
     /// any order.
-    fn qualifiers(&mut self, order: Order) -> Parsed<Relation> {
+    fn qualifiers(&mut self, order: Order) -> ParseResult<Relation> {
         let mut relation = Relation {
             order,
             within_ns: None,
@@ -211,9 +211,9 @@ impl Parser {
                 self.need_word("the")?;
                 self.need_word("same")?;
                 let shared = [
-                    ("service", Shared::Service),
-                    ("host", Shared::Host),
-                    ("process", Shared::Process),
+                    ("service", SharedProperty::Service),
+                    ("host", SharedProperty::Host),
+                    ("process", SharedProperty::Process),
                 ];
                 let found = shared
                     .into_iter()
@@ -223,7 +223,9 @@ impl Parser {
             } else if self.take_word("with") {
                 self.need_word("the")?;
                 self.need_word("same")?;
-                relation.same.push(Shared::Attribute(self.attribute()?));
+                relation
+                    .same
+                    .push(SharedProperty::Attribute(self.attribute()?));
             } else if self.take_word("in") {
                 relation.same_request = Some(if self.take_word("another") {
                     false
@@ -240,7 +242,7 @@ impl Parser {
     }
 
     /// Parses an optional `within 5ms`.
-    fn within(&mut self) -> Parsed<Option<u64>> {
+    fn within(&mut self) -> ParseResult<Option<u64>> {
         if !self.take_word("within") {
             return Ok(None);
         }
@@ -253,11 +255,11 @@ impl Parser {
         }
     }
 
-    fn prefix(&mut self) -> Parsed<Formula> {
+    fn prefix(&mut self) -> ParseResult<Formula> {
         self.deeper(Self::prefix_here)
     }
 
-    fn prefix_here(&mut self) -> Parsed<Formula> {
+    fn prefix_here(&mut self) -> ParseResult<Formula> {
         if self.take_word("not") || self.take_sign("!") {
             return Ok(Formula::Not(Box::new(self.prefix()?)));
         }
@@ -292,7 +294,7 @@ impl Parser {
     }
 
     /// Parses `at least 3 of {…} within 5ms`, `at most 3 of {…}`.
-    fn at_least(&mut self) -> Parsed<Formula> {
+    fn at_least(&mut self) -> ParseResult<Formula> {
         self.need_word("at")?;
         let is_most = self.is_word("most");
         if !self.take_word("least") && !self.take_word("most") {
@@ -319,7 +321,7 @@ impl Parser {
         })
     }
 
-    fn count(&mut self) -> Parsed<u64> {
+    fn count(&mut self) -> ParseResult<u64> {
         match self.peek().kind {
             Kind::Number(number) if number >= 0.0 && number.fract() == 0.0 => {
                 self.at += 1;
@@ -329,7 +331,7 @@ impl Parser {
         }
     }
 
-    fn primary(&mut self) -> Parsed<Formula> {
+    fn primary(&mut self) -> ParseResult<Formula> {
         let mut formula = if self.take_sign("(") {
             let inner = self.formula()?;
             self.need_sign(")")?;
@@ -379,7 +381,7 @@ impl Parser {
     }
 
     /// Parses `| count() > 3`, as in TraceQL.
-    fn counted(&mut self, of: &Formula) -> Parsed<Formula> {
+    fn counted(&mut self, of: &Formula) -> ParseResult<Formula> {
         self.need_sign("|")?;
         if !self.take_word("count") {
             return Err(self.expected(STAGES));
@@ -410,7 +412,7 @@ impl Parser {
         })
     }
 
-    fn braces(&mut self) -> Parsed<Selector> {
+    fn braces(&mut self) -> ParseResult<Selector> {
         self.need_sign("{")?;
         let condition = self.condition()?;
         self.need_sign("}")?;

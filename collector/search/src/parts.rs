@@ -8,11 +8,11 @@
 use serde_json::Value;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
 
-use super::condition::{Condition, Said};
+use super::condition::{Condition, FieldReading};
 use super::field::{EventField, Field, LINKS, LinkField};
 use super::span_facts::is_cut_close;
 use super::truth::Truth;
-use super::unit::{AttributeRef, Recorded, Unit};
+use super::unit::{AttributeRef, Unit, UnitRecord};
 
 /// First event number of log lines.
 const LOG_LINES_FROM: u32 = u32::MAX / 2;
@@ -40,11 +40,11 @@ enum Part<T> {
 }
 
 impl<T> Part<T> {
-    fn said<'s>(&'s self, said: impl FnOnce(&'s T) -> Said<'s>) -> Said<'s> {
+    fn said<'s>(&'s self, said: impl FnOnce(&'s T) -> FieldReading<'s>) -> FieldReading<'s> {
         match self {
             Self::One(part) => said(part),
-            Self::None => Said::Nothing,
-            Self::Unseen => Said::Unseen,
+            Self::None => FieldReading::Nothing,
+            Self::Unseen => FieldReading::Unseen,
         }
     }
 }
@@ -60,16 +60,18 @@ fn parts<T>(known: Vec<T>, is_cut: bool) -> Vec<Part<T>> {
 }
 
 impl EventSeen<'_> {
-    fn said(&self, field: &EventField) -> Said<'_> {
+    fn said(&self, field: &EventField) -> FieldReading<'_> {
         match field {
-            EventField::Name => self.name.map_or(Said::Nothing, Said::Text),
-            EventField::SinceStart => self.since_ns.map_or(Said::Nothing, |ns| {
+            EventField::Name => self.name.map_or(FieldReading::Nothing, FieldReading::Text),
+            EventField::SinceStart => self.since_ns.map_or(FieldReading::Nothing, |ns| {
                 let ns = ns as f64;
-                Said::Between(ns, ns)
+                FieldReading::Between(ns, ns)
             }),
             EventField::Attribute(key) => {
                 let found = self.attributes.iter().find(|(_, name, _)| ***name == **key);
-                found.map_or(Said::Nothing, |(.., value)| Said::Text(value))
+                found.map_or(FieldReading::Nothing, |(.., value)| {
+                    FieldReading::Text(value)
+                })
             }
         }
     }
@@ -100,13 +102,15 @@ impl LinkSeen {
         links.into_iter().map(link).collect()
     }
 
-    fn said(&self, field: &LinkField) -> Said<'_> {
+    fn said(&self, field: &LinkField) -> FieldReading<'_> {
         match field {
-            LinkField::TraceId => Said::Text(&self.trace_id),
-            LinkField::SpanId => Said::Text(&self.span_id),
+            LinkField::TraceId => FieldReading::Text(&self.trace_id),
+            LinkField::SpanId => FieldReading::Text(&self.span_id),
             LinkField::Attribute(key) => {
                 let found = self.attributes.iter().find(|(name, _)| **name == **key);
-                found.map_or(Said::Nothing, |(_, value)| Said::Text(value))
+                found.map_or(FieldReading::Nothing, |(_, value)| {
+                    FieldReading::Text(value)
+                })
             }
         }
     }
@@ -119,7 +123,7 @@ impl Unit<'_> {
         if !names_events && !names_links {
             return condition.of(&|field| self.said(place, field));
         }
-        let is_cut = matches!(self.spans[place].record, Recorded::Span(span) if is_cut(span));
+        let is_cut = matches!(self.spans[place].record, UnitRecord::Span(span) if is_cut(span));
         let events = match names_events {
             true => parts(self.events(place), is_cut),
             false => vec![Part::None],
@@ -137,18 +141,18 @@ impl Unit<'_> {
             field => self.said(place, field),
         };
         let counts = (events.len(), links.len());
-        Asked::of(condition, counts, &said).any(counts, &said)
+        PartialCondition::of(condition, counts, &said).any(counts, &said)
     }
 
     fn events(&self, place: usize) -> Vec<EventSeen<'_>> {
         match self.spans[place].record {
-            Recorded::Kernel { .. } => Vec::new(),
-            Recorded::Event { name, .. } => vec![EventSeen {
+            UnitRecord::Kernel { .. } => Vec::new(),
+            UnitRecord::Event { name, .. } => vec![EventSeen {
                 name: Some(name),
                 since_ns: None,
                 attributes: self.own_attributes(place),
             }],
-            Recorded::Span(span) => {
+            UnitRecord::Span(span) => {
                 let own = |number| RecordOwner::InSpan(span.span_id, number);
                 let recorded = span.events.iter().enumerate().map(|(number, event)| {
                     let owner = own(number as u32);
@@ -177,18 +181,18 @@ fn is_cut(span: &SpanRecord) -> bool {
 }
 
 /// Condition with the operands of `!` already evaluated on all events and links.
-enum Asked<'c> {
+enum PartialCondition<'c> {
     Leaf(&'c Condition),
     Known(Truth),
-    And(Box<Asked<'c>>, Box<Asked<'c>>),
-    Or(Box<Asked<'c>>, Box<Asked<'c>>),
+    And(Box<PartialCondition<'c>>, Box<PartialCondition<'c>>),
+    Or(Box<PartialCondition<'c>>, Box<PartialCondition<'c>>),
 }
 
-impl<'c> Asked<'c> {
+impl<'c> PartialCondition<'c> {
     fn of<'s>(
         condition: &'c Condition,
         (events, links): (usize, usize),
-        said: &impl Fn(&Field, usize, usize) -> Said<'s>,
+        said: &impl Fn(&Field, usize, usize) -> FieldReading<'s>,
     ) -> Self {
         let of = |condition| Self::of(condition, (events, links), said);
         match condition {
@@ -204,7 +208,7 @@ impl<'c> Asked<'c> {
     fn any<'s>(
         &self,
         (events, links): (usize, usize),
-        said: &impl Fn(&Field, usize, usize) -> Said<'s>,
+        said: &impl Fn(&Field, usize, usize) -> FieldReading<'s>,
     ) -> Truth {
         let pairs = (0..events).flat_map(|event| (0..links).map(move |link| (event, link)));
         let mut truth = Truth::False;
@@ -217,7 +221,7 @@ impl<'c> Asked<'c> {
         truth
     }
 
-    fn one<'s>(&self, said: &impl Fn(&Field) -> Said<'s>) -> Truth {
+    fn one<'s>(&self, said: &impl Fn(&Field) -> FieldReading<'s>) -> Truth {
         match self {
             Self::Leaf(condition) => condition.of(said),
             Self::Known(truth) => *truth,

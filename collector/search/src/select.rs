@@ -6,7 +6,7 @@ use stroboscope_analysis::record::SpanRecord;
 use super::among::Counts;
 use super::formula::Selector;
 use super::truth::Truth;
-use super::unit::{NEVER_NS, Recorded, Unit};
+use super::unit::{NEVER_NS, Unit, UnitRecord};
 
 /// Place of a span's parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ impl Unit<'_> {
     fn spans_only(&self) -> impl Iterator<Item = (usize, u32, &SpanRecord)> {
         let spans = self.spans.iter().enumerate();
         spans.filter_map(|(place, span)| match span.record {
-            Recorded::Span(record) => Some((place, span.request, record)),
-            Recorded::Event { .. } | Recorded::Kernel { .. } => None,
+            UnitRecord::Span(record) => Some((place, span.request, record)),
+            UnitRecord::Event { .. } | UnitRecord::Kernel { .. } => None,
         })
     }
 
@@ -81,7 +81,7 @@ impl Unit<'_> {
         }
         if self.has_kernel_events() {
             for (place, span) in self.spans.iter().enumerate() {
-                if let Recorded::Kernel { event, .. } = span.record {
+                if let UnitRecord::Kernel { event, .. } = span.record {
                     let found = places.get(&(span.request, event.span_id));
                     parents[place] = found.map_or(Parent::Unseen, |at| Parent::At(*at));
                 }

@@ -85,7 +85,7 @@ struct OfClock {
 
 /// Spans that match, by group and clock.
 #[derive(Debug)]
-pub(super) struct Spanning {
+pub(super) struct SpanIntervals {
     groups: Groups,
     ends: FxHashMap<(u32, u32), Vec<OfClock>>,
     /// True if owners are whole requests instead of single spans.
@@ -93,7 +93,7 @@ pub(super) struct Spanning {
     order: Order,
 }
 
-impl Spanning {
+impl SpanIntervals {
     pub(super) fn new(unit: &Unit<'_>, holds: &[Truth], relation: &Relation) -> Self {
         let groups = Groups::of(unit, &relation.same, relation.same_request == Some(true));
         let mut spanning = Self {

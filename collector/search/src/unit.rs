@@ -32,7 +32,7 @@ pub struct Unit<'a> {
 /// Span with its possible instants.
 #[derive(Debug)]
 pub(super) struct UnitSpan<'a> {
-    pub(super) record: Recorded<'a>,
+    pub(super) record: UnitRecord<'a>,
     /// Index in the unit's requests.
     pub(super) request: u32,
     /// Index in the unit's clocks.
@@ -45,7 +45,7 @@ pub(super) struct UnitSpan<'a> {
 
 /// Span, kernel event, or log event. A log event takes no time.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Recorded<'a> {
+pub(super) enum UnitRecord<'a> {
     Span(&'a SpanRecord),
     Kernel {
         event: &'a KernelEvent,
@@ -136,7 +136,7 @@ impl<'a> Unit<'a> {
             let is_it = |span: &&SpanRecord| event.span_id != 0 && span.span_id == event.span_id;
             let end_ns = event.end_ns.max(event.start_ns);
             self.spans.push(UnitSpan {
-                record: Recorded::Kernel {
+                record: UnitRecord::Kernel {
                     event,
                     of: records.spans.iter().find(is_it),
                 },
@@ -180,7 +180,7 @@ impl<'a> Unit<'a> {
     }
 
     pub(super) fn is_kernel(&self, place: usize) -> bool {
-        self.has_kernel && matches!(self.spans[place].record, Recorded::Kernel { .. })
+        self.has_kernel && matches!(self.spans[place].record, UnitRecord::Kernel { .. })
     }
 
     /// Returns the place at which a formula about the whole unit is evaluated: the first span.
@@ -270,7 +270,7 @@ impl<'a> Unit<'a> {
                 to_ns: if is_open { NEVER_NS } else { end_ns },
             };
             self.spans.push(UnitSpan {
-                record: Recorded::Span(span),
+                record: UnitRecord::Span(span),
                 request,
                 clock: clock_of(&span.host),
                 start,
@@ -285,7 +285,7 @@ impl<'a> Unit<'a> {
                 to_ns: event.ts_ns,
             };
             self.spans.push(UnitSpan {
-                record: Recorded::Event {
+                record: UnitRecord::Event {
                     seq: event.seq,
                     name: &event.event,
                     task: &event.task,
@@ -356,9 +356,9 @@ impl<'a> Unit<'a> {
     pub fn names(&self, place: usize) -> (&'a TraceRecords, u64) {
         let span = &self.spans[place];
         let id = match span.record {
-            Recorded::Span(record) => record.span_id,
-            Recorded::Kernel { event, .. } => event.span_id,
-            Recorded::Event { seq, .. } => u64::from(seq),
+            UnitRecord::Span(record) => record.span_id,
+            UnitRecord::Kernel { event, .. } => event.span_id,
+            UnitRecord::Event { seq, .. } => u64::from(seq),
         };
         (self.requests[span.request as usize].records, id)
     }
@@ -369,48 +369,48 @@ impl<'a> Unit<'a> {
     pub fn describe(&self, place: usize) -> (&'a str, &'a str, i64, i64) {
         let span = &self.spans[place];
         match span.record {
-            Recorded::Span(record) => (
+            UnitRecord::Span(record) => (
                 &record.service,
                 &record.name,
                 record.start_ns,
                 record.end_ns,
             ),
-            Recorded::Kernel { event, .. } => {
+            UnitRecord::Kernel { event, .. } => {
                 let kind = event.kind.name();
                 (kind, &event.name, event.start_ns, event.end_ns)
             }
-            Recorded::Event { name, task, .. } => (task, name, span.start.to_ns, span.end.to_ns),
+            UnitRecord::Event { name, task, .. } => (task, name, span.start.to_ns, span.end.to_ns),
         }
     }
 
     /// Returns `None` for a kernel event whose span was not recorded.
     pub(super) fn service(&self, place: usize) -> Option<&'a str> {
         match self.spans[place].record {
-            Recorded::Span(span) => Some(&span.service),
-            Recorded::Kernel { of, .. } => of.map(|span| &*span.service),
-            Recorded::Event { task, .. } => Some(task),
+            UnitRecord::Span(span) => Some(&span.service),
+            UnitRecord::Kernel { of, .. } => of.map(|span| &*span.service),
+            UnitRecord::Event { task, .. } => Some(task),
         }
     }
 
     /// Reports whether a span may have values that were not recorded.
     pub(super) fn may_have_more(&self, place: usize) -> bool {
         let span = &self.spans[place];
-        span.is_cut_open || matches!(span.record, Recorded::Kernel { of: None, .. })
+        span.is_cut_open || matches!(span.record, UnitRecord::Kernel { of: None, .. })
     }
 
     pub(super) fn host(&self, place: usize) -> &'a str {
         match self.spans[place].record {
-            Recorded::Span(span) => &span.host,
-            Recorded::Kernel { event, .. } => &event.host,
-            Recorded::Event { host, .. } => host,
+            UnitRecord::Span(span) => &span.host,
+            UnitRecord::Kernel { event, .. } => &event.host,
+            UnitRecord::Event { host, .. } => host,
         }
     }
 
     pub(super) fn process(&self, place: usize) -> Option<u128> {
         match self.spans[place].record {
-            Recorded::Span(span) => Some(span.process),
-            Recorded::Kernel { of, .. } => of.map(|span| span.process),
-            Recorded::Event { .. } => Some(0),
+            UnitRecord::Span(span) => Some(span.process),
+            UnitRecord::Kernel { of, .. } => of.map(|span| span.process),
+            UnitRecord::Event { .. } => Some(0),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord};
 
-use super::condition::Said;
+use super::condition::FieldReading;
 use super::field::{ERROR, Field, HOST_NAMES, KIND, OWN_NAMES, STATUS_CODE, of_resource};
 use super::span_facts::{is_cut_close, is_own_name, kind_of, status_of};
-use super::unit::{AttributeRef, NEVER_NS, Recorded, RequestSeen, Unit, UnitSpan};
+use super::unit::{AttributeRef, NEVER_NS, RequestSeen, Unit, UnitRecord, UnitSpan};
 
 impl<'a> Unit<'a> {
     pub(super) fn attribute(&self, place: usize, key: &str) -> Option<&'a str> {
@@ -13,7 +13,7 @@ impl<'a> Unit<'a> {
     }
 
     fn attribute_of(&self, span: &UnitSpan<'a>, wanted: &str) -> Option<&'a str> {
-        if let Recorded::Kernel { event, .. } = span.record {
+        if let UnitRecord::Kernel { event, .. } = span.record {
             let found = event.attributes.iter().find(|(key, _)| *key == wanted);
             return found.map(|(_, value)| &**value);
         }
@@ -47,18 +47,20 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns the value of a field of a span.
-    pub(super) fn said(&self, place: usize, field: &Field) -> Said<'a> {
+    pub(super) fn said(&self, place: usize, field: &Field) -> FieldReading<'a> {
         let span = &self.spans[place];
         let request = &self.requests[span.request as usize];
-        let of_root = |said: fn(&'a SpanRecord) -> Said<'a>| match request.root {
+        let of_root = |said: fn(&'a SpanRecord) -> FieldReading<'a>| match request.root {
             Some(root) => said(root),
-            None if request.records.spans.is_empty() => Said::Nothing,
-            None => Said::Unseen,
+            None if request.records.spans.is_empty() => FieldReading::Nothing,
+            None => FieldReading::Unseen,
         };
         match field {
-            Field::Name => Said::Text(self.describe(place).1),
-            Field::Service => self.service(place).map_or(Said::Unseen, Said::Text),
-            Field::Host => Said::Text(self.host(place)),
+            Field::Name => FieldReading::Text(self.describe(place).1),
+            Field::Service => self
+                .service(place)
+                .map_or(FieldReading::Unseen, FieldReading::Text),
+            Field::Host => FieldReading::Text(self.host(place)),
             Field::Duration => {
                 let own = (span.clock, span.end);
                 let (low, high) = self.gap_ns((span.clock, span.start), own);
@@ -66,11 +68,11 @@ impl<'a> Unit<'a> {
             }
             Field::Kind => self.kind(span, request),
             Field::Kernel => match span.record {
-                Recorded::Kernel { event, .. } => Said::Text(event.kind.name()),
-                _ => Said::Nothing,
+                UnitRecord::Kernel { event, .. } => FieldReading::Text(event.kind.name()),
+                _ => FieldReading::Nothing,
             },
-            Field::RootName => of_root(|root| Said::Text(&root.name)),
-            Field::RootService => of_root(|root| Said::Text(&root.service)),
+            Field::RootName => of_root(|root| FieldReading::Text(&root.name)),
+            Field::RootService => of_root(|root| FieldReading::Text(&root.service)),
             Field::RootDuration => of_root(|root| {
                 let ns = root.end_ns.saturating_sub(root.start_ns);
                 let is_open = is_cut_close(root) || root.flags.contains(SpanFlags::CUT_OPEN);
@@ -80,10 +82,10 @@ impl<'a> Unit<'a> {
             Field::ResourceHost => {
                 let said = HOST_NAMES.map(|name| self.attribute_of(span, name));
                 match said {
-                    [Some(name), ..] => Said::Text(name),
-                    [None, None, None] => Said::Text(self.host(place)),
+                    [Some(name), ..] => FieldReading::Text(name),
+                    [None, None, None] => FieldReading::Text(self.host(place)),
                     // Another part of the resource supplies the host's name.
-                    _ => Said::Nothing,
+                    _ => FieldReading::Nothing,
                 }
             }
             Field::AnyScope(key) => {
@@ -93,26 +95,26 @@ impl<'a> Unit<'a> {
             }
             Field::Attribute(key) => said_or_unseen(self.attribute_of(span, key), span),
             // A span as a whole has no single event or link; see `Unit::is`.
-            Field::Event(_) | Field::Link(_) => Said::Unseen,
+            Field::Event(_) | Field::Link(_) => FieldReading::Unseen,
         }
     }
 
-    fn kind(&self, span: &UnitSpan<'a>, request: &RequestSeen<'a>) -> Said<'a> {
-        let Recorded::Span(record) = span.record else {
-            return Said::Nothing;
+    fn kind(&self, span: &UnitSpan<'a>, request: &RequestSeen<'a>) -> FieldReading<'a> {
+        let UnitRecord::Span(record) = span.record else {
+            return FieldReading::Nothing;
         };
         let kind = request.kinds.then(|| self.made(span, KIND)).flatten();
-        Said::Text(kind.unwrap_or_else(|| kind_of(record)))
+        FieldReading::Text(kind.unwrap_or_else(|| kind_of(record)))
     }
 
-    fn status(&self, span: &UnitSpan<'a>) -> Said<'a> {
-        let Recorded::Span(record) = span.record else {
-            return Said::Nothing;
+    fn status(&self, span: &UnitSpan<'a>) -> FieldReading<'a> {
+        let UnitRecord::Span(record) = span.record else {
+            return FieldReading::Nothing;
         };
         let (error, code) = (self.made(span, ERROR), self.attribute_of(span, STATUS_CODE));
         match status_of(record, error, code) {
-            "unset" if is_cut_close(record) => Said::Unseen,
-            status => Said::Text(status),
+            "unset" if is_cut_close(record) => FieldReading::Unseen,
+            status => FieldReading::Text(status),
         }
     }
 
@@ -124,20 +126,20 @@ impl<'a> Unit<'a> {
     }
 }
 
-fn duration(low: i64, high: i64) -> Said<'static> {
+fn duration(low: i64, high: i64) -> FieldReading<'static> {
     let high = if high >= NEVER_NS / 2 {
         f64::INFINITY
     } else {
         high as f64
     };
-    Said::Between(low.max(0) as f64, high)
+    FieldReading::Between(low.max(0) as f64, high)
 }
 
-fn said_or_unseen<'a>(said: Option<&'a str>, span: &UnitSpan<'_>) -> Said<'a> {
+fn said_or_unseen<'a>(said: Option<&'a str>, span: &UnitSpan<'_>) -> FieldReading<'a> {
     match said {
-        Some(text) => Said::Text(text),
+        Some(text) => FieldReading::Text(text),
         // A span that began before the recording may have had the value then.
-        None if span.is_cut_open => Said::Unseen,
-        None => Said::Nothing,
+        None if span.is_cut_open => FieldReading::Unseen,
+        None => FieldReading::Nothing,
     }
 }

@@ -44,14 +44,18 @@ impl fmt::Display for Condition {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Need, parse};
+    use crate::{Requirement, parse};
 
     #[test]
     fn what_is_written_reads_the_same() {
         let whole = r#"{ (name = "a b" || .n >= 5) && !(duration > 2ms) && host =~ "h.*" && .x != nil
             && status = "error" && span.x = 1 && resource.zone = "a" && event:name = "e" && event."a b" = 2 && link:traceID != nil
             && link.x = 1 && instrumentation:name = "n" && instrumentation.x = "y" && event:timeSinceStart > 1ms }"#;
-        let spans = |text: &str| Need::of(&parse(text).expect("a formula")).spans().to_vec();
+        let spans = |text: &str| {
+            Requirement::of(&parse(text).expect("a formula"))
+                .spans()
+                .to_vec()
+        };
         let first = spans(whole);
         let again = format!("{{ {} }}", first[0]);
         assert_eq!(spans(&again), first, "{again}");

@@ -132,7 +132,7 @@ impl AggregateUDFImpl for InferFunction {
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Inferring {
+        Ok(Box::new(InferenceState {
             source: self.source.clone(),
             clocks: self.clocks.clone(),
             segmenter: Segmenter::default(),
@@ -168,7 +168,7 @@ impl Clocks {
 }
 
 #[derive(Debug)]
-struct Inferring {
+struct InferenceState {
     source: Arc<Source>,
     clocks: Arc<Clocks>,
     segmenter: Segmenter,
@@ -177,7 +177,7 @@ struct Inferring {
     model: Model,
 }
 
-impl Accumulator for Inferring {
+impl Accumulator for InferenceState {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let [ids, spans, events] = values else {
             return Err(DataFusionError::Execution(

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// Response of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answered {
+pub(super) struct Response {
     pub status: u16,
     pub body: String,
 }
 
 /// Reason for a missing response.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unanswered {
+pub(super) enum NoResponse {
     #[error("no collector answers at {0}: {1}")]
     Silent(SocketAddr, io::Error),
     #[error("what listens at {0} is no collector, or speaks TLS")]
@@ -27,16 +27,16 @@ pub(super) fn ask(
     path: &str,
     patience: Duration,
     bytes_max: u64,
-) -> Result<Answered, Unanswered> {
+) -> Result<Response, NoResponse> {
     let answer = exchange(address, path, patience, bytes_max)
-        .map_err(|error| Unanswered::Silent(address, error))?;
+        .map_err(|error| NoResponse::Silent(address, error))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.strip_prefix("HTTP/").and_then(|head| {
         let status = head.split_whitespace().nth(1)?;
         status.parse().ok()
     });
-    Ok(Answered {
-        status: status.ok_or(Unanswered::Foreign(address))?,
+    Ok(Response {
+        status: status.ok_or(NoResponse::Foreign(address))?,
         body: body.to_owned(),
     })
 }

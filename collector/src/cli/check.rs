@@ -51,7 +51,7 @@ pub(super) struct CheckedFolder {
     log_segments: u64,
     /// Number of batches that never arrived: they are counted as losses, and are not findings.
     holes: u64,
-    findings: Vec<Found>,
+    findings: Vec<DefectRow>,
 }
 
 /// Sums of one table of the store.
@@ -65,7 +65,7 @@ struct CheckedTable {
 
 /// One problem.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Found {
+struct DefectRow {
     kind: &'static str,
     /// Path of a file, or name of a process.
     at: String,
@@ -115,7 +115,7 @@ impl CheckedFolder {
             rows: size.rows,
             bytes: size.bytes,
         };
-        let found = |finding: &Finding| Found {
+        let found = |finding: &Finding| DefectRow {
             kind: finding.kind.name(),
             at: finding.at.clone(),
             detail: finding.detail.clone(),
@@ -168,7 +168,7 @@ rows! {
 }
 
 rows! {
-    Found as row, "findings": "What is wrong with a data folder.";
+    DefectRow as row, "findings": "What is wrong with a data folder.";
     kind: Text, "kind" = Cell::Text(row.kind.to_owned());
     at: Text, "at" = Cell::Text(row.at.clone());
     detail: Text, "detail" = Cell::Text(row.detail.clone());

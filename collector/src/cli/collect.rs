@@ -9,7 +9,7 @@ use stroboscope_reports::output::say;
 
 use clap::Args;
 use rustix::fs::Mode;
-use stroboscope_burst::{BurstConfig, Parsed};
+use stroboscope_burst::{BurstConfig, ParsedConfig};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -74,7 +74,7 @@ pub(super) struct Collect {
     /// Burst configuration for all processes, such as 4ms/32ms or 0b11100. By default, each process
     /// keeps its own
     #[arg(long, value_name = "CONFIG", value_parser = parse_config)]
-    burst_config: Option<Parsed>,
+    burst_config: Option<ParsedConfig>,
     /// Policy by which services decide about data-quality tradeoffs, as `stroboscope tradeoffs
     /// learn` writes it. A changed file is read again; an invalid one is reported and not sent
     #[arg(long, value_name = "FILE")]

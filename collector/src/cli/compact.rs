@@ -37,7 +37,7 @@ pub(super) struct Compact {
 
 /// Result of the compaction.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Compacted {
+pub(super) struct CompactionReport {
     /// Number of files that were replaced.
     replaced_files: u64,
     /// Number of files that replaced them.
@@ -75,7 +75,7 @@ impl Compact {
             care.round(flushed.checkpoint_segment.load(Relaxed), now_ns(), &|| true)
                 .map_err(Failure::of)?;
         }
-        let done = Compacted {
+        let done = CompactionReport {
             replaced_files: counters.files_replaced.load(Relaxed),
             written_files: counters.compactions.load(Relaxed),
             read_bytes: counters.compaction_read_bytes.load(Relaxed),
@@ -96,7 +96,7 @@ impl Compact {
     }
 }
 
-impl Compacted {
+impl CompactionReport {
     fn text(&self) -> String {
         let Self {
             replaced_files,

@@ -11,7 +11,7 @@ use stroboscope_query::Bottleneck;
 use tokio::runtime::Runtime;
 
 use crate::demo::{
-    self, DemoOptions, Outcome, Part, ROLE_VERB, Report, Scenario, ScenarioOutcome, Told, Verdict,
+    self, DemoOptions, Outcome, Part, ROLE_VERB, Report, Scenario, ScenarioOutcome, Story, Verdict,
 };
 use stroboscope_reports::arguments::{DataArguments, parse_share};
 use stroboscope_reports::output::{print, print_json};
@@ -139,7 +139,7 @@ struct ScenarioFigure {
 }
 
 impl ScenarioSays {
-    fn of(told: &Told) -> Self {
+    fn of(told: &Story) -> Self {
         let figures = told.figures.iter().map(|figure| ScenarioFigure {
             what: figure.what.clone(),
             value: figure.value.clone(),

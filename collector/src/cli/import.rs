@@ -7,7 +7,8 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use stroboscope_import::{
-    BadLine, Format, ImportError, ImportSummary, Imported, Importer, Mapping, NotTaken, TimeUnit,
+    BadLine, FieldMapping, Format, ImportError, ImportOutcome, ImportSummary, Importer, NotTaken,
+    TimeUnit,
 };
 use stroboscope_present::humanise::counted;
 use stroboscope_reports::arguments::DataArguments;
@@ -96,7 +97,7 @@ impl Import {
         let mapping = self
             .map
             .as_deref()
-            .map(Mapping::read)
+            .map(FieldMapping::read)
             .transpose()
             .map_err(Failure::of)?;
         let folder = self.data.local()?;
@@ -170,7 +171,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
         );
     }
     Ok(match imported {
-        Imported::Before(receipt) => {
+        ImportOutcome::Before(receipt) => {
             say!(
                 "{name}: the same content was imported before, from {} ({}); nothing done",
                 receipt.source,
@@ -181,7 +182,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
                 was_useful: true,
             }
         }
-        Imported::Now(summary) => {
+        ImportOutcome::Now(summary) => {
             // A closed standard output does not fail the import.
             let _ = print(&format!("{name}: {}", summary_text(&summary)));
             tell_not_taken(&name, &summary.not_taken);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use stroboscope_analysis::kernel::event::LossCounts;
-use stroboscope_burst::{BurstConfig, Parsed};
+use stroboscope_burst::{BurstConfig, ParsedConfig};
 use stroboscope_kernel_model::{Facility, Processes};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -59,7 +59,7 @@ pub(super) struct Record {
         default_value = "4ms/32ms",
         value_parser = parse_config
     )]
-    burst_config: Parsed,
+    burst_config: ParsedConfig,
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     seconds: Option<Duration>,

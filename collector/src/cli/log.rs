@@ -189,7 +189,7 @@ struct JsonLine {
 fn json(event: &Event<'_>) -> Result<String, fmt::Error> {
     let mut time = String::new();
     SystemTime.format_time(&mut Writer::new(&mut time))?;
-    let mut said = Said::default();
+    let mut said = EventText::default();
     event.record(&mut said);
     let line = JsonLine {
         time,
@@ -203,18 +203,18 @@ fn json(event: &Event<'_>) -> Result<String, fmt::Error> {
 
 /// Message and fields of an event.
 #[derive(Default)]
-struct Said {
+struct EventText {
     what: String,
     fields: Map<String, Value>,
 }
 
-impl Said {
+impl EventText {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.fields.insert(field.name().to_owned(), value.into());
     }
 }
 
-impl Visit for Said {
+impl Visit for EventText {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.what = shortened(&format!("{value:?}"), LINE_CHARS_MAX);
@@ -252,9 +252,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Kept {
+    impl io::Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn long_lines_lose_their_middle() {
         for lines in [Lines::Text, Lines::Journal, Lines::Json] {
-            let kept = Kept::default();
+            let kept = LogBuffer::default();
             let into = kept.clone();
             let layer = tracing_subscriber::fmt::layer()
                 .with_writer(move || into.clone())

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::snapshot::Snapshot;
-use self::source::Watched;
+use self::source::TopSource;
 use self::state::{KeyAsks, TopState};
 use self::terminal::Screen;
 use stroboscope_reports::arguments::{DataArguments, parse_duration};
@@ -71,8 +71,8 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 impl TopVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let watched = match self.data {
-            None => Watched::Collector(self.http),
-            Some(data) => Watched::Store {
+            None => TopSource::Collector(self.http),
+            Some(data) => TopSource::Store {
                 data: DataArguments { data },
                 last: self.last,
                 runtime: runtime.handle().clone(),
@@ -122,12 +122,12 @@ fn of_terminal(error: &io::Error) -> Failure {
 }
 
 /// Prints one picture, with rates if the source has any.
-fn once(watched: &Watched, interval: Duration) -> Result<Status, Failure> {
+fn once(watched: &TopSource, interval: Duration) -> Result<Status, Failure> {
     let began = Instant::now();
     let mut state = TopState::of(watched.name());
     state.take(Ok(watched.look()?), began.elapsed());
     // A store has no rates.
-    if matches!(watched, Watched::Collector(_)) {
+    if matches!(watched, TopSource::Collector(_)) {
         std::thread::sleep(interval);
         state.take(Ok(watched.look()?), began.elapsed());
     }
@@ -135,12 +135,12 @@ fn once(watched: &Watched, interval: Duration) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-type Seen = Result<Snapshot, String>;
+type LookResult = Result<Snapshot, String>;
 
 /// Polls on a separate thread, so that keys never wait for a collector. The thread ends with the
 /// process, or when the receiver is dropped.
-fn looking(watched: Watched, interval: Duration) -> Result<Receiver<Seen>, Failure> {
-    let (sender, seen): (SyncSender<Seen>, _) = sync_channel(1);
+fn looking(watched: TopSource, interval: Duration) -> Result<Receiver<LookResult>, Failure> {
+    let (sender, seen): (SyncSender<LookResult>, _) = sync_channel(1);
     let body = move || {
         loop {
             let began = Instant::now();
@@ -158,8 +158,8 @@ fn looking(watched: Watched, interval: Duration) -> Result<Receiver<Seen>, Failu
 
 /// Draws pictures and handles keys until the user quits.
 fn watch(
-    watched: &Watched,
-    seen: &Receiver<Seen>,
+    watched: &TopSource,
+    seen: &Receiver<LookResult>,
     screen: &Screen,
     ends: &AtomicBool,
 ) -> io::Result<()> {

@@ -55,7 +55,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
         other("collect", collect::Collect::run).confined(),
         other("check", check::CheckVerb::run).saying::<check::CheckedFolder>(),
-        other("compact", compact::Compact::run).saying::<compact::Compacted>(),
+        other("compact", compact::Compact::run).saying::<compact::CompactionReport>(),
         other("set-requests", requests::SetRequests::run).saying::<requests::RequestSetting>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),

@@ -11,14 +11,14 @@ use tokio::runtime::Handle;
 use stroboscope_query::timeline::{KernelOverview, overview};
 use stroboscope_query::{
     Bottleneck, InferSettings, Inference, KernelClocks, Notes, PathsQuestion, ProcessorUse,
-    QueryError, Recorded, Selection, Source, Study, bottlenecks,
+    QueryError, RecordedSummary, Selection, Source, Study, bottlenecks,
 };
 
 /// Everything in the report that comes from the store.
 #[derive(Debug)]
 pub struct Findings {
     /// Processes, bursts and losses.
-    pub recorded: Recorded,
+    pub recorded: RecordedSummary,
     /// State of the clocks, as the kernels report it.
     pub kernel_clocks: KernelClocks,
     /// Number of traces recorded completely.

@@ -6,7 +6,7 @@ use stroboscope_newsfeed::{Fleet, FleetError, FleetOptions, LoadReport};
 pub const ROLE_VERB: &str = "newsfeed";
 
 /// Result of the load.
-pub(super) enum Loaded {
+pub(super) enum LoadOutcome {
     /// Report of a load that ran to its end.
     Report(LoadReport),
     /// Number of the signal that interrupted the load.
@@ -22,17 +22,17 @@ pub(super) async fn run(
     options: FleetOptions,
     started: impl FnOnce(&[(&'static str, u32)]),
     interrupted: impl Future<Output = i32>,
-) -> Result<Loaded, FleetError> {
+) -> Result<LoadOutcome, FleetError> {
     tokio::pin!(interrupted);
     let mut fleet = tokio::select! {
         // Dropping a half-started fleet kills the processes that it has started.
         fleet = Fleet::start(options) => fleet?,
-        signal = &mut interrupted => return Ok(Loaded::Interrupted(signal)),
+        signal = &mut interrupted => return Ok(LoadOutcome::Interrupted(signal)),
     };
     started(&fleet.pids());
     let report = tokio::select! {
-        report = fleet.run_load() => report.map(Loaded::Report),
-        signal = &mut interrupted => Ok(Loaded::Interrupted(signal)),
+        report = fleet.run_load() => report.map(LoadOutcome::Report),
+        signal = &mut interrupted => Ok(LoadOutcome::Interrupted(signal)),
     };
     for stopped in fleet.stop().await.iter().filter(|stopped| !stopped.clean) {
         tracing::warn!(

@@ -10,4 +10,4 @@ mod scenario;
 pub use fleet::ROLE_VERB;
 pub use report::{Part, Report};
 pub use run::{DemoError, DemoOptions, Outcome, run};
-pub use scenario::{Scenario, ScenarioOutcome, Told, Verdict, run_scenario};
+pub use scenario::{Scenario, ScenarioOutcome, Story, Verdict, run_scenario};

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::findings::findings;
-use super::fleet::{self, Loaded};
+use super::fleet::{self, LoadOutcome};
 use super::report::Report;
 use stroboscope_query::QueryError;
 use stroboscope_reports::stderr::say;
@@ -112,8 +112,8 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
     fleet_options(options, String::new())?.check()?;
     let data = options.data.join(format!("demo-{}", seconds_since_epoch()));
     let load = match runtime.block_on(record(options, &data))? {
-        Loaded::Report(load) => load,
-        Loaded::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),
+        LoadOutcome::Report(load) => load,
+        LoadOutcome::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),
     };
     say!("stopped; analysing what was recorded");
     let findings = findings(&data, runtime.handle().clone(), options.kernel)?;
@@ -129,7 +129,7 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
 }
 
 /// Collects while the newsfeed is under load.
-async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError> {
+async fn record(options: &DemoOptions, data: &Path) -> Result<LoadOutcome, DemoError> {
     // From here on a signal no longer ends this process at once, but first stops everything
     // started.
     let (mut terminate, mut interrupt) = (

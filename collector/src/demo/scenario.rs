@@ -17,12 +17,12 @@ use std::path::Path;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use told::{Told, Verdict};
+pub use told::{Story, Verdict};
 
 use learning::Lessons;
 
 use super::run::{DemoError, seconds_since_epoch};
-use stage::{Stage, Starting};
+use stage::{RankerSettings, Stage};
 
 /// Scenario to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -47,7 +47,7 @@ pub enum Scenario {
 #[derive(Debug)]
 pub enum ScenarioOutcome {
     /// Figures of a scenario that ran to its end.
-    Told(Box<Told>),
+    Told(Box<Story>),
     /// Number of the signal that ended the scenario.
     Interrupted(i32),
 }
@@ -77,16 +77,20 @@ pub fn run_scenario(
     })
 }
 
-async fn tell(scenario: Scenario, data: &Path) -> Result<Told, DemoError> {
+async fn tell(scenario: Scenario, data: &Path) -> Result<Story, DemoError> {
     let mut stage = Stage::start(data).await?;
-    let mut told = Told::new(data);
+    let mut told = Story::new(data);
     let told_to = tell_all(scenario, &mut stage, &mut told).await;
     // After any result, flush the acknowledged data into the store.
     stage.end().await?;
     told_to.map(|()| told)
 }
 
-async fn tell_all(scenario: Scenario, stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
+async fn tell_all(
+    scenario: Scenario,
+    stage: &mut Stage,
+    told: &mut Story,
+) -> Result<(), DemoError> {
     let all = [
         Scenario::Models,
         Scenario::Reactive,
@@ -102,7 +106,7 @@ async fn tell_all(scenario: Scenario, stage: &mut Stage, told: &mut Told) -> Res
     let mut lessons = Lessons::default();
     for (number, story) in stories.iter().enumerate() {
         if number > 0 {
-            stage.restart(Starting::default()).await?;
+            stage.restart(RankerSettings::default()).await?;
             stage.decide_by(None).await;
         }
         told.begin(*story);

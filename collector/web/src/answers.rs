@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::progress::{Step, Telling};
+use crate::progress::{ProgressSender, Step};
 
 /// A computed answer.
 #[derive(Clone, Debug)]
@@ -21,12 +21,12 @@ pub(crate) struct Answer {
 
 /// An answer that is being computed.
 #[derive(Clone, Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct PendingAnswer {
     pub(crate) step: watch::Receiver<Step>,
     done: watch::Receiver<Option<Answer>>,
 }
 
-impl Awaited {
+impl PendingAnswer {
     /// Waits for the answer. Returns `None` if its computation panicked.
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
         let done = self.done.wait_for(Option::is_some).await;
@@ -36,9 +36,9 @@ impl Awaited {
 
 /// Result of a lookup.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     Kept(Answer),
-    Awaited(Awaited),
+    Awaited(PendingAnswer),
 }
 
 #[derive(Debug)]
@@ -56,16 +56,16 @@ pub(crate) enum MadeOf {
 
 #[derive(Debug)]
 struct Inner {
-    kept: Mutex<Kept>,
+    kept: Mutex<AnswerCache>,
     /// Slots for concurrent computations, by [`MadeOf`].
     slots: [Arc<Semaphore>; 2],
     bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct AnswerCache {
     answers: HashMap<String, (Answer, u64)>,
-    awaited: HashMap<String, Awaited>,
+    awaited: HashMap<String, PendingAnswer>,
     bytes: usize,
     /// Counts uses, so that the least recently used answer is evicted first.
     uses: u64,
@@ -97,21 +97,21 @@ impl Answers {
         &self,
         key: &str,
         made_of: MadeOf,
-        make: impl FnOnce(&Telling) -> Answer + Send + 'static,
-    ) -> Found {
+        make: impl FnOnce(&ProgressSender) -> Answer + Send + 'static,
+    ) -> Lookup {
         let mut kept = self.inner.lock();
         kept.uses += 1;
         let uses = kept.uses;
         if let Some((answer, used)) = kept.answers.get_mut(key) {
             *used = uses;
-            return Found::Kept(answer.clone());
+            return Lookup::Kept(answer.clone());
         }
         if let Some(awaited) = kept.awaited.get(key) {
-            return Found::Awaited(awaited.clone());
+            return Lookup::Awaited(awaited.clone());
         }
-        let (telling, step) = Telling::new();
+        let (telling, step) = ProgressSender::new();
         let (sender, done) = watch::channel(None);
-        let awaited = Awaited { step, done };
+        let awaited = PendingAnswer { step, done };
         kept.awaited.insert(key.to_owned(), awaited.clone());
         drop(kept);
         let (inner, key) = (self.inner.clone(), key.to_owned());
@@ -130,12 +130,12 @@ impl Answers {
                 sender.send_replace(made);
             }
         });
-        Found::Awaited(awaited)
+        Lookup::Awaited(awaited)
     }
 }
 
 impl Inner {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, AnswerCache> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,10 +180,10 @@ mod tests {
         }
     }
 
-    async fn wait(found: Found) -> Option<Answer> {
+    async fn wait(found: Lookup) -> Option<Answer> {
         match found {
-            Found::Kept(answer) => Some(answer),
-            Found::Awaited(mut awaited) => awaited.answer().await,
+            Lookup::Kept(answer) => Some(answer),
+            Lookup::Awaited(mut awaited) => awaited.answer().await,
         }
     }
 
@@ -206,11 +206,11 @@ mod tests {
             counted.fetch_add(1, SeqCst);
             answer(10)
         });
-        assert!(matches!(second, Found::Awaited(_)));
+        assert!(matches!(second, Lookup::Awaited(_)));
         go.send(()).unwrap();
         assert_eq!(wait(second).await.unwrap().bytes.len(), 10);
         let third = answers.find("a", Store, |_| unreachable!("it is there"));
-        assert!(matches!(third, Found::Kept(_)));
+        assert!(matches!(third, Lookup::Kept(_)));
         assert_eq!(made.load(SeqCst), 1);
     }
 
@@ -219,9 +219,9 @@ mod tests {
         let answers = Answers::new(1, 10_000);
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let gone = Mutex::new(gone);
-        let step = |found: Found| match found {
-            Found::Awaited(awaited) => awaited.step,
-            Found::Kept(_) => unreachable!("nothing is there yet"),
+        let step = |found: Lookup| match found {
+            Lookup::Awaited(awaited) => awaited.step,
+            Lookup::Kept(_) => unreachable!("nothing is there yet"),
         };
         let mut first = step(answers.find("a", Store, move |_| {
             gone.lock().unwrap().recv().unwrap();
@@ -230,7 +230,7 @@ mod tests {
         let begun = first.wait_for(|step| !step.task.is_empty()).await;
         assert!(begun.unwrap().task.starts_with("opening the store"));
         let second = answers.find("b", Store, |_| answer(1));
-        let Found::Awaited(waiting) = &second else {
+        let Lookup::Awaited(waiting) = &second else {
             unreachable!("the first one has the only place")
         };
         assert_eq!(waiting.step.borrow().task, "");
@@ -246,16 +246,16 @@ mod tests {
         }
         assert!(matches!(
             answers.find("a", Store, |_| answer(1)),
-            Found::Kept(_)
+            Lookup::Kept(_)
         ));
         wait(answers.find("d", Store, |_| answer(1000))).await;
         assert!(matches!(
             answers.find("a", Store, |_| answer(1)),
-            Found::Kept(_)
+            Lookup::Kept(_)
         ));
         assert!(matches!(
             answers.find("b", Store, |_| answer(1)),
-            Found::Awaited(_)
+            Lookup::Awaited(_)
         ));
         // An answer that is larger than the cache is returned, but not cached.
         assert!(

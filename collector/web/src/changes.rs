@@ -7,7 +7,7 @@ use stroboscope_reports::overview::step_text;
 use tokio::runtime::Handle;
 
 use crate::periods::TwoPeriods;
-use crate::progress::Telling;
+use crate::progress::ProgressSender;
 use crate::scope::Scope;
 use crate::site::Site;
 
@@ -21,7 +21,7 @@ pub(crate) fn changes(
     scope: &Scope,
     site: &Site,
     runtime: &Handle,
-    telling: &Telling,
+    telling: &ProgressSender,
 ) -> Html {
     let mut html = Html::new();
     // An answer reports a store that cannot be read; the empty form does not.
@@ -56,7 +56,7 @@ fn found(
     scope: &Scope,
     site: &Site,
     runtime: &Handle,
-    telling: &Telling,
+    telling: &ProgressSender,
 ) -> Result<Vec<Change>, QueryError> {
     let source = site.source(runtime, telling.observer())?;
     let source = source.with_root(scope.root());

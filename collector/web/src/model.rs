@@ -26,7 +26,7 @@ type LastRequest = Arc<Mutex<Option<(RequestKey, Arc<Request>)>>>;
 #[derive(Debug)]
 pub(crate) struct Models {
     source: Mutex<Option<(String, Arc<Source>)>>,
-    model: Mutex<Option<Kept>>,
+    model: Mutex<Option<CachedModel>>,
     /// Held while a model is computed; other callers wait for its result.
     making: Mutex<()>,
     request: LastRequest,
@@ -57,7 +57,7 @@ impl PartialEq for RequestKey {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedModel {
     state: String,
     made: Instant,
     took: Duration,
@@ -71,7 +71,7 @@ pub(crate) type Model = Result<Arc<Inference>, Arc<str>>;
 
 /// A cached model.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ModelLookup {
     pub(crate) model: Model,
     /// True if the model belongs to these files, or is young. An outdated model is still better
     /// than none.
@@ -148,13 +148,13 @@ impl Models {
     }
 
     /// Returns the cached model for these files, without waiting for one to be computed.
-    pub(crate) fn known(&self, state: &str) -> Option<Known> {
+    pub(crate) fn known(&self, state: &str) -> Option<ModelLookup> {
         let kept = lock(&self.model);
         let kept = kept.as_ref()?;
         let has_failed = kept.model.is_err() && kept.made.elapsed() < FAILED_FOR;
         let is_fresh = kept.is_good_for(state) || has_failed;
         // An old failure with other files does not apply to these.
-        (is_fresh || kept.model.is_ok()).then(|| Known {
+        (is_fresh || kept.model.is_ok()).then(|| ModelLookup {
             model: kept.model.clone(),
             is_fresh,
         })
@@ -210,7 +210,7 @@ impl Models {
             before.made = Instant::now();
             return before.model.clone();
         }
-        *kept = Some(Kept {
+        *kept = Some(CachedModel {
             state: if is_busy {
                 String::new()
             } else {
@@ -233,7 +233,7 @@ impl Models {
     }
 }
 
-impl Kept {
+impl CachedModel {
     fn is_good_for(&self, state: &str) -> bool {
         let age_max = AGE_MIN.max(self.took * AGE_PER_MAKING);
         let is_young = self.model.is_ok() && self.made.elapsed() < age_max;

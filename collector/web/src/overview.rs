@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 
 use crate::heatmap::heatmap;
 use crate::periods::TwoPeriods;
-use crate::progress::Telling;
-use crate::range_strip::Steered;
+use crate::progress::ProgressSender;
+use crate::range_strip::RangeUse;
 use crate::respond::{Head, NoPage, content, page, page_now};
 use crate::root_series::root_series;
 use crate::scope::Scope;
@@ -25,7 +25,7 @@ use crate::site::Site;
 const ROWS_SHOWN: usize = 15;
 
 pub(crate) async fn overview(State(site): State<Site>, scope: Scope) -> Response {
-    let mut head = Head::new("Overview", "/", &scope, Steered::RangeAndRoot);
+    let mut head = Head::new("Overview", "/", &scope, RangeUse::RangeAndRoot);
     head.scripts = &[Asset::Heatmap];
     if let Err(wrong) = scope.check() {
         return page_now(&site, head, Err(NoPage::bad_request(wrong))).await;
@@ -88,7 +88,7 @@ fn content_of(
     scope: &Scope,
     site: &Site,
     runtime: &Handle,
-    telling: &Telling,
+    telling: &ProgressSender,
 ) -> Result<Html, NoPage> {
     let source = site
         .source(runtime, telling.observer())

@@ -22,9 +22,9 @@ pub(crate) struct Step {
 
 /// Sender of progress reports. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Telling(Arc<watch::Sender<Step>>);
+pub(crate) struct ProgressSender(Arc<watch::Sender<Step>>);
 
-impl Telling {
+impl ProgressSender {
     pub(crate) fn new() -> (Self, watch::Receiver<Step>) {
         let (sender, receiver) = watch::channel(Step::default());
         (Self(Arc::new(sender)), receiver)
@@ -45,7 +45,7 @@ impl Telling {
     }
 }
 
-impl Observer for Telling {
+impl Observer for ProgressSender {
     fn begin(&self, task: &'static str, unit: &'static str, total: Option<u64>) -> Box<dyn Task> {
         let step = Step {
             task,
@@ -54,7 +54,7 @@ impl Observer for Telling {
             total,
         };
         self.0.send_replace(step.clone());
-        Box::new(Counting {
+        Box::new(StepCounter {
             to: self.0.clone(),
             step,
             steps: 0,
@@ -64,14 +64,14 @@ impl Observer for Telling {
 }
 
 #[derive(Debug)]
-struct Counting {
+struct StepCounter {
     to: Arc<watch::Sender<Step>>,
     step: Step,
     steps: u64,
     told: Instant,
 }
 
-impl Task for Counting {
+impl Task for StepCounter {
     fn add(&mut self, amount: u64) {
         self.step.done += amount;
         self.steps += 1;

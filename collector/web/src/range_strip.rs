@@ -27,7 +27,7 @@ const HEIGHT: f64 = 24.0;
 
 /// Use of time range and root operation by a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Steered {
+pub(crate) enum RangeUse {
     /// The page uses neither: its links carry them all the same.
     #[default]
     Not,
@@ -42,8 +42,8 @@ pub(crate) enum Steered {
 const RANGE_PART_MIN: i64 = 16;
 
 /// Returns the strip; nothing for a page that uses neither range nor root operation.
-pub(crate) fn range_strip(scope: &Scope, steered: Steered, rates: &Rates) -> Html {
-    if steered == Steered::Not {
+pub(crate) fn range_strip(scope: &Scope, steered: RangeUse, rates: &Rates) -> Html {
+    if steered == RangeUse::Not {
         return Html::new();
     }
     let whole = rates.known();
@@ -69,12 +69,12 @@ fn window(scope: &Scope, whole: &RequestRate) -> Option<Range<i64>> {
 /// Builds the strip of a store. `shown` is the part of it in the picture; `None` shows all of it.
 fn strip(
     scope: &Scope,
-    steered: Steered,
+    steered: RangeUse,
     whole: Option<&RequestRate>,
     shown: Option<&RequestRate>,
 ) -> Html {
     let mut html = Html::new();
-    let is_below = steered == Steered::Below;
+    let is_below = steered == RangeUse::Below;
     html.markup("<form class=\"range\" method=\"get\"")
         .markup(if is_below { " action=\"../traces\"" } else { "" })
         .markup(" data-range=\"\"><div class=\"range-row\"><span class=\"presets\" role=\"group\" aria-label=\"Time range\">");
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(query: &str, steered: Steered, parts: &[&str], absent: &[&str]) {
+    fn check(query: &str, steered: RangeUse, parts: &[&str], absent: &[&str]) {
         let strip = strip(&Scope::of(query).unwrap(), steered, Some(&rate()), None).into_string();
         for part in parts {
             assert!(strip.contains(part), "{query}: {part}: {strip}");
@@ -372,7 +372,7 @@ mod tests {
     fn the_range_changes_and_all_else_of_the_page_stays() {
         check(
             "by=user&page=3&since=1h&root=web:b",
-            Steered::RangeAndRoot,
+            RangeUse::RangeAndRoot,
             &[
                 "<a href=\"?since=15min&amp;root=web%3Ab&amp;by=user\">Last 15 min</a>",
                 "<a href=\"?since=1h&amp;root=web%3Ab&amp;by=user\" aria-current=\"true\">1 h</a>",
@@ -387,7 +387,7 @@ mod tests {
         );
         check(
             "since=2000000000&until=2999999999&root=web:gone",
-            Steered::RangeAndRoot,
+            RangeUse::RangeAndRoot,
             &[
                 "<summary aria-current=\"true\">Custom",
                 "value=\"1970-01-01T00:00:02Z\"",
@@ -398,13 +398,13 @@ mod tests {
         );
         check(
             "since=2000000000&until=2999999999",
-            Steered::RangeAndRoot,
+            RangeUse::RangeAndRoot,
             &["Spans that begin a request: 21, from", "M0 24v-24.0h.9"],
             &["counted back", "M1 24", "later than now"],
         );
         check(
             "before=..1970-01-01T00:00:02Z&after=1970-01-01T00:00:02Z..&since=1h",
-            Steered::RangeAndRoot,
+            RangeUse::RangeAndRoot,
             &[
                 "<rect class=\"period before\" y=\"0\" height=\"24\" x=\"0\"",
                 "<rect class=\"period\" ",
@@ -414,7 +414,7 @@ mod tests {
         );
         check(
             "spans=5",
-            Steered::Below,
+            RangeUse::Below,
             &["action=\"../traces\"", "href=\"../traces?since=1h\""],
             &["spans=5", "\"spans\""],
         );

@@ -17,13 +17,13 @@ const PART_OF_TIME: u32 = 10;
 const KEPT_MAX: usize = 8;
 
 /// A cached answer: its address, the time of its computation, the duration of that, and the answer.
-type Kept = (String, Instant, Duration, Answer);
+type RefreshedAnswer = (String, Instant, Duration, Answer);
 
 /// The most recent answers, for requests that follow soon.
 #[derive(Debug, Default)]
-pub(crate) struct Refreshed(Mutex<VecDeque<Kept>>);
+pub(crate) struct RefreshedAnswers(Mutex<VecDeque<RefreshedAnswer>>);
 
-impl Refreshed {
+impl RefreshedAnswers {
     pub(crate) fn fresh(&self, address: &str) -> Option<Answer> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, made, took, answer) = kept.iter().find(|(of, ..)| of == address)?;

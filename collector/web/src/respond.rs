@@ -16,9 +16,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::answers::{Answer, Awaited, Found, MadeOf};
-use crate::progress::{Step, Telling};
-use crate::range_strip::{Steered, range_strip};
+use crate::answers::{Answer, Lookup, MadeOf, PendingAnswer};
+use crate::progress::{ProgressSender, Step};
+use crate::range_strip::{RangeUse, range_strip};
 use crate::scope::Scope;
 use crate::site::Site;
 
@@ -46,7 +46,7 @@ pub(crate) struct Head {
     /// Time range and root operation of the page's address.
     pub(crate) scope: Scope,
     /// Use of both by the page.
-    pub(crate) steered: Steered,
+    pub(crate) steered: RangeUse,
 }
 
 impl Head {
@@ -54,7 +54,7 @@ impl Head {
         title: impl Into<String>,
         current: impl Into<String>,
         scope: &Scope,
-        steered: Steered,
+        steered: RangeUse,
     ) -> Self {
         Self {
             title: title.into(),
@@ -176,14 +176,14 @@ impl Key {
 pub(crate) async fn content(
     site: &Site,
     key: impl Into<Key>,
-    make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
+    make: impl FnOnce(&Site, &Handle, &ProgressSender) -> Result<Html, NoPage> + Send + 'static,
 ) -> Answer {
     let made = find(site, key.into(), move |site, runtime, telling| {
         of_content(make(site, runtime, telling))
     });
     match made.await {
-        Found::Kept(answer) => answer,
-        Found::Awaited(mut awaited) => awaited.answer().await.unwrap_or_else(fallen),
+        Lookup::Kept(answer) => answer,
+        Lookup::Awaited(mut awaited) => awaited.answer().await.unwrap_or_else(fallen),
     }
 }
 
@@ -205,9 +205,9 @@ pub(crate) async fn page(
     site: &Site,
     head: Head,
     key: impl Into<Key>,
-    make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
+    make: impl FnOnce(&Site, &Handle, &ProgressSender) -> Result<Html, NoPage> + Send + 'static,
 ) -> Response {
-    if head.steered != Steered::Not {
+    if head.steered != RangeUse::Not {
         read_rate(site).await;
     }
     let found = find(site, key.into(), move |site, runtime, telling| {
@@ -215,8 +215,8 @@ pub(crate) async fn page(
     })
     .await;
     let awaited = match found {
-        Found::Kept(answer) => return whole(site, head, answer).await,
-        Found::Awaited(awaited) => awaited,
+        Lookup::Kept(answer) => return whole(site, head, answer).await,
+        Lookup::Awaited(awaited) => awaited,
     };
     let mut waiting = awaited.clone();
     match tokio::time::timeout(PATIENCE, waiting.answer()).await {
@@ -249,7 +249,7 @@ pub(crate) async fn data(
     site: &Site,
     content_type: &'static str,
     key: impl Into<Key>,
-    make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Vec<u8>, NoPage> + Send + 'static,
+    make: impl FnOnce(&Site, &Handle, &ProgressSender) -> Result<Vec<u8>, NoPage> + Send + 'static,
 ) -> Response {
     let found = find(site, key.into(), move |site, runtime, telling| {
         match make(site, runtime, telling) {
@@ -267,8 +267,8 @@ pub(crate) async fn data(
     })
     .await;
     let answer = match found {
-        Found::Kept(answer) => Some(answer),
-        Found::Awaited(mut awaited) => awaited.answer().await,
+        Lookup::Kept(answer) => Some(answer),
+        Lookup::Awaited(mut awaited) => awaited.answer().await,
     };
     let answer = answer.unwrap_or_else(fallen);
     answer.alone()
@@ -301,8 +301,8 @@ pub(crate) async fn page_now(site: &Site, head: Head, content: Result<Html, NoPa
 async fn find(
     site: &Site,
     key: Key,
-    make: impl FnOnce(&Site, &Handle, &Telling) -> Answer + Send + 'static,
-) -> Found {
+    make: impl FnOnce(&Site, &Handle, &ProgressSender) -> Answer + Send + 'static,
+) -> Lookup {
     let (of_site, runtime) = (site.clone(), Handle::current());
     let (looking, handle) = (site.clone(), runtime.clone());
     let state = tokio::task::spawn_blocking(move || looking.state(&handle)).await;
@@ -377,7 +377,7 @@ fn come_again(status: StatusCode, headers: &mut HeaderMap) {
 const OPEN: &str = "<div class=\"answer\">";
 const CLOSE: &str = "</div>";
 
-async fn in_pieces(site: &Site, head: Head, mut awaited: Awaited) -> Response {
+async fn in_pieces(site: &Site, head: Head, mut awaited: PendingAnswer) -> Response {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(4);
     let carried = head.scope.carried.clone();
     let mut first = written(site, move |site| head.begin(site)).await;

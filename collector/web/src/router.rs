@@ -11,7 +11,7 @@ use stroboscope_present::page::NavLink;
 
 use crate::asset_files::asset;
 use crate::overview;
-use crate::range_strip::Steered;
+use crate::range_strip::RangeUse;
 use crate::respond::{Head, NoPage, page_now};
 use crate::scope::Scope;
 use crate::site::{Site, SiteOptions};
@@ -61,7 +61,7 @@ async fn no_page(State(site): State<Site>, scope: Scope, uri: Uri) -> Response {
     let none = NoPage::not_found(format!("There is no page {:?}.", uri.path()));
     page_now(
         &site,
-        Head::new("No such page", "", &scope, Steered::Not),
+        Head::new("No such page", "", &scope, RangeUse::Not),
         Err(none),
     )
     .await

@@ -7,7 +7,7 @@ use std::ops::Range;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use stroboscope_present::page::{Carried, Html};
+use stroboscope_present::page::{CarriedParameters, Html};
 use stroboscope_query::{Selection, TimeRange};
 use stroboscope_reports::arguments::parse_duration;
 use stroboscope_reports::time::{parse_moment_before, written};
@@ -33,7 +33,7 @@ pub(crate) struct Scope {
     pub(crate) rows: Option<usize>,
     /// The other parameters of the address.
     pub(crate) others: Vec<(String, String)>,
-    pub(crate) carried: Carried,
+    pub(crate) carried: CarriedParameters,
 }
 
 impl<S: Sync> FromRequestParts<S> for Scope {
@@ -49,7 +49,7 @@ impl Scope {
     /// Reads the scope from the query of an address. Returns an error that names a value that is
     /// too long.
     pub(crate) fn of(query: &str) -> Result<Self, String> {
-        let carried = Carried::of(query)?;
+        let carried = CarriedParameters::of(query)?;
         let mut rows = parse(query.as_bytes()).filter(|(name, _)| name == ROWS);
         let rows = rows.find_map(|(_, value)| match &*value {
             "all" => Some(usize::MAX),

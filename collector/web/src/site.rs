@@ -14,9 +14,9 @@ use tokio::runtime::Handle;
 use twox_hash::XxHash3_128;
 
 use crate::answers::Answers;
-use crate::model::{Known, Model, Models, RequestKey};
+use crate::model::{Model, ModelLookup, Models, RequestKey};
 use crate::rates::Rates;
-use crate::refreshed::Refreshed;
+use crate::refreshed::RefreshedAnswers;
 use crate::verbs::Verbs;
 
 /// Minimum interval between inspections of the store's files.
@@ -76,7 +76,7 @@ struct Inner {
     answers: Answers,
     models: Models,
     state: Mutex<Option<(Instant, String)>>,
-    refreshed: Refreshed,
+    refreshed: RefreshedAnswers,
     rates: Rates,
     /// Memory reserved for the cached answers.
     _share: QueryShare,
@@ -104,7 +104,7 @@ impl Site {
                 verbs,
                 answers,
                 state: Mutex::default(),
-                refreshed: Refreshed::default(),
+                refreshed: RefreshedAnswers::default(),
                 rates: Rates::default(),
                 _share: share,
             }),
@@ -138,7 +138,7 @@ impl Site {
     }
 
     /// Returns the cache of refreshed answers.
-    pub(crate) fn refreshed(&self) -> &Refreshed {
+    pub(crate) fn refreshed(&self) -> &RefreshedAnswers {
         &self.inner.refreshed
     }
 
@@ -168,7 +168,7 @@ impl Site {
     }
 
     /// Returns that model if it is cached. Blocks; not for async code.
-    pub(crate) fn known_model(&self, runtime: &Handle) -> Option<Known> {
+    pub(crate) fn known_model(&self, runtime: &Handle) -> Option<ModelLookup> {
         self.inner.models.known(&self.state(runtime))
     }
 

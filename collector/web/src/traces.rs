@@ -48,10 +48,10 @@ use url::form_urlencoded;
 
 use self::asked_id::{asked_span, asked_trace};
 use self::awaited_path::{path_is_known, path_soon};
-use self::list_page::{Asked, form, found};
+use self::list_page::{ListQuery, form, found};
 use crate::model::Model;
-use crate::progress::Telling;
-use crate::range_strip::Steered;
+use crate::progress::ProgressSender;
+use crate::range_strip::RangeUse;
 use crate::respond::{Head, Key, NoPage, data, page, page_now};
 use crate::scope::Scope;
 use crate::site::Site;
@@ -112,8 +112,8 @@ async fn reading<T: Send + 'static>(
 }
 
 async fn list(State(site): State<Site>, scope: Scope, RawQuery(query): RawQuery) -> Response {
-    let asked = Asked::of(&query.unwrap_or_default());
-    let mut head = Head::new("Traces", "/traces", &scope, Steered::RangeAndRoot);
+    let asked = ListQuery::of(&query.unwrap_or_default());
+    let mut head = Head::new("Traces", "/traces", &scope, RangeUse::RangeAndRoot);
     "Requests, the slowest first. Each links to what ran when in it.".clone_into(&mut head.about);
     head.before = form(&asked, &scope);
     let wanted = match scope.check().and(asked.wanted()) {
@@ -140,7 +140,7 @@ async fn list(State(site): State<Site>, scope: Scope, RawQuery(query): RawQuery)
 fn listed(
     site: &Site,
     runtime: &Handle,
-    telling: &Telling,
+    telling: &ProgressSender,
     (selection, root, wanted): (Selection, Option<String>, stroboscope_query::RequestsWanted),
 ) -> Result<RequestList, QueryError> {
     let source = site.source(runtime, telling.observer())?.with_root(root);
@@ -203,7 +203,7 @@ async fn one(
     })
     .await;
     let title = format!("Trace {}", short_request(&shown(&text)));
-    let mut head = Head::new(title, "/traces", &scope, Steered::Below);
+    let mut head = Head::new(title, "/traces", &scope, RangeUse::Below);
     head.scripts = &[Asset::Timeline, Asset::Perfetto, Asset::Awaited];
     let id = match there {
         Ok((asked, whole)) if asked != whole => {

@@ -15,8 +15,8 @@ use url::form_urlencoded::{Serializer, parse};
 use crate::changes::changes;
 use crate::command_line::command_line;
 use crate::periods::TwoPeriods;
-use crate::progress::Telling;
-use crate::range_strip::Steered;
+use crate::progress::ProgressSender;
+use crate::range_strip::RangeUse;
 use crate::respond::{Head, NoPage, page, page_now};
 use crate::scope::{Scope, is_of_scope};
 use crate::site::Site;
@@ -116,10 +116,10 @@ pub(crate) fn links(pages: &[VerbPage]) -> Vec<NavLink> {
 
 /// Returns the page's use of the time range and the root operation of the address: reports that
 /// take one take both.
-fn steered(page: &VerbPage) -> Steered {
+fn steered(page: &VerbPage) -> RangeUse {
     match page.fields.iter().any(|field| field.name == "since") {
-        true => Steered::RangeAndRoot,
-        false => Steered::Not,
+        true => RangeUse::RangeAndRoot,
+        false => RangeUse::Not,
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) async fn verb_page(
         let none = NoPage::not_found(format!("There is no verb {name:?}."));
         return page_now(
             &site,
-            Head::new("No such page", "", &scope, Steered::Not),
+            Head::new("No such page", "", &scope, RangeUse::Not),
             Err(none),
         )
         .await;
@@ -201,7 +201,7 @@ pub(crate) async fn verb_page(
         true => folded("Periods and options", &options),
         false => options,
     };
-    if head.steered != Steered::Not
+    if head.steered != RangeUse::Not
         && let Err(wrong) = scope.check()
     {
         return page_now(&site, head, Err(NoPage::bad_request(wrong))).await;
@@ -290,7 +290,7 @@ fn invitation(
     scope: &Scope,
     site: &Site,
     runtime: &Handle,
-    telling: &Telling,
+    telling: &ProgressSender,
 ) -> Html {
     let mut html = Html::new();
     if takes_two_periods(about) {
@@ -309,7 +309,7 @@ fn other_periods(
     scope: &Scope,
     site: &Site,
     runtime: &Handle,
-    telling: &Telling,
+    telling: &ProgressSender,
 ) -> Html {
     let none = NoPage {
         status: StatusCode::OK,

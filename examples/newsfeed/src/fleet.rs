@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use crate::fault::{Fault, FaultError, FaultPoint};
 use crate::link::{Mix, MixError};
-use crate::member::{Member, MemberError, Stopped};
+use crate::member::{ExitReport, Member, MemberError};
 use crate::report::LoadReport;
 use crate::schedule::{Schedule, ScheduleError};
 
@@ -326,7 +326,7 @@ impl Fleet {
     }
 
     /// Stops every process, front to back, waits for their ends, and says how each ended. Afterwards none is left.
-    pub async fn stop(&mut self) -> Vec<Stopped> {
+    pub async fn stop(&mut self) -> Vec<ExitReport> {
         let mut stopped = Vec::new();
         if let Some(client) = self.client.take() {
             stopped.push(client.stop().await);

@@ -66,7 +66,7 @@ pub enum MemberError {
 
 /// How a role process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stopped {
+pub struct ExitReport {
     /// The role.
     pub role: &'static str,
     /// Its process id, which is free again.
@@ -202,7 +202,7 @@ impl Member {
     }
 
     /// Closes the role's standard input, waits for its end, and kills it if that takes too long.
-    pub(crate) async fn stop(mut self) -> Stopped {
+    pub(crate) async fn stop(mut self) -> ExitReport {
         drop(self.stdin.take());
         let (status, clean) = match tokio::time::timeout(END_WITHIN, self.child.wait()).await {
             Ok(Ok(status)) => (status.to_string(), status.success()),
@@ -215,7 +215,7 @@ impl Member {
                 )
             }
         };
-        Stopped {
+        ExitReport {
             role: self.role,
             pid: self.pid,
             status,

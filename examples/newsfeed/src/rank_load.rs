@@ -23,7 +23,7 @@ const STORIES: u32 = 100;
 
 /// An answer of the ranker, or none.
 #[derive(Debug, Clone)]
-pub struct Ranked {
+pub struct RankResponse {
     /// The request's number, from 0.
     pub number: u64,
     /// When it was to be sent, since the load began.
@@ -133,7 +133,7 @@ impl RankLoad {
         seed: u64,
         patience: Duration,
         baggage: impl Fn(u64) -> String,
-    ) -> Result<Vec<Ranked>, RankLoadError> {
+    ) -> Result<Vec<RankResponse>, RankLoadError> {
         let schedule = Schedule::new(rate_per_s, seconds, seed)?;
         let mut under_way = JoinSet::new();
         let mut ranked = Vec::new();
@@ -156,7 +156,7 @@ impl RankLoad {
                     Ok(stories) => (stories, None),
                     Err(failure) => (Vec::new(), Some(failure)),
                 };
-                Ranked {
+                RankResponse {
                     number,
                     sent,
                     latency,

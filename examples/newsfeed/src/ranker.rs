@@ -87,7 +87,7 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
             .accelerator_us
             .map(|us| Arc::new(Accelerator::new(Duration::from_micros(us)))),
     });
-    let ranking = Ranking {
+    let ranking = RankerState {
         models: Models::new(),
         reader,
         cpu,
@@ -118,10 +118,10 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
 }
 
 struct Ranker {
-    ranking: Arc<Ranking>,
+    ranking: Arc<RankerState>,
 }
 
-struct Ranking {
+struct RankerState {
     models: Models,
     reader: Reader,
     cpu: Cpu,
@@ -148,7 +148,7 @@ impl RankerService for Ranker {
     }
 }
 
-impl Ranking {
+impl RankerState {
     /// Asks all generators at the same time. The extra one, if the fault strikes, is asked after them: it changes
     /// the structure of the request and lengthens it.
     #[stroboscope::trace(name = "candidates", fields(user))]

@@ -111,10 +111,10 @@ impl BurstConfig {
     ///
     /// # Errors
     /// The error describes the problem and lists the accepted forms.
-    pub fn parse(text: &str) -> Result<Parsed, BurstConfigError> {
+    pub fn parse(text: &str) -> Result<ParsedConfig, BurstConfigError> {
         let text = text.trim();
         let exact = |config| {
-            Ok(Parsed {
+            Ok(ParsedConfig {
                 config,
                 rounded_from: None,
             })
@@ -139,7 +139,7 @@ impl BurstConfig {
                         let is_exact = config.pattern_ms().is_some_and(|(burst, period)| {
                             (burst as f64, period as f64) == (burst_ms, period_ms)
                         });
-                        Ok(Parsed {
+                        Ok(ParsedConfig {
                             config,
                             rounded_from: (!is_exact).then(|| text.to_owned()),
                         })
@@ -231,7 +231,7 @@ impl FromStr for BurstConfig {
 
 /// Config parsed from text, and the text if the config only approximates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedConfig {
     /// Parsed config.
     pub config: BurstConfig,
     /// Original text, if burst and period had to be rounded to powers of two.

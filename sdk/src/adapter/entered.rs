@@ -17,7 +17,7 @@ use crate::{marker, thread};
 pub(crate) struct Owner(pub(crate) u64);
 
 #[derive(Clone, Copy, Debug)]
-struct Entered {
+struct EnteredSpan {
     owner: Owner,
     id: u64,
     /// Context to restore when the span is left, as in [`Span::into_words`]. Its word is the word
@@ -36,7 +36,7 @@ struct Outer {
 
 const OUTER: usize = 16;
 
-/// [`Entered`] as words: owner, id, and the context to restore. Atomics are used for the reason
+/// [`EnteredSpan`] as words: owner, id, and the context to restore. Atomics are used for the reason
 /// given in [`context`].
 struct Place([AtomicU64; 6]);
 
@@ -46,7 +46,7 @@ impl Place {
     }
 
     #[inline(always)]
-    fn set(&self, one: Entered) {
+    fn set(&self, one: EnteredSpan) {
         let [high, low, span_id, word] = one.previous;
         for (there, word) in self
             .0
@@ -63,10 +63,10 @@ impl Place {
     }
 
     #[inline(always)]
-    fn get(&self) -> Entered {
+    fn get(&self) -> EnteredSpan {
         let [owner, id, high, low, span_id, word] =
             self.0.each_ref().map(|word| word.load(Relaxed));
-        Entered {
+        EnteredSpan {
             owner: Owner(owner),
             id,
             previous: [high, low, span_id, word],
@@ -77,7 +77,7 @@ impl Place {
 thread_local! {
     static ENTERED: Outer = const { Outer { spans: [const { Place::empty() }; OUTER], depth: Cell::new(0) } };
     /// Spans deeper than `OUTER`.
-    static INNER: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+    static INNER: RefCell<Vec<EnteredSpan>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Enters a span with these words if the current context belongs to the same request and no other
@@ -95,7 +95,7 @@ pub(crate) fn enter_quickly(
         return None;
     }
     let outer_id = thread::enter_quickly(span_id, word)?;
-    place.set(Entered {
+    place.set(EnteredSpan {
         owner,
         id,
         previous: [high, low, outer_id, word],
@@ -128,7 +128,7 @@ pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
 pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
     let entered = Here::of(&ENTERED);
     let depth = entered.depth.get();
-    let one = Entered {
+    let one = EnteredSpan {
         owner,
         id,
         previous: Span::unrecorded(context::current()).into_words(),
@@ -143,7 +143,7 @@ pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
 }
 
 #[cold]
-fn enter_inner(one: Entered) -> bool {
+fn enter_inner(one: EnteredSpan) -> bool {
     // Fails only while the thread's locals are being destroyed; spans are no longer entered then.
     INNER.try_with(|inner| inner.borrow_mut().push(one)).is_ok()
 }
@@ -197,7 +197,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
 
 impl Outer {
     /// Returns all entered spans, outermost first.
-    fn all(&self) -> Vec<Entered> {
+    fn all(&self) -> Vec<EnteredSpan> {
         let outer = self.spans.iter().take(self.depth.get()).map(Place::get);
         let inner = INNER
             .try_with(|inner| inner.borrow().clone())
@@ -205,7 +205,7 @@ impl Outer {
         outer.chain(inner).collect()
     }
 
-    fn replace(&self, all: &[Entered]) {
+    fn replace(&self, all: &[EnteredSpan]) {
         for (place, one) in self.spans.iter().zip(all) {
             place.set(*one);
         }

@@ -10,7 +10,7 @@ use crate::callsite::Callsite;
 
 /// Callsite of `tracing` that was already registered.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct AdaptedCallsite {
     pub(crate) metadata: &'static Metadata<'static>,
     pub(crate) callsite: Callsite,
     /// Index for finding it with [`at`].
@@ -48,7 +48,7 @@ const PROBES: usize = 16;
 const PROBES_NEAR: usize = 2;
 
 #[repr(align(32))]
-struct Bucket(OnceLock<(usize, &'static Known)>);
+struct Bucket(OnceLock<(usize, &'static AdaptedCallsite)>);
 
 /// Hash table of callsites. It is all zeros until used, so pages that no callsite hashes to take no
 /// memory.
@@ -62,7 +62,7 @@ static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
 #[derive(Default)]
 pub(super) struct Rest {
     by_address: HashMap<usize, usize>,
-    all: Vec<&'static Known>,
+    all: Vec<&'static AdaptedCallsite>,
 }
 
 #[inline]
@@ -79,12 +79,15 @@ fn probes(address: usize) -> impl Iterator<Item = usize> {
 /// Returns the SDK callsite of a `tracing` callsite that is registered and lies within the first
 /// [`PROBES_NEAR`] buckets, as nearly all do.
 #[inline(always)]
-pub(crate) fn find(metadata: &'static Metadata<'static>) -> Option<&'static Known> {
+pub(crate) fn find(metadata: &'static Metadata<'static>) -> Option<&'static AdaptedCallsite> {
     find_within(PROBES_NEAR, metadata)
 }
 
 #[inline(always)]
-fn find_within(most: usize, metadata: &'static Metadata<'static>) -> Option<&'static Known> {
+fn find_within(
+    most: usize,
+    metadata: &'static Metadata<'static>,
+) -> Option<&'static AdaptedCallsite> {
     let address = address_of(metadata);
     for index in probes(address).take(most) {
         let &(there, known) = TABLE[index].0.get()?;
@@ -97,7 +100,7 @@ fn find_within(most: usize, metadata: &'static Metadata<'static>) -> Option<&'st
 
 /// Returns the SDK callsite of a `tracing` callsite, and registers it if needed.
 #[inline]
-pub(crate) fn of(metadata: &'static Metadata<'static>) -> &'static Known {
+pub(crate) fn of(metadata: &'static Metadata<'static>) -> &'static AdaptedCallsite {
     find_within(PROBES, metadata).unwrap_or_else(|| meet(metadata))
 }
 
@@ -108,7 +111,7 @@ pub(super) fn lock() -> RwLockWriteGuard<'static, Rest> {
 }
 
 #[cold]
-fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
+fn meet(metadata: &'static Metadata<'static>) -> &'static AdaptedCallsite {
     let address = address_of(metadata);
     let known = |rest: &Rest| Some(rest.all[*rest.by_address.get(&address)?]);
     if let Some(known) = known(&REST.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -137,8 +140,8 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
     known
 }
 
-/// Returns the callsite with this [`Known::index`].
-pub(crate) fn at(index: u32) -> Option<&'static Known> {
+/// Returns the callsite with this [`AdaptedCallsite::index`].
+pub(crate) fn at(index: u32) -> Option<&'static AdaptedCallsite> {
     let index = index as usize;
     match TABLE.get(index) {
         Some(bucket) => bucket.0.get().map(|&(_, known)| known),
@@ -149,7 +152,11 @@ pub(crate) fn at(index: u32) -> Option<&'static Known> {
     }
 }
 
-fn make(metadata: &'static Metadata<'static>, index: usize, is_request: bool) -> &'static Known {
+fn make(
+    metadata: &'static Metadata<'static>,
+    index: usize,
+    is_request: bool,
+) -> &'static AdaptedCallsite {
     let fields: Vec<&'static str> = metadata.fields().iter().map(|field| field.name()).collect();
     let mut callsite = Callsite::new(
         event_or_span_name(metadata),
@@ -161,7 +168,7 @@ fn make(metadata: &'static Metadata<'static>, index: usize, is_request: bool) ->
     if is_unnamed_event(metadata) {
         callsite = callsite.named_by_message();
     }
-    Box::leak(Box::new(Known {
+    Box::leak(Box::new(AdaptedCallsite {
         metadata,
         callsite,
         index: u32::try_from(index).unwrap_or(u32::MAX),

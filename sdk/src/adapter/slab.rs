@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing_core::span::Id;
 
 use super::cell::SpanCell;
-use super::known::Known;
+use super::known::AdaptedCallsite;
 use crate::context::SpanContext;
 use crate::here::Here;
 use crate::loss::{LOSSES, LossCause};
@@ -36,7 +36,7 @@ struct Slot {
     /// there are none.
     state: AtomicU64,
     span: SpanCell,
-    /// [`Known::index`] of the span's callsite.
+    /// [`AdaptedCallsite::index`] of the span's callsite.
     known: AtomicU32,
     _rest: [u32; 5],
 }
@@ -69,7 +69,7 @@ static FRESH: AtomicU32 = AtomicU32::new(0);
 static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Free slots kept by one thread.
-struct Kept(Vec<u32>);
+struct FreeSlots(Vec<u32>);
 
 /// Free slots to use next. The compiler need not check whether this storage was destroyed. Only
 /// threads whose `KEPT` exists fill it; `KEPT` returns the slots at the end.
@@ -82,7 +82,7 @@ struct Near {
 
 const NEAR: usize = 8;
 
-impl Drop for Kept {
+impl Drop for FreeSlots {
     fn drop(&mut self) {
         NEAR_SLOTS.with(|near| {
             near.room.set(0);
@@ -97,7 +97,7 @@ thread_local! {
     static NEAR_SLOTS: Near = const {
         Near { slots: [const { Cell::new(0) }; NEAR], length: Cell::new(0), room: Cell::new(0) }
     };
-    static KEPT: RefCell<Kept> = const { RefCell::new(Kept(Vec::new())) };
+    static KEPT: RefCell<FreeSlots> = const { RefCell::new(FreeSlots(Vec::new())) };
 }
 
 /// Prevents exchange of slots until the result is dropped.
@@ -139,7 +139,7 @@ impl Free {
 
     /// Stores a span in the slot and returns its id.
     #[inline(always)]
-    fn fill(self, known: &'static Known, span: [u64; 4]) -> Id {
+    fn fill(self, known: &'static AdaptedCallsite, span: [u64; 4]) -> Id {
         let id = fill(self.0, known, span);
         std::mem::forget(self);
         id
@@ -219,7 +219,7 @@ fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
 
 /// Stores a span in a slot that this thread has taken from the free ones, and returns its id.
 #[inline(always)]
-fn fill(index: u32, known: &'static Known, span: [u64; 4]) -> Id {
+fn fill(index: u32, known: &'static AdaptedCallsite, span: [u64; 4]) -> Id {
     // The modulo never changes the index: it is below `SLOTS_MAX`.
     let index = index as usize % SLOTS_MAX;
     let slot = &SLOTS[index];
@@ -234,7 +234,7 @@ fn fill(index: u32, known: &'static Known, span: [u64; 4]) -> Id {
 /// Begins a span without fields inside the current span and stores it, if no other work is needed.
 /// Returns `None` if it did nothing.
 #[inline(always)]
-pub(crate) fn insert_quickly(known: &'static Known) -> Option<Id> {
+pub(crate) fn insert_quickly(known: &'static AdaptedCallsite) -> Option<Id> {
     let near = Here::of(&NEAR_SLOTS);
     if near.length.get() == 0 {
         return None;
@@ -248,7 +248,7 @@ pub(crate) fn insert_quickly(known: &'static Known) -> Option<Id> {
 
 /// Stores the span that `begin` creates, and returns its id.
 #[inline(always)]
-pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id {
+pub(crate) fn insert(known: &'static AdaptedCallsite, begin: impl FnOnce() -> Span) -> Id {
     // The slot is taken first because `begin` may run code that creates other spans.
     let Some(free) = Free::take() else {
         LOSSES.add(LossCause::OpenSpansFull, 1);
@@ -282,13 +282,13 @@ pub(crate) fn context(id: &Id) -> Option<SpanContext> {
 
 /// Returns the callsite of an open span.
 #[inline]
-pub(crate) fn known(id: &Id) -> Option<&'static Known> {
+pub(crate) fn known(id: &Id) -> Option<&'static AdaptedCallsite> {
     let (slot, _) = slot_of(id)?;
     super::known::at(slot.known.load(Relaxed))
 }
 
 /// Returns the callsite and context of a span that is open and recorded.
-pub(crate) fn recorded(id: &Id) -> Option<(&'static Known, SpanContext)> {
+pub(crate) fn recorded(id: &Id) -> Option<(&'static AdaptedCallsite, SpanContext)> {
     let (slot, _) = slot_of(id)?;
     slot.span
         .is_recorded()
@@ -361,7 +361,7 @@ mod tests {
     const WRITERS: usize = 2;
     const ROUNDS: u64 = if cfg!(miri) { 30 } else { 100_000 };
 
-    fn known() -> &'static Known {
+    fn known() -> &'static AdaptedCallsite {
         known::of(metadata(u32::MAX))
     }
 

@@ -21,14 +21,14 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// Future of a new connection.
-pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send>>;
+pub type SimulatedConnect = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send>>;
 
 /// Factory of simulated connections.
 #[derive(Clone)]
-pub struct Connector(Arc<dyn Fn() -> Connecting + Send + Sync>);
+pub struct Connector(Arc<dyn Fn() -> SimulatedConnect + Send + Sync>);
 
 impl Connector {
-    pub fn new(connect: impl Fn() -> Connecting + Send + Sync + 'static) -> Self {
+    pub fn new(connect: impl Fn() -> SimulatedConnect + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
     }
 }

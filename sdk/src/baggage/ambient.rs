@@ -13,7 +13,7 @@ use super::{
 
 /// Data that travels with a request in addition to its ids.
 #[derive(Debug, Default)]
-pub(crate) struct Carried {
+pub(crate) struct RequestContext {
     /// W3C `tracestate`, unchanged.
     pub(crate) tracestate: Option<String>,
     /// Baggage shared by all tasks of the request in this process.
@@ -33,7 +33,7 @@ fn lock(baggage: &Mutex<Baggage>) -> MutexGuard<'_, Baggage> {
     baggage.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Carried {
+impl RequestContext {
     pub(crate) fn new(tracestate: Option<String>, baggage: Baggage) -> Self {
         Self {
             tracestate,
@@ -103,17 +103,17 @@ impl Carried {
 }
 
 thread_local! {
-    static CARRIED: RefCell<Option<Arc<Carried>>> = const { RefCell::new(None) };
+    static CARRIED: RefCell<Option<Arc<RequestContext>>> = const { RefCell::new(None) };
 }
 
-pub(crate) fn carried() -> Option<Arc<Carried>> {
+pub(crate) fn carried() -> Option<Arc<RequestContext>> {
     // Fails only while the thread's locals are being destroyed.
     CARRIED
         .try_with(|carried| carried.borrow().clone())
         .unwrap_or(None)
 }
 
-pub(crate) fn replace_carried(new: Option<Arc<Carried>>) -> Option<Arc<Carried>> {
+pub(crate) fn replace_carried(new: Option<Arc<RequestContext>>) -> Option<Arc<RequestContext>> {
     CARRIED
         .try_with(|carried| carried.replace(new))
         .unwrap_or(None)
@@ -122,13 +122,13 @@ pub(crate) fn replace_carried(new: Option<Arc<Carried>>) -> Option<Arc<Carried>>
 /// Installs a request's carried data for a scope; restores the previous data when dropped.
 #[derive(Debug)]
 pub(crate) struct CarriedScope {
-    previous: Option<Arc<Carried>>,
+    previous: Option<Arc<RequestContext>>,
     /// Not `Send`: it must be dropped on the thread that created it.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
 impl CarriedScope {
-    pub(crate) fn enter(carried: Option<Arc<Carried>>) -> Self {
+    pub(crate) fn enter(carried: Option<Arc<RequestContext>>) -> Self {
         Self {
             previous: replace_carried(carried),
             _thread: std::marker::PhantomData,
@@ -252,7 +252,7 @@ pub struct RequestScope {
 /// Makes this thread work for a request with this baggage until the result is dropped.
 pub fn enter_request(baggage: Baggage) -> RequestScope {
     RequestScope {
-        _carried: CarriedScope::enter(Some(Arc::new(Carried::new(None, baggage)))),
+        _carried: CarriedScope::enter(Some(Arc::new(RequestContext::new(None, baggage)))),
     }
 }
 
@@ -286,7 +286,7 @@ pub trait ComponentExt: Future + Sized {
     fn with_baggage(self, baggage: Baggage) -> WithBaggage<Self> {
         InComponent {
             future: self,
-            carried: Some(Arc::new(Carried::new(None, baggage))),
+            carried: Some(Arc::new(RequestContext::new(None, baggage))),
         }
     }
 }
@@ -303,7 +303,7 @@ pin_project_lite::pin_project! {
     pub struct InComponent<F> {
         #[pin]
         future: F,
-        carried: Option<Arc<Carried>>,
+        carried: Option<Arc<RequestContext>>,
     }
 }
 

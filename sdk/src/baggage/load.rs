@@ -44,7 +44,7 @@ pub fn load() -> Load {
 
 /// Resources used between two measurements, for the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Used {
+pub(crate) struct LoadSample {
     /// Length on the monotonic clock.
     pub(crate) length_ns: i64,
     /// CPU time. `None` where the system does not report it.
@@ -54,7 +54,7 @@ pub(crate) struct Used {
     pub(crate) requests: u64,
 }
 
-impl Used {
+impl LoadSample {
     /// Converts to the wire form of an interval that ends at this wall time.
     pub(crate) fn until(self, to_ns: i64) -> v1::Load {
         let unsigned = |ns: i64| ns.max(0).cast_unsigned();
@@ -71,11 +71,11 @@ impl Used {
 /// Measures load at most once a second.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    last: Option<Reading>,
+    last: Option<LoadReading>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct LoadReading {
     at_ns: i64,
     /// CPU time. `None` where the system does not report it.
     cpu_ns: Option<i64>,
@@ -91,12 +91,12 @@ impl Meter {
 
     /// Returns the resources used since the last measurement, or `None` if there was none or a
     /// second has not passed. `at_ns` is monotonic.
-    pub(crate) fn tick(&mut self, at_ns: i64) -> Option<Used> {
+    pub(crate) fn tick(&mut self, at_ns: i64) -> Option<LoadSample> {
         if self.last.is_some_and(|last| at_ns - last.at_ns < PERIOD_NS) {
             return None;
         }
         // Uses the process's CPU clock, because /proc/self/stat counts in hundredths of a second.
-        let now = Reading {
+        let now = LoadReading {
             at_ns,
             cpu_ns: sys::process_cpu_ns(),
             requests: REQUESTS.load(Relaxed),
@@ -106,7 +106,7 @@ impl Meter {
             MEMORY_BYTES.store(bytes, Relaxed);
         }
         let last = self.last.replace(now)?;
-        let used = Used {
+        let used = LoadSample {
             length_ns: now.at_ns - last.at_ns,
             cpu_ns: now
                 .cpu_ns

@@ -9,12 +9,12 @@ const SAY_AGAIN_AFTER_NS: i64 = 10_000_000_000;
 /// Schedule of reports: with the first batch, when the synchronization state changes, and every ten
 /// seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Saying {
+pub(crate) struct KernelClockReports {
     /// Monotonic time of the last report, and the state it reported.
     last: Option<(i64, bool)>,
 }
 
-impl Saying {
+impl KernelClockReports {
     /// Returns the report that is due now, if any.
     pub(crate) fn due(
         &mut self,
@@ -45,7 +45,7 @@ mod tests {
                 estimated_error_ns: 1,
             })
         };
-        let mut saying = Saying::default();
+        let mut saying = KernelClockReports::default();
         let mut check = |at_s: i64, known: Option<v1::KernelClock>, expected: bool| {
             assert_eq!(
                 saying.due(known, at_s * 1_000_000_000),

@@ -58,7 +58,7 @@ pub(crate) struct OpenSpans {
 
 /// Result of an end.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum EndOutcome {
     Span(Box<OpenSpan>),
     Settled,
     Unknown,
@@ -102,11 +102,11 @@ impl OpenSpans {
         None
     }
 
-    pub(crate) fn end(&mut self, span_id: u64) -> Ended {
+    pub(crate) fn end(&mut self, span_id: u64) -> EndOutcome {
         match self.entries.remove(&span_id) {
-            Some(Entry::Open(span)) => Ended::Span(span),
-            Some(Entry::Settled) => Ended::Settled,
-            None => Ended::Unknown,
+            Some(Entry::Open(span)) => EndOutcome::Span(span),
+            Some(Entry::Settled) => EndOutcome::Settled,
+            None => EndOutcome::Unknown,
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
         for id in 0..1_000_000 {
             begin(&mut open, id);
             if id % 100_000 != 0 {
-                assert!(matches!(open.end(id), Ended::Span(ended) if ended.span_id == id));
+                assert!(matches!(open.end(id), EndOutcome::Span(ended) if ended.span_id == id));
             }
             assert!(
                 open.order_len() <= 2 * (open.len() + 1) + ORDER_SPARE,
@@ -204,7 +204,7 @@ mod tests {
         );
         (2_000_000..2_010_000).for_each(|id| begin(&mut open, id));
         assert!(open.order_len() >= open.len());
-        (2_000_000..2_010_000).for_each(|id| assert!(matches!(open.end(id), Ended::Span(_))));
+        (2_000_000..2_010_000).for_each(|id| assert!(matches!(open.end(id), EndOutcome::Span(_))));
         begin(&mut open, 3_000_000);
         assert!(
             open.order_len() <= 2 * open.len() + ORDER_SPARE,
@@ -235,7 +235,7 @@ mod tests {
             if random >> 63 == 0 {
                 let place = (random >> 33) as usize % outstanding.len();
                 let ended = outstanding.remove(place).unwrap();
-                assert!(matches!(open.end(ended), Ended::Span(_)));
+                assert!(matches!(open.end(ended), EndOutcome::Span(_)));
             }
         }
     }

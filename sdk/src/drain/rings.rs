@@ -39,13 +39,13 @@ impl Read {
 }
 
 /// Rings that any drain has seen.
-pub(crate) struct Known {
+pub(crate) struct DrainedRings {
     rings: Vec<Read>,
     /// The only thread of a forked child, until the other threads' rings are forgotten.
     survivor: Option<ThreadId>,
 }
 
-impl Known {
+impl DrainedRings {
     fn take_made(&mut self) {
         self.rings
             .extend(RINGS.take_made().into_iter().map(Read::new));
@@ -57,12 +57,12 @@ impl Known {
     }
 }
 
-static KNOWN: Mutex<Known> = Mutex::new(Known {
+static KNOWN: Mutex<DrainedRings> = Mutex::new(DrainedRings {
     rings: Vec::new(),
     survivor: None,
 });
 
-pub(crate) fn lock() -> MutexGuard<'static, Known> {
+pub(crate) fn lock() -> MutexGuard<'static, DrainedRings> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -145,14 +145,14 @@ pub struct UsingService<S> {
 impl<S: Service<Request>, Request> Service<Request> for UsingService<S> {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Using<S::Future>;
+    type Future = ConnectionUse<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        Using {
+        ConnectionUse {
             future: self.inner.call(request),
             users: Some(self.users.clone()),
             user: None,
@@ -163,7 +163,7 @@ impl<S: Service<Request>, Request> Service<Request> for UsingService<S> {
 pin_project_lite::pin_project! {
     /// Response future of a [`UsingService`].
     #[derive(Debug)]
-    pub struct Using<F> {
+    pub struct ConnectionUse<F> {
         #[pin]
         future: F,
         // Present until the first poll, which happens in the context of the request.
@@ -172,7 +172,7 @@ pin_project_lite::pin_project! {
     }
 }
 
-impl<F: Future> Future for Using<F> {
+impl<F: Future> Future for ConnectionUse<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

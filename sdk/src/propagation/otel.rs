@@ -11,7 +11,7 @@ use opentelemetry::{Context, ContextGuard};
 
 use super::{BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_sent};
 use crate::baggage::Baggage;
-use crate::baggage::ambient::{Carried, CarriedScope, carried};
+use crate::baggage::ambient::{CarriedScope, RequestContext, carried};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::Hold;
 
@@ -44,7 +44,7 @@ impl TextMapPropagator for Propagator {
     fn inject_context(&self, cx: &Context, injector: &mut dyn Injector) {
         // Data carried by the request that this OpenTelemetry context, or else this thread, works
         // for.
-        let travelling = cx.get::<Arc<Carried>>().cloned().or_else(carried);
+        let travelling = cx.get::<Arc<RequestContext>>().cloned().or_else(carried);
         let span = cx.span();
         let theirs = span.span_context();
         let (context, state) = if theirs.is_valid() {
@@ -83,7 +83,7 @@ impl TextMapPropagator for Propagator {
         let remote = context
             .is_valid()
             .then(|| to_otel(context, state.as_deref()));
-        let extracted = cx.with_value(Arc::new(Carried::new(state, baggage)));
+        let extracted = cx.with_value(Arc::new(RequestContext::new(state, baggage)));
         match remote {
             Some(remote) => extracted.with_remote_span_context(remote),
             None => extracted,
@@ -153,7 +153,7 @@ pub struct OpenTelemetryScope {
 pub fn follow_opentelemetry() -> OpenTelemetryScope {
     Context::map_current(|cx| {
         let context = from_otel(cx.span().span_context());
-        let travelling = cx.get::<Arc<Carried>>().cloned();
+        let travelling = cx.get::<Arc<RequestContext>>().cloned();
         OpenTelemetryScope {
             _scope: context.is_valid().then(|| Scope::enter(context)),
             _carried: travelling.map(|carried| CarriedScope::enter(Some(carried))),

@@ -8,7 +8,7 @@ use stroboscope_proto::v1;
 use crate::gate::windows::Window;
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedBatch {
     batch: v1::Batch,
     bytes: usize,
     records: u64,
@@ -17,7 +17,7 @@ struct Waiting {
 /// Queue in order of sequence. The first `sent` entries were sent.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<QueuedBatch>,
     sent: usize,
     bytes: usize,
     bytes_max: usize,
@@ -57,7 +57,7 @@ impl Buffer {
         }
         self.next_sequence += 1;
         self.bytes += bytes;
-        self.queue.push_back(Waiting {
+        self.queue.push_back(QueuedBatch {
             batch,
             bytes,
             records,

@@ -15,7 +15,7 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 
-use crate::address::Authorized;
+use crate::address::AuthorizedChannel;
 use crate::gate::timer::Timer;
 
 #[cfg(any(test, not(feature = "tradeoff")))]
@@ -37,7 +37,7 @@ use no_policy as policy;
 const DIRECTIVE_BYTES_MAX: usize = 4 << 20;
 
 /// Receives and applies the collector's directives.
-pub(super) async fn follow(channel: Authorized, process: v1::Process, timer: Arc<Timer>) {
+pub(super) async fn follow(channel: AuthorizedChannel, process: v1::Process, timer: Arc<Timer>) {
     let request = v1::ControlRequest {
         process: Some(process),
     };
@@ -69,13 +69,13 @@ pub(super) async fn follow(channel: Authorized, process: v1::Process, timer: Arc
 
 /// Directive in a message, or the reason for rejecting it. A rejected message does not end the
 /// stream.
-type Directed = Result<Option<v1::directive::Kind>, String>;
+type DirectiveResult = Result<Option<v1::directive::Kind>, String>;
 
 struct BoundedCodec;
 
 impl Codec for BoundedCodec {
     type Encode = v1::ControlRequest;
-    type Decode = Directed;
+    type Decode = DirectiveResult;
     type Encoder = Self;
     type Decoder = Self;
 
@@ -99,15 +99,15 @@ impl Encoder for BoundedCodec {
 }
 
 impl Decoder for BoundedCodec {
-    type Item = Directed;
+    type Item = DirectiveResult;
     type Error = Status;
 
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Directed>, Status> {
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<DirectiveResult>, Status> {
         Ok(Some(decode(from.copy_to_bytes(from.remaining()))))
     }
 }
 
-fn decode(message: Bytes) -> Directed {
+fn decode(message: Bytes) -> DirectiveResult {
     policy::check(message.clone())?;
     match v1::Directive::decode(message) {
         Ok(directive) => Ok(directive.kind),

@@ -17,7 +17,7 @@ use tonic::codec::{CompressionEncoding, Streaming};
 use tonic::{Code, Status};
 
 use super::directives;
-use crate::address::{Authorized, Destination, chain};
+use crate::address::{AuthorizedChannel, Destination, chain};
 use crate::gate::timer::Timer;
 use crate::id::IdSource;
 
@@ -130,11 +130,11 @@ impl Session {
     }
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Box<Session>, String>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<Box<Session>, String>> + Send>>;
 
 enum State {
     Pausing(Pin<Box<Sleep>>),
-    Connecting(Connecting),
+    Connecting(ConnectFuture),
     Up(Box<Session>),
 }
 
@@ -301,7 +301,7 @@ async fn connect(
         .map_err(|_| format!("waited {} s for it", CONNECT_DEADLINE.as_secs()))
         .and_then(|connected| connected.map_err(|error| chain(&error)))
         .map_err(|problem| format!("no connection to the collector at {address}: {problem}"))?;
-    let authorized = Authorized::new(channel, authorization);
+    let authorized = AuthorizedChannel::new(channel, authorization);
     let mut client =
         CollectorClient::new(authorized.clone()).max_decoding_message_size(REPLY_BYTES_MAX);
     if !is_near {

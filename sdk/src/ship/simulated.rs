@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use stroboscope_proto::v1;
 
-use super::Shipping;
+use super::ShipTask;
 use super::link::Progress;
-use crate::baggage::load::Used;
+use crate::baggage::load::LoadSample;
 use crate::batch::FinishedSpan;
 use crate::drain::Drain;
 use crate::loss::{LossCause, Losses};
@@ -26,7 +26,7 @@ pub struct RecordedSpan {
 
 /// Event of a process's shipper.
 #[derive(Clone, Copy, Debug)]
-pub enum Happened<'a> {
+pub enum ShipEvent<'a> {
     /// A batch was numbered and is kept until it is answered.
     Kept(&'a v1::Batch),
     Connected,
@@ -41,18 +41,18 @@ pub trait Service: Send + Sync {
     /// ring had space.
     fn recorded(&self) -> (Vec<RecordedSpan>, u64);
     /// Receives an event.
-    fn notice(&self, happened: Happened<'_>);
+    fn notice(&self, happened: ShipEvent<'_>);
 }
 
 /// Simulated part of a process.
 #[derive(Clone)]
-pub(crate) struct Simulated {
+pub(crate) struct Simulation {
     pub(crate) service: Arc<dyn Service>,
     /// Planted defect: a retry uses a new sequence.
     pub(crate) renumbers: bool,
 }
 
-impl Simulated {
+impl Simulation {
     /// Passes the service's records to the drain.
     pub(crate) fn record(&self, drain: &mut Drain, losses: &Losses) {
         let (spans, lost) = self.service.recorded();
@@ -73,10 +73,10 @@ impl Simulated {
 }
 
 /// Removes measurements of the machine, which a simulation does not determine.
-pub(super) fn without_machine(used: Used, simulated: Option<&Simulated>) -> Used {
+pub(super) fn without_machine(used: LoadSample, simulated: Option<&Simulation>) -> LoadSample {
     match simulated {
         None => used,
-        Some(_) => Used {
+        Some(_) => LoadSample {
             cpu_ns: None,
             memory_bytes: None,
             ..used
@@ -84,11 +84,11 @@ pub(super) fn without_machine(used: Used, simulated: Option<&Simulated>) -> Used
     }
 }
 
-impl Shipping {
+impl ShipTask {
     /// Reports the newest batch to the observer.
     pub(super) fn tell_kept(&self) {
         if let (Some(simulated), Some(batch)) = (&self.shipper.simulated, self.buffer.newest()) {
-            simulated.service.notice(Happened::Kept(batch));
+            simulated.service.notice(ShipEvent::Kept(batch));
         }
     }
 
@@ -97,9 +97,9 @@ impl Shipping {
             return;
         };
         simulated.service.notice(match progress {
-            Progress::Connected => Happened::Connected,
-            Progress::Reply(reply) => Happened::Replied(reply),
-            Progress::Slow(problem) | Progress::Down(problem) => Happened::Troubled(problem),
+            Progress::Connected => ShipEvent::Connected,
+            Progress::Reply(reply) => ShipEvent::Replied(reply),
+            Progress::Slow(problem) | Progress::Down(problem) => ShipEvent::Troubled(problem),
         });
         if simulated.renumbers && matches!(progress, Progress::Connected) {
             self.buffer.renumber();

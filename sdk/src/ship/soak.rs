@@ -41,7 +41,7 @@ static CALLSITE: Callsite = Callsite::new("work", &["n"], file!(), line!());
 /// Process without threads: the test steps the gate and drives the shipping.
 struct Process {
     clock: Arc<FakeClock>,
-    shipping: Shipping,
+    shipping: ShipTask,
     next_turn_ns: i64,
     next_id: u64,
     written: u64,
@@ -71,7 +71,7 @@ impl Process {
         };
         Self {
             clock,
-            shipping: Shipping::new(shipper),
+            shipping: ShipTask::new(shipper),
             next_turn_ns: 0,
             next_id: 1,
             written: 0,

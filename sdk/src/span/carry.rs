@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use super::{Span, quick};
-use crate::captured::{Captured, InContext, capture, unseen_request};
+use crate::captured::{CapturedContext, InContext, capture, unseen_request};
 use crate::{context, gate, marker, thread};
 
 /// Extension trait that attaches spans to futures.
@@ -18,7 +18,7 @@ pub trait FutureExt: Future + Sized {
     fn in_span(self, span: Span) -> InSpan<Self> {
         InSpan {
             future: self,
-            span: Kept::of(span),
+            span: NonEmptySpan::of(span),
         }
     }
 
@@ -30,7 +30,7 @@ pub trait FutureExt: Future + Sized {
 
     /// Runs this future in a captured context, for example one captured where an item was sent
     /// through a channel.
-    fn in_context(self, captured: Captured) -> InContext<Self> {
+    fn in_context(self, captured: CapturedContext) -> InContext<Self> {
         InContext::new(self, captured)
     }
 }
@@ -45,19 +45,19 @@ pin_project_lite::pin_project! {
         #[pin]
         future: F,
         // `None` while nothing is recorded, and after the future is done.
-        span: Option<Kept>,
+        span: Option<NonEmptySpan>,
     }
 }
 
 /// Non-empty [`Span`]. As an `Option`, an absent span takes one word to write and check instead of
 /// four.
 #[derive(Debug)]
-struct Kept {
+struct NonEmptySpan {
     ids: [u64; 3],
     word: NonZeroU64,
 }
 
-impl Kept {
+impl NonEmptySpan {
     #[inline(always)]
     fn of(span: Span) -> Option<Self> {
         let [high, low, span_id, word] = span.into_words();
@@ -74,7 +74,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for NonEmptySpan {
     #[inline]
     fn drop(&mut self) {
         drop(Span::from_words(self.words()));
@@ -126,7 +126,7 @@ pin_project_lite::pin_project! {
         begin: B,
         is_begun: bool,
         // `None` in the same cases as in `InSpan`.
-        span: Option<Kept>,
+        span: Option<NonEmptySpan>,
     }
 }
 
@@ -152,10 +152,10 @@ impl<F: Future, B: Fn() -> Span> Future for FromFirstPoll<F, B> {
 }
 
 /// Context before a span was entered, as words of [`Span::into_words`]; restored when this is
-/// dropped. Atomics are used for the reason given in [`Handed`](super::Handed).
-struct Entered([AtomicU64; 4]);
+/// dropped. Atomics are used for the reason given in [`SpanWords`](super::Handed).
+struct PreviousContext([AtomicU64; 4]);
 
-impl Drop for Entered {
+impl Drop for PreviousContext {
     #[inline]
     fn drop(&mut self) {
         let words = self.0.each_ref().map(|word| word.load(Relaxed));
@@ -169,8 +169,11 @@ impl Drop for Entered {
 // `quick`.
 
 #[inline(never)]
-fn begin_and_enter<B: Fn() -> Span>(span: &mut Option<Kept>, begin: &B) -> Option<Entered> {
-    *span = Kept::of(begin());
+fn begin_and_enter<B: Fn() -> Span>(
+    span: &mut Option<NonEmptySpan>,
+    begin: &B,
+) -> Option<PreviousContext> {
+    *span = NonEmptySpan::of(begin());
     enter_here(span)
 }
 
@@ -180,14 +183,14 @@ fn begin_and_enter<B: Fn() -> Span>(span: &mut Option<Kept>, begin: &B) -> Optio
     clippy::extra_unused_type_parameters,
     reason = "generic, to be compiled elsewhere"
 )]
-fn enter<Here>(span: &mut Option<Kept>) -> Option<Entered> {
+fn enter<Here>(span: &mut Option<NonEmptySpan>) -> Option<PreviousContext> {
     enter_here(span)
 }
 
 #[inline(always)]
-fn enter_here(span: &mut Option<Kept>) -> Option<Entered> {
+fn enter_here(span: &mut Option<NonEmptySpan>) -> Option<PreviousContext> {
     if span.is_none() {
-        *span = Kept::of(cut_span());
+        *span = NonEmptySpan::of(cut_span());
     }
     let [high, low, span_id, word] = span.as_ref()?.words();
     let quickly = if marker::is_on() {
@@ -195,7 +198,7 @@ fn enter_here(span: &mut Option<Kept>) -> Option<Entered> {
     } else {
         thread::enter_quickly(span_id, word)
     };
-    Some(Entered(match quickly {
+    Some(PreviousContext(match quickly {
         // The previous context belongs to the same request.
         Some(outer_id) => [high, low, outer_id, word].map(AtomicU64::new),
         None => quick::enter_slowly(high, low, span_id, word).0,
@@ -205,7 +208,7 @@ fn enter_here(span: &mut Option<Kept>) -> Option<Entered> {
 /// Leaves a span after a poll; ends it after the last one.
 #[inline(never)]
 #[allow(clippy::extra_unused_type_parameters, reason = "as above")]
-fn leave<Here>(entered: Entered, span: &mut Option<Kept>, is_last: bool) {
+fn leave<Here>(entered: PreviousContext, span: &mut Option<NonEmptySpan>, is_last: bool) {
     if is_last && leave_quickly(&entered, span.as_ref()).is_some() {
         // Both the scope and the span have ended.
         std::mem::forget((entered, span.take()));
@@ -220,7 +223,7 @@ fn leave<Here>(entered: Entered, span: &mut Option<Kept>, is_last: bool) {
 /// Leaves and ends the span if it was entered from another span of its request and nothing is
 /// unusual. Returns `None` if it did nothing.
 #[inline(always)]
-fn leave_quickly(entered: &Entered, span: Option<&Kept>) -> Option<()> {
+fn leave_quickly(entered: &PreviousContext, span: Option<&NonEmptySpan>) -> Option<()> {
     let [_, _, outer_id, word] = &entered.0;
     let span = span.filter(|span| span.word.get() == word.load(Relaxed))?;
     let is_quick = !std::thread::panicking();

@@ -17,7 +17,7 @@
     reason = "generic, to be compiled elsewhere"
 )]
 
-use super::{Handed, SpanWord};
+use super::{SpanWord, SpanWords};
 use crate::callsite::Callsite;
 use crate::clock::{stamp, ticks};
 use crate::context::{self, SpanContext};
@@ -28,7 +28,7 @@ use crate::thread::{self, Claim};
 use crate::value::Values;
 
 /// Child of the current span that has begun in the same request.
-pub(super) struct Begun {
+pub(super) struct BegunChild {
     pub(super) span_id: u64,
     pub(super) outer_id: u64,
     /// State of the span, see [`SpanWord`].
@@ -54,7 +54,7 @@ fn claim() -> Option<(Claim, u64)> {
 
 /// Begins a child of the current span. Returns `None` if it did nothing.
 #[inline(always)]
-pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Option<Begun> {
+pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Option<BegunChild> {
     if V::RUNS_CODE {
         return None;
     }
@@ -68,7 +68,7 @@ pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
         stamp(&mut place[TICKS]);
         used
     });
-    Some(Begun {
+    Some(BegunChild {
         span_id,
         outer_id,
         word,
@@ -82,7 +82,7 @@ pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
 pub(super) fn begin_foreign(
     callsite: &'static Callsite,
     fields: impl FnOnce(&mut FieldWriter<'_>) -> bool,
-) -> Option<Begun> {
+) -> Option<BegunChild> {
     let (claim, outer_id) = claim()?;
     let (word, span_id) = (claim.word(), claim.next_span_id());
     let flags = flags(word)?;
@@ -93,7 +93,7 @@ pub(super) fn begin_foreign(
         stamp(&mut place[TICKS]);
         (used, has_run_code)
     });
-    Some(Begun {
+    Some(BegunChild {
         span_id,
         outer_id,
         word,
@@ -139,7 +139,7 @@ pub(super) fn event<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
 /// context as a span's words.
 #[cold]
 #[inline(never)]
-pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> Handed {
+pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> SpanWords {
     let previous = context::replace(SpanContext::from_words([
         high,
         low,
@@ -147,7 +147,7 @@ pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> Hand
         SpanWord(word).flags(),
     ]));
     let [high, low, span_id, _] = previous.to_words();
-    Handed::over([high, low, span_id, SpanWord::with_context(previous).0])
+    SpanWords::over([high, low, span_id, SpanWord::with_context(previous).0])
 }
 
 /// Executes the open-gate half of dropping an [`Entered`](super::Entered): restores the previous

@@ -17,7 +17,7 @@ static CALLSITE: Callsite = Callsite::new("twin", &["a"], file!(), line!());
 
 /// Content of a record: flags, trace, span, parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum ExpectedRecord {
     Begin(u16, u128, u64, u64),
     End(u64),
     Event(u16, u128, u64),
@@ -74,7 +74,7 @@ enum Slot {
 struct Twin {
     current: SpanContext,
     slots: [Slot; 4],
-    expected: Vec<Said>,
+    expected: Vec<ExpectedRecord>,
 }
 
 impl Twin {
@@ -100,7 +100,7 @@ impl Twin {
         } else {
             0
         };
-        self.expected.push(Said::Begin(
+        self.expected.push(ExpectedRecord::Begin(
             flags,
             context.trace_id(),
             context.span_id(),
@@ -109,7 +109,7 @@ impl Twin {
     }
 
     fn has_ended(&mut self, span_id: u64) {
-        self.expected.push(Said::End(span_id));
+        self.expected.push(ExpectedRecord::End(span_id));
     }
 
     fn run(&mut self, steps: &mut dyn Iterator<Item = Step>, most: usize) {
@@ -175,7 +175,7 @@ impl Twin {
                     current.span_id()
                 };
                 self.expected
-                    .push(Said::Event(flags, current.trace_id(), span_id));
+                    .push(ExpectedRecord::Event(flags, current.trace_id(), span_id));
             }
             Step::Framed(inside) => {
                 let mut frame = Frame::new();
@@ -198,7 +198,7 @@ impl Twin {
 
 /// Returns the test callsite's records in the rings, decoded like the drain does; other tests of
 /// this process may record as well.
-fn read() -> Vec<Said> {
+fn read() -> Vec<ExpectedRecord> {
     let (mut raw, mut said, mut lineage) = (Vec::new(), Vec::new(), Lineage::UNKNOWN);
     rings::read_all(&mut raw);
     let mut rest = raw.as_slice();
@@ -209,18 +209,20 @@ fn read() -> Vec<Said> {
                 assert_eq!(fields.count(), 1);
                 assert!(head.ticks > 0);
                 said.push(match head.kind {
-                    RecordKind::Begin => {
-                        Said::Begin(head.flags, head.trace_id, head.span_id, head.parent_id)
-                    }
-                    _ => Said::Event(head.flags, head.trace_id, head.span_id),
+                    RecordKind::Begin => ExpectedRecord::Begin(
+                        head.flags,
+                        head.trace_id,
+                        head.span_id,
+                        head.parent_id,
+                    ),
+                    _ => ExpectedRecord::Event(head.flags, head.trace_id, head.span_id),
                 });
             }
             Record::End { span_id, ticks, .. } => {
-                let is_own =
-                    |said: &Said| matches!(said, Said::Begin(_, _, id, _) if *id == span_id);
+                let is_own = |said: &ExpectedRecord| matches!(said, ExpectedRecord::Begin(_, _, id, _) if *id == span_id);
                 if said.iter().any(is_own) {
                     assert!(ticks > 0);
-                    said.push(Said::End(span_id));
+                    said.push(ExpectedRecord::End(span_id));
                 }
             }
             Record::Full { .. } | Record::Context => {}
@@ -257,7 +259,7 @@ fn check(steps: Vec<Step>) {
         let mut ids: Vec<u64> = said
             .iter()
             .filter_map(|said| match said {
-                Said::Begin(_, _, id, _) => Some(*id),
+                ExpectedRecord::Begin(_, _, id, _) => Some(*id),
                 _ => None,
             })
             .collect();

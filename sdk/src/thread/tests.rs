@@ -59,7 +59,7 @@ fn a_panic_inside_a_record_leaves_none() {
 }
 
 fn local_head() -> usize {
-    let writing = Writing::begin().unwrap();
+    let writing = WriteClaim::begin().unwrap();
     // SAFETY: as in `write`.
     unsafe { &**writing.0.writer.get() }.producer.head()
 }

@@ -23,7 +23,7 @@ use crate::baggage::{Baggage, DUPLICATE, Entry, Scope, Value};
 use crate::propagation;
 pub use body::OriginalBody;
 pub use copied_body::CopiedBody;
-use copy::Copying;
+use copy::CopyState;
 pub use copy::DuplicateAnswer;
 
 /// Fraction of requests to copy, adjustable at run time. Clones share the value.
@@ -110,7 +110,7 @@ type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 #[derive(Clone)]
 pub struct DuplicateLayer<P> {
     pipeline: P,
-    shared: Arc<Shared>,
+    shared: Arc<DuplicateState>,
     settings: Settings,
 }
 
@@ -121,7 +121,7 @@ struct Settings {
 }
 
 #[derive(Default)]
-struct Shared {
+struct DuplicateState {
     rate: DuplicateRate,
     counters: Counters,
     explore: Option<Box<Explore>>,
@@ -144,7 +144,7 @@ impl<P> DuplicateLayer<P> {
     pub fn new(pipeline: P) -> Self {
         Self {
             pipeline,
-            shared: Arc::new(Shared::default()),
+            shared: Arc::new(DuplicateState::default()),
             settings: Settings {
                 body_bytes_max: 64 * 1_024,
                 in_flight_max: 16,
@@ -217,7 +217,7 @@ impl<P> DuplicateLayer<P> {
     }
 }
 
-impl Shared {
+impl DuplicateState {
     /// Reports whether to copy the next request. The choices are spread as evenly as possible
     /// (multiples of the golden ratio).
     fn is_sampled(&self) -> bool {
@@ -295,7 +295,7 @@ where
                 None
             } else {
                 let pipeline = self.layer.pipeline.clone();
-                Copying::begin(shared, self.layer.settings, pipeline, &request, baggage)
+                CopyState::begin(shared, self.layer.settings, pipeline, &request, baggage)
             }
         } else {
             None

@@ -175,15 +175,15 @@ impl Drop for Outcome {
 /// Polls with the span as the current one. A panic ends the span at once, because an outer layer
 /// may catch it and drop the rest later.
 pub(super) fn poll_in<T>(outcome: &mut Option<Outcome>, poll: impl FnOnce() -> T) -> T {
-    struct Unwinding<'a>(&'a mut Option<Outcome>);
-    impl Drop for Unwinding<'_> {
+    struct PanicGuard<'a>(&'a mut Option<Outcome>);
+    impl Drop for PanicGuard<'_> {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 drop(self.0.take());
             }
         }
     }
-    let outcome = Unwinding(outcome);
+    let outcome = PanicGuard(outcome);
     let span = outcome.0.as_ref().map(|outcome| &outcome.span);
     let _scope = span.and_then(Span::scope_of_poll);
     poll()

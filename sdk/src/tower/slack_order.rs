@@ -137,7 +137,7 @@ where
         }
         let deadline_ns = self.deadline_ns(request.headers());
         InTurn {
-            waiting: Some(Waiting {
+            waiting: Some(WaitingRequest {
                 turn: Queue::wait(&self.order.queue, deadline_ns),
                 called: (inner, request),
                 _span: span!("stroboscope.waiting"),
@@ -150,8 +150,8 @@ where
 
 /// Waiting request, with the service and request for its call.
 #[derive(Debug)]
-struct Waiting<S, Q> {
-    turn: queue::Waiting,
+struct WaitingRequest<S, Q> {
+    turn: queue::QueueTicket,
     called: (S, Q),
     /// Span that ends with the wait.
     _span: Span,
@@ -161,7 +161,7 @@ pin_project_lite::pin_project! {
     /// Response future that waits for its turn and then runs.
     #[must_use = "futures do nothing unless polled"]
     pub struct InTurn<S: Service<Q>, Q> {
-        waiting: Option<Waiting<S, Q>>,
+        waiting: Option<WaitingRequest<S, Q>>,
         turn: Option<Turn>,
         #[pin]
         future: Option<S::Future>,

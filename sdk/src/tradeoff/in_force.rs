@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
-use stroboscope_tradeoff::{Malformed, PointPolicy, Policy, Scorer};
+use stroboscope_tradeoff::{PointPolicy, Policy, PolicyError, Scorer};
 
 use crate::baggage::SlackPrediction;
 
@@ -86,7 +86,7 @@ impl InForce {
 ///
 /// # Errors
 /// Fails if the policy is invalid; the previous one then stays in force.
-pub fn install(policy: Policy) -> Result<(), Malformed> {
+pub fn install(policy: Policy) -> Result<(), PolicyError> {
     policy
         .check()
         .inspect_err(|malformed| refused(malformed.to_string()))?;

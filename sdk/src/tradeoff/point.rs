@@ -12,7 +12,7 @@ use super::choice::Choice;
 use super::explore::{self, Exploration};
 use super::identity::PointIdentity;
 use super::in_force::{self, ACTIVE, CHANGES, InForce};
-use super::record::{self, Made};
+use super::record::{self, TradeoffRecord};
 use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, Tradeoff, TradeoffKind, note};
 use crate::clock::ticks;
@@ -371,7 +371,7 @@ impl Point {
             let (component, what) = self.identity.parts();
             note(&Tradeoff::new(component, what, self.kind()).proactive());
         }
-        let made = Made {
+        let made = TradeoffRecord {
             items: decision.items(),
             omitted: decision.omitted(),
             omitted_by,

@@ -23,7 +23,7 @@ const TEXT_BYTES: usize = 1_000;
 /// Maximum number of items per response; more are sampled evenly.
 const ITEMS_MAX: usize = 512;
 
-pub(super) struct Made<'a> {
+pub(super) struct TradeoffRecord<'a> {
     pub(super) items: usize,
     pub(super) omitted: usize,
     pub(super) omitted_by: &'a str,
@@ -32,12 +32,12 @@ pub(super) struct Made<'a> {
     pub(super) is_by_model: bool,
 }
 
-pub(super) fn made(point: &PointIdentity, made: &Made<'_>) {
+pub(super) fn made(point: &PointIdentity, made: &TradeoffRecord<'_>) {
     record(point, made, true, "");
 }
 
 pub(super) fn reacted(point: &PointIdentity, items: usize, omitted: usize, cause: &str) {
-    let made = Made {
+    let made = TradeoffRecord {
         items,
         omitted,
         omitted_by: "",
@@ -48,7 +48,7 @@ pub(super) fn reacted(point: &PointIdentity, items: usize, omitted: usize, cause
     record(point, &made, false, cause);
 }
 
-fn record(point: &PointIdentity, made: &Made<'_>, is_proactive: bool, cause: &str) {
+fn record(point: &PointIdentity, made: &TradeoffRecord<'_>, is_proactive: bool, cause: &str) {
     crate::event!(
         EVENT,
         tradeoff.point = point.name,

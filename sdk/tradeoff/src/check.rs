@@ -20,14 +20,14 @@ pub const SLACK_EDGES_MAX: usize = SLACK_COMPONENTS_MAX * (SLACK_COMPONENTS_MAX 
 
 /// Error for an invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct PolicyError {
     /// Name of the point; empty for the policy as a whole.
     pub point: String,
     /// Description of the problem.
     pub problem: String,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.point.as_str() {
             "" => write!(f, "the policy is unusable: {}", self.problem),
@@ -40,7 +40,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for PolicyError {}
 
 impl Policy {
     /// Checks that all numbers are finite and valid, all fractions are between 0 and 1, and all
@@ -48,10 +48,10 @@ impl Policy {
     ///
     /// # Errors
     /// Returns the first problem found.
-    pub fn check(&self) -> Result<(), Malformed> {
+    pub fn check(&self) -> Result<(), PolicyError> {
         let count = self.points.len();
         if count > POINTS_MAX {
-            return Err(Malformed {
+            return Err(PolicyError {
                 point: String::new(),
                 problem: format!("it has {count} points; {POINTS_MAX} are accepted"),
             });
@@ -68,14 +68,14 @@ impl Policy {
                 point.problem()
             };
             if let Some(problem) = problem {
-                return Err(Malformed {
+                return Err(PolicyError {
                     point: point.point.clone(),
                     problem,
                 });
             }
         }
         match self.slack.as_ref().and_then(SlackModel::problem) {
-            Some(problem) => Err(Malformed {
+            Some(problem) => Err(PolicyError {
                 point: String::new(),
                 problem: format!("its model of slack {problem}"),
             }),

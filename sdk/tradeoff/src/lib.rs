@@ -28,7 +28,7 @@ mod utility;
 mod wire;
 
 pub use check::{
-    KEYS_MAX, Malformed, POINTS_MAX, SLACK_COMPONENTS_MAX, SLACK_EDGES_MAX, WEIGHTS_MAX,
+    KEYS_MAX, POINTS_MAX, PolicyError, SLACK_COMPONENTS_MAX, SLACK_EDGES_MAX, WEIGHTS_MAX,
 };
 pub use choose::{Chooser, Item};
 pub use goal::{Goal, PointPolicy, Policy};

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use stroboscope::simulation::{Clock, Happened, LossCounters, RecordedSpan, Service};
+use stroboscope::simulation::{Clock, LossCounters, RecordedSpan, Service, ShipEvent};
 use stroboscope_proto::v1::ShipOutcome;
 use stroboscope_testkit::random::Random;
 
@@ -131,10 +131,10 @@ impl Service for Incarnation {
         (ids.map(span).collect(), lost)
     }
 
-    fn notice(&self, happened: Happened<'_>) {
+    fn notice(&self, happened: ShipEvent<'_>) {
         let mut known = self.known();
         match happened {
-            Happened::Kept(batch) => {
+            ShipEvent::Kept(batch) => {
                 let spans = batch.spans.as_ref();
                 let ids = spans.map_or_else(Vec::new, |spans| spans.span_ids.clone());
                 if let Entry::Vacant(new) = known.batches.entry(batch.sequence) {
@@ -145,8 +145,8 @@ impl Service for Incarnation {
                     new.insert(ids);
                 }
             }
-            Happened::Connected => self.log.add(&self.name, "connected"),
-            Happened::Replied(reply) => {
+            ShipEvent::Connected => self.log.add(&self.name, "connected"),
+            ShipEvent::Replied(reply) => {
                 let outcome = ShipOutcome::try_from(reply.outcome);
                 self.log.add(
                     &self.name,
@@ -155,7 +155,7 @@ impl Service for Incarnation {
                 let is_durable = !matches!(outcome, Ok(ShipOutcome::Refused));
                 known.acknowledged.insert(reply.sequence, is_durable);
             }
-            Happened::Troubled(problem) => self.log.add(&self.name, problem),
+            ShipEvent::Troubled(problem) => self.log.add(&self.name, problem),
         }
     }
 }

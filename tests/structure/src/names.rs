@@ -11,7 +11,7 @@ const DOUBLED: [(&str, &[&str]); 2] = [
         "collector/server",
         &["KernelRecording", "PreparedRecording"],
     ),
-    ("sdk", &["Known", "PlacePointer", "Scope", "Value", "Words"]),
+    ("sdk", &["PlacePointer", "Scope", "Value", "Words"]),
 ];
 
 /// The type or trait that a line of code makes visible to other modules.

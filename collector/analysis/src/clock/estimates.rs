@@ -1,6 +1,6 @@
 //! The best round trips between hosts, in bounded memory.
 
-use super::evidence::{Evidence, Seen};
+use super::evidence::{Evidence, RoundTripSample};
 use super::kernel_clock::KernelClock;
 use super::resolution::{Resolution, Resolutions};
 use super::round_trip::{Crossings, RoundTrip, in_order};
@@ -260,7 +260,7 @@ impl ClockEstimates {
 }
 
 /// Puts client and server in order of name.
-fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> Seen {
+fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> RoundTripSample {
     let RoundTrip {
         client,
         server,
@@ -273,7 +273,7 @@ fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> Seen {
     } else {
         (*server_ns, *client_ns)
     };
-    Seen {
+    RoundTripSample {
         client_ns,
         server_ns,
         rtt_ns,

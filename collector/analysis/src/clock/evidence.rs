@@ -9,7 +9,7 @@ const DECADES: usize = 21;
 
 /// A round trip, from one host of a pair to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seen {
+pub(super) struct RoundTripSample {
     /// Middle of the client's interval.
     pub(super) client_ns: i64,
     /// Middle of the server's interval.
@@ -18,7 +18,7 @@ pub(super) struct Seen {
     pub(super) rtt_ns: i128,
 }
 
-impl Seen {
+impl RoundTripSample {
     /// Pseudo-random rank that depends on the content only.
     fn rank(self) -> u64 {
         [self.client_ns, self.server_ns, self.rtt_ns as i64]
@@ -41,11 +41,11 @@ impl Seen {
 /// A sample of a pair's round trips that does not depend on their order: those of the lowest rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample {
-    kept: BTreeMap<(u64, Seen), ()>,
+    kept: BTreeMap<(u64, RoundTripSample), ()>,
 }
 
 impl Sample {
-    pub(super) fn take(&mut self, seen: Seen) {
+    pub(super) fn take(&mut self, seen: RoundTripSample) {
         let key = (seen.rank(), seen);
         if self.kept.len() >= SAMPLE_MAX
             && self
@@ -65,7 +65,7 @@ impl Sample {
         other.iter().for_each(|seen| self.take(seen));
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Seen> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = RoundTripSample> {
         self.kept.keys().map(|(_, seen)| *seen)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::anchors::{Anchor, Anchors};
 use super::estimates::ClockEstimates;
-use super::evidence::{Evidence, Seen, Verdict};
+use super::evidence::{Evidence, RoundTripSample, Verdict};
 use super::round_trip::in_order;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) fn verdict(
     line: Option<&Anchors>,
     slop_ns: u64,
 ) -> Option<Verdict> {
-    let round_trips: Vec<Seen> = evidence.sample.iter().collect();
+    let round_trips: Vec<RoundTripSample> = evidence.sample.iter().collect();
     let judge = |agrees: bool| {
         if agrees {
             Verdict::Agree
@@ -91,7 +91,7 @@ pub(super) fn verdict(
     }
     // An empty name stands for an unknown host. It has no clock of its own to correct.
     let line = line.filter(|_| !first.is_empty() && !second.is_empty());
-    let within = |seen: &Seen, (at_ns, error_ns): (i64, u64)| {
+    let within = |seen: &RoundTripSample, (at_ns, error_ns): (i64, u64)| {
         let allowed = seen
             .error_ns(slop_ns)
             .map(|own_ns| own_ns.saturating_add(error_ns));

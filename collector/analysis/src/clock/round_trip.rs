@@ -66,7 +66,7 @@ pub(super) struct Impossible {
 
 /// A span whose parent is on another host and is not known to wait for it.
 #[derive(Clone, Debug)]
-pub(super) struct Nested {
+pub(super) struct NestedSpan {
     pub(super) parent: Arc<str>,
     pub(super) child: Arc<str>,
     pub(super) sticks_out_ns: u64,
@@ -78,7 +78,7 @@ pub(super) struct Nested {
 pub(super) struct Crossings {
     pub(super) round_trips: Vec<RoundTrip>,
     pub(super) impossible: Vec<Impossible>,
-    pub(super) nested: Vec<Nested>,
+    pub(super) nested: Vec<NestedSpan>,
     /// Event-log tasks on several hosts.
     pub(super) tasks: Vec<TaskOrders>,
 }
@@ -148,7 +148,7 @@ fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
             ));
         } else if parent.host != child.host {
             let early_ns = interval(child.start_ns, parent.start_ns);
-            crossings.nested.push(Nested {
+            crossings.nested.push(NestedSpan {
                 parent: parent.host.clone(),
                 child: child.host.clone(),
                 sticks_out_ns: early_ns.max(interval(parent.end_ns, child.end_ns)),

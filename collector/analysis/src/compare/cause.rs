@@ -85,7 +85,7 @@ pub(super) fn causes(
     places: &Places,
     mean_before_ns: f64,
     settings: &CompareSettings,
-) -> Found {
+) -> CauseList {
     let ChangedPlaces {
         mut changed,
         too_few,
@@ -163,7 +163,7 @@ pub(super) fn causes(
         }
     }
     let most = causes.first().map_or(0.0, |cause| cause.weight);
-    Found {
+    CauseList {
         principal: causes.partition_point(|cause| cause.weight >= PRINCIPAL_MIN * most),
         causes,
         mutations,
@@ -177,7 +177,7 @@ pub(super) fn causes(
 const PRINCIPAL_MIN: f64 = 0.2;
 
 /// Result of the search for causes.
-pub(super) struct Found {
+pub(super) struct CauseList {
     /// Number of causes that explain the change; the remaining ones are differences too.
     pub(super) principal: usize,
     pub(super) too_few: Vec<TooFew>,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A request of either side.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Contrasted {
+pub struct ContrastRequest {
     /// True for a request of the later period.
     pub is_later: bool,
     /// True for a request of the changed side.
@@ -35,7 +35,7 @@ pub struct Contrasted {
 #[derive(Clone, Debug)]
 pub struct Contrast {
     /// Requests in order of period and id.
-    pub requests: Vec<Contrasted>,
+    pub requests: Vec<ContrastRequest>,
     /// The part of the later requests that changed, if times changed in a part of them only.
     pub partial: Option<PartialChange>,
     /// Features of a request that may be a reason.
@@ -148,7 +148,7 @@ impl Contrast {
                         for request in &category.sample {
                             let time_ns = time_on_ns(request, edges.as_ref());
                             times_ns[period].push(time_ns);
-                            let contrasted = Contrasted {
+                            let contrasted = ContrastRequest {
                                 is_later,
                                 is_mutation,
                                 is_beyond: None,
@@ -169,12 +169,12 @@ impl Contrast {
             let is_beyond = partial
                 .filter(|_| contrasted.is_later)
                 .map(|partial| partial.holds(time_ns));
-            Contrasted {
+            ContrastRequest {
                 is_beyond,
                 ..contrasted
             }
         });
-        let mut requests: Vec<Contrasted> = requests.collect();
+        let mut requests: Vec<ContrastRequest> = requests.collect();
         requests.sort_unstable_by_key(|request| (request.is_later, request.id));
         requests.dedup_by_key(|request| (request.is_later, request.id));
         let [former, changed] = common.map(Common::operations);

@@ -14,8 +14,8 @@ mod aligned;
 mod variability;
 
 use aligned::{
-    Aligned, aligned, centred, doubled_ranks, exact_rank_deviations, exact_share_deviations,
-    slowest, strata,
+    AlignedObservation, aligned, centred, doubled_ranks, exact_rank_deviations,
+    exact_share_deviations, slowest, strata,
 };
 pub(in crate::compare) use variability::Variability;
 
@@ -163,7 +163,7 @@ impl RankEvidence {
         let earlier = has.partition_point(|(period, _)| *period == Period::Before);
         let counts = [earlier, has.len() - earlier];
         let slices = counts.map(|count| (count / SLICE_ROWS_MIN).clamp(2, SLICES_MAX));
-        let rows: Vec<Aligned> = has
+        let rows: Vec<AlignedObservation> = has
             .iter()
             .enumerate()
             .map(|(at, (period, has))| {
@@ -174,7 +174,7 @@ impl RankEvidence {
                     } else {
                         earlier
                     };
-                Aligned {
+                AlignedObservation {
                     stratum: 0,
                     period: *period,
                     start_ns: at as i64,
@@ -238,7 +238,7 @@ impl Statistic {
     /// Sum of the later period's centred scores; `exact` replaces its deviation if a better value
     /// is known.
     fn of(
-        rows: &[Aligned],
+        rows: &[AlignedObservation],
         scores: &[f64],
         slices: [usize; 2],
         exact: Option<f64>,
@@ -276,7 +276,7 @@ impl Statistic {
 
 /// Returns the sum without the slice that contributes most to it. Periods with few slices keep all
 /// of them.
-fn without_one(rows: &[Aligned], scores: &[f64], slices: [usize; 2], sum: f64) -> f64 {
+fn without_one(rows: &[AlignedObservation], scores: &[f64], slices: [usize; 2], sum: f64) -> f64 {
     // The earlier period's scores contribute with the opposite sign; all of them together cancel
     // the later's.
     let mut most = 0.0f64;
@@ -309,7 +309,12 @@ fn without_one(rows: &[Aligned], scores: &[f64], slices: [usize; 2], sum: f64) -
 /// Variance inflation: the variance of a period's scores between its slices, divided by that of
 /// independent scores. Takes correlated neighbours into account (Newey and West, 1987, with one
 /// lag). `None` if there are too few slices.
-fn inflation(rows: &[Aligned], scores: &[f64], period: Period, count: usize) -> Option<f64> {
+fn inflation(
+    rows: &[AlignedObservation],
+    scores: &[f64],
+    period: Period,
+    count: usize,
+) -> Option<f64> {
     if count < SLICES_KNOWN_MIN {
         return None;
     }
@@ -337,7 +342,11 @@ fn inflation(rows: &[Aligned], scores: &[f64], period: Period, count: usize) -> 
 
 /// Squared difference of mean ranks between the halves of each period, and its expectation under
 /// independence, both in units of the variance of ranks.
-fn halves(rows: &[Aligned], scores: &[f64], counts: [usize; 2]) -> [Option<[f64; 2]>; 2] {
+fn halves(
+    rows: &[AlignedObservation],
+    scores: &[f64],
+    counts: [usize; 2],
+) -> [Option<[f64; 2]>; 2] {
     [Period::Before, Period::After].map(|period| {
         let count = counts[period as usize];
         if count < 2 * SLICE_ROWS_MIN {

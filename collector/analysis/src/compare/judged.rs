@@ -9,14 +9,14 @@ use crate::statistics::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Variability of places, and their evidence over all root operations together.
-struct Judged {
+struct PlaceEvidence {
     variability: Variability,
     /// Evidence of places that occur in requests of more than one root operation.
     over_roots: BTreeMap<usize, RankEvidence>,
 }
 
-impl Judged {
-    fn of(roots: &[OfRoot<'_>]) -> Judged {
+impl PlaceEvidence {
+    fn of(roots: &[OfRoot<'_>]) -> PlaceEvidence {
         let all = roots.iter().flat_map(|root| root.places.values());
         let evidence: Vec<&RankEvidence> =
             all.filter_map(|change| change.evidence.as_ref()).collect();
@@ -47,7 +47,7 @@ impl Judged {
             Some((place, RankEvidence::of(&observations.collect::<Vec<_>>())?))
         };
         let several = by_place.into_iter().filter(|(_, of)| of.len() > 1);
-        Judged {
+        PlaceEvidence {
             variability,
             over_roots: several.filter_map(joined).collect(),
         }
@@ -89,7 +89,7 @@ pub(super) fn changed_places(
     places: &[Place],
     settings: &CompareSettings,
 ) -> ChangedPlaces {
-    let judged = Judged::of(roots);
+    let judged = PlaceEvidence::of(roots);
     let mut tested = Vec::new();
     for (number, root) in roots.iter().enumerate() {
         let mean_ns = super::mean_ns(root.before);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A category, or the remainder of all small ones, in both periods.
 #[derive(Clone, Debug)]
-pub(super) struct Matched<'a> {
+pub(super) struct CategoryPair<'a> {
     /// The category; `None` for the remainder.
     pub(super) id: Option<CategoryId>,
     /// Number of requests in each period.
@@ -26,9 +26,9 @@ pub(super) struct Matched<'a> {
 /// Minimum number of requests in each period for comparing a category by itself.
 pub(super) const REQUESTS_MIN: u64 = 3;
 
-impl Matched<'_> {
+impl CategoryPair<'_> {
     fn empty(id: Option<CategoryId>) -> Self {
-        Matched {
+        CategoryPair {
             id,
             requests: [0; 2],
             latency_ns: [0.0; 2],
@@ -81,14 +81,14 @@ impl Matched<'_> {
 /// Categories that both periods have, then the remainder, which has no category.
 #[derive(Debug)]
 pub(super) struct Alike<'a> {
-    pub(super) matched: Vec<Matched<'a>>,
+    pub(super) matched: Vec<CategoryPair<'a>>,
     /// Sampled requests of the categories in the remainder.
     pub(super) small: Vec<(CategoryId, Vec<Row<'a>>)>,
 }
 
 /// Matches the requests of both periods.
 pub(super) fn alike<'a>(flows: [&RootFlows; 2], rows: &Rows<'a>) -> Alike<'a> {
-    let mut rest = Matched::empty(None);
+    let mut rest = CategoryPair::empty(None);
     let mut found = Alike {
         matched: Vec::new(),
         small: Vec::new(),
@@ -98,7 +98,7 @@ pub(super) fn alike<'a>(flows: [&RootFlows; 2], rows: &Rows<'a>) -> Alike<'a> {
         let is_matched = both
             .iter()
             .all(|category| category.is_some_and(|category| category.requests >= REQUESTS_MIN));
-        let mut own = Matched::empty(Some(*id));
+        let mut own = CategoryPair::empty(Some(*id));
         let one = if is_matched { &mut own } else { &mut rest };
         for (period, category) in both.iter().enumerate() {
             if let Some(category) = category {

@@ -1,7 +1,7 @@
 //! Categories of requests that changed.
 
 use super::OfRoot;
-use super::matched::Matched;
+use super::matched::CategoryPair;
 use super::place::Places;
 use super::response::times_by_place;
 use super::rows::{Period, Row};
@@ -101,7 +101,7 @@ pub(super) fn response_mutations(
 fn of_category(
     root: &OfRoot<'_>,
     number: usize,
-    alike: &Matched<'_>,
+    alike: &CategoryPair<'_>,
     places: &Places,
     cause_of: &BTreeMap<(usize, usize), usize>,
 ) -> Option<Mutation> {
@@ -156,7 +156,7 @@ fn of_category(
 const EDGE_MIN: f64 = 0.02;
 
 fn edges(
-    alike: &Matched<'_>,
+    alike: &CategoryPair<'_>,
     places: &Places,
     responsible: &BTreeMap<usize, usize>,
 ) -> Vec<EdgeChange> {

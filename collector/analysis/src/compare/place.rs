@@ -101,7 +101,7 @@ impl Places {
 
 /// Facts about a task's edges.
 #[derive(Default)]
-struct Seen {
+struct TaskEdges {
     callees: BTreeSet<Operation>,
     has_own_children: bool,
     works_between: bool,
@@ -112,7 +112,7 @@ fn clients(
     edges: &EdgeTable,
     is_client: &dyn Fn(&Operation) -> bool,
 ) -> FxHashMap<Arc<str>, BTreeSet<Operation>> {
-    let mut tasks: FxHashMap<Arc<str>, Seen> = FxHashMap::default();
+    let mut tasks: FxHashMap<Arc<str>, TaskEdges> = FxHashMap::default();
     for (_, edge) in edges.iter() {
         let seen = tasks.entry(edge.task.clone()).or_default();
         seen.works_between |= edge.is_between();

@@ -17,7 +17,7 @@ use std::hash::{Hash, Hasher};
 
 /// An operation and its caller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Called {
+pub(super) struct CalledOperation {
     pub(super) caller: Option<Operation>,
     pub(super) operation: Operation,
 }
@@ -148,7 +148,7 @@ fn rounded(repeats: Repeats) -> Repeats {
 }
 
 /// Productions of all operations of a structure.
-fn productions(shape: &Shape) -> BTreeMap<Called, BTreeSet<Production>> {
+fn productions(shape: &Shape) -> BTreeMap<CalledOperation, BTreeSet<Production>> {
     let mut found = BTreeMap::new();
     add_productions(shape, None, &mut found);
     found
@@ -157,12 +157,12 @@ fn productions(shape: &Shape) -> BTreeMap<Called, BTreeSet<Production>> {
 fn add_productions(
     shape: &Shape,
     caller: Option<&Operation>,
-    found: &mut BTreeMap<Called, BTreeSet<Production>>,
+    found: &mut BTreeMap<CalledOperation, BTreeSet<Production>>,
 ) {
     if shape.is_event {
         return;
     }
-    let called = Called {
+    let called = CalledOperation {
         caller: caller.cloned(),
         operation: shape.operation.clone(),
     };
@@ -333,7 +333,7 @@ const EXACT_MIN: f64 = 0.05;
 /// An operation in the requests of a root operation, and its productions.
 #[derive(Clone, Debug)]
 pub(super) struct OperationChange {
-    pub(super) called: Called,
+    pub(super) called: CalledOperation,
     /// Fractions of the root operation's requests in which it runs, for each period.
     pub(super) runs: [f64; 2],
     pub(super) productions: Vec<ProductionChange>,
@@ -350,7 +350,7 @@ pub(super) fn operation_changes(
     clients: &BTreeSet<Operation>,
 ) -> Vec<OperationChange> {
     let flows = [before, after];
-    let mut operations: BTreeMap<Called, BTreeMap<Production, BTreeSet<CategoryId>>> =
+    let mut operations: BTreeMap<CalledOperation, BTreeMap<Production, BTreeSet<CategoryId>>> =
         BTreeMap::new();
     for (id, _) in &rows.categories {
         let shape = flows.iter().find_map(|flows| {

@@ -84,7 +84,7 @@ pub(super) fn place_changes(
     requests: [u64; 2],
     places: &Places,
 ) -> BTreeMap<usize, PlaceChange> {
-    let mut found: BTreeMap<usize, Gathered> = BTreeMap::new();
+    let mut found: BTreeMap<usize, PlaceSums> = BTreeMap::new();
     let matched = || alike.matched.iter().filter(|alike| alike.id.is_some());
     for (stratum, alike) in matched().enumerate() {
         for (place, times_ns) in times_by_place(&alike.rows, places) {
@@ -117,7 +117,7 @@ pub(super) fn place_changes(
             seen.for_each(|(row, time_ns)| of_place.add(stratum, row, time_ns));
         }
     }
-    let change = |(place, gathered): (usize, Gathered)| (place, gathered.change(exact, requests));
+    let change = |(place, gathered): (usize, PlaceSums)| (place, gathered.change(exact, requests));
     found.into_iter().map(change).collect()
 }
 
@@ -142,7 +142,7 @@ struct Sums {
 
 /// Observations and sums of a place.
 #[derive(Debug, Default)]
-struct Gathered {
+struct PlaceSums {
     observations: Vec<Observation>,
     strata: BTreeMap<u32, [Sums; 2]>,
     /// Contributions in categories that both periods have, and the place's time before.
@@ -150,7 +150,7 @@ struct Gathered {
     exact_before_ns: f64,
 }
 
-impl Gathered {
+impl PlaceSums {
     fn add(&mut self, stratum: u32, row: &Row<'_>, time_ns: f64) {
         self.observations.push(Observation {
             stratum,
@@ -191,7 +191,7 @@ impl Gathered {
             }
         }
         change.error_ns = error_ns(&self.observations, all_before);
-        let aligned = Aligned::of(&self.observations);
+        let aligned = AlignedTimes::of(&self.observations);
         change.robust = aligned.robust();
         change.affected = aligned.affected();
         change.evidence = RankEvidence::of(&self.observations);
@@ -225,15 +225,15 @@ fn error_ns(observations: &[Observation], all_before: f64) -> Option<f64> {
 }
 
 /// Times of both periods, each in units of its stratum's mean, sorted.
-struct Aligned([Vec<f64>; 2]);
+struct AlignedTimes([Vec<f64>; 2]);
 
 /// Fraction of a period's requests (at least one) that cannot decide the size of a change alone.
 const FEW: f64 = 0.01;
 /// Number of quantiles that are compared.
 const QUANTILES: usize = 100;
 
-impl Aligned {
-    fn of(observations: &[Observation]) -> Aligned {
+impl AlignedTimes {
+    fn of(observations: &[Observation]) -> AlignedTimes {
         let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
         for one in observations {
             let sum = sums.entry(one.stratum).or_default();
@@ -249,7 +249,7 @@ impl Aligned {
         values
             .iter_mut()
             .for_each(|values| values.sort_unstable_by(f64::total_cmp));
-        Aligned(values)
+        AlignedTimes(values)
     }
 
     fn is_empty(&self) -> bool {

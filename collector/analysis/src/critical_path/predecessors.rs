@@ -5,9 +5,9 @@
 //! word by word, contains B's predecessors. Most of them can be skipped: the predecessors of
 //! another predecessor of B add nothing about B, and whole words of them are removed at once (the
 //! transitive reduction of The Mystery Machine, §4.4.1, done on the fly). Labels that occur several
-//! times in the trace are kept apart from the bits, see [`Repeated`].
+//! times in the trace are kept apart from the bits, see [`RepeatedLabels`].
 
-use super::repeated::{Ended, Handed, LargestOf, Repeated};
+use super::repeated::{EndedInstances, HandedValues, LargestOf, RepeatedLabels};
 use crate::model::Relations;
 use crate::segment::{ElementId, Segment, SegmentedTrace};
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 const LOOK_BACK: usize = 32;
 
 /// Predecessors of a segment.
-enum Found {
+enum PredecessorSet {
     /// A single segment.
     One(usize),
     /// Instances of a repeated label, by its number, that ended before the segment started.
@@ -69,7 +69,7 @@ pub(crate) struct Predecessors<'a> {
     segment_of: Vec<u32>,
     /// Bits of the predecessors whose labels occur once, by segment.
     rows: Vec<u64>,
-    repeated: Repeated,
+    repeated: RepeatedLabels,
     /// Segments by the element that they work on, in order; empty without pipelines.
     of_element: FxHashMap<ElementId, Vec<u32>>,
 }
@@ -87,7 +87,7 @@ impl<'a> Predecessors<'a> {
             words: Vec::new(),
             segment_of: Vec::new(),
             rows: Vec::new(),
-            repeated: Repeated::default(),
+            repeated: RepeatedLabels::default(),
             of_element: FxHashMap::default(),
         };
         if !relations.all_pipelines().is_empty() {
@@ -149,7 +149,7 @@ impl<'a> Predecessors<'a> {
         }
         // The sort is stable: the instances of one label stay in order of end.
         repeated.sort_by_key(|(label, _)| *label);
-        self.repeated = Repeated::of(self.trace, &repeated);
+        self.repeated = RepeatedLabels::of(self.trace, &repeated);
         place_of
     }
 
@@ -202,7 +202,7 @@ impl<'a> Predecessors<'a> {
     /// Calls `visit` with predecessors of a segment: at least with each that does not precede
     /// another one that ended later.
     #[inline]
-    fn for_each(&self, index: usize, left: &mut Vec<u64>, mut visit: impl FnMut(Found)) {
+    fn for_each(&self, index: usize, left: &mut Vec<u64>, mut visit: impl FnMut(PredecessorSet)) {
         let (segments, width) = (&self.trace.segments, self.words.len());
         left.clear();
         left.extend_from_slice(&self.rows[index * width..(index + 1) * width]);
@@ -213,7 +213,7 @@ impl<'a> Predecessors<'a> {
                 let bit = 63 - left[word].leading_zeros() as usize;
                 left[word] &= !(1 << bit);
                 let earlier = self.segment_of[word * 64 + bit] as usize;
-                visit(Found::One(earlier));
+                visit(PredecessorSet::One(earlier));
                 if segments[earlier].end_ns > segments[earlier].start_ns {
                     let before_it = &self.rows[earlier * width..(earlier + 1) * width];
                     left.iter_mut()
@@ -233,7 +233,7 @@ impl<'a> Predecessors<'a> {
             };
             let but = stand_in.map(|stand_in| self.relations.ordered_before(segments[stand_in].id));
             self.repeated
-                .for_each(related, but, |label| visit(Found::Repeated(label)));
+                .for_each(related, but, |label| visit(PredecessorSet::Repeated(label)));
         }
         if let Some(of_element) = self.of_element.get(&segment.element) {
             let before = of_element
@@ -243,14 +243,14 @@ impl<'a> Predecessors<'a> {
             let before = before.filter(|i| segments[*i].end_ns <= segment.start_ns);
             before
                 .filter(|i| self.relations.pipelined(&segments[*i], segment))
-                .for_each(|i| visit(Found::One(i)));
+                .for_each(|i| visit(PredecessorSet::One(i)));
         }
     }
 
     /// Looks back from a segment's start, and visits the predecessors met. The latest of them that
     /// took any time represents all its own predecessors. It is returned once all segments that
     /// ended after its start have been visited.
-    fn stand_in(&self, index: usize, visit: &mut impl FnMut(Found)) -> Option<usize> {
+    fn stand_in(&self, index: usize, visit: &mut impl FnMut(PredecessorSet)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;
         let ended = self.by_end[..self.ended[index] as usize]
@@ -267,7 +267,7 @@ impl<'a> Predecessors<'a> {
                     .relations
                     .is_ordered_before(found.id, segments[index].id)
             {
-                visit(Found::One(earlier));
+                visit(PredecessorSet::One(earlier));
                 let takes_time = found.start_ns < found.end_ns;
                 stand_in = stand_in.or(Some(earlier).filter(|_| takes_time));
             }
@@ -280,14 +280,14 @@ impl<'a> Predecessors<'a> {
     pub(crate) fn for_each_latest(&self, mut found: impl FnMut(usize, Option<usize>)) {
         let segments = &self.trace.segments;
         let rank = |earlier: usize| Some(Rank::of(segments, earlier));
-        let mut ended = Ended::new(&self.repeated, None);
+        let mut ended = EndedInstances::new(&self.repeated, None);
         let mut left = Vec::new();
         for index in 0..segments.len() {
             let mut latest: Option<Rank> = None;
             self.for_each(index, &mut left, |earlier| {
                 latest = latest.max(match earlier {
-                    Found::One(earlier) => rank(earlier),
-                    Found::Repeated(label) => {
+                    PredecessorSet::One(earlier) => rank(earlier),
+                    PredecessorSet::Repeated(label) => {
                         ended.upto(segments, label, index, |latest, one| latest.max(rank(one)))
                     }
                 });
@@ -301,7 +301,7 @@ impl<'a> Predecessors<'a> {
     pub(crate) fn fold_successors(&self, least: u64, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
         let segments = &self.trace.segments;
         let mut results = vec![least; segments.len()];
-        let mut handed = Handed::new(&self.repeated);
+        let mut handed = HandedValues::new(&self.repeated);
         let mut left = Vec::new();
         // Goes backwards, so that a segment's own result is known before it is handed to its
         // predecessors.
@@ -309,8 +309,8 @@ impl<'a> Predecessors<'a> {
             results[index] = results[index].max(handed.to(index));
             let value = of(index, results[index]);
             self.for_each(index, &mut left, |earlier| match earlier {
-                Found::One(earlier) => results[earlier] = results[earlier].max(value),
-                Found::Repeated(label) => {
+                PredecessorSet::One(earlier) => results[earlier] = results[earlier].max(value),
+                PredecessorSet::Repeated(label) => {
                     handed.hand(segments, (label, index), value, &mut results);
                 }
             });
@@ -335,8 +335,8 @@ impl<'a> Predecessors<'a> {
             let mut ready = (self.trace.start_ns, 0);
             self.for_each(index, &mut left, |earlier| {
                 let (end_ns, result) = match earlier {
-                    Found::One(earlier) => (segments[earlier].end_ns, results[earlier]),
-                    Found::Repeated(label) => largest_of
+                    PredecessorSet::One(earlier) => (segments[earlier].end_ns, results[earlier]),
+                    PredecessorSet::Repeated(label) => largest_of
                         .upto(segments, label, index, &results)
                         .unwrap_or(ready),
                 };

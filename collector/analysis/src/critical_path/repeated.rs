@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 
 /// The repeated labels of one trace, numbered in order.
 #[derive(Default)]
-pub(super) struct Repeated {
+pub(super) struct RepeatedLabels {
     words: Vec<Word>,
     /// Instances of each label, in order of end; of several that end at once, in order of the
     /// trace.
@@ -29,11 +29,11 @@ struct Word {
     first: usize,
 }
 
-impl Repeated {
+impl RepeatedLabels {
     /// Collects the labels from pairs of a label and an instance, sorted by label, instances in
     /// order of end.
-    pub(super) fn of(trace: &SegmentedTrace, pairs: &[(usize, u32)]) -> Repeated {
-        let mut repeated = Repeated::default();
+    pub(super) fn of(trace: &SegmentedTrace, pairs: &[(usize, u32)]) -> RepeatedLabels {
+        let mut repeated = RepeatedLabels::default();
         if pairs.is_empty() {
             return repeated;
         }
@@ -106,15 +106,15 @@ fn is_before(segments: &[Segment], instance: u32, index: usize) -> bool {
 }
 
 /// Running aggregate of the ended instances of each repeated label, for segments in order.
-pub(super) struct Ended<'a, T> {
-    repeated: &'a Repeated,
+pub(super) struct EndedInstances<'a, T> {
+    repeated: &'a RepeatedLabels,
     /// Number of ended instances of each label, and their aggregate.
     so_far: Vec<(usize, T)>,
 }
 
-impl<'a, T: Copy> Ended<'a, T> {
-    pub(super) fn new(repeated: &'a Repeated, none: T) -> Ended<'a, T> {
-        Ended {
+impl<'a, T: Copy> EndedInstances<'a, T> {
+    pub(super) fn new(repeated: &'a RepeatedLabels, none: T) -> EndedInstances<'a, T> {
+        EndedInstances {
             repeated,
             so_far: vec![(0, none); repeated.instances.len()],
         }
@@ -144,13 +144,13 @@ impl<'a, T: Copy> Ended<'a, T> {
 /// The latest end, and the largest result, of the ended instances of each repeated label. Segments
 /// may come in any order in which those that ended before another one come before it.
 pub(super) struct LargestOf<'a> {
-    repeated: &'a Repeated,
+    repeated: &'a RepeatedLabels,
     /// Prefix aggregates of each label's instances: of the first one, the first two, and so on.
     so_far: Vec<Vec<(i64, u64)>>,
 }
 
 impl<'a> LargestOf<'a> {
-    pub(super) fn new(repeated: &'a Repeated) -> LargestOf<'a> {
+    pub(super) fn new(repeated: &'a RepeatedLabels) -> LargestOf<'a> {
         LargestOf {
             repeated,
             so_far: vec![Vec::new(); repeated.instances.len()],
@@ -182,16 +182,16 @@ impl<'a> LargestOf<'a> {
 }
 
 /// Values handed to all ended instances of a label, for segments in reverse order.
-pub(super) struct Handed<'a> {
-    repeated: &'a Repeated,
+pub(super) struct HandedValues<'a> {
+    repeated: &'a RepeatedLabels,
     /// Number of instances of each label that the largest value so far is still due to, and that
     /// value.
     so_far: Vec<(usize, u64)>,
 }
 
-impl<'a> Handed<'a> {
-    pub(super) fn new(repeated: &'a Repeated) -> Handed<'a> {
-        Handed {
+impl<'a> HandedValues<'a> {
+    pub(super) fn new(repeated: &'a RepeatedLabels) -> HandedValues<'a> {
+        HandedValues {
             repeated,
             so_far: repeated
                 .instances

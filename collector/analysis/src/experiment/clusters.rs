@@ -1,6 +1,6 @@
 //! Variance of the difference of two means, by the clusters that requests come in.
 
-use super::Placed;
+use super::ClusteredRequest;
 use crate::statistics::student_two_sided;
 
 /// Number of requests and sum of their values, for both sides.
@@ -101,7 +101,7 @@ impl Clusters {
         }
     }
 
-    pub(super) fn add(&mut self, request: &Placed, count: Count) {
+    pub(super) fn add(&mut self, request: &ClusteredRequest, count: Count) {
         self.all.add(&count);
         self.units[request.unit as usize].add(&count);
         self.bursts[request.burst as usize].add(&count);

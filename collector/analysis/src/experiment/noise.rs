@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::{Metric, Observed, number};
+use super::{ExperimentRequest, Metric, number};
 
 /// Number of random assignments.
 const DEALS: usize = 200;
@@ -50,7 +50,7 @@ struct Equal {
 /// Measures, for requests that were all treated alike, the chance difference between sides of half
 /// of their units each. Returns one result per metric; `None` if there are too few units.
 pub fn noise(
-    requests: impl IntoIterator<Item = Observed>,
+    requests: impl IntoIterator<Item = ExperimentRequest>,
     metrics: &[Metric],
 ) -> Vec<Option<Noise>> {
     let mut units = HashMap::new();

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::Observed;
+use super::ExperimentRequest;
 use crate::statistics::median;
 
 /// Distance from the median, in robust standard deviations, beyond which a time slot is an outlier.
@@ -48,7 +48,7 @@ pub struct TimedRequest {
     /// Identifier of its operation; any numbering will do.
     pub operation: u32,
     /// The observed request.
-    pub observed: Observed,
+    pub observed: ExperimentRequest,
 }
 
 /// Finds the times in which both sides were slower or faster than at any other time, the sides'

@@ -48,7 +48,7 @@ struct World {
 impl World {
     /// Users' mailboxes differ by four orders of magnitude between median and 99th percentile, and requests take longer for
     /// greater ones; some users ask far more often; load follows seven days; a user's requests come together.
-    fn observe(self, random: &mut Random) -> Vec<Observed> {
+    fn observe(self, random: &mut Random) -> Vec<ExperimentRequest> {
         let users: Vec<(f64, f64, bool)> = (0..self.users)
             .map(|_| {
                 let mailbox = random.lognormal(1e4_f64.ln() / 2.326);
@@ -82,7 +82,7 @@ impl World {
                     let factor = if is_test { self.factor } else { 1.0 };
                     let own = random.lognormal(0.5 * self.quiet);
                     let took = 1e7 * slow * load * session * factor * own;
-                    requests.push(Observed {
+                    requests.push(ExperimentRequest {
                         unit: unit as u64,
                         burst: burst as u64,
                         is_test,
@@ -126,7 +126,7 @@ fn trials<T: Send>(seed: u64, one: impl Fn(&mut Random) -> T + Sync) -> Vec<T> {
 
 /// The 95th percentile of each side in each burst, taken for independent: what Ardelean et al.,
 /// NSDI 2018, §3.2, warn of.
-fn naive_p_value(requests: &[Observed]) -> f64 {
+fn naive_p_value(requests: &[ExperimentRequest]) -> f64 {
     let bursts = requests.iter().map(|one| one.burst).max().unwrap_or(0);
     let series = |is_test: bool| -> Vec<(u64, u64)> {
         let of_burst = |burst: u64| {
@@ -309,7 +309,7 @@ fn noise_is_what_equal_sides_differ_by() {
         println!("{metric:?}: equal sides differ by {deviation:.3}, {mean:.3} learned");
         assert!((mean / deviation - 1.0).abs() < 0.2, "{mean} {deviation}");
     }
-    let few = (0..19).map(|unit| Observed {
+    let few = (0..19).map(|unit| ExperimentRequest {
         unit,
         burst: 0,
         is_test: false,
@@ -332,7 +332,7 @@ fn a_spread_is_that_of_leaving_out_each_cluster() {
         for metric in [Metric::Mean, Metric::Quantile(0.5), Metric::Quantile(0.9)] {
             let spread = Experiment::new(requests.clone()).spread(metric, 0.1);
             let value = counted(&requests, metric, 0.1);
-            let difference = |keep: &dyn Fn(&Observed) -> bool| {
+            let difference = |keep: &dyn Fn(&ExperimentRequest) -> bool| {
                 let mean = |is_test: bool| {
                     let own: Vec<f64> = requests
                         .iter()
@@ -344,7 +344,7 @@ fn a_spread_is_that_of_leaving_out_each_cluster() {
                 };
                 Some(mean(true)? - mean(false)?)
             };
-            let variance = |key: &dyn Fn(&Observed) -> (u64, u64)| {
+            let variance = |key: &dyn Fn(&ExperimentRequest) -> (u64, u64)| {
                 let all = difference(&|_| true)?;
                 let mut keys: Vec<(u64, u64)> = requests.iter().map(key).collect();
                 keys.sort_unstable();
@@ -378,15 +378,16 @@ fn a_spread_is_that_of_leaving_out_each_cluster() {
 }
 
 /// What is counted of each request, by sorting all with their weights.
-fn counted(requests: &[Observed], metric: Metric, shift: f64) -> Vec<f64> {
+fn counted(requests: &[ExperimentRequest], metric: Metric, shift: f64) -> Vec<f64> {
     let scale = (-shift).exp();
-    let latency = |one: &Observed| one.latency_ns as f64 * if one.is_test { scale } else { 1.0 };
+    let latency =
+        |one: &ExperimentRequest| one.latency_ns as f64 * if one.is_test { scale } else { 1.0 };
     let Metric::Quantile(part) = metric else {
         return requests.iter().map(latency).collect();
     };
     let of_test = requests.iter().filter(|one| one.is_test).count() as f64;
     let of_control = requests.len() as f64 - of_test;
-    let weight = |one: &Observed| 0.5 / if one.is_test { of_test } else { of_control };
+    let weight = |one: &ExperimentRequest| 0.5 / if one.is_test { of_test } else { of_control };
     let mut sorted: Vec<(f64, f64)> = requests
         .iter()
         .map(|one| (latency(one), weight(one)))
@@ -406,7 +407,7 @@ fn counted(requests: &[Observed], metric: Metric, shift: f64) -> Vec<f64> {
 
 #[test]
 fn what_cannot_be_said_is_not() {
-    let one = |unit, is_test, latency_ns| Observed {
+    let one = |unit, is_test, latency_ns| ExperimentRequest {
         unit,
         burst: unit,
         is_test,
@@ -416,7 +417,7 @@ fn what_cannot_be_said_is_not() {
     let said = of_control.effect(Metric::Mean, 0.05);
     assert_eq!(
         said,
-        Err(Unanswered::OneSided {
+        Err(NoComparison::OneSided {
             control: 100,
             test: 0
         })
@@ -427,7 +428,7 @@ fn what_cannot_be_said_is_not() {
     let said = few.effect(Metric::Quantile(0.99), 0.05);
     assert_eq!(
         said,
-        Err(Unanswered::FewAbove {
+        Err(NoComparison::FewAbove {
             requests: 50,
             needed: 1_000
         })
@@ -439,7 +440,7 @@ fn what_cannot_be_said_is_not() {
     let others = (0..1_000).map(|place| one(place, false, 5 + place % 5));
     let said = Experiment::new(one_user.chain(others)).effect(Metric::Mean, 0.05);
     assert!(
-        matches!(said, Err(Unanswered::FewClusters { .. })),
+        matches!(said, Err(NoComparison::FewClusters { .. })),
         "{said:?}"
     );
 }
@@ -455,7 +456,7 @@ fn what_happened_to_both_sides_is_not_the_change() {
             _ => random.part() < 0.5,
         };
         let factor = if slot == 10 { 40.0 } else { 1.0 } * if is_test { 1.3 } else { 1.0 };
-        let observed = Observed {
+        let observed = ExperimentRequest {
             unit: random.next() % 300,
             burst: at as u64 / 100,
             is_test,

@@ -69,7 +69,7 @@ const ORDERED_MIN: f64 = 0.8;
 
 /// Source of a column of the table: the value of a parameter, or whether it was recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum TableColumn {
     Value(Parameter),
     Recorded(Parameter),
 }
@@ -82,7 +82,7 @@ pub(super) struct Parameters {
     pub(super) table: Table,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) unseen: Unseen,
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<TableColumn>,
 }
 
 impl Parameters {
@@ -110,7 +110,7 @@ impl Parameters {
                     name: name.clone(),
                     values,
                 });
-                asked.push(Asked::Recorded(parameter.clone()));
+                asked.push(TableColumn::Recorded(parameter.clone()));
             }
             let values = match numbers {
                 Some(numbers) => Values::Numbers(numbers),
@@ -121,7 +121,7 @@ impl Parameters {
                 }
             };
             columns.push(Column { name, values });
-            asked.push(Asked::Value(parameter));
+            asked.push(TableColumn::Value(parameter));
         }
         let classes = requests.iter().map(|request| request.is_mutation).collect();
         Parameters {
@@ -136,8 +136,8 @@ impl Parameters {
     /// Parameters whose values are columns.
     pub(super) fn asked_about(&self) -> Vec<Parameter> {
         let of = self.asked.iter().filter_map(|asked| match asked {
-            Asked::Value(parameter) => Some(parameter.clone()),
-            Asked::Recorded(_) => None,
+            TableColumn::Value(parameter) => Some(parameter.clone()),
+            TableColumn::Recorded(_) => None,
         });
         of.collect()
     }

@@ -16,14 +16,14 @@ pub const IMBALANCE_MAX: usize = 3;
 const HELD_OUT_EACH: usize = 3;
 
 /// Sampled requests of both categories; `learn` and `held_out` are indices into `requests`.
-pub(super) struct Drawn<'a> {
+pub(super) struct ExplainSample<'a> {
     pub(super) requests: Vec<&'a ExplainedRequest>,
     pub(super) learn: Vec<usize>,
     pub(super) held_out: Vec<usize>,
 }
 
-impl<'a> Drawn<'a> {
-    pub(super) fn of(requests: &'a [ExplainedRequest], seed: u64) -> Drawn<'a> {
+impl<'a> ExplainSample<'a> {
+    pub(super) fn of(requests: &'a [ExplainedRequest], seed: u64) -> ExplainSample<'a> {
         let mut counts = [0; 2];
         let mut stored = [0.0; 2];
         for request in requests {
@@ -32,7 +32,7 @@ impl<'a> Drawn<'a> {
             stored[class] += request.weight;
         }
         let sizes = sizes(counts, stored);
-        let mut sample = Drawn {
+        let mut sample = ExplainSample {
             requests: Vec::with_capacity(sizes[0] + sizes[1]),
             learn: Vec::new(),
             held_out: Vec::new(),

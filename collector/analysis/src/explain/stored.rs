@@ -5,7 +5,7 @@
 //! those with the smallest hashes of their ids stay. Each side is bounded by itself, so that the
 //! rarer side stays complete for longest.
 
-use super::parameters::{Asked, LARGEST, NOT_RECORDED, RECORDED, SMALLEST, number};
+use super::parameters::{LARGEST, NOT_RECORDED, RECORDED, SMALLEST, TableColumn, number};
 use super::sample::place_of;
 use super::sentence::{ParameterCondition, ParameterTest};
 use super::{ExplainedRequest, Parameter};
@@ -22,13 +22,13 @@ const CELLS_MAX: usize = 1 << 23;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AskedColumn {
     name: Arc<str>,
-    asked: Asked,
+    asked: TableColumn,
     /// Distinct texts; `None` if the values are numbers.
     texts: Option<Vec<Arc<str>>>,
 }
 
 impl AskedColumn {
-    pub(super) fn of(column: &Column, asked: &Asked) -> AskedColumn {
+    pub(super) fn of(column: &Column, asked: &TableColumn) -> AskedColumn {
         AskedColumn {
             name: column.name.clone(),
             asked: asked.clone(),
@@ -41,7 +41,7 @@ impl AskedColumn {
 
     fn parameter(&self) -> &Parameter {
         match &self.asked {
-            Asked::Value(parameter) | Asked::Recorded(parameter) => parameter,
+            TableColumn::Value(parameter) | TableColumn::Recorded(parameter) => parameter,
         }
     }
 
@@ -71,7 +71,7 @@ impl AskedColumn {
             place.unwrap_or(known.len()) as f64
         };
         let value = match (&self.asked, &self.texts) {
-            (Asked::Recorded(_), Some(known)) => {
+            (TableColumn::Recorded(_), Some(known)) => {
                 let text = only().map_or(NOT_RECORDED, |_| RECORDED);
                 Some(place(known, text))
             }
@@ -87,11 +87,11 @@ impl AskedColumn {
     /// does not fit the column.
     pub(super) fn condition(&self, test: &Test, values: &Values) -> Option<ParameterCondition> {
         let test = match &self.asked {
-            Asked::Value(_) => {
+            TableColumn::Value(_) => {
                 let only = only_value(values, test);
                 ParameterTest::Value(only.unwrap_or_else(|| test.clone()))
             }
-            Asked::Recorded(_) => ParameterTest::Recorded(match test {
+            TableColumn::Recorded(_) => ParameterTest::Recorded(match test {
                 Test::OneOf(texts) => texts.contains(RECORDED),
                 Test::NoneOf(texts) => !texts.contains(RECORDED),
                 Test::Between(..) => return None,

@@ -1,6 +1,6 @@
 //! Builds the structure of a request from its records.
 
-use super::operation::{Known, OperationCache, OperationId};
+use super::operation::{NumberedOperation, OperationCache, OperationId};
 use super::order::KnownOrders;
 use super::shape::{Fold, FormDigest, Operation, Shape, ShapeOf};
 use crate::record::{EventRecord, RecordOwner, SpanFlags, SpanRecord, TraceRecords};
@@ -230,7 +230,7 @@ impl FlowBuilder {
     fn close(
         &mut self,
         first: usize,
-        of: &Known,
+        of: &NumberedOperation,
         is_error: bool,
         orders: &KnownOrders,
     ) -> (u128, ShapeNumber) {
@@ -264,7 +264,7 @@ impl FlowBuilder {
         (digest, shape)
     }
 
-    fn instant(&mut self, of: &Known, time_ns: i64) -> Item {
+    fn instant(&mut self, of: &NumberedOperation, time_ns: i64) -> Item {
         let digest = FormDigest::new(of.digest, false, true).finish();
         let fold = self.settings.fold;
         let make = |_: &[Arc<Shape>]| {

@@ -12,7 +12,7 @@ pub(super) struct OperationId(u64);
 
 /// An operation with its number.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct NumberedOperation {
     pub(super) id: OperationId,
     /// Digest of its names.
     pub(super) digest: u128,
@@ -23,7 +23,7 @@ pub(super) struct Known {
 const NAMES_MAX: usize = 1 << 16;
 
 /// Service, name and host as recorded, and their operation.
-type Entry = (Arc<str>, Arc<str>, Arc<str>, Arc<Known>);
+type Entry = (Arc<str>, Arc<str>, Arc<str>, Arc<NumberedOperation>);
 
 /// Cache of recorded names by address: equal texts usually share one allocation, which the entry
 /// keeps alive.
@@ -41,7 +41,7 @@ impl OperationCache {
     }
 
     /// Operation of a span.
-    pub(super) fn of_span(&mut self, span: &SpanRecord, with_host: bool) -> Arc<Known> {
+    pub(super) fn of_span(&mut self, span: &SpanRecord, with_host: bool) -> Arc<NumberedOperation> {
         self.of(&span.service, &span.name, with_host.then_some(&span.host))
     }
 
@@ -51,7 +51,7 @@ impl OperationCache {
         service: &Arc<str>,
         name: &Arc<str>,
         host: Option<&Arc<str>>,
-    ) -> Arc<Known> {
+    ) -> Arc<NumberedOperation> {
         let at = |text: &Arc<str>| text.as_ptr().addr();
         // An empty text has no allocation, and an address does not determine the length.
         let key = [at(service), at(name), host.map_or(0, at)];
@@ -68,7 +68,7 @@ impl OperationCache {
             host: host.cloned(),
         };
         let digest = operation.digest();
-        let known = Arc::new(Known {
+        let known = Arc::new(NumberedOperation {
             id: OperationId(digest as u64),
             digest,
             operation,

@@ -268,13 +268,13 @@ mod tests {
 
     /// A graph as recorded: names, failures, and stages whose parts stand in some order.
     #[derive(Clone, Debug)]
-    struct Seen {
+    struct ObservedShape {
         name: u8,
         is_error: bool,
-        stages: Vec<Vec<Seen>>,
+        stages: Vec<Vec<ObservedShape>>,
     }
 
-    impl Seen {
+    impl ObservedShape {
         fn shape(&self, fold: Fold) -> Arc<Shape> {
             let of = ShapeOf {
                 operation: Operation {
@@ -298,7 +298,8 @@ mod tests {
         fn strings(&self) -> BTreeSet<String> {
             let mut strings = BTreeSet::from([String::new()]);
             for stage in self.stages.iter().filter(|stage| !stage.is_empty()) {
-                let of_parts: Vec<BTreeSet<String>> = stage.iter().map(Seen::strings).collect();
+                let of_parts: Vec<BTreeSet<String>> =
+                    stage.iter().map(ObservedShape::strings).collect();
                 let mut of_stage = BTreeSet::new();
                 for order in orders(stage.len()) {
                     let mut of_order = BTreeSet::from([String::new()]);
@@ -324,8 +325,8 @@ mod tests {
         }
 
         /// Shuffles the parts of every stage.
-        fn shuffled(&self, seed: &mut u64) -> Seen {
-            let mut stages: Vec<Vec<Seen>> = self
+        fn shuffled(&self, seed: &mut u64) -> ObservedShape {
+            let mut stages: Vec<Vec<ObservedShape>> = self
                 .stages
                 .iter()
                 .map(|stage| stage.iter().map(|part| part.shuffled(seed)).collect())
@@ -336,7 +337,7 @@ mod tests {
                     stage.swap(at, (*seed >> 33) as usize % (at + 1));
                 }
             }
-            Seen {
+            ObservedShape {
                 stages,
                 ..self.clone()
             }
@@ -365,15 +366,15 @@ mod tests {
             .collect()
     }
 
-    fn graphs() -> impl Strategy<Value = Seen> {
-        let leaf = (0u8..2, any::<bool>()).prop_map(|(name, is_error)| Seen {
+    fn graphs() -> impl Strategy<Value = ObservedShape> {
+        let leaf = (0u8..2, any::<bool>()).prop_map(|(name, is_error)| ObservedShape {
             name,
             is_error,
             stages: Vec::new(),
         });
         leaf.prop_recursive(3, 8, 3, |inner| {
             let stages = prop::collection::vec(prop::collection::vec(inner, 0..4), 0..3);
-            (0u8..2, stages).prop_map(|(name, stages)| Seen {
+            (0u8..2, stages).prop_map(|(name, stages)| ObservedShape {
                 name,
                 is_error: false,
                 stages,

@@ -128,7 +128,7 @@ impl SpanSums {
         let mut spans: Vec<(RequestId, &SpanSum)> =
             self.sums.iter().map(|(&span, sum)| (span, sum)).collect();
         spans.sort_unstable_by_key(|&(span, _)| span);
-        let mut found: BTreeMap<&str, Gathering> = BTreeMap::new();
+        let mut found: BTreeMap<&str, PartialSum> = BTreeMap::new();
         for (span, sum) in spans {
             let SpanOf {
                 operation,
@@ -136,10 +136,10 @@ impl SpanSums {
             } = span_of(span);
             found
                 .entry(operation)
-                .or_insert_with(|| Gathering::of(operation))
+                .or_insert_with(|| PartialSum::of(operation))
                 .add(span.trace, interval_ns, sum);
         }
-        let mut rows: Vec<OperationSum> = found.into_values().map(Gathering::finish).collect();
+        let mut rows: Vec<OperationSum> = found.into_values().map(PartialSum::finish).collect();
         rows.sort_by(|a, b| {
             let most = b.spans_per_request().total_cmp(&a.spans_per_request());
             most.then_with(|| a.operation.cmp(&b.operation))
@@ -158,7 +158,7 @@ pub struct SpanOf<'a> {
 }
 
 /// An operation's sum under construction.
-struct Gathering {
+struct PartialSum {
     row: OperationSum,
     /// Trace of the current request, and its spans.
     trace: u64,
@@ -166,7 +166,7 @@ struct Gathering {
     intervals_ns: Vec<(i64, i64)>,
 }
 
-impl Gathering {
+impl PartialSum {
     fn of(operation: &str) -> Self {
         let row = OperationSum {
             operation: operation.to_owned(),

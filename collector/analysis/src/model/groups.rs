@@ -401,14 +401,14 @@ impl Group {
 }
 
 /// Combined counts of blocks and groups, for reading.
-pub(super) struct Resolved<'a> {
+pub(super) struct ResolvedCounts<'a> {
     counts: &'a Counts,
     groups: Counts,
 }
 
-impl<'a> Resolved<'a> {
-    pub(super) fn of(counts: &'a Counts, groups: &Groups) -> Resolved<'a> {
-        Resolved {
+impl<'a> ResolvedCounts<'a> {
+    pub(super) fn of(counts: &'a Counts, groups: &Groups) -> ResolvedCounts<'a> {
+        ResolvedCounts {
             counts,
             groups: groups.counts(),
         }

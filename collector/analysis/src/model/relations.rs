@@ -1,7 +1,7 @@
 //! Immutable snapshot of the relations not yet refuted.
 
 use super::counts::{CONTRADICTED, OVERLAPPED, PerKind, TOGETHER};
-use super::groups::Resolved;
+use super::groups::ResolvedCounts;
 use super::pipelines::Pipelines;
 use crate::label::{Labels, SegmentId};
 use crate::segment::{ElementId, Segment};
@@ -132,7 +132,7 @@ pub struct Relations {
 
 impl Relations {
     pub(super) fn of(
-        counts: &Resolved<'_>,
+        counts: &ResolvedCounts<'_>,
         pipelines: &Pipelines,
         labels: &Labels,
         tolerance: f64,

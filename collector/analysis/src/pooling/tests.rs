@@ -99,7 +99,7 @@ fn part_of<T>(found: &[T], is_so: impl Fn(&T) -> bool) -> f64 {
     found.iter().filter(|one| is_so(one)).count() as f64 / found.len() as f64
 }
 
-fn twice(uses: &[ProcessUse]) -> Pooled {
+fn twice(uses: &[ProcessUse]) -> PooledDemand {
     let all: Vec<usize> = (0..uses.len()).collect();
     pool(uses, &[all.clone(), all]).unwrap()
 }
@@ -119,12 +119,14 @@ fn independent_processes_are_predicted_and_the_tail_is_foretold() {
         truth.sort_unstable_by(f64::total_cmp);
         let truth = PARTS.map(|part| percentile_of(&truth, part));
         let found = trials(1, |random| twice(&independent(random, 4, 2_500, tail)));
-        let off = |one: &Pooled, place: usize| truth[place] / one.percentiles[place].normal - 1.0;
-        let near = |one: &Pooled| (0..2).all(|place| off(one, place).abs() <= 0.02);
-        let foretold = |one: &Pooled| one.percentiles[2].foretold_error() - off(one, 2);
+        let off =
+            |one: &PooledDemand, place: usize| truth[place] / one.percentiles[place].normal - 1.0;
+        let near = |one: &PooledDemand| (0..2).all(|place| off(one, place).abs() <= 0.02);
+        let foretold = |one: &PooledDemand| one.percentiles[2].foretold_error() - off(one, 2);
         let refused = part_of(&found, |one| !one.refused.is_empty());
-        let mean =
-            |of: &dyn Fn(&Pooled) -> f64| found.iter().map(of).sum::<f64>() / found.len() as f64;
+        let mean = |of: &dyn Fn(&PooledDemand) -> f64| {
+            found.iter().map(of).sum::<f64>() / found.len() as f64
+        };
         println!(
             "tail {tail}: refused {refused:.3}; p50 and p95 within 2 % {:.3}; p99 {:+.3} above the normal one, {:+.3} foretold; \
              within 2 points {:.3}",

@@ -55,7 +55,7 @@ pub(super) struct SpanCutter {
     components: Vec<ComponentId>,
     /// Number of siblings with each component, and of those already numbered.
     siblings: Vec<(u32, u32)>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingSpan>,
     boundaries: Vec<Boundary>,
     /// Cuts of a span's own time that do not end its activity: its own events, and children it does
     /// not wait for.
@@ -65,7 +65,7 @@ pub(super) struct SpanCutter {
 
 /// A span that is still to be cut.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingSpan {
     number: u32,
     task: TaskId,
     /// Instant at which its callers had all that they waited for; `None` if no caller waits for it.
@@ -137,13 +137,13 @@ impl SpanCutter {
         self.pending.clear();
         for &root in self.tree.roots().iter().rev() {
             let (task, _) = self.names.task(None, self.components[root as usize]);
-            self.pending.push(Pending {
+            self.pending.push(PendingSpan {
                 number: root,
                 task,
                 answered: None,
             });
         }
-        while let Some(Pending {
+        while let Some(PendingSpan {
             number,
             task,
             answered,
@@ -172,7 +172,7 @@ impl SpanCutter {
                         .chain(ends)
                         .min_by_key(|(at_ns, _)| *at_ns)
                 };
-                self.pending.push(Pending {
+                self.pending.push(PendingSpan {
                     number: child,
                     task: child_task,
                     answered,

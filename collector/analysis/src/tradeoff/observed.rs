@@ -32,7 +32,7 @@ pub const ATTRIBUTES: [&str; 15] = [
 
 /// One tradeoff, or one exploration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Made {
+pub struct TradeoffInstance {
     /// Id of the request.
     pub trace: TraceId,
     /// Start of the component, in nanoseconds since the Unix epoch.
@@ -63,7 +63,7 @@ pub struct Made {
     pub cause: Arc<str>,
 }
 
-impl Made {
+impl TradeoffInstance {
     /// Returns the share of items left out, 0 to 1.
     #[must_use]
     pub fn rate(&self) -> f64 {
@@ -98,7 +98,7 @@ pub struct PointObserved {
     /// Names of the features.
     pub schema: Vec<Arc<str>>,
     /// Tradeoffs, in order of start.
-    pub made: Vec<Made>,
+    pub made: Vec<TradeoffInstance>,
     /// Whole answers, in order of trace id.
     pub answers: Vec<Answer>,
     /// Number of answers dropped beyond 4,000; an even sample is kept.
@@ -115,7 +115,7 @@ const ANSWERS_MAX: usize = 4_000;
 
 impl PointObserved {
     /// Iterates over the requests that explored, proactively.
-    pub fn explored(&self) -> impl Iterator<Item = &Made> {
+    pub fn explored(&self) -> impl Iterator<Item = &TradeoffInstance> {
         self.made
             .iter()
             .filter(|made| made.is_explored && made.is_proactive)
@@ -146,7 +146,7 @@ impl PointObserved {
 
 /// Observations of all points.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Observed {
+pub struct TradeoffObservations {
     /// Points by name.
     pub points: BTreeMap<Arc<str>, PointObserved>,
     /// Number of events with unreadable attributes.
@@ -155,7 +155,7 @@ pub struct Observed {
     pub cut: u64,
 }
 
-impl Observed {
+impl TradeoffObservations {
     /// Sorts everything, so that the result does not depend on the order of reading.
     pub fn finish(&mut self) {
         for point in self.points.values_mut() {
@@ -226,7 +226,7 @@ impl Observed {
     }
 }
 
-impl Pass<TraceRecords> for Observed {
+impl Pass<TraceRecords> for TradeoffObservations {
     fn observe(&mut self, records: &TraceRecords) {
         let owned = owned(records);
         let events: Vec<(u64, Event<'_>)> = owned
@@ -339,7 +339,7 @@ fn component(records: &TraceRecords, span: u64) -> Option<&SpanRecord> {
     Some(at)
 }
 
-fn made(trace: TraceId, component: &SpanRecord, event: &Event<'_>) -> Option<Made> {
+fn made(trace: TraceId, component: &SpanRecord, event: &Event<'_>) -> Option<TradeoffInstance> {
     let text = |key: &str| event.get(key).map(|value| value.as_str());
     let number = |key: &str| text(key)?.parse::<u64>().ok();
     let flag = |key: &str| text(key)?.parse::<bool>().ok();
@@ -349,7 +349,7 @@ fn made(trace: TraceId, component: &SpanRecord, event: &Event<'_>) -> Option<Mad
         Some((class.into(), count.parse().ok()?))
     });
     let per_second: f64 = text("tradeoff.requests_per_second")?.parse().ok()?;
-    Some(Made {
+    Some(TradeoffInstance {
         trace,
         start_ns: component.start_ns,
         latency_ns: u64::try_from(component.end_ns.saturating_sub(component.start_ns)).ok()?,

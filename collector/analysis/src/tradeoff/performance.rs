@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stroboscope_tradeoff::{ClassCost, Curve, CurvePoint, PerformanceModel};
 
 use super::NotLearned;
-use super::observed::{Made, PointObserved};
+use super::observed::{PointObserved, TradeoffInstance};
 use crate::statistics::incomplete_beta;
 use crate::statistics::regression::{LinearFit, fit};
 
@@ -46,7 +46,7 @@ pub fn learn_performance(
     point: &PointObserved,
     settings: &PerformanceSettings,
 ) -> Result<PerformanceModel, NotLearned> {
-    let explored: Vec<&Made> = point.explored().collect();
+    let explored: Vec<&TradeoffInstance> = point.explored().collect();
     if explored.is_empty() {
         return Err(NotLearned::NothingExplored);
     }
@@ -82,16 +82,16 @@ const CHANGE_MAX: f64 = 1.5;
 /// then counts as steady. While a load rises, requests already wait for others that are not in its
 /// measure yet: they would make low loads look slow. Several instances have each their own load,
 /// and one that continues is enough.
-fn steady<'a>(explored: &[&'a Made]) -> Vec<&'a Made> {
+fn steady<'a>(explored: &[&'a TradeoffInstance]) -> Vec<&'a TradeoffInstance> {
     let mut ordered = explored.to_vec();
     ordered.sort_by_key(|made| made.start_ns);
-    let is_steady = |made: &&Made| {
+    let is_steady = |made: &&TradeoffInstance| {
         let before = |after_ns: i64| {
             ordered.partition_point(|other| other.start_ns < made.start_ns.saturating_add(after_ns))
         };
         let later = ordered.get(before(LATER_NS.start)..before(LATER_NS.end));
         let later = later.unwrap_or_default();
-        let is_near = |other: &&Made| {
+        let is_near = |other: &&TradeoffInstance| {
             let change = other.requests_per_second.max(1.0) / made.requests_per_second.max(1.0);
             (1.0 / CHANGE_MAX..=CHANGE_MAX).contains(&change)
         };
@@ -100,10 +100,10 @@ fn steady<'a>(explored: &[&'a Made]) -> Vec<&'a Made> {
     ordered.iter().copied().filter(is_steady).collect()
 }
 
-fn by_rate<'a>(explored: &[&'a Made]) -> Vec<Vec<&'a Made>> {
+fn by_rate<'a>(explored: &[&'a TradeoffInstance]) -> Vec<Vec<&'a TradeoffInstance>> {
     let mut ordered = explored.to_vec();
     ordered.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
-    let mut groups: Vec<Vec<&Made>> = Vec::new();
+    let mut groups: Vec<Vec<&TradeoffInstance>> = Vec::new();
     for made in ordered {
         match groups.last_mut() {
             Some(group)
@@ -121,12 +121,15 @@ fn by_rate<'a>(explored: &[&'a Made]) -> Vec<Vec<&'a Made>> {
 
 /// Groups requests of neighbouring loads, by ascending load. Groups of too few requests are left
 /// out.
-fn by_load<'a>(of_rate: &[&'a Made], settings: &PerformanceSettings) -> Vec<Vec<&'a Made>> {
+fn by_load<'a>(
+    of_rate: &[&'a TradeoffInstance],
+    settings: &PerformanceSettings,
+) -> Vec<Vec<&'a TradeoffInstance>> {
     let mut ordered = of_rate.to_vec();
     ordered.sort_by(|a, b| a.requests_per_second.total_cmp(&b.requests_per_second));
-    let mut bins: Vec<Vec<&Made>> = Vec::new();
+    let mut bins: Vec<Vec<&TradeoffInstance>> = Vec::new();
     for made in ordered {
-        let is_near = |bin: &Vec<&Made>| {
+        let is_near = |bin: &Vec<&TradeoffInstance>| {
             bin.first().is_some_and(|first| {
                 let step = (first.requests_per_second * settings.load_step).max(1.0);
                 made.requests_per_second - first.requests_per_second <= step
@@ -143,7 +146,7 @@ fn by_load<'a>(of_rate: &[&'a Made], settings: &PerformanceSettings) -> Vec<Vec<
 
 /// Returns the quantile of a bin, with half of its 95 % interval by order statistics (a binomial's
 /// normal approximation).
-fn curve_point(bin: &[&Made], quantile: f64) -> CurvePoint {
+fn curve_point(bin: &[&TradeoffInstance], quantile: f64) -> CurvePoint {
     let mut latencies: Vec<u64> = bin.iter().map(|made| made.latency_ns).collect();
     latencies.sort_unstable();
     let count = latencies.len() as f64;
@@ -167,12 +170,12 @@ fn curve_point(bin: &[&Made], quantile: f64) -> CurvePoint {
 /// their total number, within requests of one rate at one load (F test of nested regressions).
 fn class_costs(
     point: &PointObserved,
-    explored: &[&Made],
+    explored: &[&TradeoffInstance],
     curves: &[Curve],
     settings: &PerformanceSettings,
 ) -> Option<(String, Vec<ClassCost>)> {
     let feature = point.schema.first()?;
-    let random: Vec<&Made> = explored
+    let random: Vec<&TradeoffInstance> = explored
         .iter()
         .copied()
         .filter(|made| made.omitted > 0 && !made.is_by_model)
@@ -246,7 +249,7 @@ fn class_costs(
 /// Returns the average savings of leaving an item out, in ns: latency at rate 0 minus that of
 /// requests at the same load. Returns `None` if no latency was measured at rate 0, or nothing is
 /// saved.
-fn mean_saved_ns(curves: &[Curve], random: &[&Made]) -> Option<f64> {
+fn mean_saved_ns(curves: &[Curve], random: &[&TradeoffInstance]) -> Option<f64> {
     let full = curves
         .iter()
         .find(|curve| curve.tradeoff_rate < RATE_STEP)?;
@@ -261,13 +264,17 @@ fn mean_saved_ns(curves: &[Curve], random: &[&Made]) -> Option<f64> {
 }
 
 /// Returns the average number of omitted items of a class per request.
-fn rows_mean(random: &[&Made], classes: &BTreeMap<Arc<str>, usize>, place: usize) -> f64 {
+fn rows_mean(
+    random: &[&TradeoffInstance],
+    classes: &BTreeMap<Arc<str>, usize>,
+    place: usize,
+) -> f64 {
     let counted = random.iter().flat_map(|made| &made.omitted_by);
     let of_class = counted.filter(|(class, _)| classes.get(class) == Some(&place));
     of_class.map(|(_, count)| *count as f64).sum::<f64>() / random.len() as f64
 }
 
-fn counts(made: &Made, classes: &BTreeMap<Arc<str>, usize>) -> Vec<f64> {
+fn counts(made: &TradeoffInstance, classes: &BTreeMap<Arc<str>, usize>) -> Vec<f64> {
     let mut row = vec![0.0; classes.len()];
     for (class, count) in &made.omitted_by {
         if let Some(cell) = classes.get(class).and_then(|place| row.get_mut(*place)) {
@@ -296,9 +303,9 @@ mod tests {
     use super::*;
     use crate::record::TraceId;
 
-    fn made(number: u64, load: f64, omitted: u64, latency_ns: f64) -> Made {
+    fn made(number: u64, load: f64, omitted: u64, latency_ns: f64) -> TradeoffInstance {
         let ads = number % (omitted + 1);
-        Made {
+        TradeoffInstance {
             trace: TraceId(number.into()),
             start_ns: number as i64,
             latency_ns: latency_ns as u64,
@@ -375,11 +382,12 @@ mod tests {
             one.start_ns = (at_s * 1e9) as i64;
             one
         };
-        let made: Vec<Made> = (0..500).map(of).collect();
-        let steady: Vec<&Made> = steady(&made.iter().collect::<Vec<_>>());
+        let made: Vec<TradeoffInstance> = (0..500).map(of).collect();
+        let steady: Vec<&TradeoffInstance> = steady(&made.iter().collect::<Vec<_>>());
         assert!(steady.len() > 450, "{}", steady.len());
-        let is_misleading =
-            |made: &&&Made| made.requests_per_second < 25.0 && made.latency_ns > 5_000_000;
+        let is_misleading = |made: &&&TradeoffInstance| {
+            made.requests_per_second < 25.0 && made.latency_ns > 5_000_000
+        };
         assert_eq!(steady.iter().filter(is_misleading).count(), 0);
     }
 

@@ -60,7 +60,7 @@ fn request(number: u64, kind: &str, (items, omitted): (usize, usize), rows: &str
 }
 
 fn observe(requests: impl Iterator<Item = TraceRecords>) -> PointObserved {
-    let mut observed = Observed::default();
+    let mut observed = TradeoffObservations::default();
     requests.for_each(|records| observed.observe(&records));
     observed.finish();
     assert_eq!(observed.malformed, 0);

@@ -26,13 +26,13 @@ pub(super) struct Join {
 
 /// Instances of one kind of stretch.
 #[derive(Clone, Default)]
-struct Seen {
+struct StretchEnds {
     /// Times from the end of the second-to-last call to the end of the last call, and to the end of
     /// the stretch.
     ends: Vec<(f64, f64)>,
 }
 
-impl Seen {
+impl StretchEnds {
     /// Statistics of the half in which the last call ended latest after the second-to-last: work
     /// after the latter has no influence there.
     fn clear(mut self) -> Option<Clear> {
@@ -84,9 +84,9 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
             .enumerate()
             .for_each(|(at, (label, _))| of_label[label.index()] = Some((family, at)));
     }
-    let mut seen: Vec<Vec<Seen>> = families
+    let mut seen: Vec<Vec<StretchEnds>> = families
         .iter()
-        .map(|(_, members)| vec![Seen::default(); members.len()])
+        .map(|(_, members)| vec![StretchEnds::default(); members.len()])
         .collect();
     for trace in sample.spread() {
         let ends = last_of_labels(trace);

@@ -24,7 +24,7 @@ pub const STATISTICS: [Option<f64>; 4] = [None, Some(0.50), Some(0.95), Some(0.9
 
 /// Expectation for one statistic of the latency, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
+pub struct ExpectedChange {
     /// Minimum and maximum difference that the change makes.
     pub change_ns: (f64, f64),
     /// Minimum and maximum value if as many other requests come after the change.
@@ -33,7 +33,7 @@ pub struct Expected {
 
 /// Latencies of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Observed {
+struct RequestLatencies {
     start_ns: i64,
     before_ns: u64,
     after_ns: u64,
@@ -42,7 +42,7 @@ struct Observed {
 /// Replayed requests, with a bounded sample kept in full. Merging is commutative and associative.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplaySample {
-    kept: BTreeMap<(u64, TraceId), Observed>,
+    kept: BTreeMap<(u64, TraceId), RequestLatencies>,
     /// Minimum and maximum latency that the model allows for each request.
     least: Distribution,
     most: Distribution,
@@ -57,13 +57,13 @@ impl ReplaySample {
         &mut self,
         (id, start_ns): (TraceId, i64),
         before_ns: u64,
-        replayed: super::Replayed,
+        replayed: super::ReplayedLatency,
     ) {
         self.least.record(replayed.least_ns);
         self.most.record(replayed.most_ns);
         self.may_be_faster |= replayed.least_ns < before_ns;
         self.may_be_slower |= replayed.most_ns > before_ns;
-        let observed = Observed {
+        let observed = RequestLatencies {
             start_ns,
             before_ns,
             after_ns: replayed.latency_ns,
@@ -90,7 +90,7 @@ impl ReplaySample {
     }
 
     /// Expectation for each of [`STATISTICS`], given all latencies before and after.
-    pub fn expected(&self, before: &Distribution, after: &Distribution) -> [Expected; 4] {
+    pub fn expected(&self, before: &Distribution, after: &Distribution) -> [ExpectedChange; 4] {
         let of = |distribution: &Distribution, statistic: Option<f64>| match statistic {
             None => distribution.mean_ns(),
             Some(quantile) => distribution.quantile_ns(quantile) as f64,
@@ -110,7 +110,7 @@ impl ReplaySample {
                 most_ns - before_ns + high_ns.max(0.0) + rounded_ns,
             );
             let again_ns = NORMAL * std::f64::consts::SQRT_2 * chance.after_error_ns;
-            Expected {
+            ExpectedChange {
                 // If no request becomes slower, no other request would either.
                 change_ns: (
                     if self.may_be_faster {
@@ -134,14 +134,14 @@ impl ReplaySample {
 
     /// Block bootstrap: resamples requests in blocks of neighbours in time.
     fn chance(&self) -> [Chance; 4] {
-        let mut requests: Vec<Observed> = self.kept.values().copied().collect();
+        let mut requests: Vec<RequestLatencies> = self.kept.values().copied().collect();
         requests.sort_by_key(|request| request.start_ns);
         let count = requests.len();
         if count < 2 {
             return [Chance::default(); 4];
         }
         let block = count.div_ceil(BLOCKS);
-        let order = |of: fn(&Observed) -> u64| {
+        let order = |of: fn(&RequestLatencies) -> u64| {
             let mut order: Vec<(u64, u32)> = requests.iter().map(of).zip(0..).collect();
             order.sort_unstable();
             order

@@ -25,7 +25,7 @@ pub(super) trait Lengths {
 
 /// Time at which a waiting stretch was released, and the segment that released it; `None` for a
 /// timer.
-struct Released {
+struct WaitRelease {
     at_ns: i64,
     by: Option<usize>,
 }
@@ -251,7 +251,7 @@ impl<L: Lengths> Replay<'_, L> {
             });
         };
         match self.released(wait, index, (segment.start_ns, segment.end_ns)) {
-            Some(Released { at_ns, by }) => {
+            Some(WaitRelease { at_ns, by }) => {
                 let waited_ns = interval_ns(segment.start_ns, at_ns);
                 let work_before_ns = match wait.work_before_ns {
                     Some(work_before_ns) => waited_ns.min(work_before_ns),
@@ -276,7 +276,9 @@ impl<L: Lengths> Replay<'_, L> {
             }
             // The segment had what it needs before it started; that may come too late now.
             None => match self.released(wait, index, (i64::MIN, segment.start_ns)) {
-                Some(Released { by: Some(by), .. }) if !matches!(wait.releaser, Releaser::Next) => {
+                Some(WaitRelease { by: Some(by), .. })
+                    if !matches!(wait.releaser, Releaser::Next) =>
+                {
                     let gap_ns = self
                         .lengths
                         .work_ns(index, wait.usual_gap_ns.min(duration_ns));
@@ -371,15 +373,15 @@ impl<L: Lengths> Replay<'_, L> {
     }
 
     /// Release of a stretch that lasted from the first instant to the second.
-    fn released(&self, wait: &Wait, index: usize, stretch: (i64, i64)) -> Option<Released> {
+    fn released(&self, wait: &Wait, index: usize, stretch: (i64, i64)) -> Option<WaitRelease> {
         if wait.releaser == Releaser::Timer {
-            return Some(Released {
+            return Some(WaitRelease {
                 at_ns: stretch.1,
                 by: None,
             });
         }
         let by = wait.released_by(self.trace, self.by_end, index, stretch)?;
-        Some(Released {
+        Some(WaitRelease {
             at_ns: self.trace.segments[by].end_ns,
             by: Some(by),
         })

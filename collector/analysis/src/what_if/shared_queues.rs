@@ -49,9 +49,9 @@ pub struct ChangedWaits {
 }
 
 /// Recorded lengths, except for waits in shared queues.
-struct Unchanged(Vec<QueueWait>);
+struct UnchangedLengths(Vec<QueueWait>);
 
-impl Lengths for Unchanged {
+impl Lengths for UnchangedLengths {
     fn work_ns(&self, index: usize, ns: u64) -> u64 {
         wait_of(&self.0, index, false).map_or(ns, |wait| wait.stretched(ns, |ns| ns))
     }
@@ -135,7 +135,7 @@ impl SharedQueues {
     /// Removes queues that do not reproduce the recorded waits when nothing is changed.
     fn that_explain(mut self, waiting: &Waits) -> SharedQueues {
         while !self.queues.is_empty() {
-            let unchanged = self.changed(waiting, |_, waits| Unchanged(waits));
+            let unchanged = self.changed(waiting, |_, waits| UnchangedLengths(waits));
             let sums = |queue: &Queue| {
                 let mut sums = (0.0, 0.0);
                 for visit in &queue.visits {

@@ -9,7 +9,7 @@ const SAME_END: f64 = 1e-3;
 
 /// Statistics of a label's segments.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct LabelTimes {
     pub(super) count: u32,
     pub(super) mean_ns: f64,
     /// True if they always end at the same time after the request's start: then work and waiting
@@ -20,8 +20,8 @@ pub(super) struct Shown {
 }
 
 /// Measures each label's segments.
-pub(super) fn shown(sample: &WaitingSample, labels: usize) -> Vec<Shown> {
-    let mut all = vec![Shown::default(); labels];
+pub(super) fn shown(sample: &WaitingSample, labels: usize) -> Vec<LabelTimes> {
+    let mut all = vec![LabelTimes::default(); labels];
     let mut ends = vec![(0.0, 0.0); labels];
     for trace in sample.spread() {
         for segment in &trace.segments {

@@ -4,14 +4,14 @@ use super::load::Load;
 use super::sample::WaitingSample;
 use super::shared_queues::{ChangedWaits, SharedQueues};
 use super::waits::Waits;
-use super::{Assumption, Change, Changed};
+use super::{Assumption, Change, ChangedLengths};
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
 use std::sync::Arc;
 
 /// Waits of the requests of one model.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct WaitModel {
     /// Waits for parts of the same request.
     pub(super) own: Waits,
     /// Waits for resources that other requests hold.
@@ -20,10 +20,10 @@ pub struct Waiting {
     pub(super) load: Load,
 }
 
-impl Waiting {
+impl WaitModel {
     /// Creates waits from the relations alone: a replay keeps all lengths.
-    pub fn unknown(relations: &Relations) -> Waiting {
-        Waiting {
+    pub fn unknown(relations: &Relations) -> WaitModel {
+        WaitModel {
             own: Waits::unknown(relations),
             queues: Arc::default(),
             load: Load::default(),
@@ -32,14 +32,14 @@ impl Waiting {
 
     /// Learns from a sample of requests, which must be cut with the labels that the relations refer
     /// to.
-    pub fn learn(sample: &WaitingSample, relations: &Relations, labels: &Labels) -> Waiting {
+    pub fn learn(sample: &WaitingSample, relations: &Relations, labels: &Labels) -> WaitModel {
         let mut own = Waits::learn(sample, relations, labels);
         let (queues, load) = SharedQueues::find(sample, &own, labels);
         // Waits in shared queues are replayed for all requests together.
         for (id, place) in queues.waits() {
             own.forget(id, place);
         }
-        Waiting {
+        WaitModel {
             own,
             queues: Arc::new(queues),
             load,
@@ -58,15 +58,16 @@ impl Waiting {
         if decided.iter().flatten().all(is_nothing) {
             return ChangedWaits::default();
         }
-        self.queues.changed(&self.own, |trace, waits| Changed {
-            trace,
-            waiting: self,
-            decided: &decided,
-            assuming: Assumption::AsTold,
-            waits: waits.into(),
-            others: None,
-            loads: &[],
-        })
+        self.queues
+            .changed(&self.own, |trace, waits| ChangedLengths {
+                trace,
+                waiting: self,
+                decided: &decided,
+                assuming: Assumption::AsTold,
+                waits: waits.into(),
+                others: None,
+                loads: &[],
+            })
     }
 
     /// Number of queues that requests share.

@@ -25,7 +25,7 @@ use super::follows::{Fit, POINTS_MIN, fit, is_close};
 use super::join::{Join, joins};
 use super::queue::WaitPlace;
 use super::sample::WaitingSample;
-use super::shown::{Shown, shown};
+use super::shown::{LabelTimes, shown};
 use crate::critical_path::Predecessors;
 use crate::label::{Labels, SegmentId};
 use crate::model::Relations;
@@ -80,7 +80,7 @@ pub(super) struct Waits {
     /// Labels that exclude each label, and may come first where they came second.
     pub(super) rivals: Vec<Vec<SegmentId>>,
     /// Statistics of each label's lengths.
-    pub(super) shown: Vec<Shown>,
+    pub(super) shown: Vec<LabelTimes>,
 }
 
 impl Waits {
@@ -95,7 +95,7 @@ impl Waits {
             leads,
             joins: vec![None; relations.labels()],
             rivals: vec![Vec::new(); relations.labels()],
-            shown: vec![Shown::default(); relations.labels()],
+            shown: vec![LabelTimes::default(); relations.labels()],
         }
     }
 
@@ -107,7 +107,7 @@ impl Waits {
         let children = children(labels);
         waits.leads = leads(labels, &children, relations.labels());
         waits.leave_out_what_only_occurs_after(&orders, labels, &children);
-        let mut seen = vec![Seen::default(); relations.labels()];
+        let mut seen = vec![LabelObservations::default(); relations.labels()];
         for trace in sample.spread() {
             waits.look_at(trace, &orders, &mut seen);
         }
@@ -230,7 +230,7 @@ impl Waits {
         }
     }
 
-    fn look_at(&self, trace: &SegmentedTrace, orders: &Orders, seen: &mut [Seen]) {
+    fn look_at(&self, trace: &SegmentedTrace, orders: &Orders, seen: &mut [LabelObservations]) {
         let by_end = by_end(&trace.segments);
         let predecessors = Predecessors::of(trace, &self.relations);
         predecessors.for_each_latest(|index, latest| {
@@ -355,7 +355,7 @@ fn leads(
 /// predecessors and its start, and x is the time from the same instant to the end of something
 /// else.
 #[derive(Clone, Default)]
-struct Seen {
+struct LabelObservations {
     /// Number of times that each label was the last of those that never end after this one.
     times_last: FxHashMap<usize, usize>,
     single: FxHashMap<usize, Vec<(f64, f64)>>,
@@ -366,7 +366,7 @@ struct Seen {
     starts_timed: Vec<(f64, f64)>,
 }
 
-impl Seen {
+impl LabelObservations {
     fn end(&self, labels: usize) -> Option<Wait> {
         let mut best: Option<(Fit, Releaser)> = None;
         let mut take = |found: Option<Fit>, releaser: &dyn Fn() -> Releaser| {

@@ -3,8 +3,8 @@
 use crate::generator::{Random, any_trace, labels};
 use proptest::prelude::*;
 use stroboscope_analysis::breakdown::{
-    Breakdown, OTHER_STRATUM, QuantileSample, SAMPLE_MAX, SHARE_STEPS, STRATA_MAX, Stratified,
-    quantile_stratum,
+    Breakdown, OTHER_STRATUM, QuantileSample, SAMPLE_MAX, SHARE_STEPS, STRATA_MAX,
+    StratifiedBreakdown, quantile_stratum,
 };
 use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
@@ -204,7 +204,7 @@ fn strata_by_value_and_by_quantile() {
         .for_each(|(trace, path)| sample.observe(trace.id, path.latency_ns as f64));
     sample.observe(TraceId(7777), f64::NAN);
     let edges = sample.edges(5);
-    let mut stratified = Stratified::default();
+    let mut stratified = StratifiedBreakdown::default();
     for (_, path) in &requests {
         stratified.observe(
             &quantile_stratum(&edges, path.latency_ns as f64),
@@ -224,7 +224,7 @@ fn strata_by_value_and_by_quantile() {
             .all(|stratum| (98..=102).contains(&stratum.requests.rounded()))
     );
     assert!(strata["p020"].latency.max_ns() <= strata["p040"].latency.quantile_ns(0.0) + 10);
-    let mut many = Stratified::default();
+    let mut many = StratifiedBreakdown::default();
     (0..STRATA_MAX + 9).for_each(|i| {
         many.observe(
             &format!("browser {i}"),
@@ -240,7 +240,7 @@ fn strata_by_value_and_by_quantile() {
         ),
         (STRATA_MAX + 1, 9)
     );
-    let mut other = Stratified::default();
+    let mut other = StratifiedBreakdown::default();
     other.merge(&many);
     assert_eq!(
         other

@@ -15,7 +15,7 @@ use stroboscope_analysis::record::{
     ElementRecord, EventRecord, RecordOwner, TraceId, TraceRecords,
 };
 use stroboscope_analysis::segment::{ElementId, Segment, SegmentedTrace, segment};
-use stroboscope_analysis::what_if::{Change, Waiting, WhatIf, replay};
+use stroboscope_analysis::what_if::{Change, WaitModel, WhatIf, replay};
 
 /// How long the parts of one request take, and who gets the lock first.
 #[derive(Clone, Debug)]
@@ -347,7 +347,7 @@ proptest! {
         prop_assert!(exact.pipelines.contains(&pipeline) && found.pipelines.contains(&pipeline));
         // Replays of what was inferred, with nothing changed, are the requests; one segment at a time may grow.
         let relations = model.relations(0.0);
-        let waiting = Waiting::unknown(&relations);
+        let waiting = WaitModel::unknown(&relations);
         for trace in traces.iter().take(30) {
             let path = analyse(trace, &relations);
             prop_assert_eq!(path.critical_path_ns, trace.latency_ns());

@@ -6,7 +6,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::segment::SegmentedTrace;
-use stroboscope_analysis::what_if::{Change, LatencyChange, Waiting, WhatIf, replay};
+use stroboscope_analysis::what_if::{Change, LatencyChange, WaitModel, WhatIf, replay};
 
 fn learn(traces: &[SegmentedTrace], label_count: usize) -> (Model, Relations) {
     let mut model = Model::new();
@@ -31,7 +31,7 @@ proptest! {
             let path = analyse(trace, &relations);
             let unchanged = replay(trace, &path, &relations, |index| path.segments[index].duration_ns());
             prop_assert_eq!(unchanged, path.latency_ns);
-            let waiting = Waiting::unknown(&relations);
+            let waiting = WaitModel::unknown(&relations);
             for change in [Change::Scale(1.0), Change::CapNs(u64::MAX), Change::AddNs(0)] {
                 let mut what_if = WhatIf::new(&waiting, |_, _| Some(change));
                 prop_assert_eq!(what_if.replay(trace, &path, model.labels()).latency_ns, path.latency_ns);
@@ -46,7 +46,7 @@ proptest! {
         traces in proptest::collection::vec(any_trace(9, 14), 1..6), factors in proptest::collection::vec(0.0f64..3.0, 9),
     ) {
         let (model, relations) = learn(&traces, 9);
-        let waiting = Waiting::unknown(&relations);
+        let waiting = WaitModel::unknown(&relations);
         let mut what_if = WhatIf::new(&waiting, |id: SegmentId, _: &_| Some(Change::Scale(factors[id.index()])));
         for trace in &traces {
             let path = analyse(trace, &relations);

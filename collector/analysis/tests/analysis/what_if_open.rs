@@ -10,7 +10,7 @@ use stroboscope_analysis::model::Model;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::segment::Segmenter;
 use stroboscope_analysis::what_if::{
-    Change, LatencyChange, ReplaySample, Waiting, WaitingSample, WhatIf,
+    Change, LatencyChange, ReplaySample, WaitModel, WaitingSample, WhatIf,
 };
 
 /// Requests that come by chance, with this mean distance.
@@ -79,7 +79,7 @@ impl Case {
             };
             Pass::observe(&mut sample, &seen);
         }
-        let waiting = Waiting::learn(&sample, &relations, labels);
+        let waiting = WaitModel::learn(&sample, &relations, labels);
         let chosen =
             |_, label: &SegmentLabel| (label.operation() == self.operation).then_some(change);
         let queues = waiting.changed_queues(labels, chosen);

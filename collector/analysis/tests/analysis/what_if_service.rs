@@ -6,7 +6,7 @@ use std::future::Future;
 use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::segment::Segmenter;
-use stroboscope_analysis::what_if::{Change, LatencyChange, Waiting, WaitingSample, WhatIf};
+use stroboscope_analysis::what_if::{Change, LatencyChange, WaitModel, WaitingSample, WhatIf};
 
 const REQUESTS: u64 = 400;
 
@@ -38,11 +38,11 @@ fn try_case<F: Future<Output = ()> + 'static>(
     let relations = model.relations(0.0);
     let mut sample = WaitingSample::default();
     traces.iter().for_each(|trace| sample.observe(trace));
-    let waiting = Waiting::learn(&sample, &relations, model.labels());
+    let waiting = WaitModel::learn(&sample, &relations, model.labels());
     let chosen = |_, label: &stroboscope_analysis::label::SegmentLabel| {
         (label.operation() == operation).then_some(change)
     };
-    let nothing_known = Waiting::unknown(&relations);
+    let nothing_known = WaitModel::unknown(&relations);
     let (mut before, mut after) = (LatencyChange::default(), LatencyChange::default());
     let mut truth = LatencyChange::default();
     let (mut kept, mut told) = (

@@ -139,7 +139,7 @@ impl StoredSpan {
             let name = text_pair("service.name", &self.service);
             parts.resource.attributes.push(name);
         }
-        let known = Known::of(&self.attributes);
+        let known = AttributeFacts::of(&self.attributes);
         for (key, value) in &self.attributes {
             let exactly = known.exactly(key, value);
             if !is_made_of_span(key) || known.is_own(key) {
@@ -253,7 +253,7 @@ impl StoredEvent {
             name: self.name.clone(),
             ..Event::default()
         };
-        let known = Known::of(&self.attributes);
+        let known = AttributeFacts::of(&self.attributes);
         for (key, value) in &self.attributes {
             let exactly = known.exactly(key, value);
             if !is_made_of_event(key) || known.is_own(key) {
@@ -273,13 +273,13 @@ impl StoredEvent {
 }
 
 /// Attributes that describe other attributes.
-struct Known<'a> {
+struct AttributeFacts<'a> {
     exact: Option<&'a KeyValueList>,
     own: Vec<&'a str>,
     shadowed: Option<&'a KeyValueList>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> AttributeFacts<'a> {
     fn of(attributes: &'a StoredAttributes) -> Self {
         let kind = |name: &str| {
             let found = attributes.iter().find(|(key, _)| key == name)?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use stroboscope_foreign::typed::{Unstored, nullable};
+use stroboscope_foreign::typed::{UnstoredValue, nullable};
 
 /// Any element of a document: a trace, a span, or a list of either.
 #[derive(Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct Trace<'a> {
     #[serde(rename = "processMap", borrow)]
     pub(super) process_map: Option<Vec<ProcessMapping<'a>>>,
     #[serde(default)]
-    pub(super) warnings: Unstored,
+    pub(super) warnings: UnstoredValue,
 }
 
 #[derive(Deserialize)]
@@ -109,7 +109,7 @@ pub(super) struct Span<'a> {
     /// The start time in ms, as Elasticsearch needs it.
     #[serde(rename = "startTimeMillis", default)]
     #[expect(dead_code, reason = "known, and said by the start time")]
-    start_time_ms: Unstored,
+    start_time_ms: UnstoredValue,
     #[serde(borrow)]
     pub(super) duration: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -123,7 +123,7 @@ pub(super) struct Span<'a> {
     #[serde(borrow)]
     pub(super) process: Option<Process<'a>>,
     #[serde(default)]
-    pub(super) flags: Unstored,
+    pub(super) flags: UnstoredValue,
     #[serde(default)]
-    pub(super) warnings: Unstored,
+    pub(super) warnings: UnstoredValue,
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Mapping;
+use super::FieldMapping;
 use super::csv::Csv;
 use super::fields::Fields;
 use super::parts::{EventInterval, KeptAttributes, MappingParts, RecordRule, What};
@@ -38,7 +38,7 @@ pub(crate) enum RawRecord<'a> {
     Csv(&'a Csv),
 }
 
-impl Mapping {
+impl FieldMapping {
     /// Reads record `number`. `take` receives its events or its span, and the names of fields that
     /// the mapping does not use.
     ///

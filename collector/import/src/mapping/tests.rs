@@ -8,7 +8,8 @@ const LINE: &str = r#"{"t":"1767322800.5","id":"r1","a":{"h":"web1"},"svc":"shop
 const GOOD: &str = "trace = \"{id}\"\nhost = \"{a.h}\"\ntime = \"{t}\"\nevent = \"{msg}\"\ntask = \"{svc}/{thread}\"\n";
 
 fn read(mapping: &str, line: &str) -> Result<Vec<String>, String> {
-    let mapping = Mapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
+    let mapping =
+        FieldMapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
     let mut heard = Heard::default();
     let mut times = mapping.times(None);
     let written = (1, RawRecord::Text(line.as_bytes()));
@@ -41,7 +42,7 @@ fn check_bad(mapping: &str, line: &str, reason: &str) {
 
 /// What is said of a mapping, and of which line.
 fn check_wrong(mapping: &str, line: usize, what: &str) {
-    let wrong = Mapping::of(mapping)
+    let wrong = FieldMapping::of(mapping)
         .err()
         .unwrap_or_else(|| panic!("{mapping} is right"));
     assert!(wrong.what.contains(what), "{mapping}: {}", wrong.what);
@@ -306,7 +307,8 @@ fn span(
     mapping: &str,
     line: &str,
 ) -> Result<(stroboscope_foreign::ForeignSpan, Vec<String>), String> {
-    let mapping = Mapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
+    let mapping =
+        FieldMapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
     let (mut heard, mut times) = (Heard::default(), mapping.times(None));
     let written = (1, RawRecord::Text(line.as_bytes()));
     mapping

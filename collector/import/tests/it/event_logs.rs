@@ -4,7 +4,9 @@ use std::io::Write as _;
 use std::path::Path;
 
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_import::{Format, Imported, Importer, parse, parse_plain, trace_id, trace_label};
+use stroboscope_import::{
+    Format, ImportOutcome, Importer, parse, parse_plain, trace_id, trace_label,
+};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, Limits};
 use stroboscope_store::tables::{Store, TraceReader};
@@ -46,7 +48,7 @@ impl Fixture {
 
 type Bad = Vec<(u64, String)>;
 
-fn import(importer: &Importer, path: &Path) -> (Imported, Bad) {
+fn import(importer: &Importer, path: &Path) -> (ImportOutcome, Bad) {
     let mut bad = Vec::new();
     let imported = importer
         .file(path, &mut |line, reason| {
@@ -78,7 +80,7 @@ fn events_become_traces_whatever_the_size_of_a_run() {
             .collect();
         let path = fixture.file("log.jsonl", content.join("\n").as_bytes());
         let (imported, bad) = import(&fixture.importer().with_run_rows(run_rows), &path);
-        let Imported::Now(summary) = imported else {
+        let ImportOutcome::Now(summary) = imported else {
             panic!("{imported:?}")
         };
         assert_eq!((summary.events, summary.bad_lines, bad.len()), (50, 0, 0));
@@ -110,9 +112,9 @@ fn the_same_content_is_imported_once() {
     let path = fixture.file("one.jsonl", content.as_bytes());
     let copy = fixture.file("copy.jsonl", content.as_bytes());
     let importer = fixture.importer();
-    assert!(matches!(import(&importer, &path).0, Imported::Now(_)));
+    assert!(matches!(import(&importer, &path).0, ImportOutcome::Now(_)));
     let (again, _) = import(&importer, &copy);
-    let Imported::Before(receipt) = again else {
+    let ImportOutcome::Before(receipt) = again else {
         panic!("{again:?}")
     };
     assert_eq!(
@@ -122,11 +124,11 @@ fn the_same_content_is_imported_once() {
     let streamed = importer
         .stream("standard input", content.as_bytes(), &mut |_, _| {})
         .unwrap();
-    assert!(matches!(streamed, Imported::Before(_)));
+    assert!(matches!(streamed, ImportOutcome::Before(_)));
     assert_eq!(fixture.traces()[0].events.len(), 2);
     // An import that died before its receipt is done again, over the same objects.
     std::fs::remove_dir_all(fixture.folder.path().join("imports")).unwrap();
-    assert!(matches!(import(&importer, &path).0, Imported::Now(_)));
+    assert!(matches!(import(&importer, &path).0, ImportOutcome::Now(_)));
     assert_eq!(fixture.traces()[0].events.len(), 2);
     assert!(
         std::fs::read_dir(fixture.folder.path()).unwrap().all(|f| !f
@@ -150,7 +152,7 @@ fn bad_lines_are_told_by_number_and_the_rest_is_kept() {
     content.extend_from_slice(line("good", 2, "last").as_bytes());
     let path = fixture.file("bad.jsonl", &content);
     let (imported, bad) = import(&fixture.importer(), &path);
-    let Imported::Now(summary) = imported else {
+    let ImportOutcome::Now(summary) = imported else {
         panic!("{imported:?}")
     };
     assert_eq!((summary.events, summary.bad_lines), (2, 4));
@@ -273,7 +275,7 @@ fn packed_sources_are_read_as_they_are() {
             .importer()
             .stream("-", &packed[..], &mut |_, _| {})
             .unwrap();
-        let Imported::Now(summary) = imported else {
+        let ImportOutcome::Now(summary) = imported else {
             panic!("{imported:?}")
         };
         assert_eq!((summary.events, summary.bad_lines), (20_000, 0));
@@ -284,7 +286,7 @@ fn packed_sources_are_read_as_they_are() {
         let fixture = Fixture::new();
         let path = fixture.file("cut.packed", &packed[..packed.len() / 2]);
         let (imported, bad) = import(&fixture.importer(), &path);
-        let Imported::Now(summary) = imported else {
+        let ImportOutcome::Now(summary) = imported else {
             panic!("{imported:?}")
         };
         assert!(
@@ -342,7 +344,7 @@ fn spans_of_many_traces_are_kept_whatever_the_size_of_a_run() {
             let fixture = Fixture::new();
             let path = fixture.file("jaeger.json", content.as_bytes());
             let (imported, bad) = import(&fixture.importer().with_run_rows(run_rows), &path);
-            let Imported::Now(summary) = imported else {
+            let ImportOutcome::Now(summary) = imported else {
                 panic!("{imported:?}")
             };
             assert_eq!(
@@ -365,7 +367,7 @@ fn what_holds_no_traces_is_named() {
         b"{\"resourceMetrics\":[{\"scopeMetrics\":[{\"metrics\":[{},{}]}]}]}",
     );
     let (imported, bad) = import(&fixture.importer(), &path);
-    let Imported::Now(summary) = imported else {
+    let ImportOutcome::Now(summary) = imported else {
         panic!("{imported:?}")
     };
     assert_eq!((summary.spans, summary.events, bad.len()), (0, 0, 0));
@@ -375,7 +377,7 @@ fn what_holds_no_traces_is_named() {
     assert_eq!((&*metrics.name, metrics.count), ("OTLP metrics", 2));
     // Taken to be in a format all the same, it is read as that.
     let importer = fixture.importer().with_format(Format::OtlpJson);
-    let Imported::Now(summary) = importer.file(&path, &mut |_, _| {}).unwrap() else {
+    let ImportOutcome::Now(summary) = importer.file(&path, &mut |_, _| {}).unwrap() else {
         panic!()
     };
     assert_eq!((summary.spans, summary.bad_lines), (0, 0));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
-use stroboscope_import::{ImportError, ImportSummary, Imported, Importer, Mapping};
+use stroboscope_import::{FieldMapping, ImportError, ImportOutcome, ImportSummary, Importer};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, TraceReader};
 
@@ -15,13 +15,13 @@ struct Fixture {
 }
 
 /// What was made of a source: the summary, what is wrong by line, and the traces.
-struct Made {
+struct TradeoffInstance {
     summary: ImportSummary,
     bad: Vec<(u64, String)>,
     traces: Vec<TraceRecords>,
 }
 
-impl Made {
+impl TradeoffInstance {
     /// What is not taken, by name.
     fn not_taken(&self) -> Vec<(&str, u64)> {
         let mut names: Vec<_> = self
@@ -51,16 +51,16 @@ impl Fixture {
         Importer::new(DataDir::create(self.folder.path()).unwrap(), self.store())
     }
 
-    fn import(&self, importer: &Importer, content: &[u8]) -> Result<Made, ImportError> {
+    fn import(&self, importer: &Importer, content: &[u8]) -> Result<TradeoffInstance, ImportError> {
         let mut bad = Vec::new();
         let imported = importer.stream("file", content, &mut |line, reason| {
             bad.push((line, reason.to_string()));
         })?;
-        let Imported::Now(summary) = imported else {
+        let ImportOutcome::Now(summary) = imported else {
             panic!("{imported:?}")
         };
         assert_eq!(summary.bad_lines, bad.len() as u64);
-        Ok(Made {
+        Ok(TradeoffInstance {
             summary,
             bad,
             traces: TraceReader::open(&self.store()).unwrap().collect(),
@@ -68,7 +68,7 @@ impl Fixture {
     }
 }
 
-fn made(content: &str) -> Made {
+fn made(content: &str) -> TradeoffInstance {
     let fixture = Fixture::new();
     fixture
         .import(&fixture.importer(), content.as_bytes())
@@ -85,7 +85,7 @@ fn of_resource(scopes: &str) -> String {
 
 /// Its one span is the one that is expected.
 #[track_caller]
-fn check_span(made: &Made) {
+fn check_span(made: &TradeoffInstance) {
     assert_eq!((made.summary.spans, &made.bad[..]), (1, &[][..]));
     let span = &made.traces[0].spans[0];
     assert_eq!(
@@ -369,7 +369,7 @@ fn examples_of_spans_are_imported_by_their_mappings() {
         let fixture = Fixture::new();
         let importer = fixture
             .importer()
-            .with_mapping(Mapping::read(&example(mapping)).unwrap());
+            .with_mapping(FieldMapping::read(&example(mapping)).unwrap());
         fixture
             .import(&importer, &std::fs::read(example(file)).unwrap())
             .unwrap()
@@ -390,7 +390,7 @@ fn examples_of_spans_are_imported_by_their_mappings() {
         of_console.not_taken()
     );
     // Both tell of one call: the bank's side of it is the same span.
-    let charge = |made: &Made| {
+    let charge = |made: &TradeoffInstance| {
         let found = made.traces[0]
             .spans
             .iter()
@@ -415,7 +415,7 @@ fn lists_inside_of_documents_are_read_by_a_mapping() {
     std::fs::write(&map, mapping).unwrap();
     let importer = fixture
         .importer()
-        .with_mapping(Mapping::read(&map).unwrap());
+        .with_mapping(FieldMapping::read(&map).unwrap());
     let span =
         r#"{"t":"r1","id":"7","ops":["a","b"],"s":1767322800,"e":1767322801,"tags":{"k":1}}"#;
     let content = format!(

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use stroboscope_import::{Format, ImportError, Imported, Importer, Mapping, TimeUnit};
+use stroboscope_import::{FieldMapping, Format, ImportError, ImportOutcome, Importer, TimeUnit};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, TraceReader};
 use stroboscope_testkit::mutation::mutate;
@@ -165,8 +165,8 @@ fn samples() -> Vec<Vec<u8>> {
     samples
 }
 
-fn mapping(name: &str) -> Mapping {
-    Mapping::read(
+fn mapping(name: &str) -> FieldMapping {
+    FieldMapping::read(
         &Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../examples/import")
             .join(name),
@@ -214,7 +214,7 @@ fn damaged_files_cost_what_is_damaged() {
                 told += 1;
             });
         match imported {
-            Ok(Imported::Now(summary)) => {
+            Ok(ImportOutcome::Now(summary)) => {
                 assert_eq!(summary.bad_lines, told, "round {round}");
                 let mut reader = TraceReader::open(&store()).unwrap();
                 let (mut spans, mut events) = (0, 0);

@@ -35,7 +35,7 @@ const PROBLEMS_MAX: usize = 100;
 
 /// Events from text. What one line gets wrong costs that line only.
 #[derive(Clone, Debug, Default)]
-pub struct Imported {
+pub struct ImportedEvents {
     /// The events.
     pub events: Vec<Event>,
     /// Lines read.
@@ -60,7 +60,7 @@ enum Line {
     Skipped,
 }
 
-impl Imported {
+impl ImportedEvents {
     fn read(
         text: impl BufRead,
         architecture: Architecture,

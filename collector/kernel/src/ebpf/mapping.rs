@@ -10,17 +10,17 @@ use std::sync::atomic::AtomicU64;
 /// Values of a map in memory. Both the programs and the recorder use them as words that change at
 /// any time.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct MapMemory {
     start: NonNull<AtomicU64>,
     words: usize,
 }
 
 // SAFETY: the memory belongs to the mapping, not to a thread, and is only reached through atomics.
-unsafe impl Send for Mapping {}
+unsafe impl Send for MapMemory {}
 // SAFETY: as above; shared references reach atomics only.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for MapMemory {}
 
-impl Mapping {
+impl MapMemory {
     /// Maps the first `words` words of a map.
     pub(super) fn new(map: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         let page_bytes = 4096;
@@ -51,7 +51,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for MapMemory {
     fn drop(&mut self) {
         // SAFETY: exactly what `new` mapped, and no slice outlives `self`.
         unsafe {

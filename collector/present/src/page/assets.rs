@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 
 /// The stylesheet of all pages. It stands in them, because a browser shows nothing of a page before it has the stylesheet: as a
 /// file of its own it made the first paint of `/operations` 80 ms later.
-pub const STYLE: &str = concat!(
+pub(super) const STYLE: &str = concat!(
     include_str!("../../assets/palette.css"),
     include_str!("../../assets/style.css"),
     include_str!("../../assets/timeline.css")

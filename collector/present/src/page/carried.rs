@@ -27,7 +27,7 @@ const VALUE_BYTES_MAX: usize = 1_024;
 
 /// Time range, periods and root operation of an address, for the links of its page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct CarriedParameters {
     given: Vec<Parameter>,
     /// Parameters for links to pages that do not compare two periods.
     elsewhere: Vec<Parameter>,
@@ -42,7 +42,7 @@ struct Parameter {
     encoded: String,
 }
 
-impl Carried {
+impl CarriedParameters {
     /// Reads the parameters from the query of an address; the first value of a name counts.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ mod tests {
         let check = |query: &str, link: &str, expected: &str| {
             let markup = format!("<p title=\"/x\"><a {link}>a</a>=\"/</p>");
             let expected = format!("<p title=\"/x\"><a {expected}>a</a>=\"/</p>");
-            let carried = Carried::of(query).unwrap();
+            let carried = CarriedParameters::of(query).unwrap();
             assert_eq!(carried.carry(&markup), expected, "{query}");
         };
         let query = "top=5&since=1h&root=web%3Aa&until=";
@@ -261,7 +261,7 @@ mod tests {
             "href=\"/\"",
             "href=\"/?since=1h\"",
         );
-        let carried = Carried::of("since=+1h&root=a+b%26&since=2h").unwrap();
+        let carried = CarriedParameters::of("since=+1h&root=a+b%26&since=2h").unwrap();
         assert_eq!(carried.address("/a"), "/a?since=1h&root=a+b%26");
         assert_eq!(carried.value("root"), "a b&");
     }
@@ -270,7 +270,7 @@ mod tests {
     fn long_values_are_refused() {
         for (bytes, is_taken) in [(VALUE_BYTES_MAX, true), (VALUE_BYTES_MAX + 1, false)] {
             let query = format!("root={}", "a".repeat(bytes));
-            assert_eq!(Carried::of(&query).is_ok(), is_taken, "{bytes}");
+            assert_eq!(CarriedParameters::of(&query).is_ok(), is_taken, "{bytes}");
         }
     }
 }

@@ -9,7 +9,7 @@ mod standalone;
 mod table;
 
 pub use assets::Asset;
-pub use carried::Carried;
+pub use carried::CarriedParameters;
 pub use content::{body, paged_body};
 pub use frame::{NavLink, PageHead, policy};
 pub use html::Html;

@@ -54,7 +54,7 @@ pub(super) fn cell(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Cuts a text into pieces after which a line may end.
-type Cut = fn(&str) -> Vec<&str>;
+type Splitter = fn(&str) -> Vec<&str>;
 
 fn words(text: &str) -> Vec<&str> {
     let mut is_command = false;
@@ -66,7 +66,7 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 /// Wraps a text, cut by the first of `cuts`, and by the next if a piece is longer than a line.
-fn filled(text: &str, width: usize, indent: &str, cuts: &[Cut]) -> Vec<String> {
+fn filled(text: &str, width: usize, indent: &str, cuts: &[Splitter]) -> Vec<String> {
     let mut lines = Lines {
         ended: Vec::new(),
         last: String::new(),
@@ -86,7 +86,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    fn put(&mut self, text: &str, cuts: &[Cut]) {
+    fn put(&mut self, text: &str, cuts: &[Splitter]) {
         let needed = columns(text.trim_end_matches(' '));
         let is_begun = !self.last.trim_start_matches(' ').is_empty();
         if columns(&self.last) + needed <= self.width {

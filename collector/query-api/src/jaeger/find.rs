@@ -18,7 +18,7 @@ const TRACES_MAX: u64 = 1_500;
 
 /// Parameters of a search.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct FindQuery {
     service: Option<String>,
     operation: Option<String>,
     tags: BTreeMap<String, String>,
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
     traces_max: usize,
 }
 
-impl Wanted {
+impl FindQuery {
     /// Parses the parameters of v1, with times in µs.
     pub(super) fn of_v1(given: &Parameters) -> Result<Self, Refusal> {
         let from_ns = given.time_ns("start", 1_000)?.unwrap_or(i64::MIN);

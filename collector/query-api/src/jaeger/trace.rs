@@ -9,10 +9,13 @@ use stroboscope_foreign::{hex, standard_base64};
 
 use crate::answer::Refusal;
 use crate::trace::{StoredTrace, TraceSpan, is_error_message, kind_name};
-use crate::written::Written;
+use crate::written::ResponseBuffer;
 
 /// Writes `{"traceID", "spans", "processes", "warnings"}`, span by span.
-pub(super) fn write_trace(trace: &StoredTrace, written: &mut Written) -> Result<(), Refusal> {
+pub(super) fn write_trace(
+    trace: &StoredTrace,
+    written: &mut ResponseBuffer,
+) -> Result<(), Refusal> {
     let trace_id = format!("{:032x}", trace.id);
     let mut processes: HashMap<String, usize> = HashMap::new();
     written.text(&format!(r#"{{"traceID":"{trace_id}","spans":"#))?;

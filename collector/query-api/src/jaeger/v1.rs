@@ -7,14 +7,14 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use stroboscope_store::memory::QueryShare;
 
-use super::find::Wanted;
+use super::find::FindQuery;
 use super::trace::write_trace;
 use crate::answer::{Door, JSON, Refusal};
 use crate::dependencies::calls;
 use crate::parameters::Parameters;
 use crate::store::Traces;
 use crate::trace::{StoredTrace, trace_id};
-use crate::written::Written;
+use crate::written::ResponseBuffer;
 
 /// Default lookback before now, in nanoseconds.
 const LOOKBACK_NS: i64 = 86_400_000_000_000;
@@ -43,15 +43,15 @@ fn envelope(answer: Result<Value, Refusal>) -> Response {
 }
 
 /// Puts traces into the same envelope.
-fn of_traces(answer: Result<Written, Refusal>) -> Response {
+fn of_traces(answer: Result<ResponseBuffer, Refusal>) -> Response {
     match answer {
         Ok(written) => ([JSON], written.into_body()).into_response(),
         Err(refusal) => envelope(Err(refusal)),
     }
 }
 
-fn written(found: &[StoredTrace], share: QueryShare) -> Result<Written, Refusal> {
-    let mut written = Written::new(share);
+fn written(found: &[StoredTrace], share: QueryShare) -> Result<ResponseBuffer, Refusal> {
+    let mut written = ResponseBuffer::new(share);
     written.text(r#"{"data":["#)?;
     for (place, trace) in found.iter().enumerate() {
         if place > 0 {
@@ -116,7 +116,7 @@ async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response
         let ids: Vec<&str> = given.texts("traceID").collect();
         let is_raw = given.text(&["raw"]) == Some("true");
         let mut found = if ids.is_empty() {
-            Wanted::of_v1(&given)?.find(traces, &mut share)?
+            FindQuery::of_v1(&given)?.find(traces, &mut share)?
         } else {
             let mut found = Vec::new();
             for id in ids {

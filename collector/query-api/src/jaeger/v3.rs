@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use stroboscope_foreign::otlp::resource_spans_json;
 use stroboscope_store::memory::QueryShare;
 
-use super::find::Wanted;
+use super::find::FindQuery;
 use super::summary::summary_json;
 use super::v1::operations_json;
 use crate::answer::{Door, JSON, Refusal};
 use crate::parameters::Parameters;
 use crate::trace::{StoredTrace, trace_id};
-use crate::written::Written;
+use crate::written::ResponseBuffer;
 
 const NONE_FOUND: &str = "No traces found";
 
@@ -40,7 +40,7 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
     }
 }
 
-fn of_traces(answer: Result<Written, Refusal>) -> Response {
+fn of_traces(answer: Result<ResponseBuffer, Refusal>) -> Response {
     match answer {
         Ok(written) => ([JSON], written.into_body()).into_response(),
         Err(refusal) => answered(Err(refusal)),
@@ -66,7 +66,7 @@ async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Resp
 async fn summaries(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
     let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
-        let found = Wanted::of_v3(&given)?.find(traces, &mut share)?;
+        let found = FindQuery::of_v3(&given)?.find(traces, &mut share)?;
         let summaries: Vec<Value> = found.iter().map(summary_json).collect();
         Ok(json!({"summaries": summaries}))
     });
@@ -76,7 +76,7 @@ async fn summaries(State(door): State<Door>, RawQuery(query): RawQuery) -> Respo
 async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
     let answer = door.answer(move |traces, mut share| {
         let given = Parameters::of(query.as_deref())?;
-        let mut found = Wanted::of_v3(&given)?.find(traces, &mut share)?;
+        let mut found = FindQuery::of_v3(&given)?.find(traces, &mut share)?;
         if !is_raw(&given) {
             found.iter_mut().for_each(|trace| traces.correct(trace));
         }
@@ -115,11 +115,11 @@ fn is_raw(given: &Parameters) -> bool {
     given.text(&names) == Some("true")
 }
 
-fn result(found: &[StoredTrace], share: QueryShare) -> Result<Written, Refusal> {
+fn result(found: &[StoredTrace], share: QueryShare) -> Result<ResponseBuffer, Refusal> {
     if found.is_empty() {
         return Err(Refusal::NotFound(NONE_FOUND.to_owned()));
     }
-    let mut written = Written::new(share);
+    let mut written = ResponseBuffer::new(share);
     written.text(r#"{"result":{"resourceSpans":"#)?;
     // Convert each trace separately: clients split traces by their order.
     let messages = found.iter().flat_map(StoredTrace::resource_spans);

@@ -15,7 +15,7 @@ use super::refused;
 use crate::answer::{Door, JSON, Refusal};
 use crate::parameters::Parameters;
 use crate::trace::{StoredTrace, trace_id};
-use crate::written::Written;
+use crate::written::ResponseBuffer;
 
 const PROTOBUF: &str = "application/protobuf";
 
@@ -88,8 +88,8 @@ impl Form {
         }
     }
 
-    fn written(self, trace: &StoredTrace, share: QueryShare) -> Result<Written, Refusal> {
-        let mut written = Written::new(share);
+    fn written(self, trace: &StoredTrace, share: QueryShare) -> Result<ResponseBuffer, Refusal> {
+        let mut written = ResponseBuffer::new(share);
         let of_one = |spans| TraceMessage {
             resource_spans: vec![spans],
         };

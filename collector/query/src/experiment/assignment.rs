@@ -22,7 +22,7 @@ pub(super) enum Assignment {
 
 /// Value of the property in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum AssignmentReading {
     Value(Arc<str>),
     /// Several instances served the request, for example because one failed.
     Several,
@@ -54,11 +54,11 @@ impl Assignment {
         }
     }
 
-    pub(super) fn of_request(&self, records: &TraceRecords) -> Said {
+    pub(super) fn of_request(&self, records: &TraceRecords) -> AssignmentReading {
         let (is_process, of) = match self {
             Assignment::Attribute(attribute) => {
                 let value = attribute.of_request(records);
-                return value.map_or(Said::Nothing, Said::Value);
+                return value.map_or(AssignmentReading::Nothing, AssignmentReading::Value);
             }
             Assignment::Instance { is_process, of } => (*is_process, of),
         };
@@ -73,16 +73,16 @@ impl Assignment {
             spans.retain(|span| span.process != 0);
         }
         let Some(first) = spans.first() else {
-            return Said::Nothing;
+            return AssignmentReading::Nothing;
         };
         let is_same = |span: &&SpanRecord| match is_process {
             true => span.process == first.process,
             false => span.host == first.host,
         };
         match spans.iter().all(is_same) {
-            true if is_process => Said::Value(process_name(first.process).into()),
-            true => Said::Value(first.host.clone()),
-            false => Said::Several,
+            true if is_process => AssignmentReading::Value(process_name(first.process).into()),
+            true => AssignmentReading::Value(first.host.clone()),
+            false => AssignmentReading::Several,
         }
     }
 }

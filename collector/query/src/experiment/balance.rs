@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use stroboscope_analysis::experiment::{Experiment, Metric, Observed};
+use stroboscope_analysis::experiment::{Experiment, ExperimentRequest, Metric};
 use stroboscope_analysis::statistics::{benjamini_hochberg, student_two_sided};
 
 use super::gathered::SeenRequest;
@@ -71,12 +71,14 @@ impl LoadBalance {
         // in millionths.
         let scaled = |count: u64| (1e6 * (count as f64).ln()) as u64;
         let units = || {
-            counts.iter().map(|((unit, is_test), count)| Observed {
-                unit: *unit,
-                burst: *unit,
-                is_test: *is_test,
-                latency_ns: scaled(*count),
-            })
+            counts
+                .iter()
+                .map(|((unit, is_test), count)| ExperimentRequest {
+                    unit: *unit,
+                    burst: *unit,
+                    is_test: *is_test,
+                    latency_ns: scaled(*count),
+                })
         };
         let average = |wanted: bool| {
             let own = units().filter(|one| one.is_test == wanted);
@@ -102,7 +104,7 @@ pub(super) fn mix(
     (control, test): (usize, usize),
 ) -> Vec<MixOf> {
     let parts = roots.iter().map(|root| {
-        let is_own = |seen: &SeenRequest| Observed {
+        let is_own = |seen: &SeenRequest| ExperimentRequest {
             latency_ns: u64::from(seen.root == *root),
             ..seen.observed
         };
@@ -147,7 +149,7 @@ mod tests {
                 (0..count).map(move |_| SeenRequest {
                     at_ns: 0,
                     root: 0,
-                    observed: Observed {
+                    observed: ExperimentRequest {
                         unit,
                         burst: 0,
                         is_test,

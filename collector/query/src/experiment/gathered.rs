@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use stroboscope_analysis::experiment::Observed;
+use stroboscope_analysis::experiment::ExperimentRequest;
 use stroboscope_analysis::record::TraceRecords;
 
 use super::ExperimentSettings;
-use super::assignment::{Assignment, Said};
+use super::assignment::{Assignment, AssignmentReading};
 use crate::attribute_names::no_such_attribute;
 use crate::query_error::QueryError;
 use crate::source::{Selection, Source};
@@ -21,12 +21,12 @@ const VALUES_MAX: usize = 12;
 pub(super) struct SeenRequest {
     pub(super) at_ns: i64,
     pub(super) root: u32,
-    pub(super) observed: Observed,
+    pub(super) observed: ExperimentRequest,
 }
 
 /// Requests of a part of the store.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct PartRequests {
     pub(super) seen: Vec<SeenRequest>,
     /// Names of root operations.
     pub(super) roots: Vec<String>,
@@ -39,7 +39,7 @@ pub(super) struct Gathered {
     is_unit_said: bool,
 }
 
-impl Gathered {
+impl PartRequests {
     pub(super) fn take(
         &mut self,
         records: &TraceRecords,
@@ -49,13 +49,13 @@ impl Gathered {
         hasher: &RandomState,
     ) {
         let value = match by.of_request(records) {
-            Said::Value(value) => value,
-            Said::Several => {
+            AssignmentReading::Value(value) => value,
+            AssignmentReading::Several => {
                 self.is_by_said = true;
                 self.of_several += 1;
                 return;
             }
-            Said::Nothing => {
+            AssignmentReading::Nothing => {
                 self.of_no_side += 1;
                 return;
             }
@@ -73,11 +73,11 @@ impl Gathered {
         let unit = match unit.map(|unit| unit.of_request(records)) {
             // The request itself is the unit.
             None => hasher.hash_one(records.id.0),
-            Some(Said::Value(unit)) => {
+            Some(AssignmentReading::Value(unit)) => {
                 self.is_unit_said = true;
                 hasher.hash_one(&*unit)
             }
-            Some(Said::Several | Said::Nothing) => {
+            Some(AssignmentReading::Several | AssignmentReading::Nothing) => {
                 self.without_unit[usize::from(is_test)] += 1;
                 return;
             }
@@ -91,7 +91,7 @@ impl Gathered {
             self.roots.push(root.into_owned());
             self.roots.len() - 1
         });
-        let observed = Observed {
+        let observed = ExperimentRequest {
             unit,
             burst: 0,
             is_test,
@@ -104,7 +104,7 @@ impl Gathered {
         });
     }
 
-    pub(super) fn merge(&mut self, other: Gathered) {
+    pub(super) fn merge(&mut self, other: PartRequests) {
         let numbers: Vec<u32> = other
             .roots
             .into_iter()

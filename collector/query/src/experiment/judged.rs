@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use stroboscope_analysis::experiment::{
-    Experiment, LeftOutTime, Metric, Noise, Observed, TimedRequest, noise, one_offs,
+    Experiment, ExperimentRequest, LeftOutTime, Metric, Noise, TimedRequest, noise, one_offs,
 };
 use stroboscope_analysis::statistics::benjamini_hochberg;
 
 use super::balance::{LoadBalance, UserBalance, mix};
-use super::gathered::{Gathered, SeenRequest};
+use super::gathered::{PartRequests, SeenRequest};
 use super::{ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings};
 use crate::notes::Notes;
 
@@ -30,7 +30,7 @@ const METRICS: [Metric; 4] = [
 /// Metrics that are compared for each hour.
 const METRICS_OF_HOUR: [Metric; 2] = [Metric::Mean, Metric::Quantile(0.5)];
 
-impl Gathered {
+impl PartRequests {
     pub(super) fn judge(
         mut self,
         settings: &ExperimentSettings,
@@ -166,7 +166,7 @@ impl Gathered {
     /// Returns the metrics by hour of the day, if there are several hours. A change may cost only
     /// where load is high.
     fn hours(&self, alpha: f64) -> Vec<ComparedMetric> {
-        let mut by_hour: BTreeMap<u8, Vec<Observed>> = BTreeMap::new();
+        let mut by_hour: BTreeMap<u8, Vec<ExperimentRequest>> = BTreeMap::new();
         for seen in &self.seen {
             let hour = seen.at_ns.div_euclid(HOUR_NS).rem_euclid(24);
             by_hour.entry(hour as u8).or_default().push(seen.observed);

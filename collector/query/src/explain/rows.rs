@@ -11,7 +11,7 @@ use stroboscope_store::tables::AttributeKeys;
 use super::super::compare::says;
 use super::super::notes::Notes;
 use super::super::query_error::QueryError;
-use super::super::study::{Question, Studied};
+use super::super::study::{Question, StudyInput};
 
 /// Asks for the attributes of a period's requests that trees ask about.
 pub(super) struct RowsQuestion<'a> {
@@ -83,7 +83,7 @@ impl Pass<TraceView<'_>> for RowsPass<'_> {
 
 impl Question for RowsQuestion<'_> {
     type Records = ();
-    type Prepared = ();
+    type Preparation = ();
     type Paths<'a>
         = RowsPass<'a>
     where
@@ -96,7 +96,7 @@ impl Question for RowsQuestion<'_> {
 
     fn records(&self) {}
 
-    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+    fn prepare(&self, _: StudyInput<'_>, (): ()) -> Result<(), QueryError> {
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Question for RowsQuestion<'_> {
         AttributeKeys::of(asked.chain(others))
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> RowsPass<'a> {
+    fn paths<'a>(&'a self, _: StudyInput<'a>, (): &'a ()) -> RowsPass<'a> {
         RowsPass {
             question: self,
             finder: FlowFinder::new(self.settings, self.orders),
@@ -118,7 +118,7 @@ impl Question for RowsQuestion<'_> {
 
     fn answer(
         &self,
-        _: Studied<'_>,
+        _: StudyInput<'_>,
         (): &(),
         paths: RowsPass<'_>,
         _: Notes,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use stroboscope_analysis::compare::{Contrast, Contrasted, PartialChange};
+use stroboscope_analysis::compare::{Contrast, ContrastRequest, PartialChange};
 use stroboscope_analysis::explain::{ExplainedRequest, Incarnations, Parameter, Subject, Template};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_store::tables::AttributeKeys;
@@ -69,7 +69,7 @@ impl StatedAttributes {
                 .requests
                 .iter()
                 .filter(|request| request.is_later == is_later);
-            let wanted: BTreeMap<TraceId, &Contrasted> =
+            let wanted: BTreeMap<TraceId, &ContrastRequest> =
                 of_period.map(|request| (request.id, request)).collect();
             for found in requests(period, &wanted, &contrast.template)? {
                 incarnations.merge(found.incarnations);
@@ -183,7 +183,7 @@ struct FoundRequests {
 /// Reads the wanted requests of a period with their attributes, in order of their ids.
 fn requests(
     period: &PeriodOf,
-    wanted: &BTreeMap<TraceId, &Contrasted>,
+    wanted: &BTreeMap<TraceId, &ContrastRequest>,
     template: &Template,
 ) -> Result<Vec<FoundRequests>, QueryError> {
     if wanted.is_empty() {

@@ -83,7 +83,7 @@ pub struct FailedApart {
 }
 
 /// Request to read.
-struct Wanted {
+struct WantedRequest {
     /// Index of its root among those explained.
     root: usize,
     has_failed: bool,
@@ -106,12 +106,12 @@ pub(super) fn tell_apart<'a>(
     });
     let enough = later.filter(|(_, samples)| samples.iter().all(|of| of.0.len() >= REQUESTS_MIN));
     let roots: Vec<_> = enough.take(ROOTS_MAX).collect();
-    let mut wanted: BTreeMap<TraceId, Wanted> = BTreeMap::new();
+    let mut wanted: BTreeMap<TraceId, WantedRequest> = BTreeMap::new();
     for (root, (_, samples)) in roots.iter().enumerate() {
         for ((sample, each), has_failed) in samples.iter().zip([false, true]) {
             wanted.extend(sample.iter().map(|(id, weight)| {
                 let weight = each * weight.value();
-                let of_request = Wanted {
+                let of_request = WantedRequest {
                     root,
                     has_failed,
                     weight,
@@ -150,7 +150,7 @@ pub(super) fn tell_apart<'a>(
 }
 
 /// Returns the attributes of a request except those of its failure.
-fn explained(records: &mut TraceRecords, wanted: &Wanted) -> ExplainedRequest {
+fn explained(records: &mut TraceRecords, wanted: &WantedRequest) -> ExplainedRequest {
     records
         .attributes
         .retain(|said| matches!(said.owner, RecordOwner::Span(_)) && !is_of_failure(&said.key));
@@ -238,7 +238,7 @@ mod tests {
             ],
             ..TraceRecords::default()
         };
-        let wanted = Wanted {
+        let wanted = WantedRequest {
             root: 0,
             has_failed: true,
             weight: 2.0,

@@ -15,7 +15,7 @@ use crate::source::Source;
 /// Data of the store about the spans and requests that the kernel worked for.
 #[derive(Default)]
 pub(super) struct Spans {
-    operations: HashMap<RequestId, Known>,
+    operations: HashMap<RequestId, KnownSpan>,
     /// First start and last end of each request, and whether it is cut.
     bounds: HashMap<u64, (i64, i64, bool)>,
     /// Whole id of each request.
@@ -24,7 +24,7 @@ pub(super) struct Spans {
     pub(super) large_traces: u64,
 }
 
-struct Known {
+struct KnownSpan {
     service: Arc<str>,
     operation: Arc<str>,
     interval_ns: (i64, i64),
@@ -104,7 +104,7 @@ pub(super) fn spans(
             let key = (span.service.clone(), span.name);
             let text = format!("{}:{}", key.0, key.1);
             let operation = names.entry(key).or_insert_with(|| text.into()).clone();
-            let known = Known {
+            let known = KnownSpan {
                 service: span.service,
                 operation,
                 interval_ns,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
-use stroboscope_import::{ImportSummary, Imported, Importer};
+use stroboscope_import::{ImportOutcome, ImportSummary, Importer};
 use stroboscope_query::{Selection, Source, each_path, infer};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, TraceReader};
@@ -52,7 +52,7 @@ impl Fixture {
             })
             .unwrap();
         assert!(bad.is_empty(), "{}: {bad:?}", path.display());
-        let Imported::Now(summary) = imported else {
+        let ImportOutcome::Now(summary) = imported else {
             panic!("{imported:?}")
         };
         summary

@@ -13,7 +13,7 @@ use stroboscope_analysis::burst_plan::{
 use stroboscope_burst::BurstConfig;
 use tokio::runtime::Runtime;
 
-use self::goal::{Wanted, parse_goal};
+use self::goal::{GoalArguments, parse_goal};
 use crate::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_duration, parse_share, to_ns,
 };
@@ -46,7 +46,7 @@ pub(super) struct PlanVerb {
     /// Goal: parts such as `requests up to 30 ms`, `overhead 1 %`, `duty 1 %`, `200 whole requests
     /// an hour` (a minute, a day), separated by commas
     #[arg(long, value_name = "GOAL", value_parser = parse_goal)]
-    goal: Option<Wanted>,
+    goal: Option<GoalArguments>,
     /// Longest requests of interest; by default the 95th percentile
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     longest: Option<Duration>,
@@ -66,14 +66,14 @@ pub(super) struct PlanVerb {
 
 impl PlanVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let own = Wanted {
+        let own = GoalArguments {
             longest: self.longest,
             overhead: self.overhead,
             duty: self.duty,
             whole_per_hour: self.whole.map(|whole| whole as f64),
         };
         let wanted = self.goal.unwrap_or_default().and(own);
-        if wanted == Wanted::default() {
+        if wanted == GoalArguments::default() {
             return Err(Failure::new(
                 "say what is wanted: --goal 'requests up to 30 ms, overhead 1 %, 200 whole requests an hour'".to_owned(),
             ));
@@ -160,7 +160,7 @@ struct GivesWay {
 impl BurstPlanSays {
     /// # Errors
     /// Returns an error if the goal bounds the overhead, and the store has no data on it.
-    fn of(basis: BurstBasis, wanted: &Wanted, record_ns: f64) -> Result<Self, String> {
+    fn of(basis: BurstBasis, wanted: &GoalArguments, record_ns: f64) -> Result<Self, String> {
         let cost = basis
             .busiest
             .as_ref()

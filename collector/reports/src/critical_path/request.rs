@@ -5,7 +5,7 @@ use serde::Serialize;
 use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 
 use crate::results::figures::request_figure;
-use crate::study::Known;
+use crate::study::NamedInference;
 use crate::verb::Report;
 use stroboscope_present::humanise::duration;
 use stroboscope_present::rows;
@@ -71,7 +71,7 @@ struct Timing {
 }
 
 impl Request {
-    pub fn of(answer: &TraceAnswer, known: Known<'_>, notes: Notes) -> Self {
+    pub fn of(answer: &TraceAnswer, known: NamedInference<'_>, notes: Notes) -> Self {
         let path = &answer.path;
         let step = |step: &LateStep| Step {
             segment: path.segments[step.index].segment.0,
@@ -118,7 +118,7 @@ impl Request {
     }
 
     /// Adds a picture to the request.
-    pub fn with_timeline(self, answer: &TraceAnswer, known: Known<'_>) -> Self {
+    pub fn with_timeline(self, answer: &TraceAnswer, known: NamedInference<'_>) -> Self {
         let labels = known.inference.model.labels();
         Self {
             timeline: Some(request_figure(TIMELINE, &answer.path, labels)),

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, Noise, OneOff, Unanswered};
+use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, NoComparison, Noise, OneOff};
 use stroboscope_present::rows;
 use stroboscope_present::show::Cell;
 use stroboscope_query::{ComparedMetric, ComparedPart, LoadBalance, MixOf, UserBalance};
@@ -121,12 +121,12 @@ pub(super) fn name_of(metric: Metric) -> String {
     }
 }
 
-pub(super) fn reason(why: Unanswered) -> String {
+pub(super) fn reason(why: NoComparison) -> String {
     match why {
-        Unanswered::OneSided { control, test } => {
+        NoComparison::OneSided { control, test } => {
             format!("too few units on a side: {control} of the control, {test} of the test")
         }
-        Unanswered::FewClusters {
+        NoComparison::FewClusters {
             effective,
             of_units,
         } => {
@@ -137,7 +137,7 @@ pub(super) fn reason(why: Unanswered) -> String {
             };
             format!("as few as {effective:.1} {of}")
         }
-        Unanswered::FewAbove { requests, needed } => {
+        NoComparison::FewAbove { requests, needed } => {
             format!("a side has {requests} requests; {needed} are needed")
         }
     }

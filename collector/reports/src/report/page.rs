@@ -5,7 +5,7 @@ use stroboscope_analysis::clock::Verdict;
 use crate::clock_words::{name, resolutions, warnings};
 use crate::results::anomalies::Anomalies;
 use crate::results::clock_pairs::{ClockPair, show_pairs};
-use crate::results::compare::Compared;
+use crate::results::compare::ComparisonReport;
 use crate::results::critical_path::Aggregate;
 use crate::results::figures::{
     ModelGraph, convergence_figures, latency_figure, request_figure, shares_figure, slack_figure,
@@ -14,32 +14,32 @@ use crate::results::pipelines::pipeline_rows;
 use crate::results::slack::SlackList;
 use crate::results::strata::BrokenDown;
 use crate::results::tradeoffs::TradeoffsSay;
-use crate::study::Known;
+use crate::study::NamedInference;
 use crate::verb::Report as _;
 use stroboscope_present::humanise::duration;
 use stroboscope_present::page::Section;
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
-use stroboscope_query::{Example, Overview, Recorded};
+use stroboscope_query::{Example, Overview, RecordedSummary};
 
 /// Maximum number of root operations in the table.
 const ROOTS_SHOWN: usize = 50;
 
 /// Parts of the page.
 pub(super) struct PageInput<'a> {
-    pub known: Known<'a>,
+    pub known: NamedInference<'a>,
     pub overview: &'a Overview,
     pub aggregate: Aggregate,
     pub slack: SlackList,
     pub strata: Vec<BrokenDown>,
     pub anomalies: Anomalies,
     /// Comparison of two periods, if requested.
-    pub changed: Option<Compared>,
+    pub changed: Option<ComparisonReport>,
     /// Models and log of tradeoffs, if requested.
     pub tradeoffs: Vec<TradeoffsSay>,
     /// Data that processes recorded; empty if everything was imported.
-    pub recorded: Recorded,
+    pub recorded: RecordedSummary,
 }
 
 impl PageInput<'_> {
@@ -210,16 +210,16 @@ impl PageInput<'_> {
         let (inference, recorded, notes) =
             (self.known.inference, &self.recorded, &self.overview.notes);
         let mut rows = vec![
-            Counted(notes.traces, "traces read".to_owned()),
-            Counted(notes.complete_traces, "complete traces".to_owned()),
-            Counted(
+            QualityRow(notes.traces, "traces read".to_owned()),
+            QualityRow(notes.complete_traces, "complete traces".to_owned()),
+            QualityRow(
                 recorded.records,
                 "records of processes that shipped them".to_owned(),
             ),
-            Counted(recorded.missing_batches, "batches missing".to_owned()),
-            Counted(notes.damage.len() as u64, "damaged files".to_owned()),
+            QualityRow(recorded.missing_batches, "batches missing".to_owned()),
+            QualityRow(notes.damage.len() as u64, "damaged files".to_owned()),
         ];
-        let mut more = |count: u64, what: String| rows.push(Counted(count, what));
+        let mut more = |count: u64, what: String| rows.push(QualityRow(count, what));
         for ((service, cause), records) in &recorded.lost {
             more(*records, format!("lost by {service}: {cause}"));
         }
@@ -301,10 +301,10 @@ rows! {
 }
 
 /// A count and its label.
-struct Counted(u64, String);
+struct QualityRow(u64, String);
 
 rows! {
-    Counted as row, "quality": "How much was read, lost, left out and doubtful.";
+    QualityRow as row, "quality": "How much was read, lost, left out and doubtful.";
     what: Text, "what" = &*row.1;
     count: Count, "count" = row.0;
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use stroboscope_analysis::anomaly::{Anomaly, GroupStatistics, SIGNIFICANT_Q_VALUE};
 use stroboscope_analysis::statistics::Difference;
 
-use crate::study::Known;
+use crate::study::NamedInference;
 use crate::verb::{Report, Top};
 use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::rows;
@@ -88,7 +88,7 @@ impl ShareDifference {
 }
 
 impl AnomalyRow {
-    fn of(known: Known<'_>, report: &AnomalyReport, anomaly: &Anomaly, rank: u64) -> Self {
+    fn of(known: NamedInference<'_>, report: &AnomalyReport, anomaly: &Anomaly, rank: u64) -> Self {
         Self {
             rank,
             segment: known.name(anomaly.segment),
@@ -114,7 +114,7 @@ rows! {
 
 impl Anomalies {
     /// Converts a report; shows up to `top` segments, or all if it is 0.
-    pub fn of(found: AnomalyReport, known: Known<'_>, top: usize) -> Self {
+    pub fn of(found: AnomalyReport, known: NamedInference<'_>, top: usize) -> Self {
         let rows = found
             .ranked
             .iter()

@@ -16,12 +16,12 @@ use rows::{CauseRow, MutationRow, TooFewRow};
 pub use rows::{cause_in_words, mutation_in_words};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Doc, Figure};
-use stroboscope_query::{ComparedPeriods, EXPLAINED_MAX, FailureShift, Notes, Telling};
+use stroboscope_query::{ComparedPeriods, Distinction, EXPLAINED_MAX, FailureShift, Notes};
 use surroundings::{MixRow, VariationSays, surroundings};
 
 /// Changes between two periods.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Compared {
+pub struct ComparisonReport {
     #[serde(flatten)]
     notes: Notes,
     before: PeriodSummary,
@@ -123,7 +123,7 @@ const REQUESTS_MIN: u64 = 20;
 /// Maximum number of operations with too few requests to name.
 const TOO_FEW_SHOWN: usize = 3;
 
-impl Compared {
+impl ComparisonReport {
     /// Converts a comparison; shows up to `top` mutations, or all if it is 0.
     pub fn of(found: ComparedPeriods, top: usize) -> Self {
         let compared_requests = found.requests();
@@ -205,7 +205,7 @@ impl Compared {
     }
 
     /// Adds the attributes that distinguish requests of the first cause.
-    pub fn explained_by(self, telling: Option<&Telling>) -> Self {
+    pub fn explained_by(self, telling: Option<&Distinction>) -> Self {
         Self {
             leaves: telling.map(LeafRow::all).unwrap_or_default(),
             ..self
@@ -260,7 +260,7 @@ fn explained_text(causes: usize, share: f64, change_ns: f64) -> String {
     )
 }
 
-impl Report for Compared {
+impl Report for ComparisonReport {
     fn notes(&self) -> &Notes {
         &self.notes
     }

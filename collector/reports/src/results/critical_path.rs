@@ -9,7 +9,7 @@ use stroboscope_analysis::sampling::WeightedCount;
 
 use crate::latency::Latency;
 use crate::roots::{RootRow, latency_text, root_rows, show_roots};
-use crate::study::Known;
+use crate::study::NamedInference;
 use crate::verb::Report;
 use stroboscope_present::humanise::{duration, percent};
 use stroboscope_present::page::path_segment;
@@ -110,7 +110,7 @@ struct RootOperations {
 }
 
 impl Aggregate {
-    pub fn of(paths: Paths, known: Known<'_>, top: usize) -> Self {
+    pub fn of(paths: Paths, known: NamedInference<'_>, top: usize) -> Self {
         let (labels, roots) = (known.inference.model.labels(), &known.inference.roots);
         let traces = paths.aggregate.traces();
         let of_root = |(root, of): &(String, PathAggregate)| RootOperations {

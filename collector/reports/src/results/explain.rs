@@ -15,7 +15,7 @@ use crate::verb::Report;
 use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
-use stroboscope_query::{AmongLater, ExplainedChange, Notes, PeriodOf, Telling};
+use stroboscope_query::{AmongLater, Distinction, ExplainedChange, Notes, PeriodOf};
 
 use matching::RequestsLink;
 
@@ -179,7 +179,7 @@ impl From<Typical> for TypicalSays {
 impl LeafRow {
     /// Converts all leaves; those among later requests come first, because the set of affected
     /// requests is closer to the reason than the time of the change.
-    pub fn all(telling: &Telling) -> Vec<Self> {
+    pub fn all(telling: &Distinction) -> Vec<Self> {
         let among_later = telling.among_later.iter().flat_map(|found| {
             let [others, changed] = sides(&found.partial);
             found.explanation.leaves.iter().map(move |leaf| Self {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::latency::Latency;
-use crate::study::Known;
+use crate::study::NamedInference;
 use stroboscope_present::humanise::duration;
 use stroboscope_present::roots::requests_text;
 use stroboscope_present::rows;
@@ -51,7 +51,7 @@ rows! {
 
 impl SlackList {
     /// Ranks the segments of all requests' paths; shows up to `top`, or all if it is 0.
-    pub fn of(paths: &Paths, known: Known<'_>, top: usize) -> Self {
+    pub fn of(paths: &Paths, known: NamedInference<'_>, top: usize) -> Self {
         let aggregate = &paths.aggregate;
         let traces = aggregate.traces();
         // A segment that only continues after the response has none: the request does not wait for

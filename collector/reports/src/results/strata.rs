@@ -12,7 +12,7 @@ use stroboscope_analysis::breakdown::{Breakdown, SHARE_STEPS};
 use super::figures::{latency_figure, shares_figure};
 use crate::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
 use crate::roots::{RootRow, root_rows, show_roots};
-use crate::study::Known;
+use crate::study::NamedInference;
 use crate::verb::Report;
 use stroboscope_present::humanise::{counted, percent};
 use stroboscope_present::roots::headline_is_of;
@@ -94,7 +94,7 @@ struct Cdfs {
 impl BrokenDown {
     pub fn of(
         report: BreakdownReport,
-        known: Known<'_>,
+        known: NamedInference<'_>,
         attribute: Option<&str>,
         with_cdf: bool,
     ) -> Self {

@@ -26,12 +26,12 @@ const SPANS_DRAWN: usize = 40;
 
 /// Recorded data of one request or of one burst. Times in JSON are ns; instants are ns since the
 /// Unix epoch.
-pub struct Seen {
+pub struct TimelineReport {
     pub view: TimelineView,
     pub notes: Notes,
 }
 
-impl Seen {
+impl TimelineReport {
     pub fn of(mut view: TimelineView) -> Self {
         let notes = Notes::of_unread(std::mem::take(&mut view.damage), view.large_traces);
         Self { view, notes }
@@ -97,7 +97,7 @@ struct PartJson<'a> {
     services_burst_configs: &'a [u64],
 }
 
-impl Serialize for Seen {
+impl Serialize for TimelineReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let burst = |burst: BurstPart| BurstJson {
             open_ns: burst.burst_ns.0,
@@ -114,7 +114,7 @@ impl Serialize for Seen {
     }
 }
 
-schema_is_of!(Seen, SeenJson<'_>);
+schema_is_of!(TimelineReport, SeenJson<'_>);
 
 impl<'a> PartJson<'a> {
     fn of(part: &'a KernelPart) -> Self {
@@ -167,7 +167,7 @@ fn name(records: &TraceRecords) -> String {
         .map_or_else(|| records.id.to_string(), str::to_owned)
 }
 
-impl Report for Seen {
+impl Report for TimelineReport {
     fn notes(&self) -> &Notes {
         &self.notes
     }
@@ -221,7 +221,7 @@ fn show_burst(part: BurstPart, doc: &mut Doc) {
 }
 
 /// A span, a segment, or an activity of the kernel in it.
-struct Happening<'a> {
+struct TimelineLine<'a> {
     trace: &'a str,
     span: u64,
     kind: &'static str,
@@ -236,7 +236,7 @@ struct Happening<'a> {
 }
 
 rows! {
-    Happening<'_> as row, "timeline": "A span, a segment, or what the kernel did in it for a request.";
+    TimelineLine<'_> as row, "timeline": "A span, a segment, or what the kernel did in it for a request.";
     from_ns: DurationNs, "from" = row.from_ns as f64;
     takes_ns: DurationNs, "takes" = row.takes_ns.map(|ns| ns as f64);
     thread: Text, "thread" = row.thread.as_deref();
@@ -252,7 +252,7 @@ rows! {
 struct Happenings<'a> {
     trace: &'a str,
     origin_ns: i64,
-    rows: Vec<Happening<'a>>,
+    rows: Vec<TimelineLine<'a>>,
 }
 
 impl<'a> Happenings<'a> {
@@ -274,7 +274,7 @@ impl<'a> Happenings<'a> {
         what: String,
     ) {
         let (trace, from_ns) = (self.trace, start_ns - self.origin_ns);
-        self.rows.push(Happening {
+        self.rows.push(TimelineLine {
             trace,
             span,
             kind,
@@ -291,7 +291,7 @@ impl<'a> Happenings<'a> {
     fn items<'i>(&mut self, items: impl Iterator<Item = &'i Item>, depth: usize) {
         for item in sum_up(items.collect()) {
             let takes_ns = item.end_ns.map(|end_ns| end_ns.abs_diff(item.start_ns));
-            self.rows.push(Happening {
+            self.rows.push(TimelineLine {
                 trace: self.trace,
                 span: item.span,
                 kind: "kernel",

@@ -5,7 +5,7 @@ use crate::condition::{Comparison, Condition, Pattern, Value};
 use crate::field::{FIELDS, Field, OWN_FIELDS};
 use crate::token::{Kind, Token};
 
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 use crate::syntax_error::SyntaxError;
 
 const COMPARISONS: &str = "`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~` or `!~`";
@@ -25,7 +25,7 @@ const TRACEQL: &str = "what TraceQL has: `&&`, `||`, `!`, `resource.service.name
 
 impl Parser {
     /// Parses an attribute such as `.block`.
-    pub(super) fn attribute(&mut self) -> Parsed<Field> {
+    pub(super) fn attribute(&mut self) -> ParseResult<Field> {
         let field = match &self.peek().kind {
             Kind::Word(word) => Field::of_word(word),
             _ => None,
@@ -39,7 +39,7 @@ impl Parser {
     }
 
     /// Parses a field that the language has.
-    pub(super) fn field(&mut self) -> Parsed<Field> {
+    pub(super) fn field(&mut self) -> ParseResult<Field> {
         let more = if self.is_traceql { "" } else { MORE_FIELDS };
         let Kind::Word(word) = &self.peek().kind else {
             return Err(self.expected(format!("{FIELDS}{more}")));
@@ -60,21 +60,21 @@ impl Parser {
     }
 
     /// Accepts a word that formulas use in place of one of TraceQL's signs. Rejects it in TraceQL.
-    fn take_own_word(&mut self, word: &str) -> Parsed<bool> {
+    fn take_own_word(&mut self, word: &str) -> ParseResult<bool> {
         if self.is_traceql && self.is_word(word) {
             return Err(self.expected(TRACEQL));
         }
         Ok(self.take_word(word))
     }
 
-    pub(super) fn condition(&mut self) -> Parsed<Condition> {
+    pub(super) fn condition(&mut self) -> ParseResult<Condition> {
         if self.is_sign("}") {
             return Ok(Condition::Any);
         }
         self.deeper(Self::any_of)
     }
 
-    fn any_of(&mut self) -> Parsed<Condition> {
+    fn any_of(&mut self) -> ParseResult<Condition> {
         let mut left = self.all_of()?;
         while self.take_sign("||") || self.take_own_word("or")? {
             left = Condition::Or(Box::new(left), Box::new(self.all_of()?));
@@ -82,7 +82,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn all_of(&mut self) -> Parsed<Condition> {
+    fn all_of(&mut self) -> ParseResult<Condition> {
         let mut left = self.one()?;
         while self.take_sign("&&") || self.take_own_word("and")? {
             left = Condition::And(Box::new(left), Box::new(self.one()?));
@@ -90,7 +90,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn one(&mut self) -> Parsed<Condition> {
+    fn one(&mut self) -> ParseResult<Condition> {
         if self.take_sign("!") || self.take_own_word("not")? {
             let inner = self.deeper(Self::one)?;
             return Ok(Condition::Not(Box::new(inner)));
@@ -110,7 +110,7 @@ impl Parser {
         self.comparison()
     }
 
-    fn comparison(&mut self) -> Parsed<Condition> {
+    fn comparison(&mut self) -> ParseResult<Condition> {
         let field = self.field()?;
         for (sign, is_wanted) in [("=~", true), ("!~", false)] {
             if self.take_sign(sign) {
@@ -140,7 +140,7 @@ impl Parser {
         Ok(Condition::Compare(field, comparison, value))
     }
 
-    fn pattern(&mut self, field: Field, is_wanted: bool) -> Parsed<Condition> {
+    fn pattern(&mut self, field: Field, is_wanted: bool) -> ParseResult<Condition> {
         let Token { kind, column } = self.next();
         let Kind::Text(text) = kind else {
             self.at -= 1;
@@ -158,7 +158,7 @@ impl Parser {
         Ok(Condition::Matches(field, pattern, is_wanted))
     }
 
-    fn value(&mut self, field: &Field) -> Parsed<Value> {
+    fn value(&mut self, field: &Field) -> ParseResult<Value> {
         let is_time = field.is_time();
         let value = match &self.peek().kind {
             Kind::Duration(ns) => Value::Number(*ns),

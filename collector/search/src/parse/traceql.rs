@@ -1,7 +1,7 @@
 //! Parser of the part of TraceQL that Grafana's Explore writes: selectors of spans, counts of them,
 //! `select` and hints. It accepts none of this language's own operators (`then`, `always` …).
 
-use super::{CHARACTERS_MAX, Parsed, Parser};
+use super::{CHARACTERS_MAX, ParseResult, Parser};
 use crate::field::Field;
 use crate::formula::{Formula, Selector, When};
 use crate::syntax_error::SyntaxError;
@@ -87,7 +87,7 @@ fn spanset_of(formula: Formula) -> Formula {
 }
 
 impl Parser {
-    fn any_spansets(&mut self) -> Parsed<Formula> {
+    fn any_spansets(&mut self) -> ParseResult<Formula> {
         self.deeper(|parser| {
             let mut left = parser.all_spansets()?;
             while parser.take_sign("||") {
@@ -97,7 +97,7 @@ impl Parser {
         })
     }
 
-    fn all_spansets(&mut self) -> Parsed<Formula> {
+    fn all_spansets(&mut self) -> ParseResult<Formula> {
         let mut left = self.related()?;
         while self.take_sign("&&") {
             left = Formula::And(Box::new(left), Box::new(self.related()?));
@@ -106,7 +106,7 @@ impl Parser {
     }
 
     /// Parses `{…} >> {…} > {…}`, from the left.
-    fn related(&mut self) -> Parsed<Formula> {
+    fn related(&mut self) -> ParseResult<Formula> {
         let mut left = self.spanset()?;
         let signs: [(&str, Relate); 3] = [
             (">>", Selector::Descendant),
@@ -128,7 +128,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn spanset(&mut self) -> Parsed<Formula> {
+    fn spanset(&mut self) -> ParseResult<Formula> {
         if self.take_sign("(") {
             let inner = self.any_spansets()?;
             self.need_sign(")")?;
@@ -141,7 +141,7 @@ impl Parser {
     }
 
     /// Parses a list of fields such as `(.bytes, name)`.
-    fn selected(&mut self) -> Parsed<Vec<Field>> {
+    fn selected(&mut self) -> ParseResult<Vec<Field>> {
         self.need_sign("(")?;
         let mut fields = Vec::new();
         loop {
@@ -156,7 +156,7 @@ impl Parser {
 
     /// Parses `with (most_recent=true)`, and ignores it because every search returns the most
     /// recent traces.
-    fn hints(&mut self) -> Parsed<()> {
+    fn hints(&mut self) -> ParseResult<()> {
         if !self.take_word("with") {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use stroboscope_analysis::record::SpanRecord;
 
 use crate::formula::{Formula, Selector, Side, When};
-use crate::unit::{NEVER_NS, Recorded};
+use crate::unit::{NEVER_NS, UnitRecord};
 use crate::{Truth, Unit};
 
 /// What a formula is of one span.
@@ -135,8 +135,8 @@ fn until(unit: &Unit<'_>, holds: &Formula, when: When, until: &Formula, place: u
 fn record<'u>(unit: &'u Unit<'_>, place: usize) -> Option<(u32, &'u SpanRecord)> {
     let span = &unit.spans[place];
     match span.record {
-        Recorded::Span(record) => Some((span.request, record)),
-        Recorded::Event { .. } | Recorded::Kernel { .. } => None,
+        UnitRecord::Span(record) => Some((span.request, record)),
+        UnitRecord::Event { .. } | UnitRecord::Kernel { .. } => None,
     }
 }
 
@@ -144,11 +144,11 @@ fn record<'u>(unit: &'u Unit<'_>, place: usize) -> Option<(u32, &'u SpanRecord)>
 fn parent_of(unit: &Unit<'_>, place: usize) -> Option<(u32, u64)> {
     let span = &unit.spans[place];
     match span.record {
-        Recorded::Span(record) => {
+        UnitRecord::Span(record) => {
             (record.parent_id != 0).then_some((span.request, record.parent_id))
         }
-        Recorded::Kernel { event, .. } => Some((span.request, event.span_id)),
-        Recorded::Event { .. } => None,
+        UnitRecord::Kernel { event, .. } => Some((span.request, event.span_id)),
+        UnitRecord::Event { .. } => None,
     }
 }
 

@@ -10,8 +10,8 @@ use stroboscope_analysis::record::{
 
 use super::brute;
 use crate::{
-    Formula, KernelEvent, KernelKind, Need, Order, Relation, Selector, Shared, Side, Truth, Unit,
-    When, parse,
+    Formula, KernelEvent, KernelKind, Order, Relation, Requirement, Selector, SharedProperty, Side,
+    Truth, Unit, When, parse,
 };
 
 /// Splitmix64.
@@ -273,10 +273,12 @@ fn relation() -> impl Strategy<Value = Relation> {
         Just(Order::Overlaps)
     ];
     let shared = prop_oneof![
-        Just(Shared::Service),
-        Just(Shared::Host),
-        Just(Shared::Process),
-        Just(Shared::Attribute(crate::Field::AnyScope("bytes".into())))
+        Just(SharedProperty::Service),
+        Just(SharedProperty::Host),
+        Just(SharedProperty::Process),
+        Just(SharedProperty::Attribute(crate::Field::AnyScope(
+            "bytes".into()
+        )))
     ];
     (
         orders,
@@ -327,7 +329,7 @@ proptest! {
     fn what_a_whole_request_lacks_makes_it_false(formula in formula(), seed in any::<u64>()) {
         let (requests, _) = burst(&mut Random(seed));
         let formula = formula.of_whole();
-        let need = Need::of(&formula);
+        let need = Requirement::of(&formula);
         for records in &requests {
             let ids = || records.spans.iter().map(|span| span.span_id);
             let is_orphan = |span: &SpanRecord| {

@@ -104,13 +104,13 @@ fn take(left: &mut usize, most: usize) -> usize {
 /// State of an HPACK header block (RFC 7541).
 #[derive(Debug, Default)]
 struct Block {
-    expected: Expected,
+    expected: HeaderPart,
     is_authority: bool,
 }
 
 /// Next part of a header block.
 #[derive(Clone, Copy, Debug, Default)]
-enum Expected {
+enum HeaderPart {
     /// The first byte of a field.
     #[default]
     Field,
@@ -143,25 +143,25 @@ impl Block {
         while let Some(&first) = bytes.first() {
             let mut taken = 1;
             self.expected = match self.expected {
-                Expected::Field => match first {
+                HeaderPart::Field => match first {
                     0x80.. => self.begin(Integer::Whole, first, 7),
                     0x40.. => self.begin(Integer::Name, first, 6),
                     0x20.. => self.begin(Integer::Whole, first, 5),
                     _ => self.begin(Integer::Name, first, 4),
                 },
-                Expected::Length(text) => {
+                HeaderPart::Length(text) => {
                     self.begin(Integer::Length(text, first & 0x80 != 0), first, 7)
                 }
-                Expected::Integer(of, value, shift) => {
+                HeaderPart::Integer(of, value, shift) => {
                     let more = usize::from(first & 0x7f).checked_shl(shift);
                     let value = value.saturating_add(more.unwrap_or(usize::MAX));
                     if first & 0x80 == 0 {
                         self.complete(of, value)
                     } else {
-                        Expected::Integer(of, value, shift.saturating_add(7))
+                        HeaderPart::Integer(of, value, shift.saturating_add(7))
                     }
                 }
-                Expected::Text(text, mut left, is_coded) => {
+                HeaderPart::Text(text, mut left, is_coded) => {
                     let at = NAME.len().saturating_sub(left);
                     taken = take(&mut left, bytes.len());
                     let part = &mut bytes[..taken];
@@ -171,9 +171,9 @@ impl Block {
                         Text::Value => {}
                     }
                     match (left, text) {
-                        (0, Text::Name) => Expected::Length(Text::Value),
-                        (0, Text::Value) => Expected::Field,
-                        _ => Expected::Text(text, left, is_coded),
+                        (0, Text::Name) => HeaderPart::Length(Text::Value),
+                        (0, Text::Value) => HeaderPart::Field,
+                        _ => HeaderPart::Text(text, left, is_coded),
                     }
                 }
             };
@@ -182,28 +182,28 @@ impl Block {
     }
 
     /// Reads the first byte of an integer, which has the given number of low bits.
-    fn begin(&mut self, of: Integer, first: u8, bits: u32) -> Expected {
+    fn begin(&mut self, of: Integer, first: u8, bits: u32) -> HeaderPart {
         let most = (1 << bits) - 1;
         match usize::from(first) & most {
-            value if value == most => Expected::Integer(of, value, 0),
+            value if value == most => HeaderPart::Integer(of, value, 0),
             value => self.complete(of, value),
         }
     }
 
-    fn complete(&mut self, of: Integer, value: usize) -> Expected {
+    fn complete(&mut self, of: Integer, value: usize) -> HeaderPart {
         match of {
-            Integer::Whole => Expected::Field,
-            Integer::Name if value == 0 => Expected::Length(Text::Name),
+            Integer::Whole => HeaderPart::Field,
+            Integer::Name if value == 0 => HeaderPart::Length(Text::Name),
             Integer::Name => {
                 self.is_authority = value == STATIC_INDEX;
-                Expected::Length(Text::Value)
+                HeaderPart::Length(Text::Value)
             }
-            Integer::Length(Text::Value, _) if value == 0 => Expected::Field,
+            Integer::Length(Text::Value, _) if value == 0 => HeaderPart::Field,
             Integer::Length(text, is_coded) => {
                 if text == Text::Name {
                     self.is_authority = !is_coded && value == NAME.len();
                 }
-                Expected::Text(text, value, is_coded)
+                HeaderPart::Text(text, value, is_coded)
             }
         }
     }

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
 
-use super::guard::Denied;
+use super::guard::Rejection;
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
 use super::withdrawal::Withdrawal;
@@ -20,20 +20,20 @@ use crate::pool::{Lack, Share};
 /// Share of the bytes that requests may hold while they arrive; it is released with its last clone.
 /// Each request carries one in its extensions.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct BodyShare {
     share: Arc<Mutex<Share>>,
     doors: Arc<Doors>,
     door: DoorName,
 }
 
-impl Reading {
+impl BodyShare {
     pub(super) fn new(doors: Arc<Doors>, door: DoorName, share: Share) -> Self {
         let share = Arc::new(Mutex::new(share));
         Self { share, doors, door }
     }
 
     /// Reserves at least this many bytes. A compressed body holds more than has arrived.
-    pub(crate) fn at_least(&self, bytes: usize) -> Result<(), Denied> {
+    pub(crate) fn at_least(&self, bytes: usize) -> Result<(), Rejection> {
         let held = self.share().held();
         if bytes > held {
             self.hold(bytes)
@@ -42,11 +42,11 @@ impl Reading {
         }
     }
 
-    fn hold(&self, bytes: usize) -> Result<(), Denied> {
+    fn hold(&self, bytes: usize) -> Result<(), Rejection> {
         let resized = self.share().resize(bytes);
         resized.map_err(|lack: Lack| {
             let causes = [DoorCause::Bytes, DoorCause::PeerBytes];
-            let denied = Denied::lack(lack, causes, "bytes of requests");
+            let denied = Rejection::lack(lack, causes, "bytes of requests");
             self.doors.refused.count(self.door, denied.cause, &"a body");
             denied
         })
@@ -59,7 +59,7 @@ impl Reading {
 
 /// Mode in which a body is counted.
 #[derive(Debug)]
-pub(super) enum Counting {
+pub(super) enum BodyAccounting {
     /// The whole body, until its request is answered.
     Whole,
     /// A gRPC stream: only the messages that the handler has not taken yet.
@@ -105,10 +105,10 @@ impl Messages {
 
 /// A body with counted bytes and a deadline.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct BoundedBody {
     body: Incoming,
-    reading: Reading,
-    counting: Counting,
+    reading: BodyShare,
+    counting: BodyAccounting,
     timeout: Duration,
     /// Deadline for the body or the current message; none if neither is in progress.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -117,15 +117,15 @@ pub(super) struct Counted {
     withdrawal: Option<Withdrawal>,
 }
 
-impl Counted {
+impl BoundedBody {
     pub(super) fn new(
         body: Incoming,
-        reading: Reading,
-        counting: Counting,
+        reading: BodyShare,
+        counting: BodyAccounting,
         timeout: Duration,
         withdrawal: Option<Withdrawal>,
     ) -> Self {
-        let is_whole = matches!(counting, Counting::Whole) && !body.is_end_stream();
+        let is_whole = matches!(counting, BodyAccounting::Whole) && !body.is_end_stream();
         let deadline = is_whole.then(|| Box::pin(tokio::time::sleep(timeout)));
         Self {
             body,
@@ -138,13 +138,13 @@ impl Counted {
         }
     }
 
-    fn arrived(&mut self, data: &[u8]) -> Result<(), Denied> {
+    fn arrived(&mut self, data: &[u8]) -> Result<(), Rejection> {
         match &mut self.counting {
-            Counting::Whole => {
+            BodyAccounting::Whole => {
                 self.arrived += data.len();
                 self.reading.at_least(self.arrived)
             }
-            Counting::Messages(messages) => {
+            BodyAccounting::Messages(messages) => {
                 let had_begun = messages.begun > 0;
                 let before = messages.begun;
                 messages.take(data);
@@ -162,7 +162,7 @@ impl Counted {
     }
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for BoundedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -176,7 +176,7 @@ impl http_body::Body for Counted {
             return Poll::Ready(Some(Err(denied.status())));
         }
         // A handler that polls again has taken the complete messages.
-        if let Counting::Messages(Messages { begun, .. }) = self.counting {
+        if let BodyAccounting::Messages(Messages { begun, .. }) = self.counting {
             // This does not grow the reservation beyond the bytes already here.
             let _ = self.reading.hold(begun);
         }
@@ -191,8 +191,8 @@ impl http_body::Body for Counted {
                 "the body of the request took longer than {:?}",
                 self.timeout
             );
-            let denied = Denied::new(DoorCause::SlowBody, message);
-            let Reading { doors, door, .. } = &self.reading;
+            let denied = Rejection::new(DoorCause::SlowBody, message);
+            let BodyShare { doors, door, .. } = &self.reading;
             doors.refused.count(*door, denied.cause, &"a body");
             return Poll::Ready(Some(Err(denied.status())));
         };

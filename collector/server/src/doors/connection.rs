@@ -25,15 +25,15 @@ use tonic::codegen::Service as _;
 use tonic::transport::server::TcpConnectInfo;
 
 use super::authority::AuthorityFilter;
-use super::body::{Counted, Counting, Messages, Reading};
-use super::guard::{Denied, HEAD_BYTES_MAX, Way};
+use super::body::{BodyAccounting, BodyShare, BoundedBody, Messages};
+use super::guard::{HEAD_BYTES_MAX, Rejection, Way};
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
-use super::withdrawal::{Ending, Withdrawal};
+use super::withdrawal::{ResponseEnd, Withdrawal};
 use crate::pool::{Peer, Pool, Share};
 
 /// Builds the response to a rejected request.
-pub(crate) type Answer = fn(&Parts, &Denied) -> Response<Body>;
+pub(crate) type Answer = fn(&Parts, &Rejection) -> Response<Body>;
 
 /// Idle time after which a connection is closed gracefully.
 const IDLE: Duration = Duration::from_secs(120);
@@ -170,13 +170,13 @@ impl Drop for OpenRequest {
 }
 
 /// Body of a response; the request ends with it. It ends early if the request's token is withdrawn.
-struct Answered {
+struct ResponseBody {
     body: Body,
-    ending: Option<Ending>,
+    ending: Option<ResponseEnd>,
     _open: OpenRequest,
 }
 
-impl http_body::Body for Answered {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -202,14 +202,14 @@ impl http_body::Body for Answered {
 }
 
 /// Stream that reports arriving bytes to `activity`.
-struct Watched<S> {
+struct ActivityStream<S> {
     stream: S,
     /// Filter for authorities, on a unix socket.
     authorities: Option<AuthorityFilter>,
     activity: Arc<Activity>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -227,7 +227,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -279,7 +279,7 @@ impl Visits {
             let open = OpenRequest::begin(activity.clone());
             async move { Ok::<_, Infallible>(visits.answer(request, visitor, open).await) }
         });
-        let io = TokioIo::new(Watched {
+        let io = TokioIo::new(ActivityStream {
             stream,
             authorities: (self.way.door == DoorName::Unix).then(AuthorityFilter::new),
             activity: activity.clone(),
@@ -355,7 +355,7 @@ impl Visits {
         let admitted = self.doors.admit(self.way, &parts).and_then(|role| {
             let lent = self.requests.lend(visitor.peer, 1);
             let causes = [DoorCause::Requests, DoorCause::PeerRequests];
-            let lent = lent.map_err(|lack| Denied::lack(lack, causes, "requests"))?;
+            let lent = lent.map_err(|lack| Rejection::lack(lack, causes, "requests"))?;
             Ok((role, lent))
         });
         let role = match admitted {
@@ -378,14 +378,14 @@ impl Visits {
             Withdrawal::of(doors, self.way.door, role, &parts.headers, replaced)
         });
         let share = self.doors.reading.share(visitor.peer);
-        let reading = Reading::new(self.doors.clone(), self.way.door, share);
+        let reading = BodyShare::new(self.doors.clone(), self.way.door, share);
         let counting = if self.is_grpc() && parts.uri.path() == STREAM {
-            Counting::Messages(Messages::default())
+            BodyAccounting::Messages(Messages::default())
         } else {
-            Counting::Whole
+            BodyAccounting::Whole
         };
         let timeout = self.doors.settings.request_timeout;
-        let body = Counted::new(body, reading.clone(), counting, timeout, withdrawal.clone());
+        let body = BoundedBody::new(body, reading.clone(), counting, timeout, withdrawal.clone());
         parts.extensions.insert(reading);
         parts.extensions.insert(visitor.peer);
         if let Some(tcp) = visitor.tcp {
@@ -400,8 +400,8 @@ impl Visits {
         if !is_grpc {
             put_browser_headers(&mut parts.headers);
         }
-        let ending = withdrawal.map(|withdrawal| Ending::of(withdrawal, is_grpc));
-        let answered = Answered {
+        let ending = withdrawal.map(|withdrawal| ResponseEnd::of(withdrawal, is_grpc));
+        let answered = ResponseBody {
             body,
             ending,
             _open: open,

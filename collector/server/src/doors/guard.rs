@@ -11,7 +11,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use super::login::{LOGIN_PATH, LOGOUT_PATH, Login, login_cookie};
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
-use super::tokens::{Known, Role};
+use super::tokens::{Role, TokenMatch};
 use crate::pool::Lack;
 
 /// Retry delay sent with rejections for lack of capacity.
@@ -21,12 +21,12 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// A rejected request.
 #[derive(Clone, Debug)]
-pub(crate) struct Denied {
+pub(crate) struct Rejection {
     pub(super) cause: DoorCause,
     pub(crate) message: String,
 }
 
-impl Denied {
+impl Rejection {
     pub(super) fn new(cause: DoorCause, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { cause, message }
@@ -110,10 +110,10 @@ impl Doors {
     /// Checks that a request may proceed.
     ///
     /// Returns the role whose token it needed, if the collector asks for tokens.
-    pub(super) fn admit(&self, way: Way, parts: &Parts) -> Result<Option<Role>, Denied> {
+    pub(super) fn admit(&self, way: Way, parts: &Parts) -> Result<Option<Role>, Rejection> {
         if head_bytes(parts) > HEAD_BYTES_MAX {
             let message = format!("the head of the request is larger than {HEAD_BYTES_MAX} bytes");
-            return Err(Denied::new(DoorCause::HeaderSize, message));
+            return Err(Rejection::new(DoorCause::HeaderSize, message));
         }
         let is_of_browsers = matches!(way.door, DoorName::Pages | DoorName::OtlpHttp);
         let is_change = !matches!(parts.method, Method::GET | Method::HEAD);
@@ -132,7 +132,7 @@ impl Doors {
         Ok(self.settings.tokens.is_some().then_some(role))
     }
 
-    pub(super) fn check_token(&self, role: Role, headers: &HeaderMap) -> Result<(), Denied> {
+    pub(super) fn check_token(&self, role: Role, headers: &HeaderMap) -> Result<(), Rejection> {
         self.check(role, bearer(headers), login_cookie(headers))
     }
 
@@ -142,7 +142,7 @@ impl Doors {
         role: Role,
         token: Option<&[u8]>,
         login: Option<Login>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Rejection> {
         let secrets = self.secrets();
         let Some(tokens) = &secrets.tokens else {
             return Ok(());
@@ -155,34 +155,34 @@ impl Doors {
             (None, None) => {
                 let message = "this collector asks for a token: `authorization: Bearer TOKEN`, in services \
                                STROBOSCOPE_TOKEN, in a browser at /login";
-                return Err(Denied::new(DoorCause::TokenMissing, message));
+                return Err(Rejection::new(DoorCause::TokenMissing, message));
             }
         };
         match (known, token) {
-            (Known::Good, _) => Ok(()),
-            (Known::Unknown, Some(_)) => {
+            (TokenMatch::Good, _) => Ok(()),
+            (TokenMatch::Unknown, Some(_)) => {
                 let message = "the token is not one of the collector's";
-                Err(Denied::new(DoorCause::TokenUnknown, message))
+                Err(Rejection::new(DoorCause::TokenUnknown, message))
             }
-            (Known::Unknown, None) => {
+            (TokenMatch::Unknown, None) => {
                 let message = "the login has ended: log in again at /login";
-                Err(Denied::new(DoorCause::TokenUnknown, message))
+                Err(Rejection::new(DoorCause::TokenUnknown, message))
             }
-            (Known::OtherRole, _) => {
+            (TokenMatch::OtherRole, _) => {
                 let message = format!("the token has not the role {}", role.name());
-                Err(Denied::new(DoorCause::TokenRole, message))
+                Err(Rejection::new(DoorCause::TokenRole, message))
             }
         }
     }
 
     /// Counts a request that was rejected behind a door.
-    pub(crate) fn refuse(&self, door: DoorName, denied: &Denied, who: &str) {
+    pub(crate) fn refuse(&self, door: DoorName, denied: &Rejection, who: &str) {
         self.refused.count(door, denied.cause, &who);
     }
 
     /// Checks the host name. A foreign page whose name resolves to this machine (DNS rebinding)
     /// uses that name.
-    fn check_host(&self, parts: &Parts) -> Result<(), Denied> {
+    fn check_host(&self, parts: &Parts) -> Result<(), Rejection> {
         let host = host_of(parts).map(|(host, _)| host).unwrap_or_default();
         if self.is_allowed(host) {
             return Ok(());
@@ -191,7 +191,7 @@ impl Doors {
             "the request is for the host {host:?}, which this collector does not know to be its name: \
              --allowed-host NAME allows it"
         );
-        Err(Denied::new(DoorCause::Host, message))
+        Err(Rejection::new(DoorCause::Host, message))
     }
 
     fn is_allowed(&self, host: &str) -> bool {
@@ -210,7 +210,7 @@ impl Doors {
     }
 
     /// Checks the origin of a change: only programs and this collector's pages may request one.
-    fn check_origin(&self, parts: &Parts) -> Result<(), Denied> {
+    fn check_origin(&self, parts: &Parts) -> Result<(), Rejection> {
         let text = |name: &str| {
             parts
                 .headers
@@ -239,7 +239,7 @@ impl Doors {
         }
         let message =
             "a page of another site asks for a change: --allowed-host NAME allows those of a host";
-        Err(Denied::new(DoorCause::Origin, message))
+        Err(Rejection::new(DoorCause::Origin, message))
     }
 }
 

@@ -27,7 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running door.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct Listener {
     unix: Option<PathBuf>,
     stop: watch::Sender<bool>,
     accepting: JoinSet<()>,
@@ -62,7 +62,7 @@ pub type SimulatedListener = tokio::sync::mpsc::Receiver<(SimulatedStream, Socke
 
 /// A door that is about to open.
 #[derive(Debug)]
-pub(crate) struct Opening {
+pub(crate) struct ListenerSetup {
     pub(crate) doors: Arc<Doors>,
     pub(crate) name: DoorName,
     pub(crate) router: Router,
@@ -70,9 +70,9 @@ pub(crate) struct Opening {
     pub(crate) answer: Answer,
 }
 
-impl Opening {
+impl ListenerSetup {
     /// Listens and serves; port 0 picks a free port. The returned address has the actual port.
-    pub(crate) async fn tcp(self, address: SocketAddr) -> io::Result<(Listening, SocketAddr)> {
+    pub(crate) async fn tcp(self, address: SocketAddr) -> io::Result<(Listener, SocketAddr)> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let is_loopback = address.ip().to_canonical().is_loopback();
@@ -81,18 +81,18 @@ impl Opening {
     }
 
     /// Listens on a unix socket.
-    pub(crate) async fn unix(self, path: &Path) -> io::Result<Listening> {
+    pub(crate) async fn unix(self, path: &Path) -> io::Result<Listener> {
         let listener = bind_unix(path).await?;
         Ok(self.start(Socket::Unix(listener), true, Some(path.to_owned())))
     }
 
     /// Accepts the connections of a simulated network.
     #[cfg(feature = "simulation")]
-    pub(crate) fn simulated(self, listener: SimulatedListener) -> Listening {
+    pub(crate) fn simulated(self, listener: SimulatedListener) -> Listener {
         self.start(Socket::Simulated(listener), false, None)
     }
 
-    fn start(self, socket: Socket, is_loopback: bool, unix: Option<PathBuf>) -> Listening {
+    fn start(self, socket: Socket, is_loopback: bool, unix: Option<PathBuf>) -> Listener {
         let (stop, stopped) = watch::channel(false);
         let visits = Visits {
             requests: Pool::new(self.doors.requests_max()),
@@ -106,7 +106,7 @@ impl Opening {
         };
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(socket, visits, stopped));
-        Listening {
+        Listener {
             unix,
             stop,
             accepting,
@@ -114,7 +114,7 @@ impl Opening {
     }
 }
 
-impl Listening {
+impl Listener {
     /// Answers requests in flight for up to `patience`, then closes all connections. Returns true
     /// if all ended gracefully.
     pub(crate) async fn stop(mut self, patience: Duration) -> bool {

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use axum::http::{HeaderMap, header};
 
-use super::tokens::{Known, Role, Tokens, sign};
+use super::tokens::{Role, TokenMatch, Tokens, sign};
 
 /// Path of the page that asks for a token.
 pub(crate) const LOGIN_PATH: &str = "/login";
@@ -42,9 +42,9 @@ impl Login {
     }
 
     /// Looks up the token that signed this login.
-    pub(super) fn known(&self, tokens: &Tokens, role: Role) -> Known {
+    pub(super) fn known(&self, tokens: &Tokens, role: Role) -> TokenMatch {
         if self.ends_s <= now_s() {
-            return Known::Unknown;
+            return TokenMatch::Unknown;
         }
         tokens.look_up_signer(&message(self.ends_s), &self.signature, role)
     }
@@ -100,20 +100,25 @@ mod tests {
             assert_eq!(login(&cookie).unwrap().known(&tokens, role), expected);
         };
         let later = now_s() + 60;
-        check(later, TOKEN, Role::Read, Known::Good);
-        check(later, TOKEN, Role::Control, Known::Good);
-        check(later, TOKEN, Role::Write, Known::OtherRole);
-        check(later, b"fedcba9876543210", Role::Read, Known::OtherRole);
-        check(later, b"0123456789abcdeg", Role::Read, Known::Unknown);
-        check(now_s(), TOKEN, Role::Read, Known::Unknown);
+        check(later, TOKEN, Role::Read, TokenMatch::Good);
+        check(later, TOKEN, Role::Control, TokenMatch::Good);
+        check(later, TOKEN, Role::Write, TokenMatch::OtherRole);
+        check(
+            later,
+            b"fedcba9876543210",
+            Role::Read,
+            TokenMatch::OtherRole,
+        );
+        check(later, b"0123456789abcdeg", Role::Read, TokenMatch::Unknown);
+        check(now_s(), TOKEN, Role::Read, TokenMatch::Unknown);
         // A changed expiry time invalidates the signature.
         let mut longer = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
         longer.ends_s += 1;
-        assert_eq!(longer.known(&tokens, Role::Read), Known::Unknown);
+        assert_eq!(longer.known(&tokens, Role::Read), TokenMatch::Unknown);
         // The login expires when its token is removed from the file.
         let others = Tokens::parse("read fedcba9876543210").unwrap();
         let of_before = login(&format!("{COOKIE}={}", signed(later, TOKEN))).unwrap();
-        assert_eq!(of_before.known(&others, Role::Read), Known::Unknown);
+        assert_eq!(of_before.known(&others, Role::Read), TokenMatch::Unknown);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use http_body::Frame;
 use tonic::Status;
 use tonic::codegen::BoxFuture;
 
-use super::body::Reading;
-use super::unpack::{Packing, UnpackError, unpack_beside};
+use super::body::BodyShare;
+use super::unpack::{ContentCoding, UnpackError, unpack_beside};
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// Length of a message's prefix: a flag and the message's length.
@@ -25,11 +25,11 @@ const IN_PLACE_BYTES_MAX: usize = 256 << 10;
 /// unknown encoding to tonic, which lists the supported ones.
 pub(crate) fn unpack_messages(mut request: Request<Body>, limit: usize) -> Request<Body> {
     let name = request.headers().get(ENCODING);
-    let Some(packing) = name.and_then(|name| Packing::of_name(name.as_bytes())) else {
+    let Some(packing) = name.and_then(|name| ContentCoding::of_name(name.as_bytes())) else {
         return request;
     };
     request.headers_mut().remove(ENCODING);
-    let reading = request.extensions().get::<Reading>().cloned();
+    let reading = request.extensions().get::<BodyShare>().cloned();
     request.map(|body| {
         Body::new(Messages {
             body,
@@ -45,9 +45,9 @@ pub(crate) fn unpack_messages(mut request: Request<Body>, limit: usize) -> Reque
 
 struct Messages {
     body: Body,
-    packing: Packing,
+    packing: ContentCoding,
     limit: usize,
-    reading: Option<Reading>,
+    reading: Option<BodyShare>,
     /// Bytes that are not decompressed yet.
     arrived: BytesMut,
     unpacking: Option<BoxFuture<Vec<u8>, UnpackError>>,
@@ -55,12 +55,12 @@ struct Messages {
     unpacked: Option<Bytes>,
 }
 
-type Handed = Option<Result<Frame<Bytes>, axum::Error>>;
+type NextFrame = Option<Result<Frame<Bytes>, axum::Error>>;
 
 impl Messages {
     /// Hands over a decompressed message: its prefix now, the rest at the next poll. tonic copies
     /// the message, so it counts twice.
-    fn hand_over(&mut self, unpacked: Result<Vec<u8>, UnpackError>) -> Handed {
+    fn hand_over(&mut self, unpacked: Result<Vec<u8>, UnpackError>) -> NextFrame {
         let unpacked = unpacked.map_err(|error| match error {
             UnpackError::TooLarge { limit } => Status::resource_exhausted(format!(
                 "the message unpacks to more than the limit of {limit} bytes: send less at once"
@@ -94,7 +94,7 @@ impl Messages {
 
     /// Returns a frame made of the bytes that have arrived, or starts decompressing a message.
     /// Returns none if more bytes have to arrive.
-    fn next(&mut self) -> Option<Handed> {
+    fn next(&mut self) -> Option<NextFrame> {
         let head: &[u8; HEAD_BYTES] = self.arrived.first_chunk()?;
         let [flag, length @ ..] = *head;
         let length = u32::from_be_bytes(length) as usize;
@@ -133,7 +133,7 @@ impl http_body::Body for Messages {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Handed> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<NextFrame> {
         loop {
             if let Some(unpacked) = self.unpacked.take() {
                 return Poll::Ready(Some(Ok(Frame::data(unpacked))));

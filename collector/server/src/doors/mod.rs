@@ -25,17 +25,17 @@ mod unpack;
 mod withdrawal;
 mod wrong_port;
 
-pub(crate) use body::Reading;
+pub(crate) use body::BodyShare;
 pub(crate) use connection::{Answer, until_true};
-pub(crate) use guard::Denied;
-pub(crate) use listening::{Listening, Opening};
+pub(crate) use guard::Rejection;
+pub(crate) use listening::{Listener, ListenerSetup};
 #[cfg(feature = "simulation")]
 pub use listening::{SimulatedListener, SimulatedStream};
 pub(crate) use login::{LOGIN_PATH, LOGOUT_PATH};
 pub(crate) use messages::unpack_messages;
-pub use refused::{DoorCause, DoorName, Refused};
+pub use refused::{DoorCause, DoorName, RejectionCounters};
 pub use settings::{DoorError, DoorSettings, Doors};
 pub use tls::{BadTls, TlsFiles};
 pub use tokens::{BadTokens, Role};
-pub(crate) use unpack::{Packing, UnpackError, unpack_beside};
+pub(crate) use unpack::{ContentCoding, UnpackError, unpack_beside};
 pub(crate) use wrong_port::{refusal, wrong_port};

@@ -122,9 +122,9 @@ impl DoorCause {
 
 /// Counters of rejections. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Refused(Arc<[[AtomicU64; DoorCause::ALL.len()]; DoorName::ALL.len()]>);
+pub struct RejectionCounters(Arc<[[AtomicU64; DoorCause::ALL.len()]; DoorName::ALL.len()]>);
 
-impl Refused {
+impl RejectionCounters {
     /// Counts a rejection and logs the first, second, fourth, … of them, so that clients cannot
     /// fill the log.
     pub(crate) fn count(&self, door: DoorName, cause: DoorCause, who: &dyn std::fmt::Display) {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn all_are_listed_once() {
-        let refused = Refused::default();
+        let refused = RejectionCounters::default();
         for (place, cause) in DoorCause::ALL.into_iter().enumerate() {
             assert_eq!(cause as usize, place);
             for door in DoorName::ALL {

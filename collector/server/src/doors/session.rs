@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 
-use super::guard::Denied;
+use super::guard::Rejection;
 use super::login::{COOKIE, login_cookie, now_s, signed};
 use super::refused::DoorCause;
 use super::settings::Doors;
@@ -25,11 +25,11 @@ impl Doors {
     ///
     /// # Errors
     /// Returns the reason for a rejection: the token is wrong, or too many were.
-    pub(crate) fn log_in(&self, peer: Peer, token: &[u8]) -> Result<String, Denied> {
+    pub(crate) fn log_in(&self, peer: Peer, token: &[u8]) -> Result<String, Rejection> {
         let now = Instant::now();
         if !self.attempts.take(peer, now) {
             let message = "too many wrong tokens came from this address: try again in a minute";
-            return Err(Denied::new(DoorCause::LoginAttempts, message));
+            return Err(Rejection::new(DoorCause::LoginAttempts, message));
         }
         self.check(Role::Read, Some(token), None)?;
         self.attempts.give_back(peer, now);

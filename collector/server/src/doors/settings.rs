@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use super::attempts::Attempts;
-use super::refused::Refused;
+use super::refused::RejectionCounters;
 use super::tls::{BadTls, TlsConfigs, TlsFiles, TlsTexts};
 use super::tokens::{BadTokens, Tokens};
 use crate::pool::Pool;
@@ -85,7 +85,7 @@ impl fmt::Debug for Secrets {
 #[derive(Debug)]
 pub struct Doors {
     pub(super) settings: DoorSettings,
-    pub(super) refused: Refused,
+    pub(super) refused: RejectionCounters,
     /// Pool of bytes of requests that are arriving or being checked.
     pub(super) reading: Pool,
     pub(super) attempts: Attempts,
@@ -120,7 +120,7 @@ impl Doors {
         let is_watching = settings.tls.is_some() || settings.tokens.is_some();
         Ok(Arc::new_cyclic(|doors| Self {
             reading: Pool::new(settings.reading_bytes_max),
-            refused: Refused::default(),
+            refused: RejectionCounters::default(),
             attempts: Attempts::default(),
             secrets: RwLock::new(Arc::new(secrets)),
             replaced: watch::Sender::new(()),
@@ -145,7 +145,7 @@ impl Doors {
 
     /// Returns the counters of rejections.
     #[must_use]
-    pub fn refused(&self) -> &Refused {
+    pub fn refused(&self) -> &RejectionCounters {
         &self.refused
     }
 

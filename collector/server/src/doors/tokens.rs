@@ -54,7 +54,7 @@ pub enum BadTokens {
 
 /// Result of looking up a token for a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum TokenMatch {
     Good,
     /// The token is known, but has other roles only.
     OtherRole,
@@ -120,28 +120,33 @@ impl Tokens {
         missing.map(Role::name).collect()
     }
 
-    pub(super) fn look_up(&self, token: &[u8], role: Role) -> Known {
+    pub(super) fn look_up(&self, token: &[u8], role: Role) -> TokenMatch {
         let tag = hmac::sign(&self.key, token);
         // Comparing hashes byte by byte reveals nothing about tokens, as the key is secret.
         self.known(role, |known| known.tag.as_ref() == tag.as_ref())
     }
 
     /// Looks up the token that signed a message.
-    pub(super) fn look_up_signer(&self, message: &[u8], signature: &[u8], role: Role) -> Known {
+    pub(super) fn look_up_signer(
+        &self,
+        message: &[u8],
+        signature: &[u8],
+        role: Role,
+    ) -> TokenMatch {
         self.known(role, |known| {
             hmac::verify(&known.signing, message, signature).is_ok()
         })
     }
 
-    fn known(&self, role: Role, is_it: impl Fn(&TokenOfRole) -> bool) -> Known {
-        let mut known = Known::Unknown;
+    fn known(&self, role: Role, is_it: impl Fn(&TokenOfRole) -> bool) -> TokenMatch {
+        let mut known = TokenMatch::Unknown;
         // Always checks all of them, so that the time reveals nothing.
         for token in &self.tokens {
             if is_it(token) {
-                known = if token.role == role || known == Known::Good {
-                    Known::Good
+                known = if token.role == role || known == TokenMatch::Good {
+                    TokenMatch::Good
                 } else {
-                    Known::OtherRole
+                    TokenMatch::OtherRole
                 };
             }
         }
@@ -177,13 +182,13 @@ mod tests {
         let check = |token: &[u8], role, expected| {
             assert_eq!(tokens.look_up(token, role), expected);
         };
-        check(b"0123456789abcdef", Role::Write, Known::Good);
-        check(b"0123456789abcdef", Role::Read, Known::OtherRole);
-        check(b"fedcba9876543210", Role::Read, Known::Good);
-        check(b"fedcba9876543210", Role::Control, Known::Good);
-        check(b"fedcba9876543210", Role::Write, Known::OtherRole);
-        check(b"0123456789abcde", Role::Write, Known::Unknown);
-        check(b"", Role::Write, Known::Unknown);
+        check(b"0123456789abcdef", Role::Write, TokenMatch::Good);
+        check(b"0123456789abcdef", Role::Read, TokenMatch::OtherRole);
+        check(b"fedcba9876543210", Role::Read, TokenMatch::Good);
+        check(b"fedcba9876543210", Role::Control, TokenMatch::Good);
+        check(b"fedcba9876543210", Role::Write, TokenMatch::OtherRole);
+        check(b"0123456789abcde", Role::Write, TokenMatch::Unknown);
+        check(b"", Role::Write, TokenMatch::Unknown);
         assert!(tokens.missing_roles().is_empty());
         let few = Tokens::parse("read 0123456789abcdef").unwrap();
         assert_eq!(few.missing_roles(), ["write", "control"]);

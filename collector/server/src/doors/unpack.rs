@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::body::Reading;
-use super::guard::Denied;
+use super::body::BodyShare;
+use super::guard::Rejection;
 
 /// Minimum step, in bytes; larger steps are a quarter of the decompressed size so far.
 const STEP_BYTES_MIN: usize = 64 << 10;
@@ -16,7 +16,7 @@ const DECODER_BYTES: usize = 256 << 10;
 
 /// Compression of a body or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
+pub(crate) enum ContentCoding {
     Gzip,
     Zstd,
 }
@@ -31,10 +31,10 @@ pub(crate) enum UnpackError {
     Damaged(#[from] io::Error),
     /// There is no memory for it now.
     #[error("{}", .0.message)]
-    Full(Denied),
+    Full(Rejection),
 }
 
-impl Packing {
+impl ContentCoding {
     /// Returns the compression with this name in HTTP and gRPC.
     pub(crate) fn of_name(name: &[u8]) -> Option<Self> {
         match name {
@@ -50,7 +50,7 @@ impl Packing {
         self,
         packed: &[u8],
         limit: usize,
-        mut hold: impl FnMut(usize) -> Result<(), Denied>,
+        mut hold: impl FnMut(usize) -> Result<(), Rejection>,
     ) -> Result<Vec<u8>, UnpackError> {
         hold(DECODER_BYTES).map_err(UnpackError::Full)?;
         match self {
@@ -74,7 +74,7 @@ impl Packing {
 fn read_in_steps(
     mut from: impl Read,
     limit: usize,
-    mut hold: impl FnMut(usize) -> Result<(), Denied>,
+    mut hold: impl FnMut(usize) -> Result<(), Rejection>,
 ) -> Result<Vec<u8>, UnpackError> {
     let mut bytes = Vec::new();
     loop {
@@ -96,10 +96,10 @@ fn read_in_steps(
 /// Decompresses on a blocking thread, so that no connection is delayed. `reading` keeps the
 /// compressed and the decompressed bytes reserved until its next resize.
 pub(crate) async fn unpack_beside(
-    packing: Packing,
+    packing: ContentCoding,
     packed: bytes::Bytes,
     limit: usize,
-    reading: Option<Reading>,
+    reading: Option<BodyShare>,
 ) -> Result<Vec<u8>, UnpackError> {
     let unpacking = move || {
         packing.unpack(&packed, limit, |bytes| match &reading {
@@ -124,15 +124,15 @@ mod tests {
     use super::super::refused::DoorCause;
     use super::*;
 
-    fn packed(packing: Packing, bytes: &[u8]) -> Vec<u8> {
+    fn packed(packing: ContentCoding, bytes: &[u8]) -> Vec<u8> {
         match packing {
-            Packing::Gzip => {
+            ContentCoding::Gzip => {
                 let level = flate2::Compression::best();
                 let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
                 encoder.write_all(bytes).unwrap();
                 encoder.finish().unwrap()
             }
-            Packing::Zstd => zstd::encode_all(bytes, 3).unwrap(),
+            ContentCoding::Zstd => zstd::encode_all(bytes, 3).unwrap(),
         }
     }
 
@@ -140,7 +140,7 @@ mod tests {
     fn all_sizes_come_back_and_everything_is_held_before_it_is_there() {
         const LIMIT: usize = 1 << 20;
         let all: Vec<u8> = (0..=LIMIT).map(|at| (at / 7 % 251) as u8).collect();
-        for packing in [Packing::Gzip, Packing::Zstd] {
+        for packing in [ContentCoding::Gzip, ContentCoding::Zstd] {
             let step = STEP_BYTES_MIN;
             for size in [0, 1, step - 1, step, step + 1, 300_000, LIMIT - 1, LIMIT] {
                 let mut held = 0;
@@ -169,11 +169,11 @@ mod tests {
     #[test]
     fn a_bomb_ends_where_nothing_more_can_be_held() {
         let zeros = vec![0; 60 << 20];
-        for packing in [Packing::Gzip, Packing::Zstd] {
+        for packing in [ContentCoding::Gzip, ContentCoding::Zstd] {
             let mut asked = 0;
             let unpacked = packing.unpack(&packed(packing, &zeros), 64 << 20, |bytes| {
                 asked = bytes;
-                let denied = || Denied::new(DoorCause::Bytes, "no room");
+                let denied = || Rejection::new(DoorCause::Bytes, "no room");
                 (bytes <= 1 << 20).then_some(()).ok_or_else(denied)
             });
             assert!(matches!(unpacked, Err(UnpackError::Full(_))), "{packing:?}");
@@ -187,7 +187,7 @@ mod tests {
         encoder.window_log(27).unwrap();
         encoder.write_all(&[0; 1 << 20]).unwrap();
         let packed = encoder.finish().unwrap();
-        let unpacked = Packing::Zstd.unpack(&packed, 64 << 20, |_| Ok(()));
+        let unpacked = ContentCoding::Zstd.unpack(&packed, 64 << 20, |_| Ok(()));
         assert!(matches!(unpacked, Err(UnpackError::Damaged(_))));
     }
 }

@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use http_body::Frame;
 use tokio::sync::watch;
 
-use super::guard::Denied;
+use super::guard::Rejection;
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
 use super::tokens::Role;
@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Future that resolves when the token that admitted a request becomes invalid. Clones share it.
 #[derive(Clone)]
-pub(super) struct Withdrawal(Shared<BoxFuture<'static, Denied>>);
+pub(super) struct Withdrawal(Shared<BoxFuture<'static, Rejection>>);
 
 impl fmt::Debug for Withdrawal {
     /// Prints no field: there is a token inside.
@@ -52,7 +52,7 @@ impl Withdrawal {
                 if doors.check_token(role, &token).is_err() {
                     let cause = DoorCause::TokenWithdrawn;
                     doors.refused.count(door, cause, &"a request under way");
-                    return Denied::new(cause, "the token was withdrawn");
+                    return Rejection::new(cause, "the token was withdrawn");
                 }
             }
             // Once the doors are dropped, no token is withdrawn.
@@ -63,22 +63,22 @@ impl Withdrawal {
 }
 
 impl Future for Withdrawal {
-    type Output = Denied;
+    type Output = Rejection;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Denied> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Rejection> {
         self.0.poll_unpin(context)
     }
 }
 
 /// End of the response to such a request: with a status over gRPC, by an abort over HTTP, whose
 /// status was sent long before.
-pub(super) struct Ending {
-    due: BoxFuture<'static, Denied>,
+pub(super) struct ResponseEnd {
+    due: BoxFuture<'static, Rejection>,
     is_grpc: bool,
     is_over: bool,
 }
 
-impl Ending {
+impl ResponseEnd {
     pub(super) fn of(withdrawal: Withdrawal, is_grpc: bool) -> Self {
         let due = async move {
             let denied = withdrawal.await;

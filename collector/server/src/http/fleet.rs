@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use stroboscope_present::humanise::{are, counted, duration};
-use stroboscope_present::page::{Carried, Html, NavLink, PageHead, body, policy};
+use stroboscope_present::page::{CarriedParameters, Html, NavLink, PageHead, body, policy};
 use stroboscope_present::rows;
 use stroboscope_present::show::Doc;
 
@@ -27,7 +27,7 @@ const PATH: &str = "/fleet";
 /// burst-config, if this request did.
 pub(super) fn answer(
     pages: &Pages,
-    carried: &Carried,
+    carried: &CarriedParameters,
     set: Option<&Result<String, String>>,
 ) -> Response {
     let own = [NavLink {
@@ -102,7 +102,7 @@ fn collecting(pages: &Pages, doc: &mut Doc) {
 }
 
 /// Writes the form that shows and changes the fleet's burst-config. It needs no script.
-fn config_form(pages: &Pages, carried: &Carried, html: &mut Html) {
+fn config_form(pages: &Pages, carried: &CarriedParameters, html: &mut Html) {
     let config = pages.control.current().map(|config| config.to_string());
     html.markup("<form class=\"options\" method=\"post\" action=\"")
         .text(&carried.address(PATH))
@@ -161,18 +161,18 @@ fn services(pages: &Pages, doc: &mut Doc) {
         .map(|(name, of)| Service { name, ..of });
     doc.table("", &rows.collect::<Vec<_>>(), usize::MAX);
     let refused = &pages.intake.counters().totals().refused;
-    let refused: Vec<Counted> = refused
+    let refused: Vec<RejectionRow> = refused
         .iter()
-        .map(|(cause, count)| Counted((*cause).to_owned(), count.to_string()))
+        .map(|(cause, count)| RejectionRow((*cause).to_owned(), count.to_string()))
         .collect();
     doc.table("Batches refused", &refused, usize::MAX);
 }
 
 /// A label with its count or a list of names.
-struct Counted(String, String);
+struct RejectionRow(String, String);
 
 rows! {
-    Counted as row, "counts": "What was turned away, and why.";
+    RejectionRow as row, "counts": "What was turned away, and why.";
     what: Text, "what" = &*row.0;
     count: Text, "how many, by cause" = &*row.1;
 }
@@ -297,9 +297,9 @@ fn processes(processes: &Processes, doc: &mut Doc) {
 }
 
 fn doors(pages: &Pages, doc: &mut Doc) {
-    let rows: Vec<Counted> = now::turned_away(pages)
+    let rows: Vec<RejectionRow> = now::turned_away(pages)
         .into_iter()
-        .map(|(door, counts)| Counted(door.to_owned(), causes(counts.into_iter())))
+        .map(|(door, counts)| RejectionRow(door.to_owned(), causes(counts.into_iter())))
         .collect();
     doc.heading("Doors")
         .sentence("What was turned away at each.")

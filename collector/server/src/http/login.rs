@@ -13,7 +13,7 @@ use bytes::Bytes;
 use stroboscope_present::page::{Html, PageHead, policy};
 use url::form_urlencoded::{Serializer, parse};
 
-use crate::doors::{Denied, DoorName, Doors, LOGIN_PATH, LOGOUT_PATH};
+use crate::doors::{DoorName, Doors, LOGIN_PATH, LOGOUT_PATH, Rejection};
 use crate::pool::Peer;
 
 /// Returns the routes; none if the collector asks for no tokens.
@@ -29,7 +29,7 @@ pub(super) fn routes(doors: &Arc<Doors>) -> Router {
 
 /// Redirects a browser that requests a page to the login, which leads back afterwards. Returns none
 /// for programs, which get an error instead.
-pub(super) fn lead(parts: &Parts, denied: &Denied) -> Option<Response> {
+pub(super) fn lead(parts: &Parts, denied: &Rejection) -> Option<Response> {
     let accepted = parts.headers.get(header::ACCEPT)?.to_str().ok()?;
     let is_page = parts.method == Method::GET && accepted.contains("text/html");
     if !is_page || denied.http() != StatusCode::UNAUTHORIZED {
@@ -116,7 +116,7 @@ async fn log_out(State(doors): State<Arc<Doors>>) -> Response {
     with_cookie(see_other(LOGIN_PATH), &doors.log_out())
 }
 
-fn login_form(page: &str, denied: Option<&Denied>) -> Html {
+fn login_form(page: &str, denied: Option<&Rejection>) -> Html {
     let mut html = Html::new();
     if let Some(denied) = denied {
         html.markup("<div class=\"notice error\" role=\"alert\"><p>")

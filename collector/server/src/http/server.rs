@@ -12,12 +12,12 @@ use axum::routing::get;
 use axum::{Json, Router};
 use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
-use stroboscope_present::page::Carried;
+use stroboscope_present::page::CarriedParameters;
 use tower::ServiceExt as _;
 
 use super::pages::{Pages, ServedPort, ServedSite};
 use super::{fleet, login, metrics, model, now};
-use crate::doors::{Answer, Denied, DoorName, Doors, Listening, Opening, wrong_port};
+use crate::doors::{Answer, DoorName, Doors, Listener, ListenerSetup, Rejection, wrong_port};
 use crate::ingest::otlp_message;
 
 /// Maximum length of a burst-config's text, in bytes.
@@ -36,7 +36,7 @@ pub struct HttpError {
 /// A running HTTP server.
 #[derive(Debug)]
 pub struct HttpServer {
-    listening: Listening,
+    listening: Listener,
     address: SocketAddr,
 }
 
@@ -108,7 +108,7 @@ impl HttpServer {
         router: Router,
         answer: Answer,
     ) -> Result<Self, HttpError> {
-        let opening = Opening {
+        let opening = ListenerSetup {
             doors,
             name: DoorName::Pages,
             router: router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)),
@@ -136,17 +136,17 @@ impl HttpServer {
 }
 
 /// Returns the response to a rejected request: its status and a line with the reason.
-fn turned_away(_: &Parts, denied: &Denied) -> Response {
+fn turned_away(_: &Parts, denied: &Rejection) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
 /// Redirects a browser to the login; rejects other clients.
-fn to_login(parts: &Parts, denied: &Denied) -> Response {
+fn to_login(parts: &Parts, denied: &Rejection) -> Response {
     login::lead(parts, denied).unwrap_or_else(|| turned_away(parts, denied))
 }
 
 async fn fleet_page(State(shared): State<Pages>, RawQuery(query): RawQuery) -> Response {
-    match Carried::of(query.as_deref().unwrap_or_default()) {
+    match CarriedParameters::of(query.as_deref().unwrap_or_default()) {
         Ok(carried) => in_the_background(move || fleet::answer(&shared, &carried, None)).await,
         Err(wrong) => (StatusCode::BAD_REQUEST, wrong + "\n").into_response(),
     }
@@ -158,7 +158,7 @@ async fn set_from_form(
     RawQuery(query): RawQuery,
     body: String,
 ) -> Response {
-    let carried = match Carried::of(query.as_deref().unwrap_or_default()) {
+    let carried = match CarriedParameters::of(query.as_deref().unwrap_or_default()) {
         Ok(carried) => carried,
         Err(wrong) => return (StatusCode::BAD_REQUEST, wrong + "\n").into_response(),
     };

@@ -19,7 +19,7 @@ use tonic::service::Routes;
 use super::control::BurstControl;
 use super::service::Service;
 use super::stranger::{self, Strangers};
-use crate::doors::{Denied, DoorName, Doors, Listening, Opening, refusal, unpack_messages};
+use crate::doors::{DoorName, Doors, Listener, ListenerSetup, Rejection, refusal, unpack_messages};
 use crate::intake::Intake;
 use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;
@@ -63,8 +63,8 @@ pub enum IngestError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    tcp: Listening,
-    unix: Option<Listening>,
+    tcp: Listener,
+    unix: Option<Listener>,
     stop: watch::Sender<bool>,
 }
 
@@ -84,7 +84,7 @@ impl Server {
     ) -> Result<Self, IngestError> {
         let (stop, stopped) = watch::channel(false);
         let router = router(intake, control, limits, redaction, otlp, stopped);
-        let opening = |name| Opening {
+        let opening = |name| ListenerSetup {
             doors: doors.clone(),
             name,
             router: router.clone(),
@@ -125,7 +125,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let limits = Limits::default();
         let otlp = Door::new(intake.clone(), limits.clone(), None);
-        let opening = Opening {
+        let opening = ListenerSetup {
             doors: Doors::open(crate::doors::DoorSettings::default()).await?,
             name: DoorName::Grpc,
             router: router(intake, control, limits, None, otlp, stopped),
@@ -205,6 +205,6 @@ fn router(
         }))
 }
 
-fn turned_away(_: &Parts, denied: &Denied) -> Response<Body> {
+fn turned_away(_: &Parts, denied: &Rejection) -> Response<Body> {
     refusal(denied.status())
 }

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::control::BurstControl;
 use super::sender::Sender;
 use super::ship::ShipStream;
-use crate::doors::{Reading, until_true};
+use crate::doors::{BodyShare, until_true};
 use crate::intake::Intake;
 use crate::pool::Peer;
 use crate::redact::Redaction;
@@ -40,7 +40,7 @@ impl Collector for Service {
         let redaction = self.redaction.clone();
         let (intake, limits, stop) = (self.intake.clone(), self.limits.clone(), self.stop.clone());
         let sender = Mutex::new(Sender::new(request.remote_addr()));
-        let reading = request.extensions().get::<Reading>().cloned();
+        let reading = request.extensions().get::<BodyShare>().cloned();
         let peer = request.extensions().get::<Peer>().copied();
         tokio::spawn(
             ShipStream {

@@ -13,7 +13,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::control::now_ns;
 use super::sender::{Sender, cause_if_gone};
-use crate::doors::{Reading, until_true};
+use crate::doors::{BodyShare, until_true};
 use crate::intake::{CommitOutcome, Intake, IntakeError};
 use crate::own_traces::{is_traced, span_if};
 use crate::pace::{Pace, Turn};
@@ -39,12 +39,12 @@ pub(super) struct ShipStream {
     pub(super) stop: watch::Receiver<bool>,
     pub(super) sender: Mutex<Sender>,
     /// Share of the bytes that requests may hold while they arrive.
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Option<BodyShare>,
     pub(super) peer: Peer,
 }
 
 /// End of a stream: with a status, or none if the client is gone.
-type Ended = Option<Status>;
+type StreamEnd = Option<Status>;
 
 impl ShipStream {
     /// Runs until the sender closes the stream, the stream fails, or the collector stops. Batches
@@ -53,7 +53,7 @@ impl ShipStream {
         let mut waiting = FuturesUnordered::new();
         let mut stopped = pin!(until_true(self.stop.clone()));
         let stream = Arc::new(self);
-        let mut ending: Ended = loop {
+        let mut ending: StreamEnd = loop {
             tokio::select! {
                 Some(answered) = waiting.next(), if !waiting.is_empty() => {
                     if let Err(ending) = answered {
@@ -106,7 +106,7 @@ impl ShipStream {
     }
 
     /// Logs and counts the failure of a stream. Returns how to end our side of it.
-    fn broken(&self, status: Status) -> Ended {
+    fn broken(&self, status: Status) -> StreamEnd {
         let sender = self.sender();
         if let Some(cause) = cause_if_gone(&status) {
             if let Some(Turn { left_out }) = GONE.next() {
@@ -137,7 +137,7 @@ impl ShipStream {
         request: ShipRequest,
         is_traced: bool,
         submitted: oneshot::Sender<()>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), StreamEnd> {
         if let Some(batch) = &request.batch {
             self.sender().learn(batch);
         }

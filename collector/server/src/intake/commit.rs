@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 
-use stroboscope::{Captured, Span, span};
+use stroboscope::{CapturedContext, Span, span};
 use tokio::sync::{mpsc, oneshot};
 
 use super::IntakeError;
@@ -28,23 +28,23 @@ pub enum CommitOutcome {
 }
 
 pub(super) struct Append {
-    pub(super) incoming: Incoming,
+    pub(super) incoming: NewItem,
     pub(super) payload: Payload,
     pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
     /// Trace context of the batch; none if it is not traced.
-    pub(super) context: Option<Captured>,
+    pub(super) context: Option<CapturedContext>,
     /// Share of the bytes in flight, released with the answer.
     pub(super) _share: Share,
 }
 
 /// Data to store, as far as its outcome depends on it.
-pub(super) enum Incoming {
+pub(super) enum NewItem {
     Batch(Box<CheckedBatch>),
     /// Always new: its protocol has no sequence numbers.
     Otlp(OtlpTaken),
 }
 
-impl Incoming {
+impl NewItem {
     fn is_news(&self, ledger: &Ledger) -> bool {
         match self {
             Self::Batch(batch) => ledger.is_news(batch),
@@ -92,14 +92,14 @@ pub(super) struct IntakeState {
     /// Closed segments that are not in the store yet, with their sizes in bytes.
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
-    pub(super) failing: Mutex<Failing>,
+    pub(super) failing: Mutex<CommitFailures>,
     /// Closed segments that hold more than our own traces.
     pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
 /// Current failures, for `/healthz`.
 #[derive(Debug, Default)]
-pub(super) struct Failing {
+pub(super) struct CommitFailures {
     /// Error of the log, if the last attempt to append failed.
     pub(super) log: Option<String>,
     /// Error of the store, if the last flush of a segment failed.
@@ -121,7 +121,7 @@ impl IntakeState {
         self.traced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn failing(&self) -> MutexGuard<'_, Failing> {
+    pub(super) fn failing(&self) -> MutexGuard<'_, CommitFailures> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -269,8 +269,8 @@ impl Committer {
         let mut in_group = HashSet::new();
         for mut append in group {
             let key = match &append.incoming {
-                Incoming::Batch(batch) => Some((batch.incarnation(), batch.sequence())),
-                Incoming::Otlp(_) => None,
+                NewItem::Batch(batch) => Some((batch.incarnation(), batch.sequence())),
+                NewItem::Otlp(_) => None,
             };
             let verdict = key.map_or(Verdict::New, |key| {
                 self.state.ledger().verdict(key.0, key.1)
@@ -374,12 +374,12 @@ impl Committer {
                 self.has_news |= is_news;
                 self.is_traced |= is_news && append.context.is_some();
                 let records = match &append.incoming {
-                    Incoming::Batch(batch) => {
+                    NewItem::Batch(batch) => {
                         ledger.enter(batch, append.payload.received_ns);
                         counters.stored.fetch_add(1, Relaxed);
                         batch.records() as u64
                     }
-                    Incoming::Otlp(taken) => {
+                    NewItem::Otlp(taken) => {
                         counters.otlp_requests.fetch_add(1, Relaxed);
                         counters.leave_out(append.payload.kind, taken);
                         taken.records

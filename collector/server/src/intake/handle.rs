@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::care::{self, CareOptions, CareStop};
-use super::commit::{Append, Command, Committer, FlushCommand, Incoming, IntakeState};
+use super::commit::{Append, Command, Committer, FlushCommand, IntakeState, NewItem};
 use super::flushing::FlushThread;
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
@@ -259,7 +259,7 @@ impl Intake {
         let payload = Payload::of(received_ns, batch.batch());
         let in_flight = &self.inner.in_flight;
         let share = in_flight.lend_when_free(peer, lent_for(&payload)).await;
-        self.append(Incoming::Batch(Box::new(batch)), payload, share)
+        self.append(NewItem::Batch(Box::new(batch)), payload, share)
             .await
     }
 
@@ -292,20 +292,20 @@ impl Intake {
         let share = lent.map_err(|_| IntakeError::Busy {
             bytes: in_flight.lent(),
         })?;
-        self.append(Incoming::Otlp(taken), payload, share).await
+        self.append(NewItem::Otlp(taken), payload, share).await
     }
 
     async fn append(
         &self,
-        incoming: Incoming,
+        incoming: NewItem,
         payload: Payload,
         share: Share,
     ) -> Result<Submission, IntakeError> {
         let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let (answer, submission) = oneshot::channel();
         let is_traced = match &incoming {
-            Incoming::Batch(batch) => own_traces::is_traced(batch.batch()),
-            Incoming::Otlp(_) => own_traces::is_on(),
+            NewItem::Batch(batch) => own_traces::is_traced(batch.batch()),
+            NewItem::Otlp(_) => own_traces::is_on(),
         };
         let append = Append {
             context: is_traced.then(stroboscope::capture),

@@ -18,14 +18,14 @@ const CLOSED_MAX: usize = 1 << 19;
 /// Observed traces, in two generations. The older one is forgotten as a whole, so neither time nor
 /// rate makes the set grow.
 #[derive(Debug, Default)]
-struct Closed {
+struct ClosedTraces {
     new: HashSet<u128>,
     old: HashSet<u128>,
     /// Start of the newer generation, in ns since the Unix epoch.
     since_ns: i64,
 }
 
-impl Closed {
+impl ClosedTraces {
     fn contains(&self, trace_id: u128) -> bool {
         self.new.contains(&trace_id) || self.old.contains(&trace_id)
     }
@@ -68,7 +68,7 @@ pub(super) struct Assembly {
     by_arrival: BTreeSet<(i64, u128)>,
     records: usize,
     records_max: usize,
-    closed: Closed,
+    closed: ClosedTraces,
     attacher: EventAttacher,
     pub(super) left_out: LeftOut,
     /// Number of records of traces that were already observed.
@@ -82,7 +82,7 @@ impl Assembly {
             by_arrival: BTreeSet::new(),
             records: 0,
             records_max,
-            closed: Closed::default(),
+            closed: ClosedTraces::default(),
             attacher: EventAttacher::default(),
             left_out: LeftOut::default(),
             late_records: 0,
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn closed_traces_are_remembered_for_minutes_and_no_longer() {
-        let mut closed = Closed::default();
+        let mut closed = ClosedTraces::default();
         closed.forget(CLOSED_NS + 1);
         closed.insert(1);
         closed.forget(2 * CLOSED_NS);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_closed_traces_is_bounded() {
-        let mut closed = Closed::default();
+        let mut closed = ClosedTraces::default();
         (0..3 * CLOSED_MAX as u128 + 7).for_each(|id| closed.insert(id));
         assert_eq!((closed.new.len(), closed.old.len()), (7, CLOSED_MAX));
     }

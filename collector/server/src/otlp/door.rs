@@ -14,7 +14,7 @@ use stroboscope_store::wal::PayloadKind;
 
 use super::answer::{ExportResponse, Refusal};
 use super::signal::{Encoding, Signal};
-use crate::doors::Reading;
+use crate::doors::BodyShare;
 use crate::intake::Intake;
 use crate::own_traces::{is_on, span_if};
 use crate::pool::Peer;
@@ -53,7 +53,7 @@ impl Door {
         signal: Signal,
         encoding: Encoding,
         request: Vec<u8>,
-        reading: Option<&Reading>,
+        reading: Option<&BodyShare>,
         peer: Peer,
     ) -> Result<ExportResponse, Refusal> {
         // A compressed request takes more memory than the bytes that arrived.

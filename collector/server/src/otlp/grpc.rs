@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use super::answer::{ExportResponse, Refusal};
 use super::door::Door;
 use super::signal::{Encoding, Signal};
-use crate::doors::Reading;
+use crate::doors::BodyShare;
 use crate::pool::Peer;
 
 const EXPORT: &str = "Export";
@@ -117,7 +117,7 @@ impl UnaryService<Vec<u8>> for Export {
         let (door, signal) = (self.0.clone(), self.1);
         Box::pin(async move {
             let (_, extensions, request) = request.into_parts();
-            let reading = extensions.get::<Reading>();
+            let reading = extensions.get::<BodyShare>();
             let peer = extensions.get::<Peer>().copied().unwrap_or_default();
             let encoding = Encoding::Protobuf;
             match door.export(signal, encoding, request, reading, peer).await {

@@ -21,7 +21,8 @@ use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
 use super::signal::{Encoding, Signal};
 use crate::doors::{
-    Denied, DoorName, Doors, Listening, Opening, Packing, Reading, unpack_beside, wrong_port,
+    BodyShare, ContentCoding, DoorName, Doors, Listener, ListenerSetup, Rejection, unpack_beside,
+    wrong_port,
 };
 use crate::pool::Peer;
 
@@ -42,7 +43,7 @@ pub struct OtlpHttpError {
 /// A running server.
 #[derive(Debug)]
 pub struct OtlpHttpServer {
-    listening: Listening,
+    listening: Listener,
     address: SocketAddr,
 }
 
@@ -62,7 +63,7 @@ impl OtlpHttpServer {
             .route(Signal::Logs.path(), post(logs).fallback(no_post))
             .fallback(move |request| elsewhere(request, grpc_port))
             .with_state(door);
-        let opening = Opening {
+        let opening = ListenerSetup {
             doors,
             name: DoorName::OtlpHttp,
             router,
@@ -163,7 +164,7 @@ impl Encoding {
 
 /// Returns the response to a request rejected by the door, in the form of this service's other
 /// errors.
-fn turned_away(parts: &Parts, denied: &Denied) -> Response<Body> {
+fn turned_away(parts: &Parts, denied: &Rejection) -> Response<Body> {
     let encoding = Encoding::of(&parts.headers).unwrap_or(Encoding::Json);
     encoding.error(denied.http(), denied.code(), &denied.message)
 }
@@ -192,7 +193,7 @@ async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
             return encoding.refusal(&refusal);
         }
     };
-    let reading = parts.extensions.get::<Reading>();
+    let reading = parts.extensions.get::<BodyShare>();
     let read = match whole(body, limit).await {
         Ok(bytes) => match packed {
             None => Ok(bytes),
@@ -245,13 +246,13 @@ fn success(signal: Signal, encoding: Encoding, response: &ExportResponse) -> Res
 }
 
 /// Returns the compression of a body, if any.
-fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Refusal> {
+fn packing(headers: &HeaderMap) -> Result<Option<ContentCoding>, Refusal> {
     let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
         return Ok(None);
     };
     match coding.as_bytes().to_ascii_lowercase().trim_ascii() {
         b"" | b"identity" => Ok(None),
-        name => Packing::of_name(name).map(Some).ok_or_else(|| {
+        name => ContentCoding::of_name(name).map(Some).ok_or_else(|| {
             Refusal::Unsupported(
                 "the content encoding is none of gzip, zstd and identity".to_owned(),
             )

@@ -15,7 +15,7 @@ use stroboscope_sql::GivenTable;
 
 /// Returns the tables of all reports. They share one study, which the first read creates.
 pub(super) fn of_reports(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {
-    let studied = Arc::new(Studied {
+    let studied = Arc::new(StudyTable {
         data: data.to_owned(),
         runtime: runtime.clone(),
         study: Mutex::default(),
@@ -35,13 +35,13 @@ pub(super) fn of_reports(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTabl
 }
 
 #[derive(Debug)]
-struct Studied {
+struct StudyTable {
     data: PathBuf,
     runtime: Handle,
     study: Mutex<Option<Arc<NamedStudy>>>,
 }
 
-impl Studied {
+impl StudyTable {
     fn study(&self) -> Result<Arc<NamedStudy>, String> {
         let mut known = self.study.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(study) = &*known {
@@ -57,7 +57,7 @@ impl Studied {
 struct VerbTable {
     spec: TableSpec,
     of: Tables,
-    studied: Arc<Studied>,
+    studied: Arc<StudyTable>,
 }
 
 impl GivenTable for VerbTable {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::super::ask::{Answered, ask};
+use super::super::ask::{Response, ask};
 use super::snapshot::{LatestPath, Operation, Senders, Snapshot, Spread, Totals};
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::name_rule::normalise;
@@ -24,7 +24,7 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// Source to watch.
 #[derive(Clone, Debug)]
-pub(super) enum Watched {
+pub(super) enum TopSource {
     Collector(SocketAddr),
     Store {
         data: DataArguments,
@@ -33,7 +33,7 @@ pub(super) enum Watched {
     },
 }
 
-impl Watched {
+impl TopSource {
     /// Name for the user.
     pub(super) fn name(&self) -> String {
         match self {
@@ -56,7 +56,7 @@ impl Watched {
 }
 
 fn of_collector(address: SocketAddr) -> Result<Snapshot, Failure> {
-    let get = |path: &str| -> Result<Answered, Failure> {
+    let get = |path: &str| -> Result<Response, Failure> {
         let answer = ask(address, path, PATIENCE, ANSWER_BYTES_MAX).map_err(Failure::of)?;
         match answer.status {
             200 | 404 => Ok(answer),

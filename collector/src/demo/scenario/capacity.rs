@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use stroboscope_newsfeed::Ranked;
+use stroboscope_newsfeed::RankResponse;
 use stroboscope_tradeoff::{Goal, Piecewise, Utility};
 
 use super::super::run::DemoError;
-use super::learning::{Learned, Lessons};
-use super::stage::{Stage, Starting};
-use super::told::Told;
+use super::learning::{LearningResult, Lessons};
+use super::stage::{RankerSettings, Stage};
+use super::told::Story;
 
 /// Time that scoring a candidate takes on the accelerator, in µs. Each ranker has its own
 /// accelerator, so two rankers on one machine carry twice the load.
@@ -25,13 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) async fn tell(
     stage: &mut Stage,
     lessons: &mut Lessons,
-    told: &mut Told,
+    told: &mut Story,
 ) -> Result<(), DemoError> {
     let file = stage.folder().join("capacity.txt");
-    let starting = Starting {
+    let starting = RankerSettings {
         accelerator_us: Some(ACCELERATOR_US),
         capacity_file: Some(file.clone()),
-        ..Starting::default()
+        ..RankerSettings::default()
     };
     stage.restart(starting.clone()).await?;
     let learned = lessons.of(stage).await?;
@@ -103,7 +103,7 @@ pub(super) async fn tell(
     Ok(())
 }
 
-fn utility(learned: &Learned) -> Utility {
+fn utility(learned: &LearningResult) -> Utility {
     Utility {
         of_latency: Piecewise(vec![(learned.limit_ns, 1.0), (3.0 * learned.limit_ns, 0.0)]),
         of_drop: Piecewise(vec![(0.0, 2.0), (0.6, 0.0)]),
@@ -121,7 +121,7 @@ fn said(file: &Path) -> bool {
 
 struct Rush<'a> {
     utility: &'a Utility,
-    learned: &'a Learned,
+    learned: &'a LearningResult,
     file: &'a Path,
     is_heeded: bool,
 }
@@ -139,7 +139,7 @@ impl Rush<'_> {
         &self,
         stage: &mut Stage,
         per_second: f64,
-    ) -> Result<(Vec<Ranked>, Option<f64>), DemoError> {
+    ) -> Result<(Vec<RankResponse>, Option<f64>), DemoError> {
         let load = stage.loading();
         let seed = stage.number_of_first();
         let loading = tokio::spawn(async move {
@@ -172,14 +172,14 @@ impl Rush<'_> {
     async fn judge(
         &self,
         stage: &Stage,
-        ranked: &[Ranked],
+        ranked: &[RankResponse],
         said_after: Option<f64>,
     ) -> Result<Run, DemoError> {
         let numbers: Vec<u64> = ranked.iter().map(|one| stage.number_of(one)).collect();
         // Judge a sample, because full rankings take long.
         let sample: Vec<u64> = numbers.iter().copied().step_by(8).collect();
         let full = stage.full(&sample).await?;
-        let is_true = |number: u64, one: &Ranked| {
+        let is_true = |number: u64, one: &RankResponse| {
             full.get(&number)
                 .map(|full| full.first() == one.stories.first())
         };

@@ -2,12 +2,12 @@
 //! users.
 
 use stroboscope_analysis::tradeoff::{
-    LearnSettings, LearnedPoint, Level, LoadSweep, Observed, SweepSettings, learn,
+    LearnSettings, LearnedPoint, Level, LoadSweep, SweepSettings, TradeoffObservations, learn,
 };
 use stroboscope_tradeoff::{Goal, PointPolicy, Policy};
 
 use super::super::run::DemoError;
-use super::stage::{Asked, POINT, Stage, latencies_ms, now_ns, quantile};
+use super::stage::{LoadOmission, POINT, Stage, latencies_ms, now_ns, quantile};
 use stroboscope_reports::stderr::say;
 
 /// Tradeoff rates to explore.
@@ -21,15 +21,15 @@ const CHUNK_S: f64 = 2.0;
 
 /// Learned models of the ranker's point.
 #[derive(Clone)]
-pub(super) struct Learned {
+pub(super) struct LearningResult {
     pub(super) point: LearnedPoint,
     /// Observations from which they were learned.
-    observed: Observed,
+    observed: TradeoffObservations,
     /// Latency beyond which the ranker is past its knee, in nanoseconds.
     pub(super) limit_ns: f64,
 }
 
-impl Learned {
+impl LearningResult {
     /// Learns again for another quantile of latency: half of all requests exceed a median.
     pub(super) fn at_quantile(mut self, quantile: f64) -> Result<Self, DemoError> {
         let mut settings = LearnSettings::default();
@@ -70,11 +70,11 @@ impl Learned {
 
 /// Models learned by the scenarios, by the rankers' accelerator.
 #[derive(Default)]
-pub(super) struct Lessons(Vec<(Option<u64>, Learned)>);
+pub(super) struct Lessons(Vec<(Option<u64>, LearningResult)>);
 
 impl Lessons {
     /// Returns the models of the running ranker, and learns them first if necessary.
-    pub(super) async fn of(&mut self, stage: &mut Stage) -> Result<Learned, DemoError> {
+    pub(super) async fn of(&mut self, stage: &mut Stage) -> Result<LearningResult, DemoError> {
         let accelerator_us = stage.accelerator_us();
         let known = self.0.iter().find(|(known, _)| *known == accelerator_us);
         if let Some((_, learned)) = known {
@@ -86,15 +86,15 @@ impl Lessons {
     }
 }
 
-async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
+async fn sweep(stage: &mut Stage) -> Result<LearningResult, DemoError> {
     // First reads are slow, so this load is discarded.
-    let cold = stage.load(4.0, 2.0, Asked::Nothing).await?;
+    let cold = stage.load(4.0, 2.0, LoadOmission::Nothing).await?;
     let cold_ms = quantile(&latencies_ms(&cold), 0.5);
     stage
-        .load(FIRST_BUSY * 1e3 / cold_ms, 6.0, Asked::Nothing)
+        .load(FIRST_BUSY * 1e3 / cold_ms, 6.0, LoadOmission::Nothing)
         .await?;
     // Measure the latency of an idle ranker.
-    let idle = stage.load(4.0, 5.0, Asked::Nothing).await?;
+    let idle = stage.load(4.0, 5.0, LoadOmission::Nothing).await?;
     let idle_ms = quantile(&latencies_ms(&idle), 0.5);
     let (busy, limit_ns) = (FIRST_BUSY * 1e3 / idle_ms, KNEE * idle_ms * 1e6);
     let since_ns = now_ns();
@@ -128,7 +128,7 @@ async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
     let observed = stage.observed(since_ns).await?;
     let learned = learn(&observed, &LearnSettings::default()).remove(POINT);
     let point = learned.ok_or(DemoError::NothingExplored)??;
-    Ok(Learned {
+    Ok(LearningResult {
         point,
         observed,
         limit_ns,
@@ -144,7 +144,9 @@ async fn hold(
 ) -> Result<Level, DemoError> {
     let mut level = Level::default();
     while !level.is_settled(settings) {
-        let ranked = stage.load(per_second, CHUNK_S, Asked::Random(rate)).await?;
+        let ranked = stage
+            .load(per_second, CHUNK_S, LoadOmission::Random(rate))
+            .await?;
         let latencies = ranked.iter().filter(|one| one.failure.is_none());
         level
             .latencies_ns

@@ -1,9 +1,9 @@
 //! Scenario: learns what tradeoffs save and cost, and checks both on fresh requests.
 
 use super::super::run::DemoError;
-use super::learning::{Learned, Lessons};
-use super::stage::{Asked, POINT, Stage, now_ns};
-use super::told::Told;
+use super::learning::{LearningResult, Lessons};
+use super::stage::{LoadOmission, POINT, Stage, now_ns};
+use super::told::Story;
 use stroboscope_tradeoff::Goal;
 
 /// Number of requests to judge the quality by; none of them was used for learning.
@@ -12,7 +12,7 @@ const JUDGED: u64 = 300;
 pub(super) async fn tell(
     stage: &mut Stage,
     lessons: &mut Lessons,
-    told: &mut Told,
+    told: &mut Story,
 ) -> Result<(), DemoError> {
     let learned = lessons.of(stage).await?;
     performance(&learned, told);
@@ -20,7 +20,7 @@ pub(super) async fn tell(
     quality(stage, &learned, told).await
 }
 
-pub(super) fn performance(learned: &Learned, told: &mut Told) {
+pub(super) fn performance(learned: &LearningResult, told: &mut Story) {
     let (full, half) = (learned.knee(0.0), learned.knee(0.5));
     told.say(
         format!(
@@ -46,8 +46,8 @@ pub(super) fn performance(learned: &Learned, told: &mut Told) {
 /// Compares predictions with measurements at loads and rates outside the sweep.
 async fn fresh_latency(
     stage: &mut Stage,
-    learned: &Learned,
-    told: &mut Told,
+    learned: &LearningResult,
+    told: &mut Story,
 ) -> Result<(), DemoError> {
     let mut worst: f64 = 0.0;
     for (share, rate) in [
@@ -59,7 +59,9 @@ async fn fresh_latency(
     ] {
         let since_ns = now_ns();
         let per_second = share * learned.knee(rate);
-        stage.load(per_second, 5.0, Asked::Random(rate)).await?;
+        stage
+            .load(per_second, 5.0, LoadOmission::Random(rate))
+            .await?;
         let observed = stage.observed(since_ns).await?;
         let Some(point) = observed.points.get(POINT) else {
             return Err(DemoError::NothingExplored);
@@ -98,7 +100,11 @@ async fn fresh_latency(
 }
 
 /// Compares answers with and without omissions, chosen by the model and at random.
-async fn quality(stage: &mut Stage, learned: &Learned, told: &mut Told) -> Result<(), DemoError> {
+async fn quality(
+    stage: &mut Stage,
+    learned: &LearningResult,
+    told: &mut Story,
+) -> Result<(), DemoError> {
     stage.decide_by(Some(&learned.policy(1, Goal::Full))).await;
     let numbers: Vec<u64> = (1..=JUDGED)
         .map(|number| number.wrapping_mul(0x00ff_51af_d7ed_558d))
@@ -113,8 +119,8 @@ async fn quality(stage: &mut Stage, learned: &Learned, told: &mut Told) -> Resul
                 continue;
             };
             let (by_model, at_random) = tokio::try_join!(
-                stage.ask(*number, Asked::ByModel(rate)),
-                stage.ask(*number, Asked::Random(rate))
+                stage.ask(*number, LoadOmission::ByModel(rate)),
+                stage.ask(*number, LoadOmission::Random(rate))
             )?;
             ours.push(stroboscope::quality::rank_displacement(full, &by_model, 1));
             random.push(stroboscope::quality::rank_displacement(full, &at_random, 1));

@@ -1,13 +1,13 @@
 //! Scenario: the same overload with tradeoffs decided in advance, and with tradeoffs that timeouts
 //! force (Chow, dissertation, §4.5.4).
 
-use stroboscope_newsfeed::Ranked;
+use stroboscope_newsfeed::RankResponse;
 use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
 use super::learning::Lessons;
-use super::stage::{Asked, Stage, Starting, latencies_ms, quantile};
-use super::told::Told;
+use super::stage::{LoadOmission, RankerSettings, Stage, latencies_ms, quantile};
+use super::told::Story;
 
 /// Overload, as a multiple of the load that full fidelity carries.
 const OVERLOAD: f64 = 2.2;
@@ -18,7 +18,7 @@ const QUANTILE: f64 = 0.95;
 pub(super) async fn tell(
     stage: &mut Stage,
     lessons: &mut Lessons,
-    told: &mut Told,
+    told: &mut Story,
 ) -> Result<(), DemoError> {
     let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
@@ -33,13 +33,13 @@ pub(super) async fn tell(
     );
     // Choose a timeout that this load exceeds now and then.
     stage
-        .restart(Starting {
+        .restart(RankerSettings {
             timeout_ms: Some(limit_ms as u64),
-            ..Starting::default()
+            ..RankerSettings::default()
         })
         .await?;
     let reactive = Run::of(stage, per_second).await?;
-    stage.restart(Starting::default()).await?;
+    stage.restart(RankerSettings::default()).await?;
     let goal = Goal::Latency {
         limit_ns: limit_ns * 0.5,
     };
@@ -91,9 +91,13 @@ struct Run {
 
 impl Run {
     async fn of(stage: &mut Stage, per_second: f64) -> Result<Self, DemoError> {
-        stage.load(per_second / 2.0, 3.0, Asked::Nothing).await?;
-        let ranked = stage.load(per_second, SECONDS, Asked::Nothing).await?;
-        let sample: Vec<&Ranked> = ranked
+        stage
+            .load(per_second / 2.0, 3.0, LoadOmission::Nothing)
+            .await?;
+        let ranked = stage
+            .load(per_second, SECONDS, LoadOmission::Nothing)
+            .await?;
+        let sample: Vec<&RankResponse> = ranked
             .iter()
             .filter(|one| one.failure.is_none())
             .step_by(4)

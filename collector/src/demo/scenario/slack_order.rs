@@ -4,8 +4,8 @@
 use stroboscope::baggage::{Baggage, SlackPrediction};
 
 use super::super::run::DemoError;
-use super::stage::{Stage, Starting, latencies_ms, quantile};
-use super::told::Told;
+use super::stage::{RankerSettings, Stage, latencies_ms, quantile};
+use super::told::Story;
 
 /// Maximum number of requests that the ranker works on at a time.
 const RUNNING_MAX: usize = 3;
@@ -15,10 +15,10 @@ const SECONDS: f64 = 25.0;
 /// Load, as a share of the ranker's capacity.
 const LOAD: f64 = 0.93;
 
-pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
-    let starting = Starting {
+pub(super) async fn tell(stage: &mut Stage, told: &mut Story) -> Result<(), DemoError> {
+    let starting = RankerSettings {
         slack_order: Some(RUNNING_MAX),
-        ..Starting::default()
+        ..RankerSettings::default()
     };
     stage.restart(starting.clone()).await?;
     let capacity = capacity(stage).await?;

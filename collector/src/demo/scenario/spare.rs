@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 
 use stroboscope::baggage::{Baggage, SlackPrediction};
-use stroboscope_newsfeed::Ranked;
+use stroboscope_newsfeed::RankResponse;
 use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
 use super::learning::Lessons;
-use super::stage::{Stage, Starting, quantile};
-use super::told::Told;
+use super::stage::{RankerSettings, Stage, quantile};
+use super::told::Story;
 
 /// Tradeoff rate of a request without slack: the operator's choice between quality and latency.
 const DEFAULT_RATE: f64 = 0.9;
@@ -21,7 +21,7 @@ const LOAD: f64 = 0.35;
 pub(super) async fn tell(
     stage: &mut Stage,
     lessons: &mut Lessons,
-    told: &mut Told,
+    told: &mut Story,
 ) -> Result<(), DemoError> {
     let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
@@ -42,7 +42,7 @@ pub(super) async fn tell(
     let mut runs = Vec::new();
     let mut last = HashMap::new();
     for is_predicted in [false, true] {
-        stage.restart(Starting::default()).await?;
+        stage.restart(RankerSettings::default()).await?;
         stage
             .decide_by(Some(&learned.policy(4, goal.clone())))
             .await;
@@ -119,7 +119,7 @@ struct Run {
 }
 
 impl Run {
-    async fn of(stage: &Stage, ranked: &[Ranked]) -> Result<Self, DemoError> {
+    async fn of(stage: &Stage, ranked: &[RankResponse]) -> Result<Self, DemoError> {
         let users = stage.users();
         let numbers: Vec<u64> = ranked.iter().map(|one| stage.number_of(one)).collect();
         let full = stage.full(&numbers).await?;

@@ -1,13 +1,13 @@
 //! Scenario: triples the load for a while, with a latency goal and without (Chow, dissertation,
 //! §4.5.5.1).
 
-use stroboscope_newsfeed::Ranked;
+use stroboscope_newsfeed::RankResponse;
 use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
 use super::learning::Lessons;
-use super::stage::{Asked, Stage, Starting, latencies_ms, quantile};
-use super::told::Told;
+use super::stage::{LoadOmission, RankerSettings, Stage, latencies_ms, quantile};
+use super::told::Story;
 
 /// Duration before, after and within the spike, in seconds.
 const CALM_S: f64 = 8.0;
@@ -20,7 +20,7 @@ const CALM_LOAD: f64 = 0.5;
 pub(super) async fn tell(
     stage: &mut Stage,
     lessons: &mut Lessons,
-    told: &mut Told,
+    told: &mut Story,
 ) -> Result<(), DemoError> {
     let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
@@ -35,7 +35,7 @@ pub(super) async fn tell(
     told.say("goal", format!("a median of {goal_ms:.0} ms"));
     stage.decide_by(None).await;
     let without = Course::of(stage, calm).await?;
-    stage.restart(Starting::default()).await?;
+    stage.restart(RankerSettings::default()).await?;
     let goal = Goal::Latency {
         // Leave room for the delay with which a load is measured.
         limit_ns: learned.limit_ns * 0.5,
@@ -108,17 +108,19 @@ struct Course {
 
 impl Course {
     async fn of(stage: &mut Stage, calm: f64) -> Result<Self, DemoError> {
-        stage.load(calm, CALM_S, Asked::Nothing).await?;
-        let spike = stage.load(3.0 * calm, SPIKE_S, Asked::Nothing).await?;
+        stage.load(calm, CALM_S, LoadOmission::Nothing).await?;
+        let spike = stage
+            .load(3.0 * calm, SPIKE_S, LoadOmission::Nothing)
+            .await?;
         let of_second = |second: u64| {
-            let ranked: Vec<Ranked> = spike
+            let ranked: Vec<RankResponse> = spike
                 .iter()
                 .filter(|one| one.sent.as_secs() == second)
                 .cloned()
                 .collect();
             quantile(&latencies_ms(&ranked), 0.5)
         };
-        let sample: Vec<&Ranked> = spike
+        let sample: Vec<&RankResponse> = spike
             .iter()
             .filter(|one| one.failure.is_none())
             .step_by(8)
@@ -129,7 +131,9 @@ impl Course {
             numbers: sample.iter().map(|one| stage.number_of(one)).collect(),
             stories: sample.iter().map(|one| one.stories.clone()).collect(),
         };
-        stage.load(calm, CALM_S / 2.0, Asked::Nothing).await?;
+        stage
+            .load(calm, CALM_S / 2.0, LoadOmission::Nothing)
+            .await?;
         Ok(course)
     }
 }

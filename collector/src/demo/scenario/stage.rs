@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stroboscope_analysis::statistics::percentile;
-use stroboscope_analysis::tradeoff::Observed;
-use stroboscope_newsfeed::{Fleet, FleetOptions, RankLoad, Ranked};
+use stroboscope_analysis::tradeoff::TradeoffObservations;
+use stroboscope_newsfeed::{Fleet, FleetOptions, RankLoad, RankResponse};
 use stroboscope_tradeoff::Policy;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -42,7 +42,7 @@ const REPEATED: u64 = 7_000_000_000;
 
 /// Settings with which a ranker starts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Starting {
+pub(super) struct RankerSettings {
     /// Timeout in ms after which missing features are left out.
     pub(super) timeout_ms: Option<u64>,
     /// Maximum number of requests at a time; others wait in order of their slack.
@@ -68,7 +68,7 @@ impl Users {
 
 /// Treatment that a load's requests ask for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asked {
+pub(super) enum LoadOmission {
     /// Leaves the decision to the policy in force.
     Nothing,
     /// Leaves out this share, at random.
@@ -77,7 +77,7 @@ pub(super) enum Asked {
     ByModel(f64),
 }
 
-impl Asked {
+impl LoadOmission {
     pub(super) fn baggage(self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -93,7 +93,7 @@ impl Stage {
     pub(super) async fn start(data: &Path) -> Result<Self, DemoError> {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let collector = Collector::start(collector_settings(data, listen)).await?;
-        let fleet = Fleet::start(fleet_options(&collector, Starting::default())?).await?;
+        let fleet = Fleet::start(fleet_options(&collector, RankerSettings::default())?).await?;
         let load = connect(&fleet).await?;
         Ok(Self {
             data: data.to_owned(),
@@ -107,7 +107,7 @@ impl Stage {
     }
 
     /// Replaces the store and the ranker by fresh ones.
-    pub(super) async fn restart(&mut self, starting: Starting) -> Result<(), DemoError> {
+    pub(super) async fn restart(&mut self, starting: RankerSettings) -> Result<(), DemoError> {
         self.accelerator_us = starting.accelerator_us;
         self.fleet.stop().await;
         self.fleet = Fleet::start(fleet_options(&self.collector, starting)?).await?;
@@ -150,8 +150,8 @@ impl Stage {
         &mut self,
         per_second: f64,
         seconds: f64,
-        told: Asked,
-    ) -> Result<Vec<Ranked>, DemoError> {
+        told: LoadOmission,
+    ) -> Result<Vec<RankResponse>, DemoError> {
         let baggage = told.baggage();
         self.load_with(per_second, seconds, |_| baggage.clone())
             .await
@@ -163,7 +163,7 @@ impl Stage {
         per_second: f64,
         seconds: f64,
         baggage: impl Fn(u64) -> String,
-    ) -> Result<Vec<Ranked>, DemoError> {
+    ) -> Result<Vec<RankResponse>, DemoError> {
         if !std::mem::take(&mut self.is_fixed) {
             self.seed += 1_000_000;
         }
@@ -185,12 +185,12 @@ impl Stage {
     }
 
     /// Returns the number from which the user of a request derives.
-    pub(super) fn number_of(&self, ranked: &Ranked) -> u64 {
+    pub(super) fn number_of(&self, ranked: &RankResponse) -> u64 {
         self.seed.wrapping_add(ranked.number)
     }
 
     /// Asks for one ranking for a number's user.
-    pub(super) async fn ask(&self, number: u64, told: Asked) -> Result<Vec<u64>, DemoError> {
+    pub(super) async fn ask(&self, number: u64, told: LoadOmission) -> Result<Vec<u64>, DemoError> {
         let asked = self.load.ask(number, &told.baggage(), PATIENCE).await;
         asked.map_err(DemoError::Ranking)
     }
@@ -206,7 +206,7 @@ impl Stage {
     pub(super) async fn full(&self, numbers: &[u64]) -> Result<HashMap<u64, Vec<u64>>, DemoError> {
         let mut full = HashMap::new();
         for pair in numbers.chunks(2) {
-            let told = Asked::Random(0.0);
+            let told = LoadOmission::Random(0.0);
             match pair {
                 [one, other] => {
                     let both = tokio::try_join!(self.ask(*one, told), self.ask(*other, told))?;
@@ -224,7 +224,7 @@ impl Stage {
     }
 
     /// Returns the tradeoffs recorded since an instant, ns since the Unix epoch.
-    pub(super) async fn observed(&self, since_ns: i64) -> Result<Observed, DemoError> {
+    pub(super) async fn observed(&self, since_ns: i64) -> Result<TradeoffObservations, DemoError> {
         // The last batch arrives a moment later.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         self.collector
@@ -258,7 +258,10 @@ impl Stage {
     }
 }
 
-fn fleet_options(collector: &Collector, starting: Starting) -> Result<FleetOptions, DemoError> {
+fn fleet_options(
+    collector: &Collector,
+    starting: RankerSettings,
+) -> Result<FleetOptions, DemoError> {
     Ok(FleetOptions {
         prefix_args: vec![ROLE_VERB.to_owned()],
         collector: Some(format!("http://{}", collector.grpc_address())),
@@ -295,7 +298,7 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
 }
 
 /// Returns latencies in ms; failed requests count with the time that they took.
-pub(super) fn latencies_ms(ranked: &[Ranked]) -> Vec<f64> {
+pub(super) fn latencies_ms(ranked: &[RankResponse]) -> Vec<f64> {
     ranked
         .iter()
         .map(|one| one.latency.as_secs_f64() * 1e3)

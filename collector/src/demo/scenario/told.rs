@@ -33,7 +33,7 @@ pub enum Verdict {
 
 /// Results of one or more scenarios.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct Story {
     /// Processor on which the figures were measured.
     pub processor: String,
     /// Figures, in the order of the scenarios.
@@ -42,7 +42,7 @@ pub struct Told {
     pub data: PathBuf,
 }
 
-impl Told {
+impl Story {
     pub(super) fn new(data: &Path) -> Self {
         Self {
             processor: processor(),
@@ -93,7 +93,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.processor)?;
         let width = self

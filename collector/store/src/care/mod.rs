@@ -23,4 +23,4 @@ mod round;
 
 pub use counters::CareCounters;
 pub use policy::{Job, hour_of, next_job};
-pub use round::{Care, CareError, CareSettings, Merged};
+pub use round::{Care, CareError, CareSettings, MergeResult};

@@ -11,7 +11,7 @@ use super::counters::CareCounters;
 use super::policy::{Job, next_job};
 use crate::publishing::PublishCounters;
 use crate::tables::{
-    MergeError, MergedFile, Retried, Segments, Store, StoreError, StoreTable, merge_files,
+    MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable, merge_files,
 };
 
 /// Time for which replaced files are kept: longer than a query takes.
@@ -71,7 +71,7 @@ pub enum CareError {
 
 /// A finished merge whose file is not visible yet.
 #[derive(Debug)]
-pub struct Merged {
+pub struct MergeResult {
     table: StoreTable,
     job: Job,
     file: MergedFile,
@@ -83,7 +83,7 @@ pub struct Care {
     store: Store,
     pub(super) settings: CareSettings,
     pub(super) counters: Arc<CareCounters>,
-    retried: Retried,
+    retried: RetriedSpans,
     /// Damaged files, which cannot be merged: no merge spans them.
     damaged: BTreeSet<Path>,
     is_tidy: bool,
@@ -97,7 +97,7 @@ impl Care {
             store,
             settings,
             counters,
-            retried: Retried::default(),
+            retried: RetriedSpans::default(),
             damaged: BTreeSet::new(),
             is_tidy: false,
         }
@@ -138,7 +138,7 @@ impl Care {
             }
         }
         if self.retried.len() > RETRIED_MAX {
-            self.retried = Retried::default();
+            self.retried = RetriedSpans::default();
         }
         self.purge(now_ns)
     }
@@ -229,10 +229,10 @@ impl Care {
         table: StoreTable,
         job: Job,
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<Merged, CareError> {
+    ) -> Result<MergeResult, CareError> {
         let (store, retried) = (&self.store, &mut self.retried);
         match merge_files(store, table, &job.inputs, &job.output, retried, goes_on) {
-            Ok(file) => Ok(Merged { table, job, file }),
+            Ok(file) => Ok(MergeResult { table, job, file }),
             Err(error) => {
                 if let MergeError::Damaged(damage) = &error {
                     let is_it = |path: &&Path| self.store.display(path) == damage.file;
@@ -252,8 +252,8 @@ impl Care {
     ///
     /// # Errors
     /// Returns an error if the disk fails.
-    pub fn publish(&self, merged: Merged) -> Result<(), CareError> {
-        let Merged { table, job, file } = merged;
+    pub fn publish(&self, merged: MergeResult) -> Result<(), CareError> {
+        let MergeResult { table, job, file } = merged;
         let (rows, bytes, retries) = (file.rows, file.bytes, file.retries);
         if let Err(error) = file.publish() {
             self.counters.compaction_failures.fetch_add(1, Relaxed);

@@ -72,7 +72,7 @@ impl StoredBatches {
         is_whole: bool,
         is_in_use: bool,
     ) -> Vec<Finding> {
-        let (mut missing, mut unknown) = (Told::default(), Told::default());
+        let (mut missing, mut unknown) = (BatchNumbers::default(), BatchNumbers::default());
         for (process, entry) in checkpoint.ledger.entries() {
             let of_process = || self.rows.range((process, 0)..=(process, u64::MAX));
             let first = of_process().next().map(|((_, sequence), _)| *sequence);
@@ -130,9 +130,9 @@ impl StoredBatches {
 
 /// Sequence numbers of batches by process: the first few, and their total number.
 #[derive(Default)]
-struct Told(BTreeMap<u128, (Vec<u64>, u64)>);
+struct BatchNumbers(BTreeMap<u128, (Vec<u64>, u64)>);
 
-impl Told {
+impl BatchNumbers {
     fn add(&mut self, process: u128, numbers: std::ops::Range<u64>) {
         if numbers.is_empty() {
             return;

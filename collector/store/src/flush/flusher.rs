@@ -38,12 +38,12 @@ pub struct Flusher {
     /// Segment whose flush this process began, and may have failed in the middle.
     begun: Option<u64>,
     /// Segment that is durable in the store, but whose checkpoint could not be saved.
-    unsaved: Option<Converted>,
+    unsaved: Option<ConvertedSegment>,
 }
 
 /// A segment whose Parquet is written, but not yet durable.
 #[derive(Debug)]
-pub struct Converted {
+pub struct ConvertedSegment {
     segment: u64,
     ledger: Ledger,
     paths: Vec<Path>,
@@ -182,7 +182,7 @@ impl Flusher {
     /// Does steps 2 and 3, and then removes objects of an earlier attempt that were not
     /// overwritten. The segment may have lost data that was never synced, and its senders will send
     /// that data again.
-    fn convert_anew(&self, segment: u64, left: Vec<Path>) -> Result<Converted, FlushError> {
+    fn convert_anew(&self, segment: u64, left: Vec<Path>) -> Result<ConvertedSegment, FlushError> {
         let converted = self.convert(segment)?;
         self.make_durable(&converted)?;
         let is_stale = |path: &Path| !converted.paths.contains(path);
@@ -218,7 +218,7 @@ impl Flusher {
     ///
     /// # Errors
     /// Returns an error if the segment cannot be read or an object cannot be written.
-    pub fn convert(&self, segment: u64) -> Result<Converted, FlushError> {
+    pub fn convert(&self, segment: u64) -> Result<ConvertedSegment, FlushError> {
         let path = segment_path(&self.data.wal(), segment);
         let scan = self.read(segment, &path)?;
         let mut ledger = self.checkpoint.ledger.clone();
@@ -247,7 +247,7 @@ impl Flusher {
         self.counters
             .parquet_bytes
             .fetch_add(written.bytes, Relaxed);
-        Ok(Converted {
+        Ok(ConvertedSegment {
             segment,
             ledger,
             paths: written.paths,
@@ -259,7 +259,7 @@ impl Flusher {
     ///
     /// # Errors
     /// Returns an error if the disk fails.
-    pub fn make_durable(&self, converted: &Converted) -> Result<(), FlushError> {
+    pub fn make_durable(&self, converted: &ConvertedSegment) -> Result<(), FlushError> {
         Ok(self.store.make_durable(&converted.paths)?)
     }
 
@@ -267,7 +267,7 @@ impl Flusher {
     ///
     /// # Errors
     /// Returns an error if the disk fails. The old checkpoint then remains in force.
-    pub fn save(&mut self, mut converted: Converted) -> Result<(), FlushError> {
+    pub fn save(&mut self, mut converted: ConvertedSegment) -> Result<(), FlushError> {
         let next = Checkpoint {
             next_segment: converted.segment + 1,
             ledger: std::mem::take(&mut converted.ledger),
@@ -275,7 +275,7 @@ impl Flusher {
         if let Err(error) = next.save(&**self.data.disk(), self.data.root()) {
             // The new checkpoint may be durable nevertheless. So nothing of the segment may change
             // any more, and a retry continues from here.
-            self.unsaved = Some(Converted {
+            self.unsaved = Some(ConvertedSegment {
                 ledger: next.ledger,
                 ..converted
             });

@@ -18,4 +18,4 @@ mod flusher;
 
 pub use counters::{Counters, Totals};
 pub use error::FlushError;
-pub use flusher::{Arrivals, Converted, Flusher, now_ns};
+pub use flusher::{Arrivals, ConvertedSegment, Flusher, now_ns};

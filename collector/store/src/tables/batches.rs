@@ -12,7 +12,7 @@ use super::read_budget::ReadBudget;
 use super::reader::{Damage, TableReader};
 use super::runs::{BatchRead, FileRun};
 use super::schema::Batches;
-use super::spill::{FILES_MAX, Wanted, open_files};
+use super::spill::{FILES_MAX, SpillRequest, open_files};
 
 /// Rows of all files of a table, in order.
 pub type SortedRows<Row> = Merge<FileRun<Row>>;
@@ -36,7 +36,7 @@ pub fn read_batches_of(
 ) -> Result<SortedRows<BatchRead>, StoreError> {
     let columns = cell_columns::<Batches>();
     let keys = AttributeKeys::none();
-    let wanted = Wanted {
+    let wanted = SpillRequest {
         store,
         table: StoreTable::Batches,
         columns: &columns,

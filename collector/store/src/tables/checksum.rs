@@ -17,13 +17,13 @@ const KEY: &str = "stroboscope.pages_crc32";
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// Writer that computes a checksum of the bytes passing through.
-pub(super) struct Summed<W> {
+pub(super) struct ChecksumWriter<W> {
     to: W,
     sum: crc32fast::Hasher,
     bytes: u64,
 }
 
-impl<W> Summed<W> {
+impl<W> ChecksumWriter<W> {
     pub(super) fn new(to: W) -> Self {
         Self {
             to,
@@ -43,7 +43,7 @@ impl<W> Summed<W> {
     }
 }
 
-impl<W: Write> Write for Summed<W> {
+impl<W: Write> Write for ChecksumWriter<W> {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         let written = self.to.write(more)?;
         self.sum.update(&more[..written]);
@@ -57,7 +57,9 @@ impl<W: Write> Write for Summed<W> {
 }
 
 /// Writes the checksum to the file's metadata, after its last rows.
-pub(super) fn seal<W: Write + Send>(writer: &mut ArrowWriter<Summed<W>>) -> ParquetResult<()> {
+pub(super) fn seal<W: Write + Send>(
+    writer: &mut ArrowWriter<ChecksumWriter<W>>,
+) -> ParquetResult<()> {
     writer.flush()?;
     writer.sync()?;
     writer.append_key_value_metadata(writer.inner().said());

@@ -7,12 +7,12 @@
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 
-use super::checksum::{Summed, seal};
+use super::checksum::{ChecksumWriter, seal};
 use super::objects::{Store, StoreError};
 use super::partition::StoreTable;
 use super::read_budget::ReadBudget;
 use super::reader::Damage;
-use super::row_merge::{Retried, RowMerge};
+use super::row_merge::{RetriedSpans, RowMerge};
 use super::sorted_file::{SortedFile, union};
 use super::staged::StagedObject;
 use super::write::properties;
@@ -87,7 +87,7 @@ pub fn merge_files(
     table: StoreTable,
     files: &[(Path, u64)],
     path: &Path,
-    retried: &mut Retried,
+    retried: &mut RetriedSpans,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<MergedFile, MergeError> {
     let budget = ReadBudget {
@@ -119,8 +119,11 @@ pub fn merge_files(
     }
     let mut staged = StagedObject::begin(store, path)?;
     let write = || -> Result<(u64, u64), MergeError> {
-        let mut writer =
-            ArrowWriter::try_new(Summed::new(&mut staged), schema, Some(properties(table)?))?;
+        let mut writer = ArrowWriter::try_new(
+            ChecksumWriter::new(&mut staged),
+            schema,
+            Some(properties(table)?),
+        )?;
         let mut rows = 0;
         while let Some(chunk) = merge
             .next_chunk()

@@ -36,7 +36,7 @@ pub(super) trait ReadKind: ColumnKind {
     /// A value as it is read.
     type Cell: Clone + Debug;
     /// The column of a batch.
-    type Opened;
+    type Reader;
 
     /// Finds the column by its name. A nullable column may also be absent, in files from before it
     /// existed.
@@ -44,10 +44,10 @@ pub(super) trait ReadKind: ColumnKind {
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String>;
+    ) -> Result<Self::Reader, String>;
 
     /// Returns the value of a row.
-    fn cell(opened: &Self::Opened, row: usize) -> Self::Cell;
+    fn cell(opened: &Self::Reader, row: usize) -> Self::Cell;
 
     /// Returns the cell that reading this value from a file would give.
     fn cell_of(value: Self::Value<'_>) -> Self::Cell;
@@ -78,18 +78,18 @@ impl<K: ColumnKind> ColumnKind for Distinct<K> {
 
 impl<K: ReadKind> ReadKind for Distinct<K> {
     type Cell = K::Cell;
-    type Opened = K::Opened;
+    type Reader = K::Reader;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         K::open(batch, name, texts)
     }
 
     #[inline]
-    fn cell(opened: &Self::Opened, row: usize) -> Self::Cell {
+    fn cell(opened: &Self::Reader, row: usize) -> Self::Cell {
         K::cell(opened, row)
     }
 
@@ -123,18 +123,18 @@ impl<T: ArrowPrimitiveType> ColumnKind for Number<T> {
 
 impl<T: ArrowPrimitiveType> ReadKind for Number<T> {
     type Cell = T::Native;
-    type Opened = PrimitiveArray<T>;
+    type Reader = PrimitiveArray<T>;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         _: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         column(batch, name)
     }
 
     #[inline]
-    fn cell(opened: &Self::Opened, row: usize) -> T::Native {
+    fn cell(opened: &Self::Reader, row: usize) -> T::Native {
         opened.value(row)
     }
 
@@ -162,17 +162,17 @@ impl<T: ArrowPrimitiveType> ColumnKind for Nullable<Number<T>> {
 
 impl<T: ArrowPrimitiveType> ReadKind for Nullable<Number<T>> {
     type Cell = Option<T::Native>;
-    type Opened = Option<PrimitiveArray<T>>;
+    type Reader = Option<PrimitiveArray<T>>;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         _: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         optional_column(batch, name)
     }
 
-    fn cell(opened: &Self::Opened, row: usize) -> Option<T::Native> {
+    fn cell(opened: &Self::Reader, row: usize) -> Option<T::Native> {
         let column = opened.as_ref()?;
         column.is_valid(row).then(|| column.value(row))
     }
@@ -203,17 +203,17 @@ impl ColumnKind for Nullable<Flag> {
 
 impl ReadKind for Nullable<Flag> {
     type Cell = Option<bool>;
-    type Opened = Option<BooleanArray>;
+    type Reader = Option<BooleanArray>;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         _: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         optional_column(batch, name)
     }
 
-    fn cell(opened: &Self::Opened, row: usize) -> Option<bool> {
+    fn cell(opened: &Self::Reader, row: usize) -> Option<bool> {
         let column = opened.as_ref()?;
         column.is_valid(row).then(|| column.value(row))
     }
@@ -249,18 +249,18 @@ impl ColumnKind for Id {
 
 impl ReadKind for Id {
     type Cell = u128;
-    type Opened = FixedSizeBinaryArray;
+    type Reader = FixedSizeBinaryArray;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         _: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         ids(batch, name)
     }
 
     #[inline]
-    fn cell(opened: &Self::Opened, row: usize) -> u128 {
+    fn cell(opened: &Self::Reader, row: usize) -> u128 {
         id(opened, row)
     }
 
@@ -310,20 +310,20 @@ impl ColumnKind for Text {
 
 impl ReadKind for Text {
     type Cell = TextIndex;
-    type Opened = Vec<TextIndex>;
+    type Reader = Vec<TextIndex>;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         texts
             .of_dictionary(&column(batch, name)?)
             .map_err(|reason| format!("column {name}: {reason}"))
     }
 
     #[inline]
-    fn cell(opened: &Self::Opened, row: usize) -> TextIndex {
+    fn cell(opened: &Self::Reader, row: usize) -> TextIndex {
         opened[row]
     }
 
@@ -351,13 +351,13 @@ impl ColumnKind for Nullable<Text> {
 
 impl ReadKind for Nullable<Text> {
     type Cell = TextIndex;
-    type Opened = Vec<TextIndex>;
+    type Reader = Vec<TextIndex>;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         match optional_column::<DictionaryArray<_>>(batch, name)? {
             Some(column) => texts
                 .of_dictionary(&column)
@@ -367,7 +367,7 @@ impl ReadKind for Nullable<Text> {
     }
 
     #[inline]
-    fn cell(opened: &Self::Opened, row: usize) -> TextIndex {
+    fn cell(opened: &Self::Reader, row: usize) -> TextIndex {
         opened[row]
     }
 
@@ -397,17 +397,17 @@ impl ColumnKind for PlainText {
 
 impl ReadKind for PlainText {
     type Cell = TextIndex;
-    type Opened = Vec<TextIndex>;
+    type Reader = Vec<TextIndex>;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         Ok(texts.of_plain(&column(batch, name)?))
     }
 
-    fn cell(opened: &Self::Opened, row: usize) -> TextIndex {
+    fn cell(opened: &Self::Reader, row: usize) -> TextIndex {
         opened[row]
     }
 

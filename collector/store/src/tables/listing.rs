@@ -18,7 +18,7 @@ const DELETING: &str = "generations/deleting";
 
 /// An object that another one covers; each with its size in bytes.
 #[derive(Clone, Debug)]
-pub struct Covered {
+pub struct CoveredObject {
     /// The covered object.
     pub file: (Path, u64),
     /// The object that covers it.
@@ -139,7 +139,7 @@ impl Store {
     ///
     /// # Errors
     /// Returns an error if the store cannot be listed.
-    pub fn covered(&self, table: StoreTable) -> Result<Vec<Covered>, StoreError> {
+    pub fn covered(&self, table: StoreTable) -> Result<Vec<CoveredObject>, StoreError> {
         let files = self.list_all(table)?;
         let bytes: std::collections::BTreeMap<&Path, u64> = files
             .iter()
@@ -149,7 +149,7 @@ impl Store {
         let out = covered(files.iter().map(|meta| &meta.location));
         Ok(out
             .into_iter()
-            .map(|(file, by)| Covered {
+            .map(|(file, by)| CoveredObject {
                 file: object(file),
                 by: object(by),
             })

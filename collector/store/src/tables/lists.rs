@@ -49,17 +49,17 @@ impl<T: DeclaredTable<Row: Clone>> ColumnKind for List<T> {
 impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
     type Cell = Vec<T::Cells>;
     /// The lists, and the items of all lists.
-    type Opened = (ListArray, Vec<T::Cells>);
+    type Reader = (ListArray, Vec<T::Cells>);
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         Self::opened(column(batch, name)?, name, texts)
     }
 
-    fn cell((lists, cells): &Self::Opened, row: usize) -> Vec<T::Cells> {
+    fn cell((lists, cells): &Self::Reader, row: usize) -> Vec<T::Cells> {
         let offsets = lists.value_offsets();
         let range = offsets[row] as usize..offsets[row + 1] as usize;
         cells.get(range).map(<[_]>::to_vec).unwrap_or_default()
@@ -75,7 +75,7 @@ impl<T: DeclaredTable<Row: Clone>> List<T> {
         lists: ListArray,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<<Self as ReadKind>::Opened, String> {
+    ) -> Result<<Self as ReadKind>::Reader, String> {
         let items = lists
             .values()
             .as_any()
@@ -112,19 +112,19 @@ impl<T: DeclaredTable<Row: Clone>> ColumnKind for Nullable<List<T>> {
 
 impl<T: DeclaredTable<Row: Clone>> ReadKind for Nullable<List<T>> {
     type Cell = Vec<T::Cells>;
-    type Opened = Option<<List<T> as ReadKind>::Opened>;
+    type Reader = Option<<List<T> as ReadKind>::Reader>;
 
     fn open(
         batch: &RecordBatch,
         name: &str,
         texts: &mut TextReader<'_>,
-    ) -> Result<Self::Opened, String> {
+    ) -> Result<Self::Reader, String> {
         optional_column::<ListArray>(batch, name)?
             .map(|lists| List::<T>::opened(lists, name, texts))
             .transpose()
     }
 
-    fn cell(opened: &Self::Opened, row: usize) -> Vec<T::Cells> {
+    fn cell(opened: &Self::Reader, row: usize) -> Vec<T::Cells> {
         opened
             .as_ref()
             .map(|opened| List::<T>::cell(opened, row))

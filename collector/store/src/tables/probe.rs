@@ -45,7 +45,7 @@ pub struct ProbedGroup {
 
 /// Result of a search.
 #[derive(Debug, Default)]
-pub struct Probed {
+pub struct ProbeResult {
     /// Traces that contain any kind, with their kinds as bits.
     pub found: FxHashMap<u128, u64>,
     /// Row groups that were probed or skipped, file by file.
@@ -54,7 +54,7 @@ pub struct Probed {
     pub damage: Vec<Damage>,
 }
 
-impl Probed {
+impl ProbeResult {
     fn merge(&mut self, other: Self) {
         for (trace, kinds) in other.found {
             *self.found.entry(trace).or_default() |= kinds;
@@ -70,10 +70,10 @@ impl TraceFiles {
     /// # Panics
     /// Panics if the probe does.
     #[must_use]
-    pub fn probe(&self, probe: &impl RowProbe, threads: usize) -> Probed {
+    pub fn probe(&self, probe: &impl RowProbe, threads: usize) -> ProbeResult {
         let threads = threads.max(1);
         let work = |first: usize| {
-            let mut probed = Probed::default();
+            let mut probed = ProbeResult::default();
             let spans = self.span_files().iter().skip(first).step_by(threads);
             for file in spans {
                 look_at::<Spans>(file, StoreTable::Spans, self.keys(), probe, &mut probed);
@@ -85,7 +85,7 @@ impl TraceFiles {
             probed
         };
         let work = &work;
-        let mut probed = Probed::default();
+        let mut probed = ProbeResult::default();
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|first| scope.spawn(move || work(first)))
@@ -154,7 +154,7 @@ fn look_at<T: Probable>(
     table: StoreTable,
     keys: &AttributeKeys,
     probe: &impl RowProbe,
-    probed: &mut Probed,
+    probed: &mut ProbeResult,
 ) {
     let mut wanted = Vec::new();
     for (at, group) in file.metadata().row_groups().iter().enumerate() {

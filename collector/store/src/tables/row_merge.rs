@@ -15,7 +15,7 @@ const CHUNK_ROWS: usize = 8_192;
 
 /// Traces and spans of OTLP retries. They were stored twice, as OTLP has no sequence numbers that
 /// identify retries.
-pub type Retried = FxHashSet<(u128, u64)>;
+pub type RetriedSpans = FxHashSet<(u128, u64)>;
 
 /// Key that rows are sorted by, as numbers in the same order.
 pub(super) type SortKey = [u128; 3];
@@ -50,14 +50,14 @@ pub(super) struct RowMerge<'a, B> {
     /// Key of the last picks, and the index of the first of them.
     group: Option<(SortKey, usize)>,
     /// Known retries; none if retries are kept.
-    retried: Option<&'a mut Retried>,
+    retried: Option<&'a mut RetriedSpans>,
     retries: u64,
 }
 
 impl<'a, B: KeyedBatches> RowMerge<'a, B> {
     /// Creates a merge of a table's files, which [`RowMerge::add`] adds. With `retried`, it drops
     /// rows that equal others in all columns, by the rules of [`merge_files`](super::merge_files).
-    pub(super) fn of(table: StoreTable, retried: Option<&'a mut Retried>) -> Self {
+    pub(super) fn of(table: StoreTable, retried: Option<&'a mut RetriedSpans>) -> Self {
         Self {
             table,
             inputs: Vec::new(),

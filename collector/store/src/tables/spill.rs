@@ -48,7 +48,7 @@ const BATCH_ROWS_MIN: usize = 64;
 const BATCH_ROWS_MAX: usize = 2_048;
 
 /// Selection of the rows and columns to read from a table.
-pub(super) struct Wanted<'a> {
+pub(super) struct SpillRequest<'a> {
     pub(super) store: &'a Store,
     pub(super) table: StoreTable,
     pub(super) columns: &'a [&'a str],
@@ -87,7 +87,7 @@ impl Input {
 
 /// Result of merging a group.
 #[derive(Default)]
-struct Merged {
+struct MergedGroup {
     run: Option<(TableFile, u64)>,
     damage: Vec<Damage>,
     read: usize,
@@ -99,7 +99,7 @@ struct Merged {
 /// # Errors
 /// Returns an error if there are too many files and runs cannot be written.
 pub(super) fn open_files<T: DeclaredTable>(
-    wanted: &Wanted<'_>,
+    wanted: &SpillRequest<'_>,
     objects: Vec<(Path, u64)>,
 ) -> Result<OpenedFiles, StoreError> {
     let mut opened = OpenedFiles::default();
@@ -124,7 +124,7 @@ pub(super) fn open_files<T: DeclaredTable>(
     Ok(opened)
 }
 
-impl Wanted<'_> {
+impl SpillRequest<'_> {
     fn is_limited(&self) -> bool {
         self.times_ns != (i64::MIN..=i64::MAX) || !self.range.is_all()
     }
@@ -228,7 +228,7 @@ impl Wanted<'_> {
             groups.len()
         );
         let next = AtomicUsize::new(0);
-        let work = || -> Result<Vec<(usize, Merged)>, StoreError> {
+        let work = || -> Result<Vec<(usize, MergedGroup)>, StoreError> {
             let mut made = Vec::new();
             while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let files = group.iter().map(|at| &inputs[*at]);
@@ -238,7 +238,7 @@ impl Wanted<'_> {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = cores.min(WORKERS_MAX).min(groups.len());
-        let made = std::thread::scope(|scope| -> Result<Vec<(usize, Merged)>, StoreError> {
+        let made = std::thread::scope(|scope| -> Result<Vec<(usize, MergedGroup)>, StoreError> {
             let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
             let mut made = work();
             for other in others {
@@ -269,8 +269,8 @@ impl Wanted<'_> {
     fn merge_group<'i, T: DeclaredTable>(
         &self,
         inputs: impl ExactSizeIterator<Item = &'i Input>,
-    ) -> Result<Merged, StoreError> {
-        let mut merged = Merged::default();
+    ) -> Result<MergedGroup, StoreError> {
+        let mut merged = MergedGroup::default();
         let count = inputs.len();
         let budget = ReadBudget {
             batch_rows: (ROWS_TOGETHER / count.max(1)).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX),
@@ -285,7 +285,7 @@ impl Wanted<'_> {
                     bytes: *bytes,
                 },
             };
-            let Merged {
+            let MergedGroup {
                 damage,
                 read,
                 skipped,

@@ -30,7 +30,7 @@ pub(super) struct StagedObject {
 
 enum Target {
     File {
-        file: BufWriter<Appended>,
+        file: BufWriter<AppendWriter>,
         part: PathBuf,
     },
     Upload {
@@ -40,9 +40,9 @@ enum Target {
 }
 
 /// Adapter of a disk's file to [`Write`].
-struct Appended(Box<dyn DiskFile>);
+struct AppendWriter(Box<dyn DiskFile>);
 
-impl Write for Appended {
+impl Write for AppendWriter {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         self.0.append(more).map(|()| more.len())
     }
@@ -72,7 +72,7 @@ impl StagedObject {
                 source,
             })?;
             Target::File {
-                file: BufWriter::with_capacity(1 << 20, Appended(file)),
+                file: BufWriter::with_capacity(1 << 20, AppendWriter(file)),
                 part,
             }
         } else {
@@ -102,7 +102,7 @@ impl StagedObject {
                     source,
                 };
                 let file = file.into_inner().map_err(|error| at(error.into_error()))?;
-                let Appended(mut file) = file;
+                let AppendWriter(mut file) = file;
                 file.sync().map_err(at)?;
                 drop(file);
                 store.rename(&part_of(&path), &path)?;

@@ -13,7 +13,7 @@ use super::objects::{Store, StoreError};
 use super::partition::StoreTable;
 use super::reader::{Damage, TableFile};
 use super::schema::{Events, Spans};
-use super::spill::{FILES_MAX, Wanted, open_files};
+use super::spill::{FILES_MAX, SpillRequest, open_files};
 
 /// Maximum files that all ranges together have open: each range opens all files, and an open file
 /// takes up to 1 MiB.
@@ -102,7 +102,7 @@ impl TraceFiles {
     }
 
     fn open_listed(
-        objects: Listed,
+        objects: FileLists,
         store: &Store,
         keys: &AttributeKeys,
         times_ns: RangeInclusive<i64>,
@@ -110,7 +110,7 @@ impl TraceFiles {
         files_max: usize,
     ) -> Result<Self, StoreError> {
         let mut objects = objects.into_iter();
-        let wanted = |table, columns| Wanted {
+        let wanted = |table, columns| SpillRequest {
             store,
             table,
             columns,
@@ -232,10 +232,10 @@ impl TraceFiles {
     }
 }
 
-type Listed = Vec<Vec<(Path, u64)>>;
+type FileLists = Vec<Vec<(Path, u64)>>;
 
 /// Lists both tables as of one moment: no events appear whose spans were deleted meanwhile.
-fn list(store: &Store) -> Result<Listed, StoreError> {
+fn list(store: &Store) -> Result<FileLists, StoreError> {
     store.list_together(&[StoreTable::Spans, StoreTable::Events])
 }
 

@@ -67,7 +67,7 @@ fn attribute_bytes(attributes: &AttributeValues) -> usize {
 }
 
 /// Rows that are kept as long as there is memory for them.
-struct Kept<'a, T> {
+struct KeptRows<'a, T> {
     rows: Vec<T>,
     share: &'a mut QueryShare,
     /// Bytes taken from the share per byte of a row.
@@ -75,7 +75,7 @@ struct Kept<'a, T> {
     lack: Option<QueryLack>,
 }
 
-impl<T: RowBytes> Kept<'_, T> {
+impl<T: RowBytes> KeptRows<'_, T> {
     fn push(&mut self, row: T) {
         if self.lack.is_some() {
             return;
@@ -138,7 +138,7 @@ impl TraceReader {
             let record = &span.record;
             (record.start_ns, record.span_id, record.process)
         };
-        let mut spans = Kept {
+        let mut spans = KeptRows {
             rows: Vec::new(),
             share,
             forms,
@@ -177,7 +177,7 @@ impl TraceReader {
         let of_part = found.spans.iter().filter(|_| !is_whole);
         let part: HashSet<u64> = of_part.map(|span| span.record.span_id).collect();
         let room = RECORDS_PER_TRACE_MAX.saturating_sub(found.spans.len());
-        let mut events = Kept {
+        let mut events = KeptRows {
             rows: Vec::new(),
             share,
             forms,

@@ -11,7 +11,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::checksum::{Summed, seal};
+use super::checksum::{ChecksumWriter, seal};
 use super::columns::{DeclaredTable, write_columns};
 use super::names::{ATTRIBUTES, SCHEMA_VERSION, TABLE_KEY, VERSION_KEY};
 use super::objects::{Store, StoreError};
@@ -118,7 +118,7 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     fields.extend(shredder.columns().iter().map(AttributeColumn::field));
     let schema = Arc::new(Schema::new(fields));
     let properties = properties(table)?;
-    let to = Summed::new(Vec::new());
+    let to = ChecksumWriter::new(Vec::new());
     let mut writer = ArrowWriter::try_new(to, schema.clone(), Some(properties))?;
     for chunk in rows.chunks(CHUNK_ROWS) {
         let mut columns = write_columns::<T>(chunk, texts)?;

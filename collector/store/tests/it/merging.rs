@@ -18,7 +18,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use stroboscope_store::tables::{
-    MergeError, Retried, SCHEMA_VERSION, Store, StoreTable, merge_files,
+    MergeError, RetriedSpans, SCHEMA_VERSION, Store, StoreTable, merge_files,
 };
 
 use crate::tables::Fixture;
@@ -222,7 +222,7 @@ proptest! {
                 expected.push(row);
             }
         }
-        let (output, mut found) = (path("seg-0000000000-0000000009"), Retried::default());
+        let (output, mut found) = (path("seg-0000000000-0000000009"), RetriedSpans::default());
         let merged = merge_files(&store, StoreTable::Spans, &inputs, &output, &mut found, &|| true).unwrap();
         prop_assert_eq!((merged.rows, merged.retries), (expected.len() as u64, dropped));
         prop_assert!(!std::path::Path::new(&store.display(&output)).exists(), "nobody sees it yet");
@@ -232,7 +232,7 @@ proptest! {
         prop_assert_eq!(names.first().map(String::as_str), Some("trace_id"));
         let distinct: BTreeSet<&String> = names.iter().collect();
         prop_assert_eq!(distinct.len(), names.len());
-        let retried: Retried = retried.into_iter().map(|(trace, span)| (u128::from(trace), u64::from(span))).collect();
+        let retried: RetriedSpans = retried.into_iter().map(|(trace, span)| (u128::from(trace), u64::from(span))).collect();
         prop_assert_eq!(found, retried);
     }
 }
@@ -273,7 +273,7 @@ fn long_files_are_merged_batch_by_batch() {
             StoreTable::Spans,
             &inputs,
             &output,
-            &mut Retried::default(),
+            &mut RetriedSpans::default(),
             goes_on,
         )
     };
@@ -336,7 +336,7 @@ fn a_damaged_file_is_named_and_nothing_is_made_of_the_others() {
         StoreTable::Spans,
         &inputs,
         &output,
-        &mut Retried::default(),
+        &mut RetriedSpans::default(),
         &|| true,
     );
     let Err(MergeError::Damaged(damage)) = refused else {

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use stroboscope_store::record::{Rows, SpanRow};
 use stroboscope_store::tables::{
-    AttributeKeys, ELEMENT, Retried, StoreTable, TraceReader, attribute_fields, merge_files,
+    AttributeKeys, ELEMENT, RetriedSpans, StoreTable, TraceReader, attribute_fields, merge_files,
     parse_attributes,
 };
 use stroboscope_testkit::batches::EPOCH_NS;
@@ -276,7 +276,7 @@ fn merged_files_have_no_more_columns_than_a_bound() {
     }
     let inputs = store.list(StoreTable::Spans).unwrap();
     let output = Path::from("spans/date=2026-01-02/hour=03/seg-0000000000-0000000005.parquet");
-    let mut retried = Retried::default();
+    let mut retried = RetriedSpans::default();
     let merged = merge_files(
         &store,
         StoreTable::Spans,

@@ -19,7 +19,7 @@ const PAGES_MAX: usize = 200;
 
 /// Query of the list, as written in the address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct ListQuery {
     pub(super) formula: String,
     pub(super) service: String,
     pub(super) operation: String,
@@ -32,7 +32,7 @@ pub(super) struct Asked {
     pub(super) page: usize,
 }
 
-impl Asked {
+impl ListQuery {
     /// Parses the query of an address; ignores unknown parameters.
     pub(super) fn of(query: &str) -> Self {
         let mut asked = Self {
@@ -120,7 +120,7 @@ impl Asked {
 
 /// Builds the form, filled in with the query. Time range and root operation have a form of their
 /// own, and are sent along.
-pub(super) fn form(asked: &Asked, scope: &Scope) -> Html {
+pub(super) fn form(asked: &ListQuery, scope: &Scope) -> Html {
     let mut html = Html::new();
     html.markup("<form class=\"options\" method=\"get\" action=\"/traces\"><div class=\"fields\">");
     let mut field =
@@ -217,7 +217,7 @@ fn ways_before(range: TimeRange) -> Html {
 }
 
 /// Builds the list of matching requests.
-pub(super) fn found(asked: &Asked, range: TimeRange, list: &RequestList) -> Html {
+pub(super) fn found(asked: &ListQuery, range: TimeRange, list: &RequestList) -> Html {
     let mut html = ways_before(range);
     choices(&mut html, list);
     html.markup("<p class=\"lede\">")
@@ -279,7 +279,7 @@ fn choices(html: &mut Html, list: &RequestList) {
     of("operations", &mut list.roots.keys().map(|name| &**name));
 }
 
-fn sentence(asked: &Asked, list: &RequestList) -> String {
+fn sentence(asked: &ListQuery, list: &RequestList) -> String {
     let unknown = match list.unknown {
         0 => String::new(),
         unknown => format!(
@@ -301,7 +301,7 @@ fn sentence(asked: &Asked, list: &RequestList) -> String {
     }
 }
 
-fn pages(html: &mut Html, asked: &Asked, list: &RequestList) {
+fn pages(html: &mut Html, asked: &ListQuery, list: &RequestList) {
     let count = usize::try_from(list.matched)
         .unwrap_or(usize::MAX)
         .div_ceil(PER_PAGE);
@@ -310,7 +310,7 @@ fn pages(html: &mut Html, asked: &Asked, list: &RequestList) {
     }
     html.markup("<nav class=\"pager\" aria-label=\"Pages of the list\">");
     let mut link = |page: usize, name: &'static str| {
-        let to = Asked {
+        let to = ListQuery {
             page,
             ..asked.clone()
         };
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_question_is_an_address() {
-        let asked = Asked::of(
+        let asked = ListQuery::of(
             "q=%7B%20name%20%3D%20%22a%22%20%7D&min=2ms&service=web&x=y&page=3&order=latest",
         );
         let wanted = asked.wanted().expect("plain");
@@ -354,10 +354,10 @@ mod tests {
         assert_eq!(wanted.kept_max, 3 * PER_PAGE);
         assert!(wanted.formula.is_some());
         assert_eq!(
-            Asked::of(asked.address().split_once('?').expect("a query").1),
+            ListQuery::of(asked.address().split_once('?').expect("a query").1),
             asked
         );
-        assert_eq!(Asked::of("").address(), "/traces");
+        assert_eq!(ListQuery::of("").address(), "/traces");
     }
 
     #[test]
@@ -389,11 +389,11 @@ mod tests {
             ("q=%7B", "formula"),
             ("order=nicest", "nicest"),
         ] {
-            let wrong = Asked::of(query).wanted().expect_err(query);
+            let wrong = ListQuery::of(query).wanted().expect_err(query);
             assert!(wrong.contains(said), "{query}: {wrong}");
         }
-        assert_eq!(Asked::of("page=0").page, 1);
-        assert_eq!(Asked::of("page=99999999999999999999").page, 1);
-        assert_eq!(Asked::of("page=100000").page, PAGES_MAX);
+        assert_eq!(ListQuery::of("page=0").page, 1);
+        assert_eq!(ListQuery::of("page=99999999999999999999").page, 1);
+        assert_eq!(ListQuery::of("page=100000").page, PAGES_MAX);
     }
 }

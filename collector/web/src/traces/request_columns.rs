@@ -9,7 +9,7 @@ use stroboscope_query::Request;
 
 use super::columns::{Column, Columns, NONE, VERSION};
 use super::kernel_rows::{rows, thread_name};
-use super::texts::Numbered;
+use super::texts::NumberedSet;
 
 /// Flag of a span, in addition to those of [`SpanFlags`]: it names a parent that was not recorded.
 const ORPHAN: u16 = 256;
@@ -59,8 +59,8 @@ pub(super) fn columns_of(request: &Request) -> Columns {
 
 #[derive(Default)]
 struct Names {
-    services: Numbered<Arc<str>>,
-    operations: Numbered<(u32, Arc<str>)>,
+    services: NumberedSet<Arc<str>>,
+    operations: NumberedSet<(u32, Arc<str>)>,
 }
 
 fn texts(values: &[Arc<str>]) -> Value {
@@ -232,7 +232,7 @@ fn segments(
     origin_ns: i64,
     columns: &mut Columns,
 ) {
-    let mut boundaries: Numbered<Arc<str>> = Numbered::default();
+    let mut boundaries: NumberedSet<Arc<str>> = NumberedSet::default();
     let (mut start, mut end) = (Vec::new(), Vec::new());
     let (mut wait, mut slack) = (Vec::new(), Vec::new());
     let (mut span, mut flags) = (Vec::new(), Vec::new());
@@ -287,7 +287,7 @@ fn segments(
 
 /// Encodes the events of spans, those of a span in order of time.
 fn events(request: &Request, origin_ns: i64, columns: &mut Columns) {
-    let mut names: Numbered<Arc<str>> = Numbered::default();
+    let mut names: NumberedSet<Arc<str>> = NumberedSet::default();
     let (mut owner, mut at, mut name) = (Vec::new(), Vec::new(), Vec::new());
     for (place, of) in (0u32..).zip(&request.outline) {
         let mut events: Vec<_> = request.aligned.spans[of.record].events.iter().collect();
@@ -322,10 +322,10 @@ fn kernel(
             .start_ns
             .saturating_sub(recorded[record].start_ns)
     };
-    let mut threads: Numbered<(Arc<str>, u32)> = Numbered::default();
-    let mut texts_seen: Numbered<Arc<str>> = Numbered::default();
-    let mut holders: Numbered<u64> = Numbered::default();
-    let mut locks: Numbered<Arc<str>> = Numbered::default();
+    let mut threads: NumberedSet<(Arc<str>, u32)> = NumberedSet::default();
+    let mut texts_seen: NumberedSet<Arc<str>> = NumberedSet::default();
+    let mut holders: NumberedSet<u64> = NumberedSet::default();
+    let mut locks: NumberedSet<Arc<str>> = NumberedSet::default();
     let (mut span, mut start, mut end) = (Vec::new(), Vec::new(), Vec::new());
     let (mut kind, mut thread) = (Vec::new(), Vec::new());
     let (mut text, mut holder, mut lock) = (Vec::new(), Vec::new(), Vec::new());

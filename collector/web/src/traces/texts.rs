@@ -5,12 +5,12 @@ use std::hash::Hash;
 
 /// Distinct values, in the order of their first occurrence.
 #[derive(Debug)]
-pub(super) struct Numbered<T> {
+pub(super) struct NumberedSet<T> {
     numbers: HashMap<T, u32>,
     values: Vec<T>,
 }
 
-impl<T> Default for Numbered<T> {
+impl<T> Default for NumberedSet<T> {
     fn default() -> Self {
         Self {
             numbers: HashMap::new(),
@@ -19,7 +19,7 @@ impl<T> Default for Numbered<T> {
     }
 }
 
-impl<T: Clone + Eq + Hash> Numbered<T> {
+impl<T: Clone + Eq + Hash> NumberedSet<T> {
     /// Returns the number of a value.
     pub(super) fn of(&mut self, value: T) -> u32 {
         if let Some(number) = self.numbers.get(&value) {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
-use super::copy::Copying;
+use super::copy::CopyState;
 
 pin_project_lite::pin_project! {
     /// Body of a request, of which a copy is stored while its service reads it.
@@ -14,12 +14,12 @@ pin_project_lite::pin_project! {
     pub struct OriginalBody<B> {
         #[pin]
         inner: B,
-        copying: Option<Copying>,
+        copying: Option<CopyState>,
     }
 }
 
 impl<B: Body> OriginalBody<B> {
-    pub(super) fn new(inner: B, copying: Option<Copying>) -> Self {
+    pub(super) fn new(inner: B, copying: Option<CopyState>) -> Self {
         let mut this = Self { inner, copying };
         // A body that reports that it is empty is never polled.
         if this.inner.is_end_stream()

@@ -12,7 +12,7 @@ use http_body::Body;
 use tower::Service;
 
 use super::copied_body::CopiedBody;
-use super::{Settings, Shared};
+use super::{DuplicateState, Settings};
 use crate::baggage::Baggage;
 use crate::propagation::{BAGGAGE, TRACEPARENT, TRACESTATE};
 
@@ -30,19 +30,19 @@ pub struct DuplicateAnswer {
     pub body: Vec<u8>,
 }
 
-type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Send1 = Box<dyn FnOnce(Request<CopiedBody>) -> Sending + Send>;
+type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Send1 = Box<dyn FnOnce(Request<CopiedBody>) -> SendFuture + Send>;
 
 /// Unfinished copy. If it is dropped before it is complete, it is counted instead of sent.
-pub(super) struct Copying {
-    shared: Arc<Shared>,
+pub(super) struct CopyState {
+    shared: Arc<DuplicateState>,
     head: Option<http::request::Parts>,
     bytes: Vec<u8>,
     bytes_max: usize,
     send: Option<Send1>,
 }
 
-impl std::fmt::Debug for Copying {
+impl std::fmt::Debug for CopyState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Copying")
             .field("bytes", &self.bytes.len())
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Copying {
 }
 
 /// Slot of a copy under way, which is freed when dropped.
-struct InFlight(Arc<Shared>);
+struct InFlight(Arc<DuplicateState>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -59,10 +59,10 @@ impl Drop for InFlight {
     }
 }
 
-impl Copying {
+impl CopyState {
     /// Begins a copy; returns `None` if too many copies are under way.
     pub(super) fn begin<B, P, R>(
-        shared: &Arc<Shared>,
+        shared: &Arc<DuplicateState>,
         settings: Settings,
         pipeline: P,
         request: &Request<B>,
@@ -101,7 +101,7 @@ impl Copying {
         // Without its mark, it would be treated as an original.
         head.headers.insert(BAGGAGE, header?);
         let (of_answer, bytes_max) = (Arc::clone(shared), settings.body_bytes_max);
-        let send = move |request| -> Sending {
+        let send = move |request| -> SendFuture {
             Box::pin(async move {
                 let begun = Instant::now();
                 let answer = answer(pipeline, request, bytes_max).await;
@@ -161,7 +161,7 @@ impl Copying {
     }
 }
 
-impl Drop for Copying {
+impl Drop for CopyState {
     fn drop(&mut self) {
         if self.send.is_some() {
             self.shared.counters.skipped_body.fetch_add(1, Relaxed);

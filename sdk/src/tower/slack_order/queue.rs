@@ -75,7 +75,7 @@ impl Queue {
     }
 
     /// Enters the queue.
-    pub(super) fn wait(queue: &Arc<Self>, deadline_ns: i64) -> Waiting {
+    pub(super) fn wait(queue: &Arc<Self>, deadline_ns: i64) -> QueueTicket {
         let mut state = queue.lock();
         state.arrivals += 1;
         state.waited += 1;
@@ -85,7 +85,7 @@ impl Queue {
         let waker = state.call_next(queue.running_max);
         drop(state);
         wake(waker);
-        Waiting {
+        QueueTicket {
             place: Some(place),
             queue: Arc::clone(queue),
         }
@@ -108,12 +108,12 @@ fn wake(waker: Option<Waker>) {
 
 /// Place in the queue, given up when dropped.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueueTicket {
     place: Option<Place>,
     queue: Arc<Queue>,
 }
 
-impl Waiting {
+impl QueueTicket {
     /// Returns the turn if it has come; otherwise registers the caller's waker.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Option<Turn> {
         let place = self.place?;
@@ -132,7 +132,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
         let mut state = self.queue.lock();
@@ -186,7 +186,7 @@ mod tests {
         ) {
             let queue = Arc::new(Queue::new(running_max));
             let cx = Context::from_waker(Waker::noop());
-            let (mut waiting, mut running): (Vec<(Place, Waiting)>, Vec<Turn>) = (Vec::new(), Vec::new());
+            let (mut waiting, mut running): (Vec<(Place, QueueTicket)>, Vec<Turn>) = (Vec::new(), Vec::new());
             let (mut twin, mut arrivals, mut twin_running) = (Vec::<Place>::new(), 0, 0_usize);
             for step in steps {
                 match step {

@@ -10,7 +10,7 @@ use crate::statistics::stratified::{
 
 /// An observation in units of the stratum's median.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Aligned {
+pub(super) struct AlignedObservation {
     pub(super) stratum: usize,
     pub(super) period: Period,
     pub(super) start_ns: i64,
@@ -19,7 +19,7 @@ pub(super) struct Aligned {
 }
 
 /// Observations of strata that both periods have, with these strata renumbered.
-pub(super) fn aligned(observations: &[Observation]) -> Vec<Aligned> {
+pub(super) fn aligned(observations: &[Observation]) -> Vec<AlignedObservation> {
     let mut order: Vec<&Observation> = observations.iter().collect();
     order.sort_by(|a, b| {
         (a.stratum, a.time_ns)
@@ -40,7 +40,7 @@ pub(super) fn aligned(observations: &[Observation]) -> Vec<Aligned> {
         let usual_ns = some
             .get(some.len() / 2)
             .map_or(1.0, |one| f64::from(one.time_ns));
-        rows.extend(stratum.iter().map(|one| Aligned {
+        rows.extend(stratum.iter().map(|one| AlignedObservation {
             stratum: number,
             period: one.period,
             start_ns: one.start_ns,
@@ -53,7 +53,7 @@ pub(super) fn aligned(observations: &[Observation]) -> Vec<Aligned> {
 }
 
 /// Twice the rank of each value; ties share the middle of their ranks.
-pub(super) fn doubled_ranks(rows: &[Aligned]) -> Vec<u32> {
+pub(super) fn doubled_ranks(rows: &[AlignedObservation]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_unstable_by(|a, b| rows[*a].value.total_cmp(&rows[*b].value));
     let mut doubled = vec![0; rows.len()];
@@ -68,7 +68,7 @@ pub(super) fn doubled_ranks(rows: &[Aligned]) -> Vec<u32> {
 }
 
 /// Marks the values among this fraction of the largest; `None` if these are too few.
-pub(super) fn slowest(rows: &[Aligned], part: f64) -> Option<Vec<bool>> {
+pub(super) fn slowest(rows: &[AlignedObservation], part: f64) -> Option<Vec<bool>> {
     let mut values: Vec<f64> = rows.iter().map(|row| row.value).collect();
     values.sort_unstable_by(f64::total_cmp);
     let bound = values[((1.0 - part) * values.len() as f64) as usize];
@@ -78,23 +78,25 @@ pub(super) fn slowest(rows: &[Aligned], part: f64) -> Option<Vec<bool>> {
     (count >= SLOW_MIN && count as f64 <= 2.0 * part * rows.len() as f64).then_some(slow)
 }
 
-pub(super) fn strata(rows: &[Aligned]) -> usize {
+pub(super) fn strata(rows: &[AlignedObservation]) -> usize {
     rows.iter().map(|row| row.stratum + 1).max().unwrap_or(0)
 }
 
 /// Subtracts from each score the mean of its stratum.
-pub(super) fn centred(rows: &[Aligned], scores: &[f64]) -> Vec<f64> {
+pub(super) fn centred(rows: &[AlignedObservation], scores: &[f64]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); strata(rows)];
     for (row, score) in rows.iter().zip(scores) {
         sums[row.stratum].0 += score;
         sums[row.stratum].1 += 1.0;
     }
-    let centre = |(row, score): (&Aligned, &f64)| score - sums[row.stratum].0 / sums[row.stratum].1;
+    let centre = |(row, score): (&AlignedObservation, &f64)| {
+        score - sums[row.stratum].0 / sums[row.stratum].1
+    };
     rows.iter().zip(scores).map(centre).collect()
 }
 
 /// Number of standard deviations of a normal value that is as improbable as the exact rank sum.
-pub(super) fn exact_rank_deviations(rows: &[Aligned], doubled: &[u32]) -> Option<f64> {
+pub(super) fn exact_rank_deviations(rows: &[AlignedObservation], doubled: &[u32]) -> Option<f64> {
     let mut strata = vec![RankStratum::default(); strata(rows)];
     // Fewer chosen observations mean fewer choices to count.
     let later = rows
@@ -119,7 +121,7 @@ pub(super) fn exact_rank_deviations(rows: &[Aligned], doubled: &[u32]) -> Option
 
 /// Number of standard deviations of a normal value that is as improbable as the number of slow
 /// observations.
-pub(super) fn exact_share_deviations(rows: &[Aligned], slow: &[bool]) -> Option<f64> {
+pub(super) fn exact_share_deviations(rows: &[AlignedObservation], slow: &[bool]) -> Option<f64> {
     let mut strata = vec![ShareStratum::default(); strata(rows)];
     let mut seen = 0;
     for (row, slow) in rows.iter().zip(slow) {

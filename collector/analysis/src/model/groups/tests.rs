@@ -67,7 +67,7 @@ proptest! {
         }
         let seen_enough = traces / sets.len() > usize::from(SIGHTINGS);
         prop_assert!(!seen_enough || !taken.is_empty());
-        let resolved = Resolved::of(&counts, &groups);
+        let resolved = ResolvedCounts::of(&counts, &groups);
         let labels: std::collections::BTreeSet<u32> = sets.iter().flatten().copied().collect();
         let mut together = 0;
         for (&a, &b) in labels.iter().flat_map(|a| labels.iter().map(move |b| (a, b))).filter(|(a, b)| a != b) {
@@ -110,11 +110,11 @@ fn a_full_group_is_emptied_without_loss() {
         2 * STAGED_MAX + 100 - u32::from(SIGHTINGS) + 1
     );
     assert_eq!(
-        Resolved::of(&counts, &groups).cell(3, 70),
+        ResolvedCounts::of(&counts, &groups).cell(3, 70),
         naive(&taken, 3, 70)
     );
     assert_eq!(
-        Resolved::of(&counts, &groups).cell(71, 3),
+        ResolvedCounts::of(&counts, &groups).cell(71, 3),
         naive(&taken, 71, 3)
     );
 }
@@ -133,7 +133,10 @@ fn memory_is_bounded() {
         }
     }
     assert_eq!(taken, 9 * 3);
-    assert_eq!(Resolved::of(&counts, &groups).cell(500, 501)[TOGETHER], 27);
+    assert_eq!(
+        ResolvedCounts::of(&counts, &groups).cell(500, 501)[TOGETHER],
+        27
+    );
     let huge: Vec<u32> = (0..3000).collect();
     assert!((0..50).all(|_| !groups.count(&trace(&huge, &mut state), &mut counts)));
 }

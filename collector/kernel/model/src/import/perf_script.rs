@@ -6,15 +6,15 @@ use std::io::{self, BufRead};
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
-use super::{Imported, Line, seconds_to_ns};
+use super::{ImportedEvents, Line, seconds_to_ns};
 
 /// Reads the text of `perf script`; with or without the process before the thread (`-F pid,tid`).
 ///
 /// # Errors
 /// Reading failed; what is wrong with single lines is in the result.
-pub fn perf_script(text: impl BufRead, architecture: Architecture) -> io::Result<Imported> {
+pub fn perf_script(text: impl BufRead, architecture: Architecture) -> io::Result<ImportedEvents> {
     let mut seen = HashSet::new();
-    let mut imported = Imported::read(text, architecture, |line| parse(line, &mut seen))?;
+    let mut imported = ImportedEvents::read(text, architecture, |line| parse(line, &mut seen))?;
     imported.has_scheduling = imported
         .events
         .iter()

@@ -6,14 +6,14 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event};
 use stroboscope_analysis::kernel::marker::MARK;
 
-use super::{Imported, Line, seconds_to_ns};
+use super::{ImportedEvents, Line, seconds_to_ns};
 
 /// Reads the text of `strace -f -ttt`. Without `-T` the ends of most calls are not known.
 ///
 /// # Errors
 /// Reading failed; what is wrong with single lines is in the result.
-pub fn strace(text: impl BufRead, architecture: Architecture) -> io::Result<Imported> {
-    let mut imported = Imported::read(text, architecture, |line| parse(line, architecture))?;
+pub fn strace(text: impl BufRead, architecture: Architecture) -> io::Result<ImportedEvents> {
+    let mut imported = ImportedEvents::read(text, architecture, |line| parse(line, architecture))?;
     imported.is_wall_time = true;
     Ok(imported)
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use stroboscope_analysis::kernel::call::Architecture;
-use stroboscope_kernel_model::import::{self, Imported};
+use stroboscope_kernel_model::import::{self, ImportedEvents};
 
 /// Builds the example, or says why the test is skipped.
 fn example(test: &str, folder: &std::path::Path) -> Option<std::path::PathBuf> {
@@ -25,7 +25,7 @@ fn example(test: &str, folder: &std::path::Path) -> Option<std::path::PathBuf> {
     }
 }
 
-fn check_hello(imported: &Imported) {
+fn check_hello(imported: &ImportedEvents) {
     let write = imported.architecture.call_number("write").unwrap();
     let timeline = imported.timeline();
     let hello = timeline

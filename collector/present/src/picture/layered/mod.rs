@@ -72,7 +72,7 @@ pub(super) fn lay_out(boxes: usize, edges: &[(usize, usize)], box_px: Px, label_
             (along, across)
         }
     };
-    let placed: Vec<Placed> = parts
+    let placed: Vec<Placement> = parts
         .iter_mut()
         .map(|part| part.place(box_px, gap_px))
         .collect();
@@ -165,7 +165,7 @@ struct Layers {
 }
 
 /// Positions in a connected part, across its layers and along its edges.
-struct Placed {
+struct Placement {
     corners: Vec<Px>,
     routes: Vec<Vec<Px>>,
     size: Px,
@@ -228,7 +228,7 @@ impl Layers {
         self.layers.iter().map(boxes).max().unwrap_or_default()
     }
 
-    fn place(&self, (wide, thick): Px, gap_px: f64) -> Placed {
+    fn place(&self, (wide, thick): Px, gap_px: f64) -> Placement {
         let middles = position::across(self, wide);
         let ends = self.ends(&middles, wide);
         let mut rank = vec![0; middles.len()];
@@ -269,7 +269,7 @@ impl Layers {
             rights.chain(loops).fold(0.0, f64::max),
             along[self.layers.len() - 1] + thick,
         );
-        Placed {
+        Placement {
             corners: (0..self.boxes.len()).map(corner).collect(),
             routes: self.chains.iter().enumerate().map(route).collect(),
             size,

@@ -6,7 +6,7 @@ use crate::arguments::{parse_duration, parse_share};
 
 /// Goal of a plan, with the parts that were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct GoalArguments {
     pub longest: Option<Duration>,
     /// Maximum share of a process's CPU time.
     pub overhead: Option<f64>,
@@ -15,10 +15,10 @@ pub(super) struct Wanted {
     pub whole_per_hour: Option<f64>,
 }
 
-impl Wanted {
+impl GoalArguments {
     /// Merges two goals; the parts of `other` take precedence.
-    pub(super) fn and(self, other: Wanted) -> Wanted {
-        Wanted {
+    pub(super) fn and(self, other: GoalArguments) -> GoalArguments {
+        GoalArguments {
             longest: other.longest.or(self.longest),
             overhead: other.overhead.or(self.overhead),
             duty: other.duty.or(self.duty),
@@ -32,33 +32,33 @@ const FORMS: &str =
 
 /// Parses `requests up to 30 ms, overhead 1 %, 200 whole requests an hour`, or some of its parts,
 /// in any order.
-pub(super) fn parse_goal(text: &str) -> Result<Wanted, String> {
-    let mut wanted = Wanted::default();
+pub(super) fn parse_goal(text: &str) -> Result<GoalArguments, String> {
+    let mut wanted = GoalArguments::default();
     for part in text.split(',').map(str::trim) {
         let words = part.to_lowercase();
         let wrong = |error: String| format!("{part:?}: {error}");
         let no_spaces = |text: &str| text.split_whitespace().collect::<String>();
         let one = if let Some(length) = after(&words, &["requests up to", "request up to"]) {
-            Wanted {
+            GoalArguments {
                 longest: Some(parse_duration(&no_spaces(length)).map_err(wrong)?),
-                ..Wanted::default()
+                ..GoalArguments::default()
             }
         } else if let Some(share) = after(&words, &["overhead up to", "overhead"]) {
-            Wanted {
+            GoalArguments {
                 overhead: Some(parse_share(&no_spaces(share)).map_err(wrong)?),
-                ..Wanted::default()
+                ..GoalArguments::default()
             }
         } else if let Some(share) = after(&words, &["duty up to", "duty"]) {
-            Wanted {
+            GoalArguments {
                 duty: Some(parse_share(&no_spaces(share)).map_err(wrong)?),
-                ..Wanted::default()
+                ..GoalArguments::default()
             }
         } else {
-            Wanted {
+            GoalArguments {
                 whole_per_hour: Some(
                     rate(&words).ok_or_else(|| wrong(format!("not one of {FORMS}")))?,
                 ),
-                ..Wanted::default()
+                ..GoalArguments::default()
             }
         };
         let twice = [
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn goals_are_read() {
         let wanted = parse_goal("requests up to 30 ms, overhead 1 %, 200 whole requests an hour");
-        let expected = Wanted {
+        let expected = GoalArguments {
             longest: Some(Duration::from_millis(30)),
             overhead: Some(0.01),
             duty: None,

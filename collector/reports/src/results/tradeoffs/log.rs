@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::tradeoff::{Made, Observed};
+use stroboscope_analysis::tradeoff::{TradeoffInstance, TradeoffObservations};
 
 use stroboscope_present::humanise::{counted, percent};
 use stroboscope_present::rows;
@@ -71,7 +71,7 @@ rows! {
 const STRETCHES: i64 = 12;
 
 impl LogSays {
-    pub fn of(observed: &Observed, notes: Notes) -> Self {
+    pub fn of(observed: &TradeoffObservations, notes: Notes) -> Self {
         let all = || {
             observed
                 .points
@@ -88,7 +88,7 @@ impl LogSays {
             .max()
             .unwrap_or_default();
         let stretch_ns = ((last_ns - first_ns) / STRETCHES).max(1_000_000_000);
-        let mut groups: BTreeMap<_, Vec<&Made>> = BTreeMap::new();
+        let mut groups: BTreeMap<_, Vec<&TradeoffInstance>> = BTreeMap::new();
         for (name, made) in given_up() {
             let stretch = (made.start_ns - first_ns) / stretch_ns;
             let key = (
@@ -104,8 +104,9 @@ impl LogSays {
         let rows = groups.into_iter().map(
             |((name, stretch, proactive, policy, service, kind), made)| {
                 let count = made.len() as f64;
-                let mean =
-                    |of: fn(&Made) -> f64| made.iter().map(|made| of(made)).sum::<f64>() / count;
+                let mean = |of: fn(&TradeoffInstance) -> f64| {
+                    made.iter().map(|made| of(made)).sum::<f64>() / count
+                };
                 LogRow {
                     from_ns: first_ns + stretch * stretch_ns,
                     point: name.to_string(),
@@ -114,7 +115,7 @@ impl LogSays {
                     proactive,
                     policy,
                     requests: made.len() as u64,
-                    mean_rate: mean(Made::rate),
+                    mean_rate: mean(TradeoffInstance::rate),
                     requests_per_second: mean(|made| made.requests_per_second),
                     mean_latency_ns: mean(|made| made.latency_ns as f64),
                     left_out: left_out(&made),
@@ -213,7 +214,7 @@ fn over_time(rows: &[LogRow]) -> Option<Figure> {
     })
 }
 
-fn left_out(made: &[&Made]) -> String {
+fn left_out(made: &[&TradeoffInstance]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (class, count) in made.iter().flat_map(|made| &made.omitted_by) {
         *counts.entry(class).or_default() += count;
@@ -228,7 +229,7 @@ fn left_out(made: &[&Made]) -> String {
     shares.collect::<Vec<_>>().join(", ")
 }
 
-fn most_frequent(made: &[&Made]) -> String {
+fn most_frequent(made: &[&TradeoffInstance]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for made in made {
         *counts.entry(&made.cause).or_default() += 1;

@@ -11,7 +11,7 @@ mod senders;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use schedule::{Mutation, Schedule, Seen};
+use schedule::{Mutation, Schedule, ScheduleTotals};
 
 /// Number of schedules in a usual test run.
 const SCHEDULES: u64 = 300;
@@ -21,11 +21,14 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// Runs schedules of all seeds on two threads. Returns the smallest failing seed with its reason.
-fn first_failure(seeds: std::ops::Range<u64>, mutation: Mutation) -> (Seen, Option<(u64, String)>) {
+fn first_failure(
+    seeds: std::ops::Range<u64>,
+    mutation: Mutation,
+) -> (ScheduleTotals, Option<(u64, String)>) {
     let (next, failure) = (AtomicU64::new(seeds.start), Mutex::new(None));
-    let seen = Mutex::new(Seen::default());
+    let seen = Mutex::new(ScheduleTotals::default());
     let work = || {
-        let mut own = Seen::default();
+        let mut own = ScheduleTotals::default();
         while failure.lock().unwrap().is_none() {
             let seed = next.fetch_add(1, Relaxed);
             if seed >= seeds.end {

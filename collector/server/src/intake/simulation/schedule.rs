@@ -30,13 +30,13 @@ const ROOT: &str = "/sim/data";
 pub(super) enum Mutation {
     None,
     /// Syncs of these only pretend to succeed.
-    Unsynced(Unsynced),
+    Unsynced(SyncTarget),
     /// The segment is deleted before the checkpoint is saved.
     DeletedFirst,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsynced {
+pub(super) enum SyncTarget {
     Segment,
     LogFolder,
     Checkpoint,
@@ -48,13 +48,13 @@ pub(super) enum Unsynced {
 
 impl Mutation {
     pub(super) const ALL: [Self; 8] = [
-        Self::Unsynced(Unsynced::Segment),
-        Self::Unsynced(Unsynced::LogFolder),
-        Self::Unsynced(Unsynced::Checkpoint),
-        Self::Unsynced(Unsynced::DataFolder),
-        Self::Unsynced(Unsynced::AboveDataFolder),
-        Self::Unsynced(Unsynced::Object),
-        Self::Unsynced(Unsynced::ObjectFolders),
+        Self::Unsynced(SyncTarget::Segment),
+        Self::Unsynced(SyncTarget::LogFolder),
+        Self::Unsynced(SyncTarget::Checkpoint),
+        Self::Unsynced(SyncTarget::DataFolder),
+        Self::Unsynced(SyncTarget::AboveDataFolder),
+        Self::Unsynced(SyncTarget::Object),
+        Self::Unsynced(SyncTarget::ObjectFolders),
         Self::DeletedFirst,
     ];
 
@@ -66,13 +66,13 @@ impl Mutation {
             return None;
         };
         Some(match which {
-            Unsynced::Segment => |path| ends(path, ".wal"),
-            Unsynced::LogFolder => |path| ends(path, "/wal"),
-            Unsynced::Checkpoint => |path| ends(path, "checkpoint.json.new"),
-            Unsynced::DataFolder => |path| path == Path::new(ROOT),
-            Unsynced::AboveDataFolder => |path| path == Path::new("/sim"),
-            Unsynced::Object => |path| ends(path, ".parquet.new"),
-            Unsynced::ObjectFolders => |path| {
+            SyncTarget::Segment => |path| ends(path, ".wal"),
+            SyncTarget::LogFolder => |path| ends(path, "/wal"),
+            SyncTarget::Checkpoint => |path| ends(path, "checkpoint.json.new"),
+            SyncTarget::DataFolder => |path| path == Path::new(ROOT),
+            SyncTarget::AboveDataFolder => |path| path == Path::new("/sim"),
+            SyncTarget::Object => |path| ends(path, ".parquet.new"),
+            SyncTarget::ObjectFolders => |path| {
                 let is_table = |folder: &&str| path.starts_with(Path::new(ROOT).join(folder));
                 ["spans", "events", "batches"].iter().any(is_table) && !ends(path, ".new")
             },
@@ -82,7 +82,7 @@ impl Mutation {
 
 /// Counts of events in schedules.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ScheduleTotals {
     pub(super) operations: u64,
     pub(super) power_cuts: u64,
     pub(super) kills: u64,
@@ -95,7 +95,7 @@ pub(super) struct Seen {
     pub(super) objects: u64,
 }
 
-impl Seen {
+impl ScheduleTotals {
     pub(super) fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.power_cuts += other.power_cuts;
@@ -129,7 +129,7 @@ pub(super) struct Schedule {
     /// True if the checkpoint was moved away, as its errors advise. Retries are then not recognized
     /// any more.
     has_lost_checkpoint: bool,
-    seen: Seen,
+    seen: ScheduleTotals,
 }
 
 impl Schedule {
@@ -152,11 +152,11 @@ impl Schedule {
             pool: Pool::new(1_000),
             now_ns: EPOCH_NS,
             has_lost_checkpoint: false,
-            seen: Seen::default(),
+            seen: ScheduleTotals::default(),
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Seen, String> {
+    pub(super) fn run(mut self) -> Result<ScheduleTotals, String> {
         for _ in 0..2 + self.random.below(4) {
             self.disk_of_a_life();
             match self.open() {

@@ -10,7 +10,7 @@ use stroboscope_store::wal::{Payload, PayloadKind};
 use stroboscope_testkit::batches;
 use stroboscope_testkit::random::Random;
 
-use crate::intake::commit::Incoming;
+use crate::intake::commit::NewItem;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const INCARNATIONS: usize = 3;
@@ -45,12 +45,12 @@ impl Message {
     }
 
     /// Converts the message to the form that the servers pass to the intake.
-    pub(super) fn incoming(&self, received_ns: u64) -> (Incoming, Payload) {
+    pub(super) fn incoming(&self, received_ns: u64) -> (NewItem, Payload) {
         match &self.content {
             Content::Batch(batch) => {
                 let checked = CheckedBatch::check((**batch).clone(), &Limits::default()).unwrap();
                 let payload = Payload::of(received_ns, batch);
-                (Incoming::Batch(Box::new(checked)), payload)
+                (NewItem::Batch(Box::new(checked)), payload)
             }
             Content::Otlp(kind, bytes) => {
                 let spans = OtlpTaken {
@@ -62,7 +62,7 @@ impl Message {
                     kind: *kind,
                     bytes: bytes.clone(),
                 };
-                (Incoming::Otlp(spans), payload)
+                (NewItem::Otlp(spans), payload)
             }
         }
     }

@@ -44,14 +44,14 @@ impl HasAttributes for BatchRow {}
 /// Numbering of attributes. Consecutive rows mostly have the same attributes at the same positions,
 /// so it tries a position's last number first.
 #[derive(Debug, Default)]
-struct Numbering {
+struct AttributeNumbers {
     columns: Vec<AttributeColumn>,
     /// Number of each attribute by key, for each type.
     of_key: HashMap<Box<str>, [Option<u32>; 4]>,
     at_place: Vec<u32>,
 }
 
-impl Numbering {
+impl AttributeNumbers {
     fn find(&mut self, place: usize, key: &str, value_type: ValueType) -> Option<usize> {
         let last = self.at_place.get(place).map(|&number| number as usize);
         let is_it = |number: &usize| {
@@ -82,7 +82,7 @@ impl Numbering {
 /// Splits attributes into columns.
 #[derive(Debug)]
 pub(in crate::tables) struct Shredder {
-    numbering: Numbering,
+    numbering: AttributeNumbers,
 }
 
 impl Shredder {
@@ -90,7 +90,7 @@ impl Shredder {
     /// names. Of more than [`LOOKED_AT`] rows it checks an evenly spread sample. The same rows
     /// always give the same columns.
     pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
-        let mut counted = Numbering::default();
+        let mut counted = AttributeNumbers::default();
         let mut counts: Vec<u32> = Vec::new();
         let mut members = Vec::new();
         let sample = rows.iter().step_by(rows.len() / LOOKED_AT + 1);
@@ -120,7 +120,7 @@ impl Shredder {
         columns.truncate(COLUMNS_MAX);
         let mut columns: Vec<_> = columns.into_iter().map(|(_, column)| column).collect();
         columns.sort_unstable();
-        let mut numbering = Numbering::default();
+        let mut numbering = AttributeNumbers::default();
         columns
             .into_iter()
             .for_each(|column| _ = numbering.add(column));
