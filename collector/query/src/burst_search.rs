@@ -62,7 +62,7 @@ pub fn search_bursts(
         true => Some(KernelEvents::read(source, selection.range, clocks)?),
         false => None,
     };
-    let reading = Reading {
+    let reading = BurstReader {
         source,
         settings,
         clocks,
@@ -228,7 +228,7 @@ fn parts_of<'a>(
     touched.filter_map(|(place, burst)| Some((place, part_of(records, burst.any_ns)?)))
 }
 
-struct Reading<'a> {
+struct BurstReader<'a> {
     source: &'a Source,
     settings: &'a SearchSettings,
     clocks: Option<&'a Alignment>,
@@ -236,7 +236,7 @@ struct Reading<'a> {
     selection: Selection,
 }
 
-impl Reading<'_> {
+impl BurstReader<'_> {
     /// Returns the files that may hold records of these bursts, which are in order.
     fn parts(&self, bursts: &[Burst]) -> Result<Parts, QueryError> {
         let recorded_ns = |burst: Option<&Burst>| burst.map_or((0, 0), |of| of.recorded_ns);
