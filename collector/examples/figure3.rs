@@ -19,9 +19,9 @@ use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
-use stroboscope_present::findings::{changes, convergence};
-use stroboscope_present::picture::draw;
-use stroboscope_present::show::{Chart, Figure};
+use stroboscope_render::findings::{changes, convergence};
+use stroboscope_render::picture::draw;
+use stroboscope_render::show::{Chart, Figure};
 
 /// Requests in figure 3.
 const REQUESTS: u64 = 1_300_000;

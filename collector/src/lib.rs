@@ -3,7 +3,7 @@
 //! Other crates do the work: `stroboscope-store` stores data, `stroboscope-server` collects it,
 //! `stroboscope-import` reads the recordings of other systems, `stroboscope-query` answers queries,
 //! `stroboscope-analysis` infers models, `stroboscope-reports` defines reports,
-//! `stroboscope-present` renders them.
+//! `stroboscope-render` renders them.
 
 #[cfg(target_os = "linux")]
 mod allocator;

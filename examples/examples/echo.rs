@@ -8,7 +8,7 @@
 //! ```text
 //! STROBOSCOPE_PROPAGATE=always cargo run -p stroboscope-examples --example echo -- --listen 127.0.0.1:5000
 //! # in another terminal
-//! SPEC_LEVEL=2 python test.py http://127.0.0.1:5000/test     # of github.com/w3c/trace-context, folder test
+//! SPEC_LEVEL=2 python test.py http://127.0.0.1:5000/test     # of github.com/w3c/trace-context, directory test
 //! ```
 //!
 //! Without `--listen` it calls itself through a chain of two and prints what arrived.

@@ -22,7 +22,7 @@ fn generate(into: &Path) {
 
 #[test]
 fn committed_code_matches_the_proto_files() {
-    let fresh_dir = tempfile::tempdir().expect("a temporary folder");
+    let fresh_dir = tempfile::tempdir().expect("a temporary directory");
     generate(fresh_dir.path());
     let fresh = std::fs::read_to_string(fresh_dir.path().join(GENERATED)).expect("generated");
     let committed = Path::new(env!("CARGO_MANIFEST_DIR"))

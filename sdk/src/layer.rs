@@ -156,7 +156,7 @@ fn context_of(owner: Owner, id: &Id) -> Option<SpanContext> {
     clippy::extra_unused_type_parameters,
     reason = "generic, to be compiled elsewhere, as in `span::quick`"
 )]
-fn new_span_with_fields<Here>(
+fn new_span_with_fields<ThreadRef>(
     owner: Owner,
     id: &Id,
     known: &'static known::AdaptedCallsite,

@@ -120,7 +120,6 @@ mod gate;
 mod generation;
 mod guard;
 mod header_list;
-mod here;
 mod id;
 mod ingress;
 #[cfg(feature = "tracing")]
@@ -151,6 +150,7 @@ mod span_word;
 mod subscriber;
 mod sys;
 mod thread;
+mod thread_ref;
 #[cfg(feature = "tower")]
 pub mod tower;
 #[cfg(feature = "tracing")]

@@ -6,9 +6,9 @@ mod failure;
 mod fields;
 mod frame;
 mod quick;
-mod request;
 #[cfg(test)]
-mod twin;
+mod reference;
+mod request;
 
 pub use carry::in_span_from_first_poll;
 pub use carry::{FutureExt, InSpan};

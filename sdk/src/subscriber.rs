@@ -161,7 +161,10 @@ impl Subscriber for TracingSubscriber {
     clippy::extra_unused_type_parameters,
     reason = "generic, to be compiled elsewhere, as in `span::quick`"
 )]
-fn new_span_with_fields<Here>(known: &'static AdaptedCallsite, attributes: &Attributes<'_>) -> Id {
+fn new_span_with_fields<ThreadRef>(
+    known: &'static AdaptedCallsite,
+    attributes: &Attributes<'_>,
+) -> Id {
     slab::insert(known, || adapter::begin_with_fields(known, attributes))
 }
 

@@ -23,12 +23,12 @@ pub(crate) use rings::{RINGS, RingsLock};
 pub(crate) use shared::forget_shared;
 
 use crate::followed;
-use crate::here::Here;
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
 use crate::record::Lineage;
 use crate::ring::{Producer, RECORD_WORDS_MAX};
 use crate::span_context::SpanContext;
+use crate::thread_ref::ThreadRef;
 use tag::Tags;
 
 /// State that decides how a thread writes a record.
@@ -105,8 +105,8 @@ thread_local! {
 }
 
 #[inline(always)]
-fn local() -> Here<Local> {
-    Here::of(&LOCAL)
+fn local() -> ThreadRef<Local> {
+    ThreadRef::of(&LOCAL)
 }
 
 struct Reaper;
@@ -120,9 +120,9 @@ impl Drop for Reaper {
 /// Exclusive right to write this thread's next record while it lives. A signal handler or an
 /// allocator that attempts to write meanwhile is rejected.
 //
-// Not `Send`, because a `Here` cannot leave its thread.
+// Not `Send`, because a `ThreadRef` cannot leave its thread.
 pub(crate) struct Claim {
-    local: Here<Local>,
+    local: ThreadRef<Local>,
     /// Value that is restored in `ready`.
     ready: u64,
 }
@@ -275,7 +275,7 @@ pub(crate) fn write(
 
 /// Claim like [`Claim`], after which the thread's state is evaluated anew, even if a field's own
 /// formatting panics.
-struct WriteClaim(Here<Local>);
+struct WriteClaim(ThreadRef<Local>);
 
 impl WriteClaim {
     #[inline]

@@ -79,11 +79,11 @@ fn tcp_with_a_token() {
 
 #[test]
 fn a_unix_socket() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let collector = Collector::default();
     let address = collector
         .clone()
-        .start_on_unix_socket(&folder.path().join("collector.sock"));
+        .start_on_unix_socket(&directory.path().join("collector.sock"));
     check(
         &collector,
         stroboscope::builder().collector(address),

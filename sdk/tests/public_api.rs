@@ -46,7 +46,7 @@ fn modules(src: &Path) -> BTreeMap<ModulePath, Module> {
 
 fn read(
     file: &Path,
-    folder: &Path,
+    directory: &Path,
     path: ModulePath,
     features: BTreeSet<String>,
     found: &mut BTreeMap<ModulePath, Module>,
@@ -64,7 +64,7 @@ fn read(
         }
         let mut features = features.clone();
         features.extend(features_of(&module.attrs));
-        let inner: PathBuf = folder.join(&name);
+        let inner: PathBuf = directory.join(&name);
         let mut path = path.clone();
         path.push(name);
         let file = inner.with_extension("rs");

@@ -78,7 +78,7 @@ async function look(path) {
     await page.evaluate(() => {
         const long = document.createElement("p");
         long.id = "long-path";
-        long.textContent = "/home/somebody/" + "long-folder/".repeat(12);
+        long.textContent = "/home/somebody/" + "long-directory/".repeat(12);
         document.querySelector("main .answer")?.prepend(long);
     });
     for (const theme of THEMES) {

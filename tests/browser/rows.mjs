@@ -1,5 +1,5 @@
 // Which rows a request's timeline has, by the modules alone: spans come first, and what the kernel did after them.
-// `node rows.mjs FOLDER`: the modules, in a folder whose package.json says that they are such.
+// `node rows.mjs DIRECTORY`: the modules, in a directory whose package.json says that they are such.
 
 import assert from "node:assert/strict";
 import { pathToFileURL } from "node:url";

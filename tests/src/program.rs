@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The program with a data folder of its own.
+/// The program with a data directory of its own.
 #[derive(Debug)]
 pub struct Program {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 /// A run that ended.
@@ -28,15 +28,15 @@ pub struct Finished {
 }
 
 impl Program {
-    /// A fresh data folder.
+    /// A fresh data directory.
     ///
     /// # Panics
-    /// When no temporary folder can be made.
+    /// When no temporary directory can be made.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self {
-            folder: tempfile::tempdir().expect("a temporary folder"),
+            directory: tempfile::tempdir().expect("a temporary directory"),
         }
     }
 
@@ -67,19 +67,19 @@ impl Program {
         profile.join(name)
     }
 
-    /// The data folder.
+    /// The data directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.directory.path().join("data")
     }
 
-    /// Writes a file beside the data folder; its path.
+    /// Writes a file beside the data directory; its path.
     ///
     /// # Panics
     /// When it cannot be written.
     #[must_use]
     pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         std::fs::write(&path, contents).expect("the file is written");
         path.to_string_lossy().into_owned()
     }
@@ -114,7 +114,7 @@ impl Program {
         finish(self.command(args), Some(input))
     }
 
-    /// Runs without a data folder.
+    /// Runs without a data directory.
     ///
     /// # Panics
     /// When the program cannot be started.
@@ -331,10 +331,10 @@ impl Drop for Program {
     /// What a failed test recorded stays, to be looked into: a recording is not made twice.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.folder.disable_cleanup(true);
+            self.directory.disable_cleanup(true);
             eprintln!(
-                "the test's folder was kept: {}",
-                self.folder.path().display()
+                "the test's directory was kept: {}",
+                self.directory.path().display()
             );
         }
     }

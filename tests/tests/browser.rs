@@ -1,7 +1,7 @@
 //! The pages of a store in a real browser: `tests/browser/pages.mjs` says what must hold, and prints what it measures.
 //!
-//! Wants Debian's `chromium`, and the packages `playwright-core`, `axe-core` and `typescript` of npm in the folder that
-//! `STROBOSCOPE_TEST_NODE_MODULES` names. Pictures for people are written to the folder that `STROBOSCOPE_TEST_PICTURES`
+//! Wants Debian's `chromium`, and the packages `playwright-core`, `axe-core` and `typescript` of npm in the directory that
+//! `STROBOSCOPE_TEST_NODE_MODULES` names. Pictures for people are written to the directory that `STROBOSCOPE_TEST_PICTURES`
 //! names, or to `target/tmp/pictures`.
 
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The folder with these packages; none, and why is said, where they are not.
+/// The directory with these packages; none, and why is said, where they are not.
 fn node_modules(test: &str, packages: &[&str]) -> Option<PathBuf> {
-    let folder = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
-    let folder = PathBuf::from(folder);
-    let is_there = |package: &&str| folder.join(package).join("package.json").is_file();
+    let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
+    let directory = PathBuf::from(directory);
+    let is_there = |package: &&str| directory.join(package).join("package.json").is_file();
     if packages.iter().all(is_there) {
-        return Some(folder);
+        return Some(directory);
     }
     eprintln!(
         "SKIPPED: {test}: npm install {}, and name its node_modules by STROBOSCOPE_TEST_NODE_MODULES",
@@ -112,17 +112,17 @@ fn spans_come_before_what_the_kernel_did() {
         return;
     }
     // Outside of browsers a package says that its scripts are modules.
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
-    std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("package.json"), r#"{"type":"module"}"#).expect("a file");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::write(directory.join("package.json"), r#"{"type":"module"}"#).expect("a file");
     for name in ["columns", "rows", "state"] {
         let name = format!("timeline-{name}.js");
-        let module = repository().join("collector/present/assets").join(&name);
-        std::fs::copy(module, folder.join(&name)).expect("a module");
+        let module = repository().join("collector/render/assets").join(&name);
+        std::fs::copy(module, directory.join(&name)).expect("a module");
     }
     let checked = Command::new("node")
         .arg(repository().join("tests/browser/rows.mjs"))
-        .arg(&folder)
+        .arg(&directory)
         .output()
         .expect("node runs");
     let said = String::from_utf8_lossy(&checked.stderr);
@@ -137,7 +137,7 @@ fn modules_are_typed() {
     let checked = Command::new("node")
         .arg(packages.join("typescript/bin/tsc"))
         .arg("--project")
-        .arg(repository().join("collector/present/assets/tsconfig.json"))
+        .arg(repository().join("collector/render/assets/tsconfig.json"))
         .output()
         .expect("node runs");
     let said = String::from_utf8_lossy(&checked.stdout);
@@ -149,9 +149,9 @@ fn modules_are_typed() {
 fn scripts_are_small() {
     use flate2::{Compression, write::GzEncoder};
     use std::io::Write as _;
-    let folder = repository().join("collector/present/assets");
+    let directory = repository().join("collector/render/assets");
     let mut bytes = 0;
-    for entry in std::fs::read_dir(folder).expect("the folder of modules") {
+    for entry in std::fs::read_dir(directory).expect("the directory of modules") {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|extension| extension == "js") {
             let mut packing = GzEncoder::new(Vec::new(), Compression::best());

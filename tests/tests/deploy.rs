@@ -145,14 +145,14 @@ fn the_service_manager_is_told_and_probes_are_answered() {
         .fails_with(2, &["no collector answers", &pages]);
 }
 
-/// The permissions of a folder and of all that is in it, by name.
-fn modes(folder: &Path) -> BTreeMap<PathBuf, u32> {
+/// The permissions of a directory and of all that is in it, by name.
+fn modes(directory: &Path) -> BTreeMap<PathBuf, u32> {
     let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_owned()];
+    let mut open = vec![directory.to_owned()];
     while let Some(path) = open.pop() {
         let about = std::fs::symlink_metadata(&path).expect("it is there");
         if about.is_dir() {
-            let entries = std::fs::read_dir(&path).expect("a folder");
+            let entries = std::fs::read_dir(&path).expect("a directory");
             open.extend(entries.map(|entry| entry.expect("an entry").path()));
         }
         found.insert(path, about.mode() & 0o777);
@@ -163,9 +163,9 @@ fn modes(folder: &Path) -> BTreeMap<PathBuf, u32> {
 #[test]
 fn what_a_collector_makes_is_its_users_alone_unless_told_otherwise() {
     for (mask, of_others) in [(None, 0), (Some("022"), 0o044)] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let data = folder.path().join("data");
-        let socket = folder.path().join("socket");
+        let directory = tempfile::tempdir().expect("a directory");
+        let data = directory.path().join("data");
+        let socket = directory.path().join("socket");
         let mut command = Command::new(Program::path());
         command.args([
             "collect",

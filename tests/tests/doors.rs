@@ -41,7 +41,7 @@ fn command_line() {
     let program = Program::new();
     program
         .run(&["infer"])
-        .fails_with(2, &["no data folder", " collect --data "]);
+        .fails_with(2, &["no data directory", " collect --data "]);
     // Refused before anything is started, or made.
     program
         .run(&["demo", "--burst-config", "off"])
@@ -469,9 +469,9 @@ fn a_damaged_file_in_the_store_is_named_and_the_rest_is_read() {
     }
 }
 
-fn parquet_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+fn parquet_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+    for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
         if entry.path().is_dir() {
             found.extend(parquet_files(&entry.path()));
         } else if entry

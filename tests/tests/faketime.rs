@@ -25,12 +25,12 @@ const AHEAD_NS: i64 = 30_000_000;
 
 /// libfaketime for programs with threads, where Debian puts it.
 fn library() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib")
+    let directories = std::fs::read_dir("/usr/lib")
         .ok()?
         .flatten()
         .map(|entry| entry.path());
-    folders
-        .map(|folder| folder.join("faketime/libfaketimeMT.so.1"))
+    directories
+        .map(|directory| directory.join("faketime/libfaketimeMT.so.1"))
         .find(|path| path.exists())
 }
 

@@ -58,7 +58,7 @@ fn one_call_per_property_jumps_out() {
         "always",
     ];
     let report = program.run(&demo).succeeds().json();
-    let data = report["data"].as_str().expect("a folder").to_owned();
+    let data = report["data"].as_str().expect("a directory").to_owned();
     let overview = Program::run_plain(&["timeline", "--json", "--data", &data])
         .succeeds()
         .json();
@@ -173,7 +173,7 @@ fn the_lock_that_makes_requests_wait_has_the_first_row() {
         "store.lock=+10ms",
     ];
     let report = program.run(&demo).succeeds().json();
-    let data = report["data"].as_str().expect("a folder").to_owned();
+    let data = report["data"].as_str().expect("a directory").to_owned();
     let timeline = |more: &[&str]| {
         let arguments = [&["timeline", "--data", &data], more].concat();
         Program::run_plain(&arguments).succeeds()

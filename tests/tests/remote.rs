@@ -1,4 +1,4 @@
-//! Stores in object stores, with real collectors: in a folder (`file://`) always, and in a server of S3 (moto, from PyPI)
+//! Stores in object stores, with real collectors: in a directory (`file://`) always, and in a server of S3 (moto, from PyPI)
 //! where there is one.
 
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ struct Target {
     url: String,
     variables: Vec<(&'static str, String)>,
     _server: Option<Server>,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     cache: tempfile::TempDir,
 }
 
@@ -83,13 +83,13 @@ fn free_port() -> u16 {
 
 impl Target {
     fn file() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let directory = tempfile::tempdir().expect("a directory");
         Self {
-            url: format!("file://{}/store", folder.path().display()),
+            url: format!("file://{}/store", directory.path().display()),
             variables: Vec::new(),
             _server: None,
-            _folder: folder,
-            cache: tempfile::tempdir().expect("a folder"),
+            _directory: directory,
+            cache: tempfile::tempdir().expect("a directory"),
         }
     }
 
@@ -219,10 +219,10 @@ fn span(service: &str, at: u64) -> Value {
 
 const BOTH: &[&str] = &["front", "back"];
 
-/// Publishing, a kill in the midst of it, compaction, and a copy of the folder.
+/// Publishing, a kill in the midst of it, compaction, and a copy of the directory.
 fn one_collector(target: &Target) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
     let collector = target.collect(&data);
     collector.send(0..20, BOTH);
     wait_for("published", || {
@@ -261,7 +261,7 @@ fn one_collector(target: &Target) {
     wait_for("its first round", || {
         (first.metric("publish_last_success_seconds") > 0.0).then_some(())
     });
-    let copy = folder.path().join("copy");
+    let copy = directory.path().join("copy");
     let copied = Command::new("cp").arg("-r").args([&data, &copy]).status();
     assert!(copied.expect("cp").success());
     let second = target.collect(&copy);
@@ -284,8 +284,8 @@ fn one_collector(target: &Target) {
 
 /// Each has some spans of every request.
 fn two_collectors(target: &Target) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let [one, two, whole] = ["one", "two", "whole"].map(|name| folder.path().join(name));
+    let directory = tempfile::tempdir().expect("a directory");
+    let [one, two, whole] = ["one", "two", "whole"].map(|name| directory.path().join(name));
     let other = Target::file();
     let (a, b, all) = (
         target.collect(&one),
@@ -309,8 +309,8 @@ fn two_collectors(target: &Target) {
 #[test]
 fn a_damaged_manifest_costs_what_is_its_own() {
     let target = Target::file();
-    let folder = tempfile::tempdir().expect("a folder");
-    let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+    let directory = tempfile::tempdir().expect("a directory");
+    let [one, two] = ["one", "two"].map(|name| directory.path().join(name));
     for (data, requests) in [(&one, 0..10), (&two, 10..30)] {
         let collector = target.collect(data);
         collector.send(requests, BOTH);
@@ -338,7 +338,7 @@ fn a_damaged_manifest_costs_what_is_its_own() {
 }
 
 #[test]
-fn a_folder_holds_what_a_collector_has() {
+fn a_directory_holds_what_a_collector_has() {
     one_collector(&Target::file());
 }
 
@@ -352,7 +352,7 @@ fn a_bucket_holds_what_a_collector_has() {
 }
 
 #[test]
-fn requests_span_the_collectors_of_a_folder() {
+fn requests_span_the_collectors_of_a_directory() {
     two_collectors(&Target::file());
 }
 
@@ -369,8 +369,8 @@ fn requests_span_the_collectors_of_a_bucket() {
 fn what_is_collected_while_the_bucket_is_away_comes_later() {
     let port = free_port();
     let target = Target::s3(port, None);
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
     let collector = target.collect(&data);
     collector.send(0..20, BOTH);
     wait_for("it is seen to be away", || {
@@ -408,7 +408,10 @@ fn what_cannot_be_used_is_said() {
         assert!(!said.contains(SECRET), "{said}");
     };
     fails(&["infer", "--data", &target.url], "published");
-    fails(&["collect", "--data", &target.url], "give a local folder");
+    fails(
+        &["collect", "--data", &target.url],
+        "give a local directory",
+    );
     fails(&["infer", "--data", "gs://x/y"], "gs:// is not known");
     let with_secret = format!("s3://me:{SECRET}@bucket/x");
     fails(

@@ -102,7 +102,7 @@ fn newsfeed(rate: &str, faults: &[&str]) -> Vec<u64> {
         .iter()
         .for_each(|fault| demo.extend(["--fault", fault]));
     let report = program.run(&demo).succeeds().json();
-    let data = report["data"].as_str().expect("a folder").to_owned();
+    let data = report["data"].as_str().expect("a directory").to_owned();
     let search = |(formula, is_of_bursts): &(&str, bool)| {
         let mut arguments = vec!["search", "--json", "--data", &data, formula];
         arguments.extend(is_of_bursts.then_some("--bursts"));

@@ -26,7 +26,7 @@ pub struct ConvergencePoint {
 
 /// Interval between points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum LineLimit {
     /// A point every this many traces.
     Traces(u64),
     /// A point whenever the observed traces grew by one part in this many. That yields some
@@ -34,20 +34,20 @@ pub enum Pace {
     OneIn(u64),
 }
 
-impl Pace {
+impl LineLimit {
     /// Returns the number of further traces after which a point is due.
     pub fn next(self, observed: u64) -> u64 {
         match self {
-            Pace::Traces(traces) => traces.max(1),
-            Pace::OneIn(part) => (observed / part.max(1)).max(1),
+            LineLimit::Traces(traces) => traces.max(1),
+            LineLimit::OneIn(part) => (observed / part.max(1)).max(1),
         }
     }
 
     /// Returns the pace with half as many points.
-    fn halved(self) -> Pace {
+    fn halved(self) -> LineLimit {
         match self {
-            Pace::Traces(traces) => Pace::Traces(traces.saturating_mul(2)),
-            Pace::OneIn(part) => Pace::OneIn((part / 2).max(1)),
+            LineLimit::Traces(traces) => LineLimit::Traces(traces.saturating_mul(2)),
+            LineLimit::OneIn(part) => LineLimit::OneIn((part / 2).max(1)),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Pace {
 /// [`Model::relations`](crate::model::Model::relations), so take them some thousand traces apart.
 #[derive(Clone, Debug)]
 pub struct Convergence {
-    pace: Pace,
+    pace: LineLimit,
     tolerance: f64,
     points: Vec<ConvergencePoint>,
     last: Option<Relations>,
@@ -66,11 +66,11 @@ impl Convergence {
     /// Creates a series with a point every `traces` traces, for the relations believed at this
     /// tolerance.
     pub fn every(traces: u64, tolerance: f64) -> Convergence {
-        Convergence::at(Pace::Traces(traces), tolerance)
+        Convergence::at(LineLimit::Traces(traces), tolerance)
     }
 
     /// Creates a series at this pace, for the relations believed at this tolerance.
-    pub fn at(pace: Pace, tolerance: f64) -> Convergence {
+    pub fn at(pace: LineLimit, tolerance: f64) -> Convergence {
         Convergence {
             pace,
             tolerance,

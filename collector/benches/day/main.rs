@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::ledger::Checkpoint;
+use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::{
     Hour, PartitionRule, RetriedSpans, Segments, Store, StoreTable, merge_files, write_rows,
 };
@@ -98,12 +98,12 @@ fn main() -> Result<(), Failure> {
         .map(ingest)
         .collect::<Result<Vec<f64>, _>>()?;
     let temporary = tempfile::tempdir()?;
-    let folder = arguments.data.as_deref().unwrap_or(temporary.path());
+    let directory = arguments.data.as_deref().unwrap_or(temporary.path());
     let runtime = tokio::runtime::Runtime::new()?;
-    let many = folder.join("day");
+    let many = directory.join("day");
     let store = Store::local(&many, runtime.handle().clone())?;
     let spans = generate(&store, &many, &arguments, &ingest_s)?;
-    let one = folder.join("one");
+    let one = directory.join("one");
     as_one(&store, &one, &runtime)?;
     println!(
         "verbs over the day's files, and over one file for each table; medians of {}, without what was kept of the model",
@@ -114,7 +114,7 @@ fn main() -> Result<(), Failure> {
         "verb", "day s", "one s", "ratio", "day CPU", "one CPU", "day MiB", "one MiB"
     );
     let mut over = Vec::new();
-    for verb in reading_verbs(folder) {
+    for verb in reading_verbs(directory) {
         let is_wanted = |wanted: &String| wanted.split(',').any(|one| verb[0].starts_with(one));
         if !arguments.verbs.as_ref().is_none_or(is_wanted) {
             continue;
@@ -137,8 +137,8 @@ fn main() -> Result<(), Failure> {
 
 /// Every verb that reads the traces of a store, each as it is mostly asked. `predict` needs attributes and `timeline` a
 /// recording of the kernel, which this day has not.
-fn reading_verbs(folder: &Path) -> Vec<Vec<String>> {
-    let page = folder.join("page.html").display().to_string();
+fn reading_verbs(directory: &Path) -> Vec<Vec<String>> {
+    let page = directory.join("page.html").display().to_string();
     let trace = format!("{:032x}", request(SEED, 100).trace_id);
     let verbs: [&[&str]; 11] = [
         &["infer", "--json"],
@@ -192,7 +192,7 @@ fn thread_cpu_s() -> Result<f64, Failure> {
 /// Writes the day's files, and cares for them; its spans.
 fn generate(
     store: &Store,
-    folder: &Path,
+    directory: &Path,
     arguments: &Arguments,
     ingest_s: &[f64],
 ) -> Result<u64, Failure> {
@@ -200,12 +200,12 @@ fn generate(
     let of_flush = (arguments.spans / SPANS_PER_REQUEST / flushes).clamp(1, 10_000);
     let interval_ns = FLUSH_NS / of_flush;
     let requests = (flushes - 1) * (FLUSH_NS / interval_ns);
-    let settings = CareSettings {
+    let settings = MaintenanceSettings {
         // Nobody reads meanwhile.
         replaced_bytes_max: 256 << 20,
-        ..CareSettings::default()
+        ..MaintenanceSettings::default()
     };
-    let counters = Arc::new(CareCounters::default());
+    let counters = Arc::new(MaintenanceCounters::default());
     let mut care = Care::of(store.clone(), settings, counters.clone());
     let (bytes, spans) = (AtomicU64::new(0), AtomicU64::new(0));
     let (mut care_s, mut files_most) = (0.0, 0);
@@ -247,7 +247,7 @@ fn generate(
         next_segment: flushes,
         ..Checkpoint::default()
     };
-    checkpoint.save(&stroboscope_store::disk::LocalDisk, folder)?;
+    checkpoint.save(&stroboscope_store::disk::LocalDisk, directory)?;
     let (spans, millions) = (spans.into_inner(), |count: u64| count as f64 / 1e6);
     println!(
         "{flushes} flushes: {spans} spans of {requests} requests, {:.0} MB, in {:.0} s",
@@ -297,8 +297,8 @@ struct Took {
     peak_bytes: u64,
 }
 
-fn run(verb: &[String], folder: &Path) -> Result<Took, Failure> {
-    let cache = folder.join("cache");
+fn run(verb: &[String], directory: &Path) -> Result<Took, Failure> {
+    let cache = directory.join("cache");
     if cache.exists() {
         std::fs::remove_dir_all(cache)?;
     }
@@ -306,7 +306,7 @@ fn run(verb: &[String], folder: &Path) -> Result<Took, Failure> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(verb)
         .arg("--data")
-        .arg(folder)
+        .arg(directory)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
@@ -360,15 +360,19 @@ fn compare(verb: &[String], many: &Path, one: &Path, runs: usize) -> Result<f64,
 }
 
 /// The same rows in one file for each table.
-fn as_one(store: &Store, folder: &Path, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
-    drop(Store::local(folder, runtime.handle().clone())?);
+fn as_one(
+    store: &Store,
+    directory: &Path,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<(), Failure> {
+    drop(Store::local(directory, runtime.handle().clone())?);
     for table in TABLES {
         let files = store.list(table)?;
         let path = Hour::of(EPOCH_NS as i64).path(table, "all");
         let mut retried = RetriedSpans::default();
         merge_files(store, table, &files, &path, &mut retried, &|| true)?.publish()?;
-        let to = folder.join(path.as_ref());
-        std::fs::create_dir_all(to.parent().ok_or("no folder")?)?;
+        let to = directory.join(path.as_ref());
+        std::fs::create_dir_all(to.parent().ok_or("no directory")?)?;
         std::fs::rename(store.display(&path), to)?;
     }
     Ok(())

@@ -61,14 +61,14 @@ impl Sent {
 
 /// How fast one connection sends, and until when.
 #[derive(Clone, Copy)]
-struct Pace {
+struct LineLimit {
     begun: Instant,
     until: Instant,
     /// As fast as it is acknowledged, without.
     spans_per_s: Option<f64>,
 }
 
-impl Pace {
+impl LineLimit {
     /// When it is time for the next request, if it is not yet.
     fn wait(&self, spans: u64) -> Option<Duration> {
         let due_s = spans as f64 / self.spans_per_s?;
@@ -115,7 +115,7 @@ impl Load {
         sent: &Sent,
     ) -> Result<(), Failure> {
         let begun = Instant::now();
-        let pace = Pace {
+        let pace = LineLimit {
             begun,
             until: begun + duration,
             spans_per_s: spans_per_s.map(|all| all / connections as f64),
@@ -138,7 +138,7 @@ impl Load {
     }
 }
 
-fn native(target: &Target, pace: Pace, sent: &Sent) -> Result<(), Failure> {
+fn native(target: &Target, pace: LineLimit, sent: &Sent) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -192,7 +192,7 @@ fn otlp_http(
     address: &str,
     prepared: &[Prepared],
     number: u64,
-    pace: Pace,
+    pace: LineLimit,
     sent: &Sent,
 ) -> Result<(), Failure> {
     let mut stream = TcpStream::connect(address)?;

@@ -15,7 +15,7 @@ use crate::load::Target;
 
 pub(crate) struct CollectorProcess {
     child: Child,
-    folder: TempDir,
+    directory: TempDir,
     pub(crate) target: Target,
     pages: String,
 }
@@ -101,8 +101,8 @@ impl CollectorProcess {
         memory_limit: &str,
         fill: impl FnOnce(&Path) -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir()?;
-        fill(folder.path())?;
+        let directory = tempfile::tempdir()?;
+        fill(directory.path())?;
         let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
             .args([
                 "collect",
@@ -118,7 +118,7 @@ impl CollectorProcess {
                 memory_limit,
                 "--data",
             ])
-            .arg(folder.path())
+            .arg(directory.path())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
@@ -138,7 +138,7 @@ impl CollectorProcess {
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
             child,
-            folder,
+            directory,
             target: Target {
                 from: Ipv4Addr::LOCALHOST.into(),
                 grpc,
@@ -180,14 +180,14 @@ impl CollectorProcess {
         Command::new("kill").args(["-TERM", &id]).status()?;
         self.child.wait()?;
         let runtime = tokio::runtime::Runtime::new()?;
-        let store = Store::local(self.folder.path(), runtime.handle().clone())?;
+        let store = Store::local(self.directory.path(), runtime.handle().clone())?;
         let mut stored = Stored { spans: 0, bytes: 0 };
         for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
             // Without those that were merged into others.
             for (path, bytes) in store.list(table)? {
                 stored.bytes += bytes;
                 if table == StoreTable::Spans {
-                    let file = std::fs::File::open(self.folder.path().join(path.as_ref()))?;
+                    let file = std::fs::File::open(self.directory.path().join(path.as_ref()))?;
                     let file = SerializedFileReader::new(file)?;
                     stored.spans += u64::try_from(file.metadata().file_metadata().num_rows())?;
                 }

@@ -35,7 +35,8 @@ pub(crate) fn run(
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     let limit = &arguments.memory_limit;
-    let mut collector = CollectorProcess::start_with(limit, |folder| poisoned(folder, poison))?;
+    let mut collector =
+        CollectorProcess::start_with(limit, |directory| poisoned(directory, poison))?;
     let quiet = good(&collector, duration / 2)?;
     println!(
         "alone: {quiet}, peak memory {:.0} MiB",
@@ -116,9 +117,9 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn poisoned(folder: &Path, poison: Poison) -> Result<(), Failure> {
+fn poisoned(directory: &Path, poison: Poison) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let store = Store::local(folder, runtime.handle().clone())?;
+    let store = Store::local(directory, runtime.handle().clone())?;
     let rows = poison.rows();
     let at_ns = rows.batches.first().ok_or("no batches")?.received_ns;
     write_rows(

@@ -71,15 +71,15 @@ fn main() -> Result<(), Failure> {
     let data = data.as_deref().unwrap_or(temporary.path());
     let mut runs: Vec<verbs::Run> = Vec::new();
     for (requests, times) in [(requests / 10, SMALL_RUNS), (requests, 1)] {
-        let folder = data.join(requests.to_string());
+        let directory = data.join(requests.to_string());
         if ["generate", "infer", "critical-path"].into_iter().any(does) {
-            generate(&folder, requests)?;
+            generate(&directory, requests)?;
         }
         for verb in ["infer", "critical-path"]
             .into_iter()
             .filter(|verb| does(verb))
         {
-            let run = verbs::median(verb, &folder, requests, times)?;
+            let run = verbs::median(verb, &directory, requests, times)?;
             if let Some(small) = runs.iter().find(|small| small.verb == run.verb) {
                 println!("  {}", run.growth_since(small));
             }
@@ -90,16 +90,16 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Writes the store, unless it is there.
-fn generate(folder: &Path, requests: u64) -> Result<(), Failure> {
-    let marker = folder.join(format!("generated-{SEED}"));
+fn generate(directory: &Path, requests: u64) -> Result<(), Failure> {
+    let marker = directory.join(format!("generated-{SEED}"));
     let files = workload::files(requests);
     if marker.exists() {
-        println!("{requests} requests: in {}", folder.display());
+        println!("{requests} requests: in {}", directory.display());
         return Ok(());
     }
     let started = Instant::now();
     let runtime = tokio::runtime::Runtime::new()?;
-    let store = Store::local(folder, runtime.handle().clone())?;
+    let store = Store::local(directory, runtime.handle().clone())?;
     let (next, bytes, spans) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let write = || -> Result<(), Failure> {
         loop {

@@ -33,23 +33,23 @@ impl Run {
 /// Runs one verb so many times, and says which run was in the middle by time.
 pub(crate) fn median(
     verb: &'static str,
-    folder: &Path,
+    directory: &Path,
     requests: u64,
     times: usize,
 ) -> Result<Run, Failure> {
     let mut runs = (0..times.max(1))
-        .map(|_| run(verb, folder, requests))
+        .map(|_| run(verb, directory, requests))
         .collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     Ok(runs.swap_remove(runs.len() / 2))
 }
 
 /// Runs one verb over the store and prints what it took.
-pub(crate) fn run(verb: &'static str, folder: &Path, requests: u64) -> Result<Run, Failure> {
+pub(crate) fn run(verb: &'static str, directory: &Path, requests: u64) -> Result<Run, Failure> {
     let started = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args([verb, "--json", "--data"])
-        .arg(folder)
+        .arg(directory)
         .stdout(Stdio::piped())
         .spawn()?;
     let mut output = child.stdout.take().ok_or("no output")?;

@@ -10,7 +10,7 @@
 //!
 //! Arguments, after `--`: `--runs COUNT` (3); `--seconds SECONDS` of a period (20); `--rate RATE`, of requests a second (30);
 //! `--only NAME,NAME`, of the changes; `--pairs COUNT`; `--program FILE`, another build of the program; `--keep DIR`, which
-//! must be empty, for data folders and answers.
+//! must be empty, for data directories and answers.
 
 mod change;
 mod check;
@@ -76,14 +76,18 @@ fn main() -> Result<(), Failure> {
         return check::judge_is_right();
     };
     let temporary = tempfile::tempdir()?;
-    let folder = arguments.keep.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(folder)?;
-    if std::fs::read_dir(folder)?.next().is_some() {
-        return Err(format!("{} is not empty; choose another folder", folder.display()).into());
+    let directory = arguments.keep.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(directory)?;
+    if std::fs::read_dir(directory)?.next().is_some() {
+        return Err(format!(
+            "{} is not empty; choose another directory",
+            directory.display()
+        )
+        .into());
     }
     let bench = Bench {
         program: Program::new(&arguments.program, arguments.seconds),
-        folder: folder.to_owned(),
+        directory: directory.to_owned(),
         arguments,
     };
     match bench.arguments.pairs {
@@ -95,7 +99,7 @@ fn main() -> Result<(), Failure> {
 struct Bench {
     arguments: Arguments,
     program: Program,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Bench {
@@ -136,19 +140,19 @@ impl Bench {
     }
 
     fn judged(&self, change: &Change, run: usize) -> Result<Judged, Failure> {
-        let folder = self.folder.join(format!("{}-{run}", change.name));
+        let directory = self.directory.join(format!("{}-{run}", change.name));
         let rate = self.arguments.rate_per_s;
-        let before = self.program.record(&folder.join("before"), rate, None)?;
+        let before = self.program.record(&directory.join("before"), rate, None)?;
         let after = self
             .program
-            .record(&folder.join("after"), rate, Some(change.fault))?;
+            .record(&directory.join("after"), rate, Some(change.fault))?;
         let answer = self.program.compare(&before, &after)?;
-        std::fs::write(folder.join("compare.json"), answer.to_string())?;
+        std::fs::write(directory.join("compare.json"), answer.to_string())?;
         let mut judged = judge::judge(&answer, change)?;
         if let Some(parameter) = change.parameter {
             judged.explained = match self.program.explain(&before, &after)? {
                 Some(said) => {
-                    std::fs::write(folder.join("explain.json"), said.to_string())?;
+                    std::fs::write(directory.join("explain.json"), said.to_string())?;
                     Some(judge::names(&said, parameter))
                 }
                 None => {
@@ -158,19 +162,19 @@ impl Bench {
             };
         }
         println!("{} run {run}: {judged}", change.name);
-        self.forget(&folder)?;
+        self.forget(&directory)?;
         Ok(judged)
     }
 
     fn pairs(&self, pairs: usize) -> Result<(), Failure> {
         let mut with_cause = 0;
         for pair in 0..pairs {
-            let folder = self.folder.join(format!("pair-{pair}"));
+            let directory = self.directory.join(format!("pair-{pair}"));
             let rate = self.arguments.rate_per_s * LOADS[pair % LOADS.len()];
-            let before = self.program.record(&folder.join("before"), rate, None)?;
-            let after = self.program.record(&folder.join("after"), rate, None)?;
+            let before = self.program.record(&directory.join("before"), rate, None)?;
+            let after = self.program.record(&directory.join("after"), rate, None)?;
             let answer = self.program.compare(&before, &after)?;
-            std::fs::write(folder.join("compare.json"), answer.to_string())?;
+            std::fs::write(directory.join("compare.json"), answer.to_string())?;
             let causes = judge::rows(&answer, "causes")?;
             with_cause += usize::from(!causes.is_empty());
             let first = causes.first().map_or(String::new(), judge::name_of);
@@ -179,7 +183,7 @@ impl Bench {
                 answer["verdict"],
                 causes.len()
             );
-            self.forget(&folder)?;
+            self.forget(&directory)?;
         }
         println!(
             "{with_cause} of {pairs} pairs without a change report a cause (goal: at most 2 of 40)"
@@ -188,9 +192,9 @@ impl Bench {
     }
 
     /// Removes what was recorded, unless it is to be kept.
-    fn forget(&self, folder: &Path) -> Result<(), Failure> {
+    fn forget(&self, directory: &Path) -> Result<(), Failure> {
         if self.arguments.keep.is_none() {
-            std::fs::remove_dir_all(folder)?;
+            std::fs::remove_dir_all(directory)?;
         }
         Ok(())
     }

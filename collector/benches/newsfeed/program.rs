@@ -21,18 +21,18 @@ impl Program {
         }
     }
 
-    /// Records one period of the newsfeed below `folder`, and says in which data folder it is.
+    /// Records one period of the newsfeed below `directory`, and says in which data directory it is.
     pub(crate) fn record(
         &self,
-        folder: &Path,
+        directory: &Path,
         rate_per_s: f64,
         fault: Option<&str>,
     ) -> Result<PathBuf, Failure> {
-        std::fs::create_dir_all(folder)?;
+        std::fs::create_dir_all(directory)?;
         let mut command = Command::new(&self.program);
         command
             .args(["demo", "--json", "--burst-config", "always", "--data"])
-            .arg(folder)
+            .arg(directory)
             .args(["--seconds", &self.seconds.to_string()])
             .args(["--rate", &rate_per_s.to_string()]);
         if let Some(fault) = fault {
@@ -48,7 +48,9 @@ impl Program {
                 );
             }
         }
-        let data = report["data"].as_str().ok_or("demo names no data folder")?;
+        let data = report["data"]
+            .as_str()
+            .ok_or("demo names no data directory")?;
         Ok(data.into())
     }
 

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::ledger::Checkpoint;
+use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
 
 use formulas::LoadOmission;
@@ -86,15 +86,15 @@ fn main() -> Result<(), Failure> {
     };
     let mut runs: Vec<Vec<Searched>> = Vec::new();
     for spans in [arguments.spans / 10, arguments.spans] {
-        let folder = data.join(format!("spans-{spans}"));
-        generate(&folder, spans)?;
+        let directory = data.join(format!("spans-{spans}"));
+        generate(&directory, spans)?;
         println!(
             "{:<22} {:>7} {:>7} {:>7} {:>9} {:>9} {:>8}  what was read",
             "formula", "cold s", "kept s", "MiB", "searched", "matched", "unknown"
         );
         let all = formulas::ALL.iter().filter(is_wanted);
         runs.push(
-            all.map(|asked| search(asked, &folder))
+            all.map(|asked| search(asked, &directory))
                 .collect::<Result<_, _>>()?,
         );
     }
@@ -135,25 +135,29 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Writes the store, and cares for it, unless it is there.
-fn generate(folder: &Path, spans: u64) -> Result<(), Failure> {
-    let marker = folder.join("generated");
+fn generate(directory: &Path, spans: u64) -> Result<(), Failure> {
+    let marker = directory.join("generated");
     if marker.exists() {
         println!(
             "{}: {}",
-            folder.display(),
+            directory.display(),
             std::fs::read_to_string(&marker)?
         );
         return Ok(());
     }
     let size = Size::of(spans, WEEK_SPANS);
     let runtime = tokio::runtime::Runtime::new()?;
-    let store = Store::local(folder, runtime.handle().clone())?;
-    let settings = CareSettings {
+    let store = Store::local(directory, runtime.handle().clone())?;
+    let settings = MaintenanceSettings {
         // Nobody reads meanwhile.
         replaced_bytes_max: 256 << 20,
-        ..CareSettings::default()
+        ..MaintenanceSettings::default()
     };
-    let mut care = Care::of(store.clone(), settings, Arc::new(CareCounters::default()));
+    let mut care = Care::of(
+        store.clone(),
+        settings,
+        Arc::new(MaintenanceCounters::default()),
+    );
     let (started, flushes) = (Instant::now(), size.flushes());
     let written = AtomicU64::new(0);
     let threads = std::thread::available_parallelism()?.get();
@@ -186,7 +190,7 @@ fn generate(folder: &Path, spans: u64) -> Result<(), Failure> {
         next_segment: flushes,
         ..Checkpoint::default()
     };
-    checkpoint.save(&stroboscope_store::disk::LocalDisk, folder)?;
+    checkpoint.save(&stroboscope_store::disk::LocalDisk, directory)?;
     let files = store.list(StoreTable::Spans)?;
     let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     let about = format!(
@@ -226,12 +230,12 @@ impl Searched {
     }
 }
 
-fn search(asked: &'static LoadOmission, folder: &Path) -> Result<Searched, Failure> {
-    let cache = folder.join("cache");
+fn search(asked: &'static LoadOmission, directory: &Path) -> Result<Searched, Failure> {
+    let cache = directory.join("cache");
     if cache.exists() {
         std::fs::remove_dir_all(cache)?;
     }
-    let (cold, kept) = (run(asked, folder)?, run(asked, folder)?);
+    let (cold, kept) = (run(asked, directory)?, run(asked, directory)?);
     let counts = ["searched", "matched", "unknown"];
     let of = |took: &Took| counts.map(|key| took.said[key].as_u64());
     if of(&cold) != of(&kept) {
@@ -277,11 +281,11 @@ fn what_was_read(said: &Value) -> String {
     }
 }
 
-fn run(asked: &LoadOmission, folder: &Path) -> Result<Took, Failure> {
+fn run(asked: &LoadOmission, directory: &Path) -> Result<Took, Failure> {
     let started = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(["search", asked.formula, "--json", "--explain", "--data"])
-        .arg(folder)
+        .arg(directory)
         .args(asked.more)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

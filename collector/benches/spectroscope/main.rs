@@ -12,7 +12,7 @@
 //! Arguments, after `--`: `--tool DIR`; `--requests COUNT`, of a period (20,000); `--only NAME,NAME`, of the faults; `--runs
 //! COUNT` of ours, of which the middle one counts (3); `--top COUNT` lines of each list (3); `--program FILE`, another build
 //! of ours; `--scale`; `--keep DIR`, which must be empty, for stores, graphs and the tool's output; `--stores BEFORE AFTER`,
-//! two data folders to compare instead.
+//! two data directories to compare instead.
 
 mod dot;
 mod fault;
@@ -102,13 +102,13 @@ fn main() -> Result<(), Failure> {
         return Ok(());
     };
     let temporary = tempfile::tempdir()?;
-    let folder = arguments.keep.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(folder)?;
-    // The tool runs in a folder of its own.
-    let folder = folder.canonicalize()?;
+    let directory = arguments.keep.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(directory)?;
+    // The tool runs in a directory of its own.
+    let directory = directory.canonicalize()?;
     let runtime = Runtime::new()?;
     let tool = match &arguments.tool {
-        Some(from) => Some(Tool::prepare(from, &folder.join("tool"))?),
+        Some(from) => Some(Tool::prepare(from, &directory.join("tool"))?),
         None => {
             println!(
                 "SKIPPED: the authors' tool (--tool DIR, a clone of https://github.com/RS1999ent/spectroscope)"
@@ -118,7 +118,7 @@ fn main() -> Result<(), Failure> {
     };
     let bench = Bench {
         arguments,
-        folder,
+        directory,
         runtime,
         tool,
     };
@@ -131,7 +131,7 @@ fn main() -> Result<(), Failure> {
 
 struct Bench {
     arguments: Arguments,
-    folder: PathBuf,
+    directory: PathBuf,
     runtime: Runtime,
     tool: Option<Tool>,
 }
@@ -179,31 +179,31 @@ impl Bench {
         };
         let before = period(
             workload(Fault::None, SEED, EPOCH_NS),
-            &self.folder.join("before"),
+            &self.directory.join("before"),
             &self.runtime,
         )?;
         println!(
             "{} requests before and after, of {:.0} segments",
             self.arguments.requests, before.segments
         );
-        let before_dot = self.graphs(&before.folder)?;
+        let before_dot = self.graphs(&before.directory)?;
         let mut table = Vec::new();
         for fault in Fault::ALL.into_iter().filter(is_asked) {
             let after = period(
                 workload(fault, SEED + 1 + fault as u64, EPOCH_NS + LATER_NS),
-                &self.folder.join(fault.name()),
+                &self.directory.join(fault.name()),
                 &self.runtime,
             )?;
             println!("\n{}: in {} requests", fault.name(), after.touched.len());
-            let stores = [before.folder.as_path(), &after.folder];
+            let stores = [before.directory.as_path(), &after.directory];
             let ours = ours::compare(&self.arguments.program, stores, self.arguments.runs)?;
             let truth = fault.truth();
             let mut line = format!("{:<15} {}", fault.name(), judge_ours(&ours, &truth));
             self.show_ours(&ours.json);
             if let (Some(tool), Some((before_dot, _))) = (&self.tool, &before_dot)
-                && let Some((after_dot, ids)) = self.graphs(&after.folder)?
+                && let Some((after_dot, ids)) = self.graphs(&after.directory)?
             {
-                let output = self.folder.join(fault.name()).join("tool");
+                let output = self.directory.join(fault.name()).join("tool");
                 let found = tool.run([before_dot, &after_dot], &output)?;
                 let is_right = |ranked| is_right(ranked, &truth, &ids, &after.touched);
                 let place = Place::of(found.ranked.iter().map(is_right));
@@ -214,7 +214,7 @@ impl Bench {
             }
             table.push(line);
             if self.arguments.keep.is_none() {
-                std::fs::remove_dir_all(&after.folder)?;
+                std::fs::remove_dir_all(&after.directory)?;
             }
         }
         println!(
@@ -244,7 +244,7 @@ impl Bench {
         };
         let mut files = Vec::new();
         for (name, store) in [("before", before), ("after", after)] {
-            let file = self.folder.join(name).with_extension("dot");
+            let file = self.directory.join(name).with_extension("dot");
             let (ids, left_out) = graphs_of(store, &file, &self.runtime)?;
             println!(
                 "{name}: graphs of {} requests, {left_out} left out",
@@ -255,7 +255,7 @@ impl Bench {
             }
             files.push(file);
         }
-        let found = tool.run([&files[0], &files[1]], &self.folder.join("output"))?;
+        let found = tool.run([&files[0], &files[1]], &self.directory.join("output"))?;
         self.show_theirs(&found.ranked);
         println!("theirs: {} s, CPU s, MiB", cells(&found.took));
         self.show_categories([before, after], &found)

@@ -24,9 +24,9 @@ pub(crate) fn compare(
     let said = tempfile::tempdir()?;
     let (mut all, mut json) = (Vec::new(), Value::Null);
     for run in 0..runs {
-        for folder in [before, after] {
+        for directory in [before, after] {
             // Nothing of what an earlier run kept.
-            let cache = folder.join("cache");
+            let cache = directory.join("cache");
             if cache.exists() {
                 fs::remove_dir_all(cache)?;
             }

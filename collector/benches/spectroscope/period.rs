@@ -14,7 +14,7 @@ use crate::{Failure, dot};
 
 /// A period in its store.
 pub(crate) struct Period {
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     /// The ids of the requests that have what was injected in them.
     pub(crate) touched: HashSet<u128>,
     /// Of a request, in the mean.
@@ -24,10 +24,10 @@ pub(crate) struct Period {
 /// Writes a period into a store.
 pub(crate) fn period(
     workload: Workload,
-    folder: &Path,
+    directory: &Path,
     runtime: &Runtime,
 ) -> Result<Period, Failure> {
-    let store = Store::local(folder, runtime.handle().clone())?;
+    let store = Store::local(directory, runtime.handle().clone())?;
     let (mut touched, mut segments, mut files) = (HashSet::new(), 0, 0);
     workload.files(
         |made| {
@@ -47,9 +47,9 @@ pub(crate) fn period(
         next_segment: files,
         ..Checkpoint::default()
     };
-    checkpoint.save(&stroboscope_store::disk::LocalDisk, folder)?;
+    checkpoint.save(&stroboscope_store::disk::LocalDisk, directory)?;
     Ok(Period {
-        folder: folder.to_owned(),
+        directory: directory.to_owned(),
         touched,
         segments: segments as f64 / workload.requests as f64,
     })

@@ -23,7 +23,7 @@ pub(crate) fn scale(bench: &Bench) -> Result<(), Failure> {
             epoch_ns,
             segments: Some(SFS97_SEGMENTS),
         };
-        let folder = bench.folder.join(requests.to_string());
+        let directory = bench.directory.join(requests.to_string());
         let half = requests / 2;
         let before = of(Fault::None, SEED, EPOCH_NS, half);
         let after = of(
@@ -32,9 +32,9 @@ pub(crate) fn scale(bench: &Bench) -> Result<(), Failure> {
             EPOCH_NS + LATER_NS,
             requests - half,
         );
-        let before = period(before, &folder.join("before"), &bench.runtime)?;
-        let after = period(after, &folder.join("after"), &bench.runtime)?;
-        let stores = [before.folder.as_path(), &after.folder];
+        let before = period(before, &directory.join("before"), &bench.runtime)?;
+        let after = period(after, &directory.join("after"), &bench.runtime)?;
+        let stores = [before.directory.as_path(), &after.directory];
         let ours = ours::compare(&arguments.program, stores, arguments.runs)?;
         println!(
             "{requests} requests of {:.0} segments, {} and {} categories: {:.2} s, {:.2} s of CPU, at most {} MiB; {} causes, \
@@ -58,7 +58,7 @@ pub(crate) fn scale(bench: &Bench) -> Result<(), Failure> {
         {
             let Found {
                 took, categories, ..
-            } = tool.run([&before, &after], &folder.join("output"))?;
+            } = tool.run([&before, &after], &directory.join("output"))?;
             println!(
                 "theirs, of the same {requests}: {} and {} categories: {:.2} s, {:.2} s of CPU, at most {} MiB",
                 categories[0],

@@ -31,7 +31,7 @@ const PROGRAM: &str = "spectroscope/spectroscope.pl";
 
 /// The tool, ready to run.
 pub(crate) struct Tool {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// What it found.
@@ -59,8 +59,8 @@ pub(crate) struct Ranked {
 }
 
 impl Tool {
-    /// Of a folder in which the tool's repository is, copied to `folder`.
-    pub(crate) fn prepare(from: &Path, folder: &Path) -> Result<Self, Failure> {
+    /// Of a directory in which the tool's repository is, copied to `directory`.
+    pub(crate) fn prepare(from: &Path, directory: &Path) -> Result<Self, Failure> {
         let source = from.join("source");
         if !source.join(PROGRAM).is_file() {
             return Err(format!(
@@ -92,33 +92,33 @@ impl Tool {
                 return Err(format!("the tool needs {program}: install {packages}").into());
             }
         }
-        copy(&source, &folder.join("source"))?;
+        copy(&source, &directory.join("source"))?;
         for (name, text) in SHIMS {
-            let path = folder.join("shims").join(name);
-            fs::create_dir_all(path.parent().ok_or("no folder")?)?;
+            let path = directory.join("shims").join(name);
+            fs::create_dir_all(path.parent().ok_or("no directory")?)?;
             fs::write(&path, text)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         }
         // An assignment to `undef` is an error since Perl 5.14.
-        let program = folder.join("source").join(PROGRAM);
+        let program = directory.join("source").join(PROGRAM);
         let text = fs::read_to_string(&program)?;
         let assigned = Regex::new(r"(?m)^undef (\$\w+ = )")?;
         fs::write(&program, assigned.replace_all(&text, "$1").as_ref())?;
         Ok(Self {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
         })
     }
 
     /// Compares two files of requests, with the tool's own settings.
     pub(crate) fn run(&self, [before, after]: [&Path; 2], output: &Path) -> Result<Found, Failure> {
-        let program = self.folder.join("source").join(PROGRAM);
-        let shims = self.folder.join("shims");
+        let program = self.directory.join("source").join(PROGRAM);
+        let shims = self.directory.join("shims");
         let path = std::env::var("PATH").unwrap_or_default();
         fs::create_dir_all(output)?;
         let log = fs::File::create(output.join("log"))?;
         let mut command = Command::new("perl");
         command
-            .current_dir(program.parent().ok_or("no folder")?)
+            .current_dir(program.parent().ok_or("no directory")?)
             .env("PATH", format!("{}:{path}", shims.display()))
             .env("PERL5LIB", &shims)
             .env("PERL5OPT", "-MGD::Graph::boxplot")

@@ -31,13 +31,13 @@ const FORMATS: [Format; 9] = [
     Format::Strace,
 ];
 
-/// A folder in memory, where there is one: nothing of it is to last.
-pub(crate) fn folder() -> TempDir {
+/// A directory in memory, where there is one: nothing of it is to last.
+pub(crate) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
-        tempfile::tempdir_in(memory).expect("a folder")
+        tempfile::tempdir_in(memory).expect("a directory")
     } else {
-        tempfile::tempdir().expect("a folder")
+        tempfile::tempdir().expect("a directory")
     }
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn mapping(bytes: &[u8]) {
         Some(at) => (&bytes[..at], &bytes[at + 1..]),
         None => (bytes, &b"2026-01-02T03:04:05Z a=1 trace=7 task=t\n"[..]),
     };
-    let folder = folder();
-    let path = folder.path().join("mapping.toml");
+    let directory = directory();
+    let path = directory.path().join("mapping.toml");
     std::fs::write(&path, text).expect("written");
     match FieldMapping::read(&path) {
         Ok(mapping) => take(content, |importer| importer.with_mapping(mapping.clone())),
@@ -74,9 +74,9 @@ pub(crate) fn mapping(bytes: &[u8]) {
 
 /// Imports a content; what is left out is told, and what is kept is in the store.
 fn take(content: &[u8], with: impl Fn(Importer) -> Importer) {
-    let folder = folder();
-    let store = || Store::local(folder.path(), RUNTIME.handle().clone()).expect("a store");
-    let data = DataDir::create(folder.path()).expect("a data folder");
+    let directory = directory();
+    let store = || Store::local(directory.path(), RUNTIME.handle().clone()).expect("a store");
+    let data = DataDir::create(directory.path()).expect("a data directory");
     let importer = with(Importer::new(data, store()));
     let mut told = 0;
     let imported = importer.stream("case", content, &mut |_, reason| {
@@ -97,7 +97,7 @@ fn take(content: &[u8], with: impl Fn(Importer) -> Importer) {
             let left = left.span_missing + left.no_span_no_task;
             assert_eq!(spans, summary.spans);
             // The kernel's are in a table of their own.
-            let of_kernel = folder.path().join("kernel").is_dir();
+            let of_kernel = directory.path().join("kernel").is_dir();
             assert!(
                 events + left == summary.events || of_kernel,
                 "{events} + {left}, {summary:?}"

@@ -1,6 +1,6 @@
 //! Requests of OTLP: each way to read them says the same.
 
-use stroboscope_foreign::otlp::plain_records;
+use stroboscope_otlp::plain_records;
 use stroboscope_store::decode::{
     NotOtlp, OtlpTaken, check_otlp_protobuf, otlp_json, otlp_logs_json, otlp_logs_protobuf,
     otlp_protobuf, otlp_protobuf_slowly,

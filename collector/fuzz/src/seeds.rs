@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use prost::Message as _;
-use stroboscope_foreign::otlp::message::{
+use stroboscope_otlp::message::{
     AnyKind, AnyValue, ArrayValue, Event, KeyValue, KeyValueList, Link, Resource, ResourceSpans,
     Scope, ScopeSpans, Span, Status,
 };
-use stroboscope_foreign::otlp::{LogRecord, ResourceLogs, ScopeLogs};
+use stroboscope_otlp::{LogRecord, ResourceLogs, ScopeLogs};
 
 const SPANS_JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}},
 {"key":"host.name","value":{"stringValue":"web1"}}],"droppedAttributesCount":1},"schemaUrl":"r","scopeSpans":[{"scope":{"name":"lib",

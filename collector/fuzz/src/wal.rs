@@ -9,7 +9,7 @@ use stroboscope_store::wal::{
     HEADER_BYTES, PayloadKind, RECORD_HEADER_BYTES, ScanNote, read_segment, segment_path,
 };
 
-use crate::import::folder;
+use crate::import::directory;
 
 /// A segment: a byte says whether checksums are made right, which no mutation would hit.
 pub(crate) fn wal(bytes: &[u8]) {
@@ -20,8 +20,8 @@ pub(crate) fn wal(bytes: &[u8]) {
     if *first & 1 == 1 {
         mend(&mut content);
     }
-    let folder = folder();
-    let path = segment_path(folder.path(), 1);
+    let directory = directory();
+    let path = segment_path(directory.path(), 1);
     std::fs::write(&path, &content).expect("written");
     let scan = read_segment(&path).expect("it can be read");
     // Each byte is of a record, or told.

@@ -30,10 +30,10 @@ const TOKENS: [&[u8]; 16] = [
 
 /// Cases that were found, by name.
 fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("cases")
         .join(target);
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .map(|entry| entry.expect("an entry").path())

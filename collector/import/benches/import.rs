@@ -1,7 +1,7 @@
 //! Lines imported per second, on one core: `cargo bench -p stroboscope-import --bench import`.
 //!
 //! Writes a log of 2,000,000 lines (or as many as the first argument says): requests of 20 events over five tasks on
-//! three hosts, with ids of 32 hex digits and two attributes; then imports it three times into fresh folders. The time
+//! three hosts, with ids of 32 hex digits and two attributes; then imports it three times into fresh directories. The time
 //! is that of the whole import, from opening the file to durable Parquet. Then the same events as others would write them,
 //! a tenth as many: JSON with other names and RFC 3339 times, and plain text, both by mappings; and the log packed by
 //! zstd. An import works on one thread; what the kernel writes behind it is not counted (`taskset -c 0` pins both).
@@ -82,7 +82,7 @@ fn write_log(path: &Path, lines: u64, layout: Layout) -> std::io::Result<()> {
 }
 
 struct Bench {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
     rounds: u32,
 }
@@ -96,11 +96,11 @@ impl Bench {
         mapping: Option<&str>,
     ) -> Result<(), Box<dyn std::error::Error>> {
         self.rounds += 1;
-        let data = self.folder.path().join(format!("data-{}", self.rounds));
+        let data = self.directory.path().join(format!("data-{}", self.rounds));
         let store = Store::local(&data, self.runtime.handle().clone())?;
         let mut importer = Importer::new(DataDir::create(&data)?, store);
         if let Some(mapping) = mapping {
-            let path = self.folder.path().join("mapping.toml");
+            let path = self.directory.path().join("mapping.toml");
             std::fs::write(&path, mapping)?;
             importer = importer.with_mapping(FieldMapping::read(&path)?);
         }
@@ -128,11 +128,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .nth(1)
         .and_then(|count| count.parse().ok())
         .unwrap_or(2_000_000);
-    let folder = tempfile::tempdir()?;
-    let log = folder.path().join("log.jsonl");
+    let directory = tempfile::tempdir()?;
+    let log = directory.path().join("log.jsonl");
     let runtime = tokio::runtime::Runtime::new()?;
     let mut bench = Bench {
-        folder,
+        directory,
         runtime,
         rounds: 0,
     };

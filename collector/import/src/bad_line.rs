@@ -1,6 +1,6 @@
 //! Defects of one line or record of a source.
 
-use stroboscope_foreign::BadSpan;
+use stroboscope_otlp::BadSpan;
 
 /// Reason for leaving a line out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -19,8 +19,8 @@ use super::json_error::reason_of;
 use super::take::Take;
 use super::time::{TimeUnit, duration_ns};
 use super::tracks::{Slice, Tracks};
-use stroboscope_foreign::Attributes;
-use stroboscope_foreign::typed::{UnstoredValue, parse};
+use stroboscope_otlp::Attributes;
+use stroboscope_otlp::typed::{UnstoredValue, parse};
 
 /// Maximum number of intervals that have begun and not ended.
 const OPEN_MAX: usize = 100_000;
@@ -411,7 +411,7 @@ mod tests {
             let spans: Vec<_> = heard.told.iter().flatten().collect();
             assert_eq!(spans.len(), intervals.len());
             for span in &spans {
-                let around = |other: &&&stroboscope_foreign::ForeignSpan| {
+                let around = |other: &&&stroboscope_otlp::ForeignSpan| {
                     other.span_id != span.span_id
                         && other.start_ns <= span.start_ns
                         && span.end_ns <= other.end_ns

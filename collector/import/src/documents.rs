@@ -22,8 +22,7 @@ use super::telemetry;
 use super::time::Times;
 use super::unknown::{Unknown, describe};
 use super::zipkin::Zipkin;
-use stroboscope_foreign::otlp;
-use stroboscope_foreign::typed::count_of;
+use stroboscope_otlp::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
 /// Maximum depth of nested lists and documents that are read.
@@ -298,7 +297,7 @@ impl<'a> Documents<'a> {
             }
         };
         let read = match list {
-            List::Spans => otlp::spans_of_json(line, text, &mut AsSpans(sink))
+            List::Spans => stroboscope_otlp::spans_of_json(line, text, &mut AsSpans(sink))
                 .map_err(|(offset, reason)| (offset, reason.into())),
             List::Logs | List::Metrics | List::Profiles => {
                 let (name, count) = telemetry::count(list, text);

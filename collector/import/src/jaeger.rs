@@ -28,11 +28,11 @@ use super::BadLine;
 use super::json_error::reason_of;
 use super::take::Take;
 use message::{Log, Process, Reference, Span, Tag, Trace};
-use stroboscope_foreign::BadSpan;
-use stroboscope_foreign::LinesBefore;
-use stroboscope_foreign::typed::parse;
-use stroboscope_foreign::{Attributes, ForeignEvent, ForeignSpan, own_span_id, span_number};
-use stroboscope_foreign::{base64_of, hex};
+use stroboscope_otlp::BadSpan;
+use stroboscope_otlp::LinesBefore;
+use stroboscope_otlp::typed::parse;
+use stroboscope_otlp::{Attributes, ForeignEvent, ForeignSpan, own_span_id, span_number};
+use stroboscope_otlp::{base64_of, hex};
 use time::{instant_ns, length_ns};
 
 /// Passes on the spans of one record, a trace or a span, which begins on line `line`.

@@ -1,6 +1,6 @@
 //! Errors of serde_json, with their positions separated from the message.
 
-use stroboscope_foreign::without_line_number;
+use stroboscope_otlp::without_line_number;
 
 use super::BadLine;
 

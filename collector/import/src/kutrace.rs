@@ -30,8 +30,8 @@ use super::json_error::reason_of;
 use super::take::Take;
 use super::time::{TimeUnit, duration_ns};
 use super::tracks::{Slice, Tracks};
-use stroboscope_foreign::Attributes;
-use stroboscope_foreign::BadSpan;
+use stroboscope_otlp::Attributes;
+use stroboscope_otlp::BadSpan;
 
 /// `-wakeup-`: an arc from the waker to the woken thread.
 const WAKEUP: i64 = -3;

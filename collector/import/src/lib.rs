@@ -69,5 +69,5 @@ pub use not_taken::NotTaken;
 pub use outcome::{ImportError, ImportOutcome, ImportSummary};
 pub use plain_line::parse_plain;
 pub use receipt::Receipt;
-pub use stroboscope_foreign::{trace_id, trace_label};
+pub use stroboscope_otlp::{trace_id, trace_label};
 pub use time::TimeUnit;

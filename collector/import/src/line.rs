@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use stroboscope_foreign::{check_text, whole_number};
+use stroboscope_otlp::{check_text, whole_number};
 
 use super::BadLine;
 use super::time::Times;
-use stroboscope_foreign::typed;
-use stroboscope_foreign::without_line_number;
+use stroboscope_otlp::typed;
+use stroboscope_otlp::without_line_number;
 use stroboscope_store::limits::Limits;
 
 /// One event of a log, with owned texts.
@@ -161,7 +161,7 @@ pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<
 /// # Errors
 /// Fails if there are too many.
 pub(super) fn check_count(count: usize, limits: &Limits) -> Result<(), BadLine> {
-    Ok(stroboscope_foreign::check_count(
+    Ok(stroboscope_otlp::check_count(
         count,
         limits.attributes_per_record_max,
     )?)

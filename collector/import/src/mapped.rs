@@ -11,7 +11,7 @@ use super::outcome::StopReason;
 use super::sink::Sink;
 use super::take::Take as _;
 use super::time::{TimeUnit, Times};
-use stroboscope_foreign::typed::count_of;
+use stroboscope_otlp::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
 /// A mapping, and the state for reading by it.

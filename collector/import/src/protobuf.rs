@@ -12,9 +12,9 @@ use std::io::{self, BufRead, Read as _};
 use prost::Message as _;
 
 use super::BadLine;
-use stroboscope_foreign::otlp::fields;
-use stroboscope_foreign::otlp::message::ResourceSpans;
-use stroboscope_foreign::wire;
+use stroboscope_otlp::fields;
+use stroboscope_otlp::message::ResourceSpans;
+use stroboscope_otlp::wire;
 
 /// Tag of `ExportTraceServiceRequest.resource_spans`: field 1, with a length.
 const RESOURCE_SPANS: u64 = 10;

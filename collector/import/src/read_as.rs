@@ -11,7 +11,6 @@ use super::sink::Sink;
 use super::source::UnpackedSource;
 use super::take::{self, Take as _};
 use super::time::{TimeRule, TimeUnit, Times};
-use stroboscope_foreign::otlp;
 use stroboscope_store::limits::{IMPORT_RECORD_BYTES_MAX, Limits};
 
 /// Options that determine how sources are read.
@@ -135,7 +134,9 @@ fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result
             .iter()
             .for_each(|name| sink.not_taken(number, name, 1));
         match message {
-            Ok(of_resource) => otlp::spans_of(number, &of_resource, &mut take::Spans(sink)),
+            Ok(of_resource) => {
+                stroboscope_otlp::spans_of(number, &of_resource, &mut take::Spans(sink));
+            }
             Err(reason) => sink.bad(number, &reason),
         }
     }

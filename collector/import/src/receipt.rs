@@ -46,14 +46,14 @@ impl Receipt {
     /// Returns the errors of the disk.
     pub fn keep(&self, data: &Path, content: &str) -> io::Result<()> {
         let path = Self::path(data, content);
-        let folder = data.join("imports");
-        std::fs::create_dir_all(&folder)?;
+        let directory = data.join("imports");
+        std::fs::create_dir_all(&directory)?;
         let fresh = path.with_extension("new");
         let mut file = File::create(&fresh)?;
         file.write_all(&serde_json::to_vec_pretty(self)?)?;
         file.sync_all()?;
         std::fs::rename(&fresh, &path)?;
-        File::open(&folder)?.sync_all()?;
+        File::open(&directory)?.sync_all()?;
         File::open(data)?.sync_all()
     }
 }

@@ -4,7 +4,7 @@ use super::BadLine;
 use super::line::LogEvent;
 use super::not_taken::NotTakenCounts;
 use super::outcome::{ImportError, ImportSummary};
-use stroboscope_foreign::{ForeignSpan, trace_id, trace_label};
+use stroboscope_otlp::{ForeignSpan, trace_id, trace_label};
 use stroboscope_store::decode::rows_of_span;
 use stroboscope_store::limits::{IMPORT_RUN_BYTES, Limits};
 use stroboscope_store::record::{EventRow, Rows, SpanRow};

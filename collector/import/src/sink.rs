@@ -13,7 +13,7 @@ use super::line::LogEvent;
 use super::outcome::{ImportError, ImportSummary};
 use super::run::RunWriter;
 use super::take::Take;
-use stroboscope_foreign::ForeignSpan;
+use stroboscope_otlp::ForeignSpan;
 
 /// Stores records, reports those left out, and shows progress.
 pub(super) struct Sink<'a> {

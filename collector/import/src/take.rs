@@ -1,6 +1,6 @@
 //! Interface between the readers of formats and their sink.
 
-use stroboscope_foreign::{BadSpan, ForeignSpan, TakeSpans};
+use stroboscope_otlp::{BadSpan, ForeignSpan, TakeSpans};
 
 use super::BadLine;
 use super::line::LogEvent;

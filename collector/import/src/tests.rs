@@ -6,7 +6,7 @@ use super::line::LogEvent;
 use super::take::Take;
 use super::zipkin::Zipkin;
 use super::{BadLine, jaeger};
-use stroboscope_foreign::{ForeignSpan, span_number};
+use stroboscope_otlp::{ForeignSpan, span_number};
 
 mod exponents;
 mod kutrace;

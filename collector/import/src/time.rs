@@ -20,7 +20,7 @@ use std::fmt::{self, Write as _};
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeZone as _};
 
-use stroboscope_foreign::{BadSpan, decimal};
+use stroboscope_otlp::{BadSpan, decimal};
 
 use super::BadLine;
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::line::{LogEvent, check, check_count};
 use super::take::Take;
-use stroboscope_foreign::{Attributes, ForeignSpan, hashed};
+use stroboscope_otlp::{Attributes, ForeignSpan, hashed};
 use stroboscope_store::limits::Limits;
 
 /// Maximum number of enclosing intervals that are searched for a parent.

@@ -23,9 +23,9 @@ use super::BadLine;
 use super::json_error::reason_of;
 use super::take::Take;
 use super::time::from_us;
-use stroboscope_foreign::BadSpan;
-use stroboscope_foreign::typed::{UnstoredValue, parse};
-use stroboscope_foreign::{
+use stroboscope_otlp::BadSpan;
+use stroboscope_otlp::typed::{UnstoredValue, parse};
+use stroboscope_otlp::{
     Attributes, ForeignEvent, ForeignSpan, hashed, own_span_id, span_number, whole_number,
 };
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the recorder's objects into the folder given (default: beside this script). Needs clang and libbpf-dev.
+# Builds the recorder's objects into the directory given (default: beside this script). Needs clang and libbpf-dev.
 # The paths of the build machine are kept out, so that the same compiler makes the same bytes anywhere.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -14,14 +14,14 @@
 #![cfg(target_os = "linux")]
 
 mod clock;
+mod doze;
 mod ebpf;
-mod gate;
+mod event_filter;
 mod listening;
 mod marker_call;
 mod privilege;
 mod processes;
 mod recorder;
-mod sieve;
 mod source;
 mod start_error;
 mod tracefs;

@@ -30,9 +30,9 @@ impl MarkerFile {
                 source,
             )
         };
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-            std::fs::create_dir_all(folder).map_err(failed)?;
-            set_mode(folder, 0o755).map_err(failed)?;
+        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+            std::fs::create_dir_all(directory).map_err(failed)?;
+            set_mode(directory, 0o755).map_err(failed)?;
         }
         let file = File::options()
             .read(true)

@@ -33,7 +33,7 @@ pub(crate) fn running(processes: &Processes) -> Result<BTreeSet<u32>, StartError
             }));
             add_children(&parents, &mut found);
         }
-        Processes::Cgroup(folder) => add_cgroup(folder, &mut found, 0)?,
+        Processes::Cgroup(directory) => add_cgroup(directory, &mut found, 0)?,
     }
     Ok(found)
 }
@@ -78,8 +78,8 @@ fn add_children(parents: &BTreeMap<u32, u32>, found: &mut BTreeSet<u32>) {
 /// Maximum depth of nested control groups that are searched.
 const DEPTH_MAX: usize = 32;
 
-fn add_cgroup(folder: &Path, found: &mut BTreeSet<u32>, depth: usize) -> Result<(), StartError> {
-    let list = folder.join("cgroup.procs");
+fn add_cgroup(directory: &Path, found: &mut BTreeSet<u32>, depth: usize) -> Result<(), StartError> {
+    let list = directory.join("cgroup.procs");
     let text = fs::read_to_string(&list).map_err(|source| {
         StartError::system(
             format!("reading the control group's {}", list.display()),
@@ -88,7 +88,7 @@ fn add_cgroup(folder: &Path, found: &mut BTreeSet<u32>, depth: usize) -> Result<
     })?;
     found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
     if depth < DEPTH_MAX
-        && let Ok(entries) = fs::read_dir(folder)
+        && let Ok(entries) = fs::read_dir(directory)
     {
         for entry in entries
             .flatten()

@@ -7,7 +7,7 @@ use stroboscope_burst::BurstConfig;
 use stroboscope_kernel_model::{ClockLog, Facility, Processes, Recording, Settings};
 
 use crate::clock;
-use crate::gate::Gate;
+use crate::doze::Gate;
 use crate::listening::MarkerFile;
 use crate::processes;
 use crate::source::Source;

@@ -4,8 +4,8 @@ use stroboscope_analysis::kernel::event::{Event, LossCounts};
 use stroboscope_kernel_model::{Facility, Settings};
 
 use crate::clock;
+use crate::doze::Gate;
 use crate::ebpf::{EbpfSource, Switches};
-use crate::gate::Gate;
 use crate::privilege;
 use crate::start_error::StartError;
 use crate::tracefs::TracefsSource;

@@ -18,7 +18,7 @@ use stroboscope_burst::BurstConfig;
 use stroboscope_kernel_model::{ClockLog, Processes, Settings};
 
 use crate::clock;
-use crate::sieve::Sieve;
+use crate::event_filter::EventFilter;
 use crate::start_error::StartError;
 use format::{EVENTS, Formats};
 use page::Item;
@@ -31,11 +31,11 @@ const RECORD_BYTES: u64 = 64;
 
 /// An instance of tracefs, which is removed when dropped.
 pub(crate) struct TracefsSource {
-    folder: PathBuf,
+    directory: PathBuf,
     pipes: Vec<File>,
     formats: Formats,
     config: BurstConfig,
-    sieve: Sieve,
+    sieve: EventFilter,
     /// Events that have been read, but may be newer than events still in other processors' buffers.
     held: Vec<Event>,
     last_ns: Vec<u64>,
@@ -57,21 +57,21 @@ impl TracefsSource {
     pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
         remove_orphans(Path::new(ROOT));
         let own = std::process::id();
-        let folder = Path::new(ROOT)
+        let directory = Path::new(ROOT)
             .join("instances")
             .join(format!("{PREFIX}{own}-{}", started_at(own)));
-        fs::create_dir(&folder).map_err(failed(format!("making {}", folder.display())))?;
+        fs::create_dir(&directory).map_err(failed(format!("making {}", directory.display())))?;
         let cpu_count = aya::util::online_cpus()
             .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?
             .len();
         let kib = (u64::from(settings.slots_per_cpu()) * RECORD_BYTES).div_ceil(1024);
         // From here on an error drops the source, which removes the directory.
         let mut source = Self {
-            folder,
+            directory,
             pipes: Vec::new(),
             formats: Formats::default(),
             config: settings.burst_config,
-            sieve: Sieve::new(),
+            sieve: EventFilter::new(),
             held: Vec::new(),
             last_ns: vec![clock::now_ns(); cpu_count],
             losses: vec![LossCounts::default(); cpu_count],
@@ -81,7 +81,7 @@ impl TracefsSource {
         source.configure(settings, kib)?;
         for cpu in 0..cpu_count {
             let path = source
-                .folder
+                .directory
                 .join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
             let pipe = File::options()
                 .read(true)
@@ -91,25 +91,25 @@ impl TracefsSource {
                 .pipes
                 .push(pipe.map_err(failed(format!("opening {}", path.display())))?);
         }
-        write(&source.folder.join("tracing_on"), "1")?;
+        write(&source.directory.join("tracing_on"), "1")?;
         Ok(source)
     }
 
     fn configure(&mut self, settings: &Settings, kib: u64) -> Result<(), StartError> {
-        let folder = &self.folder;
-        write(&folder.join("tracing_on"), "0")?;
-        write(&folder.join("trace_clock"), "mono")?;
-        write(&folder.join("buffer_size_kb"), &kib.to_string())?;
-        write(&folder.join("options/event-fork"), "1")?;
+        let directory = &self.directory;
+        write(&directory.join("tracing_on"), "0")?;
+        write(&directory.join("trace_clock"), "mono")?;
+        write(&directory.join("buffer_size_kb"), &kib.to_string())?;
+        write(&directory.join("options/event-fork"), "1")?;
         // Without this, each of the recorder's own reads makes events to be read.
-        write_threads(&folder.join("set_event_notrace_pid"), std::process::id())?;
+        write_threads(&directory.join("set_event_notrace_pid"), std::process::id())?;
         if settings.processes != Processes::All {
             for process in crate::processes::running(&settings.processes)? {
-                write_threads(&folder.join("set_event_pid"), process)?;
+                write_threads(&directory.join("set_event_pid"), process)?;
             }
         }
         for (place, event) in EVENTS.iter().enumerate() {
-            let path = folder.join("events").join(event);
+            let path = directory.join("events").join(event);
             let text = fs::read_to_string(path.join("format"))
                 .map_err(failed(format!("reading the format of {event}")))?;
             self.formats.add(place, &text);
@@ -122,7 +122,7 @@ impl TracefsSource {
 
     pub(crate) fn stop(&self) {
         // Writing fails only if another process removed the instance, which also stops it.
-        let _ = fs::write(self.folder.join("tracing_on"), "0");
+        let _ = fs::write(self.directory.join("tracing_on"), "0");
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -138,7 +138,7 @@ impl TracefsSource {
     }
 
     pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
-        write_threads(&self.folder.join("set_event_pid"), process)
+        write_threads(&self.directory.join("set_event_pid"), process)
     }
 
     /// Introduces each thread again from the returned moment on.
@@ -220,7 +220,7 @@ impl Drop for TracefsSource {
     fn drop(&mut self) {
         self.pipes.clear();
         // The next recorder removes the instance if that fails now.
-        let _ = fs::remove_dir(&self.folder);
+        let _ = fs::remove_dir(&self.directory);
     }
 }
 

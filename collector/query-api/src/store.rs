@@ -358,9 +358,9 @@ mod tests {
 
     #[test]
     fn the_latest_are_found_and_nothing_before_them_is_read() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
         let all = written(&store);
         let traces = Traces::of(store, QueryMemory::unbounded());
         let end_ns = T0_NS + HOURS * HOUR_NS;

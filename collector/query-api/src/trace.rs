@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use stroboscope_analysis::flow::is_failure;
 use stroboscope_analysis::record::TraceId;
-use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, ArrayValue, KeyValue, ResourceSpans};
-use stroboscope_foreign::otlp::{
+use stroboscope_otlp::message::{AnyKind, AnyValue, ArrayValue, KeyValue, ResourceSpans};
+use stroboscope_otlp::{
     SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json, resource_spans,
 };
 use stroboscope_proto::v1::SpanFlag;
@@ -247,7 +247,7 @@ fn typed(attributes: AttributeValues) -> StoredAttributes {
 /// Parses an id in a path: hex, or base64 as in protobuf's JSON. Returns a description of the
 /// problem if it is neither.
 pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
-    if let Some(bytes) = stroboscope_foreign::base64_of(text, true) {
+    if let Some(bytes) = stroboscope_otlp::base64_of(text, true) {
         let mut padded = [0; 16];
         padded[16 - bytes.len()..].copy_from_slice(&bytes);
         return Ok(u128::from_be_bytes(padded));

@@ -29,7 +29,7 @@ const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTab
 /// Cache entries of one state of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
-    folder: PathBuf,
+    directory: PathBuf,
     /// Hash of the store's files and this program, as text.
     state: String,
 }
@@ -38,7 +38,7 @@ impl Cache {
     /// Returns the cache of the store's present state.
     pub(super) fn of(data: &DataDir, store: &Store) -> Result<Self, StoreError> {
         Ok(Self {
-            folder: data.cache(),
+            directory: data.cache(),
             state: state(store)?,
         })
     }
@@ -70,7 +70,7 @@ impl Cache {
         }
         let path = self.path(kind, asked);
         let part = path.with_extension(format!("{}.part", std::process::id()));
-        let written = fs::create_dir_all(&self.folder)
+        let written = fs::create_dir_all(&self.directory)
             .and_then(|()| zstd::encode_all(&*entry, ZSTD_LEVEL))
             .and_then(|packed| fs::write(&part, packed))
             .and_then(|()| fs::rename(&part, &path));
@@ -83,7 +83,7 @@ impl Cache {
     }
 
     fn path(&self, kind: &str, asked: &str) -> PathBuf {
-        self.folder.join(format!(
+        self.directory.join(format!(
             "{}-{kind}-{:032x}.zst",
             self.state,
             XxHash3_128::oneshot(asked.as_bytes())
@@ -93,7 +93,7 @@ impl Cache {
     /// Deletes entries of other states of the store, and the oldest entries of this kind beyond the
     /// bound.
     fn delete_stale(&self, kind: &str) {
-        let Ok(entries) = fs::read_dir(&self.folder) else {
+        let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
         };
         let own = format!("{}-{kind}-", self.state);
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_of_these_files_is_found() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let cache = |state: &str| Cache {
-            folder: folder.path().join("cache"),
+            directory: directory.path().join("cache"),
             state: state.to_owned(),
         };
         let (now, later) = (cache("a"), cache("b"));
@@ -176,15 +176,15 @@ mod tests {
 
     #[test]
     fn there_are_never_many() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let cache = Cache {
-            folder: folder.path().to_owned(),
+            directory: directory.path().to_owned(),
             state: "a".to_owned(),
         };
         cache.keep("other", "question", &0_u64);
         (0..3 * ENTRIES_MAX as u64).for_each(|n| cache.keep("kind", &n.to_string(), &n));
         assert_eq!(
-            fs::read_dir(folder.path()).unwrap().count(),
+            fs::read_dir(directory.path()).unwrap().count(),
             ENTRIES_MAX + 1
         );
         assert_eq!(cache.find("other", "question"), Some(0_u64));
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_or_written_is_done_without() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let cache = Cache {
-            folder: folder.path().to_owned(),
+            directory: directory.path().to_owned(),
             state: "a".to_owned(),
         };
         cache.keep("kind", "question", &7_u64);
@@ -209,10 +209,10 @@ mod tests {
                 whole.len()
             );
         }
-        let file = folder.path().join("file");
+        let file = directory.path().join("file");
         fs::write(&file, "").unwrap();
         Cache {
-            folder: file,
+            directory: file,
             state: "a".to_owned(),
         }
         .keep("kind", "question", &7_u64);

@@ -122,9 +122,9 @@ pub fn compare(
     if !Arc::ptr_eq(&before.source, &after.source) {
         // Files of the two directories may have the same names.
         for (notes, of) in [(&mut notes, before), (&mut more, after)] {
-            let folder = of.source.name();
+            let directory = of.source.name();
             for damage in &mut notes.damage {
-                damage.file = format!("{folder}/{}", damage.file);
+                damage.file = format!("{directory}/{}", damage.file);
             }
         }
         notes.unflushed_bytes += more.unflushed_bytes;

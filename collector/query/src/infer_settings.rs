@@ -1,7 +1,7 @@
 //! Settings of an inference.
 
 use regex::Regex;
-use stroboscope_analysis::convergence::Pace;
+use stroboscope_analysis::convergence::LineLimit;
 
 /// Settings of an inference.
 #[derive(Clone, Debug, Default)]
@@ -13,8 +13,8 @@ pub struct InferSettings {
     /// True to treat the trailing token of an event-log event's name as its data element, see
     /// [`from_events`](stroboscope_analysis::segment::from_events).
     pub trailing_elements: bool,
-    /// Pace at which the convergence series takes points; without it, there is no series.
-    pub convergence: Option<Pace>,
+    /// LineLimit at which the convergence series takes points; without it, there is no series.
+    pub convergence: Option<LineLimit>,
 }
 
 impl InferSettings {

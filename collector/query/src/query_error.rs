@@ -12,7 +12,7 @@ pub enum QueryError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The data directory holds no traces.
-    #[error("the data folder {data} holds no traces yet")]
+    #[error("the data directory {data} holds no traces yet")]
     Empty {
         data: String,
         /// Bytes that a running collector has accepted and not yet put into the store.
@@ -23,7 +23,7 @@ pub enum QueryError {
     NoSuchTrace { trace: String, data: String },
     /// The kernel was not recorded.
     #[error(
-        "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
+        "the data directory {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
          or `stroboscope collect --kernel`"
     )]
     NoKernel(String),
@@ -150,7 +150,7 @@ pub enum QueryError {
     },
     /// A directory of the store cannot be used.
     #[error("cannot use the store: {0}")]
-    Folder(std::io::Error),
+    Directory(std::io::Error),
 }
 
 fn advice(lack: QueryLack) -> &'static str {

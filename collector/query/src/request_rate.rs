@@ -264,9 +264,9 @@ mod tests {
 
     #[test]
     fn each_file_is_read_once_and_all_requests_are_counted() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
         let received_ns = workload::EPOCH_NS as i64;
         let rule = PartitionRule::received(received_ns, received_ns);
         let mut starts = Vec::new();
@@ -279,7 +279,7 @@ mod tests {
         };
         let mut rates = RequestRates::default();
         let now = |rates: &mut RequestRates| {
-            let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+            let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
             let damage = rates.refresh(&source, received_ns + DAY_NS).unwrap();
             assert_eq!(damage, []);
             (rates.rate(i64::MIN..i64::MAX), rates.files.len())
@@ -304,7 +304,7 @@ mod tests {
 
     /// Store of one file, whose rows are rewritten, as the rate of one moment.
     struct OneFile {
-        folder: tempfile::TempDir,
+        directory: tempfile::TempDir,
         runtime: tokio::runtime::Runtime,
         rates: RequestRates,
     }
@@ -312,14 +312,14 @@ mod tests {
     impl OneFile {
         fn new() -> Self {
             Self {
-                folder: tempfile::tempdir().unwrap(),
+                directory: tempfile::tempdir().unwrap(),
                 runtime: tokio::runtime::Runtime::new().unwrap(),
                 rates: RequestRates::default(),
             }
         }
 
         fn write(&self, name: &str, rows: Rows) -> std::path::PathBuf {
-            let store = Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap();
+            let store = Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap();
             let received_ns = workload::EPOCH_NS as i64;
             let rule = PartitionRule::received(received_ns, received_ns);
             write_rows(&store, name, rows, &rule).unwrap();
@@ -328,12 +328,12 @@ mod tests {
                 .iter()
                 .find(|(path, _)| path.as_ref().contains(name))
                 .unwrap();
-            self.folder.path().join(path.as_ref())
+            self.directory.path().join(path.as_ref())
         }
 
         fn at(&mut self, now_ns: i64) -> (RequestRate, usize) {
             let handle = self.runtime.handle().clone();
-            let source = Source::open(self.folder.path(), handle).unwrap();
+            let source = Source::open(self.directory.path(), handle).unwrap();
             let damage = self.rates.refresh(&source, now_ns).unwrap();
             (self.rates.rate(i64::MIN..i64::MAX), damage.len())
         }
@@ -408,7 +408,7 @@ mod tests {
         assert!(roots < rows.spans.len());
         store.write("seg-0", rows);
         let handle = store.runtime.handle().clone();
-        let store = Store::local(store.folder.path(), handle).unwrap();
+        let store = Store::local(store.directory.path(), handle).unwrap();
         let objects = store.list(StoreTable::Spans).unwrap();
         let mut visited = 0;
         visit_span_starts(&store, &objects[0], |_, _, _| Some(0), |_, _| visited += 1).unwrap();

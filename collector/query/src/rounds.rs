@@ -10,14 +10,14 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use stroboscope_analysis::convergence::{Convergence, Pace};
+use stroboscope_analysis::convergence::{Convergence, LineLimit};
 use stroboscope_analysis::model::Model;
 
 use super::infer_settings::InferSettings;
 
 /// Sending side of one part, dropped at the part's end.
 pub(super) struct Rounds {
-    pace: Pace,
+    pace: LineLimit,
     /// Number of this part, and number of all parts.
     part: (u64, u64),
     /// Number of traces of all parts up to this round.

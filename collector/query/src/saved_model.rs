@@ -352,8 +352,8 @@ mod tests {
     }
 
     fn check_error(content: &[u8], parts: &[&str]) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("m.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m.json");
         std::fs::write(&path, content).unwrap();
         let error = load_model(&path).unwrap_err().to_string();
         for part in parts.iter().chain(&["m.json"]) {
@@ -402,15 +402,15 @@ mod tests {
             is_packed in any::<bool>(),
         ) {
             let model = model(&traces);
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join(if is_packed { "m.json.zst" } else { "m.json" });
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join(if is_packed { "m.json.zst" } else { "m.json" });
             save_model(&model, &path).unwrap();
             let loaded = load_model(&path).unwrap();
             prop_assert_eq!(loaded.parts(), model.parts());
             for tolerance in [0.0, 0.3] {
                 prop_assert_eq!(loaded.relations(tolerance), model.relations(tolerance));
             }
-            prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+            prop_assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
         }
     }
 }

@@ -46,8 +46,8 @@ const BOUND: u64 = 1 << 20;
 
 /// Requests of a span and those below it, each of a burst of its own.
 fn store(bursts: u64, runtime: &tokio::runtime::Runtime) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = Store::local(folder.path(), runtime.handle().clone()).expect("a store");
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = Store::local(directory.path(), runtime.handle().clone()).expect("a store");
     let bursts_per_file = bursts / FILES;
     for first in (0..bursts).step_by(bursts_per_file as usize) {
         let mut rows = Rows::default();
@@ -107,16 +107,16 @@ fn store(bursts: u64, runtime: &tokio::runtime::Runtime) -> tempfile::TempDir {
         let name = format!("seg-{:010}", first / bursts_per_file);
         write_rows(&store, &name, rows, &rule).expect("written");
     }
-    folder
+    directory
 }
 
 /// What is found, and how many bytes were allocated meanwhile at most, beyond those before.
 fn search(
-    folder: &std::path::Path,
+    directory: &std::path::Path,
     held_bytes_max: u64,
     runtime: &tokio::runtime::Runtime,
 ) -> (SearchReport, usize) {
-    let source = Source::open(folder, runtime.handle().clone()).expect("it opens");
+    let source = Source::open(directory, runtime.handle().clone()).expect("it opens");
     let source = source.with_parts(PartsWanted::Exactly(2));
     let again = r#"{ name = "read" } then { name = "read" } with the same .key within 60us"#;
     let settings = SearchSettings {

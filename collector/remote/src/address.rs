@@ -23,7 +23,7 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The URL cannot be used.
-    #[error("{url}: {what}; an object store is s3://bucket/prefix or file:///folder")]
+    #[error("{url}: {what}; an object store is s3://bucket/prefix or file:///directory")]
     Url { url: String, what: String },
     /// The object store failed.
     #[error("{url}: {what}")]
@@ -47,9 +47,9 @@ pub enum RemoteError {
     Empty(String),
     /// Another collector publishes under the same name.
     #[error(
-        "{url}: another collector publishes under this one's name, {id}: one of two data folders is a copy of the other, \
-         or an older state of it. Nothing is published from here any more, and all stays in this data folder; to go on \
-         beside the other, stop, and delete {file}: then all that is in this folder is published under a name of its own, \
+        "{url}: another collector publishes under this one's name, {id}: one of two data directories is a copy of the other, \
+         or an older state of it. Nothing is published from here any more, and all stays in this data directory; to go on \
+         beside the other, stop, and delete {file}: then all that is in this directory is published under a name of its own, \
          also what the copies have in common"
     )]
     Fenced {
@@ -91,7 +91,7 @@ pub struct Remote {
     pub(crate) url: String,
     pub(crate) objects: Arc<dyn ObjectStore>,
     /// Directory of a `file://` store, whose manifests are replaced under a lock.
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// Reports whether a `--data` argument is an object-store URL rather than a directory.
@@ -124,21 +124,21 @@ impl Remote {
         match url.scheme() {
             "s3" => Self::s3(text, &url),
             "file" => {
-                let folder = url
+                let directory = url
                     .to_file_path()
-                    .map_err(|()| wrong(text, "a path is absolute: file:///folder"))?;
+                    .map_err(|()| wrong(text, "a path is absolute: file:///directory"))?;
                 let local = |source| RemoteError::Local {
-                    path: folder.clone(),
+                    path: directory.clone(),
                     source,
                 };
-                std::fs::create_dir_all(&folder).map_err(local)?;
-                let folder = folder.canonicalize().map_err(local)?;
-                let objects = LocalFileSystem::new_with_prefix(&folder)
+                std::fs::create_dir_all(&directory).map_err(local)?;
+                let directory = directory.canonicalize().map_err(local)?;
+                let objects = LocalFileSystem::new_with_prefix(&directory)
                     .map_err(|error| failed(text, error))?;
                 Ok(Self {
                     url: text.to_owned(),
                     objects: Arc::new(objects),
-                    folder: Some(folder),
+                    directory: Some(directory),
                 })
             }
             other => Err(wrong(text, &format!("{other}:// is not known"))),
@@ -152,7 +152,7 @@ impl Remote {
         Self {
             url: url.to_owned(),
             objects,
-            folder: None,
+            directory: None,
         }
     }
 
@@ -184,7 +184,7 @@ impl Remote {
         Ok(Self {
             url: text.to_owned(),
             objects: Arc::new(PrefixStore::new(store, prefix)),
-            folder: None,
+            directory: None,
         })
     }
 

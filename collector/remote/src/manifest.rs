@@ -64,12 +64,12 @@ impl Manifest {
 }
 
 /// Returns a collector's directory.
-pub(crate) fn folder_of(id: &str) -> Path {
+pub(crate) fn directory_of(id: &str) -> Path {
     Path::from(format!("{COLLECTORS}/{id}"))
 }
 
 fn path_of(id: &str) -> Path {
-    folder_of(id).join(MANIFEST)
+    directory_of(id).join(MANIFEST)
 }
 
 /// Reports whether an object is a manifest.
@@ -139,12 +139,12 @@ fn is_of_store(path: &str) -> bool {
     let Some((table, rest)) = path.split_once('/') else {
         return false;
     };
-    let Some((folder, name)) = rest.rsplit_once('/') else {
+    let Some((directory, name)) = rest.rsplit_once('/') else {
         return false;
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     StoreTable::ALL.iter().any(|known| known.name() == table)
-        && Hour::of_folder(folder).is_some()
+        && Hour::of_directory(directory).is_some()
         && name.ends_with(".parquet")
         && !name.starts_with('.')
         && name.chars().all(is_plain)
@@ -172,11 +172,11 @@ pub(crate) async fn write(
         what: error.to_string(),
     })?;
     let payload = PutPayload::from(text);
-    let _lock = match &remote.folder {
+    let _lock = match &remote.directory {
         None => None,
         // A file system has no conditional replace: the writer takes a lock and compares.
-        Some(folder) => {
-            let lock = locked(folder, id)?;
+        Some(directory) => {
+            let lock = locked(directory, id)?;
             let there = read(remote, id).await?.map(|read| read.manifest.nonce);
             if there.as_ref() != before.map(|before| &before.manifest.nonce) {
                 return Ok(Wrote::Changed);
@@ -184,7 +184,7 @@ pub(crate) async fn write(
             Some(lock)
         }
     };
-    let mode = match (before, &remote.folder) {
+    let mode = match (before, &remote.directory) {
         (None, None) => PutMode::Create,
         (Some(before), None) => PutMode::Update(before.version.clone()),
         (_, Some(_)) => PutMode::Overwrite,
@@ -204,8 +204,8 @@ pub(crate) async fn write(
     }
 }
 
-fn locked(folder: &std::path::Path, id: &str) -> Result<std::fs::File, RemoteError> {
-    let above = folder.join(COLLECTORS);
+fn locked(directory: &std::path::Path, id: &str) -> Result<std::fs::File, RemoteError> {
+    let above = directory.join(COLLECTORS);
     let path = above.join(format!("{id}.lock"));
     let open = || {
         std::fs::create_dir_all(&above)?;
@@ -225,15 +225,15 @@ fn locked(folder: &std::path::Path, id: &str) -> Result<std::fs::File, RemoteErr
 
 /// Lists all objects of a collector, relative to its directory.
 pub(crate) async fn objects_of(remote: &Remote, id: &str) -> Result<Vec<String>, RemoteError> {
-    let folder = folder_of(id);
+    let directory = directory_of(id);
     let listed: Vec<_> = remote
         .objects
-        .list(Some(&folder))
+        .list(Some(&directory))
         .try_collect()
         .await
         .map_err(|error| remote.failed(error))?;
     let below = |path: &Path| {
-        let path = path.as_ref().strip_prefix(folder.as_ref())?;
+        let path = path.as_ref().strip_prefix(directory.as_ref())?;
         Some(path.trim_start_matches('/').to_owned())
     };
     Ok(listed

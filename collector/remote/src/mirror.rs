@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use twox_hash::XxHash3_128;
 
 use crate::address::{Remote, RemoteError};
-use crate::manifest::{self, PublishedFile, folder_of};
+use crate::manifest::{self, PublishedFile, directory_of};
 
 /// Age at which the next reader deletes an unused mirror.
 const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -24,7 +24,7 @@ const TRIES: usize = 3;
 /// alone until this is dropped.
 #[derive(Debug)]
 pub struct Mirror {
-    folder: PathBuf,
+    directory: PathBuf,
     /// Reasons why manifests of collectors cannot be read; their published files are left out.
     left_out: Vec<RemoteError>,
     _lock: File,
@@ -38,19 +38,19 @@ impl Mirror {
     /// Fails if nothing is published at the URL, or if the object store or the local disk fails.
     pub async fn of(remote: &Remote, cache: &Path) -> Result<Self, RemoteError> {
         let name = format!("{:032x}", XxHash3_128::oneshot(remote.url.as_bytes()));
-        let (folder, lock) = claimed(cache, &name)?;
+        let (directory, lock) = claimed(cache, &name)?;
         delete_unused(cache);
         let mut tries = 0;
         loop {
             tries += 1;
-            match fill(remote, &folder).await {
+            match fill(remote, &directory).await {
                 Err(RemoteError::Object { source, .. })
                     if tries < TRIES && matches!(*source, Error::NotFound { .. }) => {}
                 filled => {
                     let left_out = filled?;
                     let _lock = lock;
                     return Ok(Self {
-                        folder,
+                        directory,
                         left_out,
                         _lock,
                     });
@@ -61,8 +61,8 @@ impl Mirror {
 
     /// Returns the mirror's path: a read-only data directory.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns why published files are missing from the mirror.
@@ -112,13 +112,13 @@ fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
     std::fs::create_dir_all(cache).map_err(at(cache))?;
     let mut number = 0;
     loop {
-        let folder = cache.join(format!("{name}-{number}"));
-        let lock = folder.with_extension("lock");
+        let directory = cache.join(format!("{name}-{number}"));
+        let lock = directory.with_extension("lock");
         if let Some(file) = try_lock(&lock).map_err(at(&lock))? {
-            std::fs::create_dir_all(&folder).map_err(at(&folder))?;
+            std::fs::create_dir_all(&directory).map_err(at(&directory))?;
             file.set_modified(std::time::SystemTime::now())
                 .map_err(at(&lock))?;
-            return Ok((folder, file));
+            return Ok((directory, file));
         }
         number += 1;
     }
@@ -149,17 +149,17 @@ fn delete_unused(cache: &Path) {
 /// content. The manifest lists no covered file, so names need not encode coverage. Chunks of kernel
 /// recordings keep their names, which are random.
 fn local_name(id: &str, file: &PublishedFile) -> String {
-    let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+    let (directory, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     if file.path.starts_with("kernel/") {
         return file.path.clone();
     }
     let stem = name.strip_suffix(".parquet").unwrap_or(name);
     let object = XxHash3_128::oneshot(file.object.as_bytes());
-    format!("{folder}/of-{id}-{stem}-{object:032x}.parquet")
+    format!("{directory}/of-{id}-{stem}-{object:032x}.parquet")
 }
 
 /// Makes the mirror match the published files; returns the manifests that were left out.
-async fn fill(remote: &Remote, folder: &Path) -> Result<Vec<RemoteError>, RemoteError> {
+async fn fill(remote: &Remote, directory: &Path) -> Result<Vec<RemoteError>, RemoteError> {
     let mut wanted: BTreeMap<String, (String, PublishedFile)> = BTreeMap::new();
     let mut left_out = Vec::new();
     for id in manifest::collectors(remote).await? {
@@ -180,16 +180,16 @@ async fn fill(remote: &Remote, folder: &Path) -> Result<Vec<RemoteError>, Remote
         return Err(left_out.pop().unwrap_or_else(empty));
     }
     for table in stroboscope_store::tables::StoreTable::ALL {
-        delete_others(folder, &folder.join(table.name()), &wanted).map_err(at(folder))?;
+        delete_others(directory, &directory.join(table.name()), &wanted).map_err(at(directory))?;
     }
     let is_there = |path: &str, bytes: u64| {
-        std::fs::metadata(folder.join(path)).is_ok_and(|about| about.len() == bytes)
+        std::fs::metadata(directory.join(path)).is_ok_and(|about| about.len() == bytes)
     };
     let missing = wanted
         .into_iter()
         .filter(|(path, (_, file))| !is_there(path, file.bytes));
     futures_util::stream::iter(missing)
-        .map(|(path, (id, file))| fetch(remote, folder.join(path), id, file))
+        .map(|(path, (id, file))| fetch(remote, directory.join(path), id, file))
         .buffer_unordered(FETCHES)
         .try_collect::<()>()
         .await?;
@@ -199,10 +199,10 @@ async fn fill(remote: &Remote, folder: &Path) -> Result<Vec<RemoteError>, Remote
 /// Deletes the files of a table that are not wanted.
 fn delete_others(
     root: &Path,
-    folder: &Path,
+    directory: &Path,
     wanted: &BTreeMap<String, (String, PublishedFile)>,
 ) -> std::io::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
+    let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
@@ -226,7 +226,7 @@ async fn fetch(
     id: String,
     file: PublishedFile,
 ) -> Result<(), RemoteError> {
-    let from = object_store::path::Path::from(format!("{}/{}", folder_of(&id), file.object));
+    let from = object_store::path::Path::from(format!("{}/{}", directory_of(&id), file.object));
     let failed = |error| remote.failed(error);
     let mut parts = remote
         .objects

@@ -11,18 +11,21 @@ use crate::manifest::PublishedFile;
 pub(crate) fn without_covered<'a>(
     files: impl Iterator<Item = &'a PublishedFile>,
 ) -> Vec<PublishedFile> {
-    let mut folders: BTreeMap<&str, Vec<&PublishedFile>> = BTreeMap::new();
+    let mut directories: BTreeMap<&str, Vec<&PublishedFile>> = BTreeMap::new();
     for file in files {
-        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        folders.entry(folder).or_default().push(file);
+        let directory = file
+            .path
+            .rsplit_once('/')
+            .map_or("", |(directory, _)| directory);
+        directories.entry(directory).or_default().push(file);
     }
     let mut named = Vec::new();
-    for of_folder in folders.into_values() {
+    for of_directory in directories.into_values() {
         let is_covered = |file: &PublishedFile| {
-            let mut others = of_folder.iter();
+            let mut others = of_directory.iter();
             others.any(|other| covers(&other.path, &file.path))
         };
-        let kept = of_folder.iter().filter(|file| !is_covered(file));
+        let kept = of_directory.iter().filter(|file| !is_covered(file));
         named.extend(kept.map(|file| (*file).clone()));
     }
     named
@@ -30,9 +33,12 @@ pub(crate) fn without_covered<'a>(
 
 /// Reports whether one file holds the rows of another.
 pub(crate) fn covers(file: &str, other: &str) -> bool {
-    let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let directory = |path: &str| {
+        path.rsplit_once('/')
+            .map(|(directory, _)| directory.to_owned())
+    };
     let of = |path: &str| Segments::of(&Path::from(path));
-    folder(file) == folder(other)
+    directory(file) == directory(other)
         && of(file)
             .zip(of(other))
             .is_some_and(|(file, other)| file.covers(other))

@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 
 use crate::address::{Remote, RemoteError};
 use crate::identity::{Identity, random};
-use crate::manifest::{self, Manifest, PublishedFile, Read, UnnamedObject, Wrote, folder_of};
+use crate::manifest::{self, Manifest, PublishedFile, Read, UnnamedObject, Wrote, directory_of};
 use crate::naming::{covers, without_covered};
 use crate::upload::upload;
 #[cfg(feature = "simulation")]
@@ -94,7 +94,7 @@ impl Publisher {
         let _ = self.stop.send(());
         drop(self.stop);
         if self.thread.join().is_err() {
-            tracing::error!("publishing ended by a panic; all is in the data folder");
+            tracing::error!("publishing ended by a panic; all is in the data directory");
         }
     }
 }
@@ -177,7 +177,7 @@ impl Rounds {
                         return;
                     }
                     tracing::warn!(
-                        "cannot publish: {error}; all stays in the data folder, trying again in {} s",
+                        "cannot publish: {error}; all stays in the data directory, trying again in {} s",
                         back_off.as_secs()
                     );
                     (wait, back_off) = (back_off, (back_off * 2).min(BACK_OFF_MAX));
@@ -199,11 +199,11 @@ impl Rounds {
         match self.round(&|| begun.elapsed() < LAST_ROUND_MAX) {
             Ok(Round::Complete) => {}
             Ok(Round::Partial) => tracing::warn!(
-                "not all is published to {}: what is left goes there when a collector runs on this folder again",
+                "not all is published to {}: what is left goes there when a collector runs on this directory again",
                 self.remote.url
             ),
             Err(error) => {
-                tracing::warn!("not all is published, and stays in the data folder: {error}");
+                tracing::warn!("not all is published, and stays in the data directory: {error}");
             }
         }
     }
@@ -349,7 +349,7 @@ impl Rounds {
         };
         self.objects += 1;
         let object = format!("{}-{}/{}", self.session, self.objects, file.path);
-        let to = Path::from(format!("{}/{object}", folder_of(&self.identity.id)));
+        let to = Path::from(format!("{}/{object}", directory_of(&self.identity.id)));
         let local = |source| RemoteError::Local {
             path: path.clone(),
             source,
@@ -424,8 +424,8 @@ impl Rounds {
             return Ok(());
         }
         for unnamed in &over {
-            let folder = folder_of(&self.identity.id);
-            let path = Path::from(format!("{folder}/{}", unnamed.object));
+            let directory = directory_of(&self.identity.id);
+            let path = Path::from(format!("{directory}/{}", unnamed.object));
             match self.runtime.block_on(self.remote.objects.delete(&path)) {
                 Ok(()) | Err(Error::NotFound { .. }) => {}
                 Err(error) => return Err(self.remote.failed(error)),

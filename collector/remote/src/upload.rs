@@ -65,9 +65,9 @@ mod tests {
     /// Checks uploads in one request and in parts.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_file_of_any_size_arrives_as_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let url = format!("file://{}/store", folder.path().display());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let url = format!("file://{}/store", directory.path().display());
         let remote = Remote::open(&url).unwrap();
         for length in [0, 1, PART_BYTES - 1, PART_BYTES, 2 * PART_BYTES + 7] {
             let content: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();

@@ -14,21 +14,21 @@ pub(crate) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
         return of_query(error);
     }
     if let Some(error) = error.downcast_ref() {
-        return of_folder(error);
+        return of_directory(error);
     }
     None
 }
 
 fn of_query(error: &QueryError) -> Option<String> {
     match error {
-        QueryError::Data(error) => of_folder(error),
+        QueryError::Data(error) => of_directory(error),
         QueryError::Empty {
             data,
             unflushed_bytes,
         } => {
             let fill = to_fill(Path::new(data), *unflushed_bytes);
             Some(format!(
-                "{fill}; each demo has a folder of its own, {data}/demo-…"
+                "{fill}; each demo has a directory of its own, {data}/demo-…"
             ))
         }
         QueryError::NoSuchTrace { data, .. } => {
@@ -43,10 +43,10 @@ fn of_query(error: &QueryError) -> Option<String> {
     }
 }
 
-fn of_folder(error: &DataDirError) -> Option<String> {
+fn of_directory(error: &DataDirError) -> Option<String> {
     match error {
         DataDirError::Missing(data) | DataDirError::NotOurs(data) => Some(format!(
-            "`{}` or `{}` makes a data folder, --data names another",
+            "`{}` or `{}` makes a data directory, --data names another",
             command_on("collect", data),
             command_on("import FILE", data)
         )),

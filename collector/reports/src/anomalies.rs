@@ -7,8 +7,8 @@ use crate::arguments::{ReadingArguments, ShowArguments, parse_share};
 use crate::results::anomalies::{Anomalies, AnomalyRow};
 use crate::study::NamedStudy;
 use crate::verb::ReadingVerb;
-use stroboscope_present::show::{Row as _, TableSpec};
 use stroboscope_query::AnomalyQuestion;
+use stroboscope_render::show::{Row as _, TableSpec};
 
 /// Show what is different about slow requests
 ///

@@ -36,7 +36,7 @@ impl DataArguments {
     pub fn local(&self) -> Result<&Path, Failure> {
         if is_remote(&self.data) {
             return Err(Failure::new(format!(
-                "--data {} is an object store, which this verb does not write to: give a local folder (and `collect` \
+                "--data {} is an object store, which this verb does not write to: give a local directory (and `collect` \
                  publishes what is in one by --publish)",
                 self.data.display()
             )));
@@ -62,7 +62,7 @@ impl DataArguments {
     /// store, which lives as long as the result.
     pub fn to_read(&self, runtime: &Handle) -> Result<Readable, Failure> {
         match self.data.to_str().filter(|_| is_remote(&self.data)) {
-            None => Ok(Readable::Folder(self.data.clone())),
+            None => Ok(Readable::Directory(self.data.clone())),
             Some(url) => {
                 let remote = Remote::open(url).map_err(Failure::of)?;
                 let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));
@@ -93,15 +93,15 @@ fn newest_demo(data: &Path) -> Option<PathBuf> {
 /// Directory to read from.
 #[derive(Debug)]
 pub enum Readable {
-    Folder(PathBuf),
+    Directory(PathBuf),
     Mirror(Mirror),
 }
 
 impl Readable {
-    pub fn folder(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         match self {
-            Self::Folder(folder) => folder,
-            Self::Mirror(mirror) => mirror.folder(),
+            Self::Directory(directory) => directory,
+            Self::Mirror(mirror) => mirror.directory(),
         }
     }
 }
@@ -196,7 +196,7 @@ pub struct ShowArguments {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Also write the result's tables with all rows, each to a Parquet file in this directory
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIRECTORY")]
     pub parquet: Option<PathBuf>,
     /// Show the full paths of segments, instead of the shortest unique part
     #[arg(long)]

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::arguments::{parse_duration, parse_share};
 use crate::output::{print, print_json};
 use crate::{Failure, Status};
-use stroboscope_present::humanise::{duration, percent};
+use stroboscope_render::humanise::{duration, percent};
 
 /// Number of windows to show.
 const WINDOWS_SHOWN: usize = 5;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::clock::{Alignment, Verdict};
 
-use stroboscope_present::humanise::{counted, duration};
+use stroboscope_render::humanise::{counted, duration};
 
 /// Maximum number of hosts to list by name.
 const NAMES_SHOWN: usize = 8;

@@ -11,10 +11,10 @@ use crate::clock_words::{Timestamps, name, names, resolutions, unit, warnings};
 use crate::results::clock_pairs::{ClockPair, show_pairs};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, Row, TableSpec};
 use stroboscope_query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, Row, TableSpec};
 
 /// Show how the clocks of the hosts are related
 ///

@@ -10,8 +10,8 @@ use crate::results::compare::{ComparisonReport, cause_in_words};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, give};
 use crate::{Failure, Status};
-use stroboscope_present::show::TableSpec;
 use stroboscope_query::{HowCompared, compare, explain_first_cause, failure_shifts};
+use stroboscope_render::show::TableSpec;
 
 /// Show what changed between two periods, and why
 ///

@@ -15,11 +15,11 @@ use crate::results::strata::BrokenDown;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report, give};
 use crate::{Failure, Status, notes};
-use stroboscope_foreign::trace_id;
-use stroboscope_present::show::{Doc, Row as _, TableSpec};
+use stroboscope_otlp::trace_id;
 use stroboscope_query::{
     BreakdownQuestion, Notes, PathsQuestion, QueryError, Selection, StrataRule, each_path, path_of,
 };
+use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
 /// Show what makes up the latency of requests
 ///

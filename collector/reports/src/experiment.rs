@@ -16,12 +16,12 @@ use crate::arguments::{
 };
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Doc, TableSpec};
 use stroboscope_query::{
     ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, Notes, TimeRange,
     experiment,
 };
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::show::{Doc, TableSpec};
 
 /// Show whether an experiment's test differs from its control, by how much, and how surely
 ///

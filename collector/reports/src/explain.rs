@@ -12,8 +12,8 @@ use crate::results::explain::ExplainedSays;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, give};
 use crate::{Failure, Status};
-use stroboscope_present::show::TableSpec;
 use stroboscope_query::{ExplainSubject, HowCompared, explain_change};
+use stroboscope_render::show::TableSpec;
 
 /// Show which parameters distinguish requests with a change from those without
 ///

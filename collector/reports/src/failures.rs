@@ -8,14 +8,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::root::NO_ROOT;
 use stroboscope_analysis::sampling::WeightedCount;
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::page::path_segment;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc, Row as _, TableSpec};
 use stroboscope_query::{
     FailedApart, FailureGroup, Failures, GroupedFailures, Notes, RateChange, RootFailures,
     alignment, failures,
 };
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::page::path_segment;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc, Row as _, TableSpec};
 
 use tokio::runtime::Runtime;
 

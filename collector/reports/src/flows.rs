@@ -14,9 +14,9 @@ use crate::results::flows::{By, FlowList, FlowsSay};
 use crate::study::NamedStudy;
 use crate::time::parse_duration;
 use crate::verb::{ReadingVerb, write_file};
-use stroboscope_present::picture::draw;
-use stroboscope_present::show::{Row, TableSpec};
 use stroboscope_query::{Flows, flows, path_of};
+use stroboscope_render::picture::draw;
+use stroboscope_render::show::{Row, TableSpec};
 
 /// Browse the requests of a period by their structure
 ///

@@ -7,7 +7,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::clock::{PairReport, Verdict};
-use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
+use stroboscope_analysis::convergence::{ConvergencePoint, LineLimit};
 use tokio::runtime::Runtime;
 
 use crate::arguments::{ReadingArguments, ShowArguments};
@@ -22,10 +22,10 @@ use crate::study::{NamedInference, NamedStudy, Reader};
 use crate::suggest::command_on;
 use crate::verb::{PageVerb, Report, give, said};
 use crate::{Failure, Status};
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::{Inference, Notes, RecordedSummary, save_model};
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc};
 
 /// Infer the causal model and show it
 ///
@@ -248,7 +248,7 @@ impl Infer {
         } else {
             0
         });
-        let pace = (convergence_every > 0).then_some(Pace::Traces(convergence_every));
+        let pace = (convergence_every > 0).then_some(LineLimit::Traces(convergence_every));
         let study = NamedStudy::with_convergence(&self.reading, pace, runtime.handle())?;
         if let Some(path) = &self.save {
             save_model(&study.known()?.inference.model, path).map_err(Failure::of)?;
@@ -282,7 +282,7 @@ impl Infer {
 impl PageVerb for Infer {
     fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
         let pace = self.convergence_every.filter(|every| *every > 0);
-        let study = NamedStudy::with(&self.reading, pace.map(Pace::Traces), reader)?;
+        let study = NamedStudy::with(&self.reading, pace.map(LineLimit::Traces), reader)?;
         Ok(said(&self.found(&study)?))
     }
 }

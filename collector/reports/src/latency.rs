@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::distribution::Distribution;
 
-use stroboscope_present::rows;
+use stroboscope_render::rows;
 
 /// Mean, quantiles and maximum.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -40,7 +40,7 @@ fn cgroup_bytes(root: &Path) -> Option<u64> {
     let limits = groups.lines().flat_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (controllers, path) = (parts.nth(1), parts.next().unwrap_or_default());
-        let (folder, file) = match controllers {
+        let (directory, file) = match controllers {
             Some("") => ("sys/fs/cgroup", "memory.max"),
             Some(names) if names.split(',').any(|name| name == "memory") => {
                 ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
@@ -51,7 +51,7 @@ fn cgroup_bytes(root: &Path) -> Option<u64> {
         // at its own.
         let above = Path::new(path).ancestors().map(|group| {
             let group = group.strip_prefix("/").unwrap_or(group);
-            let text = read_to_string(root.join(folder).join(group).join(file)).ok()?;
+            let text = read_to_string(root.join(directory).join(group).join(file)).ok()?;
             text.trim().parse().ok()
         });
         above.flatten().collect()

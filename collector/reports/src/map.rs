@@ -7,16 +7,16 @@ use std::sync::Arc;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::page::path_segment;
-use stroboscope_present::roots::requests_text;
-use stroboscope_present::rows;
-use stroboscope_present::show::{
-    Cell, Doc, Figure, Graph, GraphEdge, GraphNode, Row as _, TableSpec,
-};
 use stroboscope_query::{
     CategoryRule, Notes, OperationTimes, PathsQuestion, ServiceCounts, ServiceMap,
     ServiceMapQuestion, by_time, nearest,
+};
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::page::path_segment;
+use stroboscope_render::roots::requests_text;
+use stroboscope_render::rows;
+use stroboscope_render::show::{
+    Cell, Doc, Figure, Graph, GraphEdge, GraphNode, Row as _, TableSpec,
 };
 
 use crate::Failure;

@@ -22,11 +22,11 @@ use crate::study::{NamedStudy, Reader};
 use crate::suggest::command_on;
 use crate::verb::{PageVerb, give, said};
 use crate::{Failure, Status, notes};
-use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Doc, Names};
 use stroboscope_query::{
     CategoryRule, CausalGraph, Notes, PathsQuestion, by_time, load_model, nearest, save_model,
 };
+use stroboscope_render::humanise::counted;
+use stroboscope_render::show::{Doc, Names};
 use stroboscope_store::memory::QueryShare;
 
 /// Bytes of memory for a relation in all forms in which it is shown.

@@ -10,10 +10,10 @@ use stroboscope_analysis::structural_change::{
 };
 
 use crate::verb::{Report, schema_is_of};
-use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::Notes;
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 fn seen_segments(model: &Model) -> usize {
     model

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relation, Relations};
-use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::page::path_segment;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Graph, GraphEdge, GraphNode};
 use stroboscope_query::CausalGraph;
+use stroboscope_render::humanise::{counted, percent};
+use stroboscope_render::page::path_segment;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Graph, GraphEdge, GraphNode};
 
 use crate::model_json::RelationEntry;
 

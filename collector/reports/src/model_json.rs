@@ -5,8 +5,8 @@ use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
 
-use stroboscope_present::rows;
-use stroboscope_present::show::SegmentName;
+use stroboscope_render::rows;
+use stroboscope_render::show::SegmentName;
 
 /// A segment.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations, Support};
-use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, Figure, Names, SegmentName};
 use stroboscope_query::{CausalGraph, Notes};
+use stroboscope_render::humanise::{counted, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, Figure, Names, SegmentName};
 
 use crate::model_focus::{Focus, ModelOperation};
 use crate::model_json::{

@@ -8,8 +8,8 @@ use stroboscope_analysis::diagnostic::Diagnostic;
 
 use crate::Status;
 use stroboscope_analysis::connection::NO_REQUESTS;
-use stroboscope_present::humanise::{are, counted};
 use stroboscope_query::Notes;
+use stroboscope_render::humanise::{are, counted};
 
 /// Remark if nothing was read, so that an empty result is not mistaken for an answer.
 pub(crate) const NOTHING_READ: &str =

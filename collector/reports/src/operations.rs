@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_present::humanise::counted;
-use stroboscope_present::page::path_segment;
-use stroboscope_present::roots::requests_text;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc, Row as _, TableSpec};
 use stroboscope_query::{
     CategoryRule, Notes, OperationTimes, OperationsQuestion, PathsQuestion, by_time,
 };
+use stroboscope_render::humanise::counted;
+use stroboscope_render::page::path_segment;
+use stroboscope_render::roots::requests_text;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc, Row as _, TableSpec};
 
 use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};

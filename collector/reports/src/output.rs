@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::Failure;
-use stroboscope_present::show::{TextView, escaped_json, scrubbed_lines};
+use stroboscope_render::show::{TextView, escaped_json, scrubbed_lines};
 
 pub use crate::stderr::say;
 

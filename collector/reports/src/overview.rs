@@ -5,15 +5,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::sampling::WeightedCount;
-use stroboscope_present::humanise::{counted, duration, duration_spaced, percent};
-use stroboscope_present::roots::{headline_is_of, requests_text};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Bar, Chart, Doc, Figure, Row as _, TableSpec};
 use stroboscope_query::{
     Bottleneck, CategoryRule, Heatmap, HeatmapQuestion, LatencyStep, Notes, OperationTime,
     PathsQuestion, QueryError, RecordedSummary, RootColumn, RootSeries, RootSeriesQuestion,
     StepQuestion, Study, band_edges_ns, bottleneck_text, bottlenecks, by_time,
 };
+use stroboscope_render::humanise::{counted, duration, duration_spaced, percent};
+use stroboscope_render::roots::{headline_is_of, requests_text};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Bar, Chart, Doc, Figure, Row as _, TableSpec};
 
 use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};

@@ -58,7 +58,7 @@ pub(crate) struct Periods {
     pub before: PeriodOf,
     pub after: PeriodOf,
     /// Directories of both periods: dropping this releases the mirrors.
-    _folders: Vec<Readable>,
+    _directories: Vec<Readable>,
 }
 
 impl Periods {
@@ -145,7 +145,7 @@ impl PeriodArguments {
         reading: &ReadingArguments,
         runtime: Option<&Runtime>,
     ) -> Result<Periods, Failure> {
-        let mut folders = Vec::new();
+        let mut directories = Vec::new();
         let mut source_of = |data: Option<&PathBuf>, formula: Option<(String, Formula)>| {
             let (Some(runtime), true) = (runtime, data.is_some() || formula.is_some()) else {
                 return Ok(study.inner().shared_source());
@@ -156,7 +156,7 @@ impl PeriodArguments {
             }
             from.from.filter = both(from.from.filter, formula);
             let (readable, source, _) = open(&from, runtime.handle())?;
-            folders.push(readable);
+            directories.push(readable);
             Ok::<_, Failure>(Arc::new(source))
         };
         let [of_before, of_after] = self.formulas();
@@ -168,7 +168,7 @@ impl PeriodArguments {
                 FailureCode::NeedsMore,
                 format!(
                     "{verb} needs two periods: --before and --after, each a range such as 2h..1h or requests that say something, \
-                 such as service.version=1.4; or --before-data, the folder that the earlier period is in; or a formula for a side, \
+                 such as service.version=1.4; or --before-data, the directory that the earlier period is in; or a formula for a side, \
                  --before-where or --after-where"
                 ),
             ));
@@ -195,7 +195,7 @@ impl PeriodArguments {
         Ok(Periods {
             before,
             after,
-            _folders: folders,
+            _directories: directories,
         })
     }
 

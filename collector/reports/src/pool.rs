@@ -15,12 +15,12 @@ use crate::time::in_order;
 use crate::verb::{Form, Report, give_as};
 use crate::{Failure, Status};
 use samples::read_samples;
-use stroboscope_present::humanise::{are, counted, duration, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{
     Notes, PoolReport, PoolSettings, PooledUse, Source, TimeRange, UsesByService,
 };
+use stroboscope_render::humanise::{are, counted, duration, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Predict the CPU or memory percentiles of one process that serves the users of several
 ///
@@ -96,8 +96,8 @@ impl PoolVerb {
         let (uses, unit) = match &self.samples {
             Some(file) => (read_samples(file, range).map_err(Failure::new)?, Unit::Any),
             None => {
-                let folder = self.data.to_read(runtime.handle())?;
-                let source = Source::open_any(folder.folder(), runtime.handle().clone());
+                let directory = self.data.to_read(runtime.handle())?;
+                let source = Source::open_any(directory.directory(), runtime.handle().clone());
                 let source = source.map_err(Failure::of)?;
                 let (used, unit) = match self.what {
                     What::Cpu => (PooledUse::CpuCores, Unit::Cores),

@@ -13,10 +13,10 @@ use crate::latency::Latency;
 use crate::results::no_slack;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc, Row, TableSpec};
 use stroboscope_query::{ATTRIBUTES_MAX, Notes, PredictSettings};
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc, Row, TableSpec};
 
 /// Show which attribute of a request predicts whether its server has slack
 ///

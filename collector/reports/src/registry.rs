@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{ArgMatches, Args, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use stroboscope_present::show::Doc;
+use stroboscope_render::show::Doc;
 use tokio::runtime::Runtime;
 
 use crate::failure::{Failure, Status};

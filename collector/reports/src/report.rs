@@ -9,7 +9,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::Comparison;
-use stroboscope_analysis::convergence::Pace;
+use stroboscope_analysis::convergence::LineLimit;
 use tokio::runtime::Runtime;
 
 use self::page::PageInput;
@@ -25,13 +25,13 @@ use crate::results::tradeoffs::{LogSays, PolicySays, TradeoffsSay, read_policy};
 use crate::roots::{RootRow, root_rows, show_roots};
 use crate::study::NamedStudy;
 use crate::{Failure, Status, notes};
-use stroboscope_present::page::to_page_of_sections;
-use stroboscope_present::roots::requests_text;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, HowCompared, InferSettings, Notes, OverviewQuestion,
     PathsQuestion, StrataRule, compare, explain_first_cause, failure_shifts, tradeoffs,
 };
+use stroboscope_render::page::to_page_of_sections;
+use stroboscope_render::roots::requests_text;
+use stroboscope_render::show::Doc;
 
 /// Write all findings to one HTML page with pictures
 ///
@@ -83,7 +83,7 @@ impl ReportVerb {
     pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let pace = self
             .convergence_every
-            .map_or(Pace::OneIn(CONVERGENCE_PART), Pace::Traces);
+            .map_or(LineLimit::OneIn(CONVERGENCE_PART), LineLimit::Traces);
         let study = NamedStudy::with_convergence(&self.reading, Some(pace), runtime.handle())?;
         let rule = self.categories.rule();
         let by = |attribute: &String| BreakdownQuestion {

@@ -4,12 +4,12 @@ use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::duration::{UNITS, parse_ns};
-use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, Row as _, TableSpec};
 use stroboscope_query::{
     ListedRequest, Notes, RequestList, RequestOrder, RequestsWanted, alignment, list_requests,
 };
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, Row as _, TableSpec};
 
 use crate::Failure;
 use crate::arguments::{ReadingArguments, ShowArguments};

@@ -8,11 +8,11 @@ use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::sampling::WeightedCount;
 
 use crate::latency::Latency;
-use stroboscope_present::humanise::duration;
-use stroboscope_present::page::path_segment;
-use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc};
+use stroboscope_render::humanise::duration;
+use stroboscope_render::page::path_segment;
+use stroboscope_render::roots::headline_is_of;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc};
 
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 20;

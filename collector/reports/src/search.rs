@@ -11,13 +11,13 @@ use crate::notes::NOTHING_READ;
 use crate::search_plan::SearchPlanSays;
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, TableSpec};
 use stroboscope_query::{
     HELD_BYTES_MAX, Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts,
     search_requests,
 };
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, TableSpec};
 
 /// Find requests and bursts by what happened in them, and in which order
 ///

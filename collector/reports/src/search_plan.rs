@@ -2,10 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{ProbedFile, SearchReport};
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Maximum number of files to name in the text.
 const FILES_SHOWN_MAX: usize = 20;

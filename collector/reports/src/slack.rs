@@ -13,10 +13,10 @@ use crate::results::no_slack;
 use crate::results::slack::{SegmentSlack, SlackList};
 use crate::study::NamedStudy;
 use crate::verb::{ReadingVerb, Report};
-use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, Figure, Row, TableSpec};
 use stroboscope_query::{Notes, PathsQuestion, SlackCheck, check_slack};
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, Figure, Row, TableSpec};
 
 /// Show which segments could take longer at no cost
 ///

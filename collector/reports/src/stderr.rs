@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
-use stroboscope_present::show::{scrubbed_lines, sentences};
+use stroboscope_render::show::{scrubbed_lines, sentences};
 
 /// Prints a formatted line on standard error, without control characters.
 #[macro_export]

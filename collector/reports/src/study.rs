@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stroboscope_analysis::convergence::Pace;
+use stroboscope_analysis::convergence::LineLimit;
 use stroboscope_analysis::label::SegmentId;
 use tokio::runtime::Handle;
 
@@ -10,8 +10,8 @@ use crate::Failure;
 use crate::arguments::{Readable, ReadingArguments};
 use crate::progress::on_stderr;
 use crate::reading_memory::of_verb;
-use stroboscope_present::show::{Names, SegmentName};
 use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, Source};
+use stroboscope_render::show::{Names, SegmentName};
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::progress::Observer;
 
@@ -20,7 +20,7 @@ use stroboscope_store::progress::Observer;
 pub struct NamedStudy {
     of: stroboscope_query::Study,
     /// Directory of the store; dropping this releases a mirror.
-    _folder: Readable,
+    _directory: Readable,
     names: OnceLock<Names>,
 }
 
@@ -40,7 +40,7 @@ impl NamedInference<'_> {
 
 impl NamedStudy {
     /// Opens a whole data directory with default arguments.
-    pub fn of_folder(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
+    pub fn of_directory(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
         let command = <ReadingArguments as clap::Args>::augment_args(clap::Command::new("reading"));
         let arguments = ["reading".as_ref(), "--data".as_ref(), data.as_os_str()];
         let matches = command
@@ -65,7 +65,7 @@ impl NamedStudy {
     /// Opens the store for a terminal, with points of the convergence.
     pub fn with_convergence(
         reading: &ReadingArguments,
-        convergence: Option<Pace>,
+        convergence: Option<LineLimit>,
         runtime: &Handle,
     ) -> Result<Self, Failure> {
         Self::with(reading, convergence, &Reader::of_terminal(runtime))
@@ -74,10 +74,10 @@ impl NamedStudy {
     /// Opens the store for this reader, with points of the convergence.
     pub fn with(
         reading: &ReadingArguments,
-        convergence: Option<Pace>,
+        convergence: Option<LineLimit>,
         reader: &Reader,
     ) -> Result<Self, Failure> {
-        let (folder, source, selection) = open_by(reading, reader)?;
+        let (directory, source, selection) = open_by(reading, reader)?;
         let settings = InferSettings {
             tolerance: reading.tolerance,
             exclude: reading.exclude.clone(),
@@ -87,7 +87,7 @@ impl NamedStudy {
         Ok(Self {
             of: stroboscope_query::Study::new(source, selection, settings),
             names: OnceLock::new(),
-            _folder: folder,
+            _directory: directory,
         })
     }
 
@@ -168,8 +168,9 @@ fn open_by(
     let runtime = &reader.runtime;
     // Report wrong arguments before anything is read.
     let selection = reading.selection()?;
-    let folder = reading.from.data.to_read(runtime)?;
-    let source = Source::open_cached(folder.folder(), runtime.clone()).map_err(Failure::of)?;
+    let directory = reading.from.data.to_read(runtime)?;
+    let source =
+        Source::open_cached(directory.directory(), runtime.clone()).map_err(Failure::of)?;
     let source = source.with_memory(&reader.memory(reading.from.memory_limit));
     let source = source.with_observer(reader.observer.clone());
     let source = source.with_root(reading.from.root.clone());
@@ -182,5 +183,5 @@ fn open_by(
         }
     };
     let source = source.with_filter(filter);
-    Ok((folder, source, selection))
+    Ok((directory, source, selection))
 }

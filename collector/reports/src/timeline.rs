@@ -22,10 +22,10 @@ use crate::arguments::{DataArguments, ShowArguments, parse_moment};
 use crate::study::Reader;
 use crate::verb::{Form, PageVerb, Report, give_as, said, write_file, write_forms};
 use crate::{Failure, Status, notes};
-use stroboscope_foreign::trace_id;
-use stroboscope_present::show::Doc;
+use stroboscope_otlp::trace_id;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
 use stroboscope_query::{Notes, PerfettoHostError, Source, perfetto_trace};
+use stroboscope_render::show::Doc;
 
 /// Show what the kernel did for requests: segments with system calls, processors, waits and locks
 ///
@@ -94,9 +94,9 @@ pub enum TimelineSays {
 impl TimelineVerb {
     pub fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let format = if self.json { Format::Json } else { self.format };
-        let folder = self.data.to_read(runtime.handle())?;
-        let source =
-            Source::open_any(folder.folder(), runtime.handle().clone()).map_err(Failure::of)?;
+        let directory = self.data.to_read(runtime.handle())?;
+        let source = Source::open_any(directory.directory(), runtime.handle().clone())
+            .map_err(Failure::of)?;
         let reader = Reader::of_terminal(runtime.handle());
         let source = source.with_memory(&reader.memory(None));
         let source = source.with_observer(reader.observer);
@@ -173,8 +173,8 @@ impl TimelineVerb {
 
 impl PageVerb for TimelineVerb {
     fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
-        let folder = self.data.to_read(&reader.runtime)?;
-        let source = Source::open_any(folder.folder(), reader.runtime.clone());
+        let directory = self.data.to_read(&reader.runtime)?;
+        let source = Source::open_any(directory.directory(), reader.runtime.clone());
         let source = source.map_err(Failure::of)?;
         let source = source.with_memory(&reader.memory(None));
         let source = source.with_observer(reader.observer.clone());

@@ -13,8 +13,8 @@ use crate::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, rea
 use crate::study::{NamedStudy, Reader};
 use crate::verb::{Form, PageVerb, give, give_as, said, write_file};
 use crate::{Failure, Status};
-use stroboscope_present::show::Doc;
 use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
+use stroboscope_render::show::Doc;
 
 /// Data-quality tradeoffs: learn what they save and cost, show models, plan by them, and log what
 /// was left out

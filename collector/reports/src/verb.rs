@@ -13,9 +13,9 @@ use crate::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use crate::output::{json, print_as_is, terminal_view};
 use crate::study::{NamedStudy, Reader};
 use crate::{Failure, Status, notes};
-use stroboscope_present::page::to_page;
-use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
 use stroboscope_query::Notes;
+use stroboscope_render::page::to_page;
+use stroboscope_render::show::{Doc, TableSpec, TextView, write_parquet};
 
 /// A result. Its fields are its JSON; its [`Doc`] is every other form.
 pub trait Report: Serialize + JsonSchema {
@@ -165,8 +165,8 @@ pub fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), F
     if let Some(path) = &show.html {
         write_file(path, to_page(doc, &data.display().to_string()).as_bytes())?;
     }
-    show.parquet.as_ref().map_or(Ok(()), |folder| {
-        write_parquet(doc, folder).map_err(Failure::new)
+    show.parquet.as_ref().map_or(Ok(()), |directory| {
+        write_parquet(doc, directory).map_err(Failure::new)
     })
 }
 

@@ -15,10 +15,10 @@ use crate::latency::Latency;
 use crate::study::NamedStudy;
 use crate::suggest::command_on;
 use crate::verb::{ReadingVerb, Report};
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc, SegmentName, TableSpec};
 use stroboscope_query::{CategoriesQuestion, Notes, nearest, what_if};
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc, SegmentName, TableSpec};
 
 /// Maximum number of root operations to show.
 const ROOTS_SHOWN: usize = 10;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
 
-use crate::doors::{DoorError, DoorSettings, Doors};
+use crate::grpc::{BurstControl, IngestError, ListenAddresses, Server};
 use crate::http::{HttpError, HttpServer, Pages, ServedSite};
-use crate::ingest::{BurstControl, IngestError, ListenAddresses, Server};
-use crate::intake::{Intake, Options, Stop};
+use crate::ingest::{Intake, Options, Stop};
+use crate::net::{DoorError, NetSettings, Ports};
 use crate::otlp::{Door, OtlpHttpError, OtlpHttpServer};
 use crate::redact::{KeyError, RedactSettings};
 use stroboscope_store::flush::FlushError;
@@ -34,7 +34,7 @@ pub struct CollectorSettings {
     /// Burst-config of the fleet; with none, each process keeps its own.
     pub burst_config: Option<BurstConfig>,
     /// Access control and connection limits.
-    pub doors: DoorSettings,
+    pub doors: NetSettings,
     /// Rules for values that are dropped or hashed before they are written.
     pub redact: RedactSettings,
     /// Options of the intake.
@@ -70,7 +70,7 @@ pub enum CollectorError {
     Data(#[from] FlushError),
     /// Certificates and tokens.
     #[error(transparent)]
-    Doors(#[from] DoorError),
+    Ports(#[from] DoorError),
     /// The key for hashing values.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -87,7 +87,7 @@ pub enum CollectorError {
     #[error("{0}")]
     Site(String),
     /// The blocking task that opens the data directory did not return.
-    #[error("opening the data folder was interrupted")]
+    #[error("opening the data directory was interrupted")]
     Interrupted,
 }
 
@@ -122,7 +122,7 @@ impl Collector {
             limits,
             publishing,
         } = settings;
-        let doors = Doors::open(doors).await?;
+        let doors = Ports::open(doors).await?;
         let runtime = Handle::current();
         let open = move || -> Result<_, CollectorError> {
             let store = Store::local(&data, runtime).map_err(FlushError::from)?;

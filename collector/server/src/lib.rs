@@ -2,17 +2,17 @@
 //!
 //! The modules, from the bottom up; each uses only those before it:
 //!
-//! - [`own_traces`]: traces that the collector records of itself.
+//! - [`self_tracing`]: traces that the collector records of itself.
 //! - [`capabilities`]: drops capabilities of threads; on Linux.
-//! - `pace`: rate limits for log messages.
+//! - `line_limit`: rate limits for log messages.
 //! - [`pool`]: quotas of bytes, connections and requests.
 //! - [`live`]: the model of traces while they arrive.
-//! - [`intake`]: ledger, log and store, in an order that loses nothing.
+//! - [`ingest`]: ledger, log and store, in an order that loses nothing.
 //! - [`kernel_recording`]: records kernel events into the store; on Linux.
 //! - [`redact`]: drops or hashes values before they are written.
-//! - [`doors`]: listening sockets with TLS, tokens and limits.
+//! - [`net`]: listening sockets with TLS, tokens and limits.
 //! - `otlp`: receives from OpenTelemetry exporters, over gRPC and HTTP.
-//! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
+//! - [`grpc`], [`http`]: the servers, gRPC and HTTP.
 //! - [`collect`]: all of the above in one running collector.
 #![allow(
     missing_docs,
@@ -21,14 +21,14 @@
 
 pub mod capabilities;
 pub mod collect;
-pub mod doors;
+pub mod grpc;
 pub mod http;
 pub mod ingest;
-pub mod intake;
 pub mod kernel_recording;
+pub mod line_limit;
 pub mod live;
+pub mod net;
 pub mod otlp;
-pub mod own_traces;
-pub mod pace;
 pub mod pool;
 pub mod redact;
+pub mod self_tracing;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use stroboscope::{BurstConfig, event, span};
 use stroboscope_query::{InferSettings, PathsQuestion, Selection, Source, Study};
 use stroboscope_server::collect::{Collector, CollectorSettings};
-use stroboscope_server::doors::DoorSettings;
-use stroboscope_server::ingest::ListenAddresses;
-use stroboscope_server::intake::{Options, Stop};
+use stroboscope_server::grpc::ListenAddresses;
+use stroboscope_server::ingest::{Options, Stop};
+use stroboscope_server::net::NetSettings;
 use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 
@@ -30,11 +30,11 @@ fn serve(number: u64) -> bool {
 
 #[test]
 fn what_a_service_does_is_what_the_analysis_finds() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let anywhere = "127.0.0.1:0".parse().unwrap();
     let settings = CollectorSettings {
-        data: folder.path().to_owned(),
+        data: directory.path().to_owned(),
         listen: ListenAddresses {
             grpc: anywhere,
             unix: None,
@@ -43,7 +43,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
         http: None,
         site: None,
         burst_config: None,
-        doors: DoorSettings::default(),
+        doors: NetSettings::default(),
         redact: RedactSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),
@@ -61,7 +61,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
     guard.shutdown_within(Duration::from_secs(10));
     runtime.block_on(collector.stop(Stop::Flush)).unwrap();
 
-    let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+    let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
     let recorded = source.recorded().unwrap();
     assert_eq!(
         (

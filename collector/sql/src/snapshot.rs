@@ -102,8 +102,8 @@ impl ObjectStore for Snapshot {
         for meta in self.under(Some(prefix)) {
             let mut parts = meta.location.prefix_match(prefix).into_iter().flatten();
             match (parts.next(), parts.next()) {
-                (Some(folder), Some(_)) => {
-                    common_prefixes.insert(prefix.clone().join(folder));
+                (Some(directory), Some(_)) => {
+                    common_prefixes.insert(prefix.clone().join(directory));
                 }
                 _ => objects.push(meta.clone()),
             }

@@ -20,7 +20,7 @@ const INFER: &str = "SELECT infer(trace_id, spans, events) AS model FROM traces"
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Fixture {
@@ -32,9 +32,10 @@ impl Fixture {
     fn of(change: impl Fn(&mut Rows)) -> Self {
         let fixture = Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         };
-        let store = Store::local(fixture.folder.path(), fixture.runtime.handle().clone()).unwrap();
+        let store =
+            Store::local(fixture.directory.path(), fixture.runtime.handle().clone()).unwrap();
         for file in 0..workload::files(REQUESTS) {
             let mut rows = workload::rows(5, REQUESTS, file);
             // A process that lost records: what it had a part in is incomplete.
@@ -56,7 +57,7 @@ impl Fixture {
     }
 
     fn source(&self) -> Source {
-        Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap()
+        Source::open(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
     fn inference(&self) -> Inference {
@@ -64,7 +65,7 @@ impl Fixture {
     }
 
     fn rows(&self, query: &str) -> Vec<Value> {
-        let rows = sql(self.folder.path(), query, self.runtime.handle())
+        let rows = sql(self.directory.path(), query, self.runtime.handle())
             .unwrap()
             .render(true)
             .unwrap();
@@ -86,7 +87,7 @@ fn a_plan_of_many_partitions_equals_the_single_pass() {
     for partitions in [1, 2, 8] {
         let run = |query: &str| {
             let rows = sql_in_partitions(
-                fixture.folder.path(),
+                fixture.directory.path(),
                 query,
                 partitions,
                 fixture.runtime.handle(),
@@ -224,7 +225,7 @@ fn duckdb_and_pyarrow_agree() {
     );
     let output = std::process::Command::new(python)
         .arg(script)
-        .arg(fixture.folder.path())
+        .arg(fixture.directory.path())
         .args(keys)
         .output()
         .unwrap();
@@ -267,7 +268,7 @@ fn queries_change_and_reach_nothing_else() {
     let (from, to) = (secret.display(), outside.path().join("copied.parquet"));
     let run = |query: &str, limits: SqlLimits| {
         let rows = sql_with(
-            fixture.folder.path(),
+            fixture.directory.path(),
             query,
             limits,
             Vec::new(),
@@ -410,13 +411,13 @@ fn any_text_is_answered_or_refused() {
     let fixture = Fixture::new();
     let files = || {
         let mut found = Vec::new();
-        let mut folders = vec![fixture.folder.path().to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
+        let mut directories = vec![fixture.directory.path().to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
                 // What inference found is kept there.
                 if path.is_dir() && !path.ends_with("cache") {
-                    folders.push(path);
+                    directories.push(path);
                 } else if path.is_file() {
                     found.push((std::fs::read(&path).unwrap(), path));
                 }
@@ -431,7 +432,7 @@ fn any_text_is_answered_or_refused() {
         time: std::time::Duration::from_secs(2),
     };
     let ask = |query: &str| {
-        let (data, runtime) = (fixture.folder.path(), fixture.runtime.handle());
+        let (data, runtime) = (fixture.directory.path(), fixture.runtime.handle());
         let rows = sql_with(data, query, limits, Vec::new(), runtime)?;
         rows.render(true)
     };

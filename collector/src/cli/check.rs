@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use stroboscope_present::humanise::{are, counted};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc, TextView};
+use stroboscope_render::humanise::{are, counted};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc, TextView};
 use stroboscope_reports::arguments::DataArguments;
 use stroboscope_reports::output::{print_as_is, print_json, terminal_view};
 use stroboscope_reports::{Failure, Status};
@@ -41,7 +41,7 @@ pub(super) struct CheckVerb {
 
 /// Result of the check.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct CheckedFolder {
+pub(super) struct CheckedDirectory {
     /// True if nothing is wrong, or everything wrong was repaired.
     is_clean: bool,
     /// True if a collector is running.
@@ -89,7 +89,7 @@ impl CheckVerb {
         } else {
             check.report().clone()
         };
-        let checked = CheckedFolder::of(&report);
+        let checked = CheckedDirectory::of(&report);
         if self.json {
             print_json(&checked)?;
         } else {
@@ -107,7 +107,7 @@ impl CheckVerb {
     }
 }
 
-impl CheckedFolder {
+impl CheckedDirectory {
     fn of(report: &CheckReport) -> Self {
         let table = |size: &TableSize| CheckedTable {
             table: size.table.name(),
@@ -168,7 +168,7 @@ rows! {
 }
 
 rows! {
-    DefectRow as row, "findings": "What is wrong with a data folder.";
+    DefectRow as row, "findings": "What is wrong with a data directory.";
     kind: Text, "kind" = Cell::Text(row.kind.to_owned());
     at: Text, "at" = Cell::Text(row.at.clone());
     detail: Text, "detail" = Cell::Text(row.detail.clone());

@@ -14,16 +14,16 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 
-use super::care::CareArguments;
-use super::doors::DoorArguments;
 use super::log::LogArguments;
+use super::maintenance::MaintenanceArguments;
 use super::memory::{MemoryArguments, MemorySplit};
+use super::net::NetArguments;
 use super::pages::{ReaderPorts, served_site};
 use super::settings::SettingsArguments;
 use super::{kernel, notify};
-use stroboscope_present::humanise::counted;
 use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
+use stroboscope_render::humanise::counted;
 use stroboscope_reports::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use stroboscope_reports::output::print;
 use stroboscope_reports::registry::pages;
@@ -31,11 +31,11 @@ use stroboscope_reports::results::tradeoffs::read_policy;
 use stroboscope_reports::{Failure, Status};
 use stroboscope_server::capabilities;
 use stroboscope_server::collect::{Collector, CollectorSettings, SiteMaker};
-use stroboscope_server::ingest::{BurstControl, ListenAddresses};
-use stroboscope_server::intake::{Options, Stop};
+use stroboscope_server::grpc::{BurstControl, ListenAddresses};
+use stroboscope_server::ingest::{Options, Stop};
 use stroboscope_server::kernel_recording::{KernelRecording, PreparedRecording};
-use stroboscope_server::own_traces::{OwnTraces, own_address};
 use stroboscope_server::redact::{RedactSettings, Rule};
+use stroboscope_server::self_tracing::{SelfTracing, own_address};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::publishing::PublishCounters;
@@ -116,11 +116,11 @@ pub(super) struct Collect {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "publish")]
     publish_keep: Option<Duration>,
     #[command(flatten)]
-    care: CareArguments,
+    care: MaintenanceArguments,
     #[command(flatten)]
     readers: ReaderPorts,
     #[command(flatten)]
-    doors: DoorArguments,
+    doors: NetArguments,
     #[command(flatten)]
     log: LogArguments,
     /// Trace the collector itself with its own SDK, and ship the traces to `self` or to the address
@@ -265,7 +265,7 @@ fn parse_door(text: &str) -> Result<Door, std::net::AddrParseError> {
 fn start_own_traces(
     to: Option<String>,
     collector: &Collector,
-) -> Result<Option<OwnTraces>, Failure> {
+) -> Result<Option<SelfTracing>, Failure> {
     let Some(address) = to else {
         return Ok(None);
     };
@@ -276,7 +276,7 @@ fn start_own_traces(
         address
     };
     tracing::info!(address, "shipping own traces");
-    OwnTraces::start(&address)
+    SelfTracing::start(&address)
         .map(Some)
         .map_err(|error| Failure::new(format!("--own-traces: {error}")))
 }

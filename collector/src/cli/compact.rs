@@ -8,14 +8,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use super::care::RetentionArguments;
-use stroboscope_present::humanise::counted;
+use super::maintenance::RetentionArguments;
+use stroboscope_render::humanise::counted;
 use stroboscope_reports::arguments::DataArguments;
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
-use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher, now_ns};
+use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::Store;
 
 /// Merge the many small files of a store into few large ones
@@ -62,8 +62,8 @@ impl Compact {
         let mut flusher =
             Flusher::load(&data, store.clone(), flushed.clone()).map_err(Failure::of)?;
         flusher.recover().map_err(Failure::of)?;
-        let counters = Arc::new(CareCounters::default());
-        let settings = CareSettings {
+        let counters = Arc::new(MaintenanceCounters::default());
+        let settings = MaintenanceSettings {
             is_at_rest: true,
             ..self.retention.settings()
         };

@@ -10,7 +10,7 @@ use stroboscope_import::{
     BadLine, FieldMapping, Format, ImportError, ImportOutcome, ImportSummary, Importer, NotTaken,
     TimeUnit,
 };
-use stroboscope_present::humanise::counted;
+use stroboscope_render::humanise::counted;
 use stroboscope_reports::arguments::DataArguments;
 use stroboscope_reports::output::print;
 use stroboscope_reports::progress::on_stderr;
@@ -100,9 +100,9 @@ impl Import {
             .map(FieldMapping::read)
             .transpose()
             .map_err(Failure::of)?;
-        let folder = self.data.local()?;
-        DataDir::refuse_foreign(folder).map_err(Failure::of)?;
-        let data = DataDir::create(folder).map_err(Failure::of)?;
+        let directory = self.data.local()?;
+        DataDir::refuse_foreign(directory).map_err(Failure::of)?;
+        let data = DataDir::create(directory).map_err(Failure::of)?;
         let store = Store::local(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
         let mut importer = Importer::new(data, store).with_observer(on_stderr());
         if let Some(format) = self.format {
@@ -193,7 +193,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
             if let Some(unit) = summary.doubtful_unit() {
                 say!(
                     "note: {name}: all times lie before March 1973; if they are in {unit}, import it into another \
-                     folder with --time-unit {unit}"
+                     directory with --time-unit {unit}"
                 );
             }
             One {

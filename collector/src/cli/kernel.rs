@@ -10,7 +10,7 @@ use stroboscope_kernel_model::{Facility, Processes};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use stroboscope_present::humanise::counted;
+use stroboscope_render::humanise::counted;
 use stroboscope_reports::arguments::{DataArguments, config_of, parse_config};
 use stroboscope_reports::output::print;
 use stroboscope_reports::{Failure, Status};
@@ -80,7 +80,7 @@ pub(super) struct KernelArguments {
     names: Vec<String>,
     /// Record only the processes of this control group, a directory below /sys/fs/cgroup, and all
     /// that they start
-    #[arg(long, value_name = "FOLDER", group = "whom")]
+    #[arg(long, value_name = "DIRECTORY", group = "whom")]
     cgroup: Option<PathBuf>,
     /// Record only the beginnings of system calls. Costs about half, but does not record how long
     /// they took
@@ -111,7 +111,7 @@ impl KernelArguments {
         let processes = match (self.pids.is_empty(), self.names.is_empty(), self.cgroup) {
             (false, ..) => Processes::Trees(self.pids),
             (_, false, _) => Processes::Named(self.names),
-            (_, _, Some(folder)) => Processes::Cgroup(folder),
+            (_, _, Some(directory)) => Processes::Cgroup(directory),
             _ => Processes::All,
         };
         let kernel = stroboscope_kernel_model::Settings {

@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use clap::{ArgMatches, Args, FromArgMatches as _, ValueEnum};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stroboscope_present::show::{escaped_json, shortened};
+use stroboscope_render::show::{escaped_json, shortened};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;

@@ -1,8 +1,8 @@
 //! `--memory-limit` and `--query-memory`, and the bounds derived from them.
 
 use clap::Args;
-use stroboscope_server::doors::DoorSettings;
-use stroboscope_server::intake::Options;
+use stroboscope_server::ingest::Options;
+use stroboscope_server::net::NetSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::memory::QueryMemory;
 
@@ -111,7 +111,7 @@ impl MemorySplit {
 
     /// Bounds the ports. An eighth of the ingest memory is for requests that arrive and are
     /// checked. HTTP's read-ahead takes at most an eighth of the memory that is not for queries.
-    pub(super) fn bound_doors(self, doors: &mut DoorSettings, readers: u64) {
+    pub(super) fn bound_doors(self, doors: &mut NetSettings, readers: u64) {
         doors.reading_bytes_max = bytes(self.ingest() / 8);
         let read_ahead = READ_AHEAD + readers * READER_READ_AHEAD;
         let connections = bytes((self.limit - self.queries) / 8 / read_ahead);
@@ -165,7 +165,7 @@ mod tests {
         for limit in [LEAST, 512 * MIB, 1_024 * MIB, 2_048 * MIB, 65_536 * MIB] {
             let split = split(limit, None).unwrap();
             let (mut doors, mut options, mut limits) = (
-                DoorSettings::default(),
+                NetSettings::default(),
                 Options::default(),
                 Limits::default(),
             );

@@ -1,18 +1,18 @@
 //! Command line, with one file for each subcommand.
 
 mod ask;
-mod care;
 mod check;
 mod collect;
 mod compact;
 mod config;
 #[cfg(feature = "demo")]
 mod demo;
-mod doors;
 mod import;
 mod kernel;
 mod log;
+mod maintenance;
 mod memory;
+mod net;
 mod notify;
 mod pages;
 mod ready;

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use stroboscope_present::page::NavLink;
 use stroboscope_query_api::store::Traces;
 use stroboscope_query_api::{jaeger, tempo};
+use stroboscope_render::page::NavLink;
 use stroboscope_reports::Failure;
 use stroboscope_server::http::{ServedPort, ServedSite};
 use stroboscope_store::tables::Store;

@@ -11,7 +11,7 @@ use super::verbs::{verbs, words};
 /// type for it.
 #[test]
 fn schemas_are_those_in_the_documents() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");
     let is_blessed = std::env::var_os("STROBOSCOPE_BLESS").is_some();
     let (mut known, mut stale) = (BTreeSet::new(), Vec::new());
     for verb in verbs() {
@@ -35,10 +35,10 @@ fn schemas_are_those_in_the_documents() {
         let now = serde_json::to_string_pretty(&schema).unwrap() + "\n";
         let file = format!("{}.json", verb.name);
         if is_blessed {
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join(&file), &now).unwrap();
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(directory.join(&file), &now).unwrap();
         }
-        if std::fs::read_to_string(folder.join(&file)).unwrap_or_default() != now {
+        if std::fs::read_to_string(directory.join(&file)).unwrap_or_default() != now {
             stale.push(file.clone());
         }
         known.insert(file);
@@ -46,7 +46,7 @@ fn schemas_are_those_in_the_documents() {
     if !cfg!(feature = "demo") {
         known.insert("demo.json".to_owned());
     }
-    let kept = std::fs::read_dir(&folder)
+    let kept = std::fs::read_dir(&directory)
         .unwrap()
         .map(|of| of.unwrap().file_name().into_string().unwrap());
     stale.extend(kept.filter(|file| !known.contains(file)));

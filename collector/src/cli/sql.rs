@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 #[cfg(feature = "sql")]
-use stroboscope_present::show::scrubbed_lines;
+use stroboscope_render::show::scrubbed_lines;
 #[cfg(feature = "sql")]
 use stroboscope_reports::output::{print_some, say};
 use tokio::runtime::Runtime;
@@ -63,7 +63,7 @@ impl Sql {
         Err(Failure::new(format!(
             "this binary was built without SQL; released binaries have it, or build with `cargo build --release \
              --features sql` (DataFusion compiles for many minutes) and repeat: {}{json} {}. Any Parquet \
-             engine reads the folder as well, for example DuckDB: SELECT * FROM '{}/spans/**/*.parquet'",
+             engine reads the directory as well, for example DuckDB: SELECT * FROM '{}/spans/**/*.parquet'",
             command_on("sql", &data.data),
             quoted(&query),
             data.data.display(),
@@ -72,8 +72,8 @@ impl Sql {
 
     #[cfg(feature = "sql")]
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let folder = self.data.to_read(runtime.handle())?;
-        let data = folder.folder();
+        let directory = self.data.to_read(runtime.handle())?;
+        let data = directory.directory();
         let tables = tables::of_reports(data, runtime.handle());
         let limits = stroboscope_sql::SqlLimits {
             memory_bytes: usize::try_from(self.memory_limit).unwrap_or(usize::MAX),

@@ -54,7 +54,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         #[cfg(feature = "demo")]
         other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
         other("collect", collect::Collect::run).confined(),
-        other("check", check::CheckVerb::run).saying::<check::CheckedFolder>(),
+        other("check", check::CheckVerb::run).saying::<check::CheckedDirectory>(),
         other("compact", compact::Compact::run).saying::<compact::CompactionReport>(),
         other("set-requests", requests::SetRequests::run).saying::<requests::RequestSetting>(),
         other("config", config::Config::run),
@@ -201,10 +201,10 @@ mod tests {
     use serde::Serialize;
 
     use super::*;
-    use stroboscope_present::rows;
-    use stroboscope_present::show::Doc;
-    use stroboscope_present::show::{Row as _, TableSpec};
     use stroboscope_query::Notes;
+    use stroboscope_render::rows;
+    use stroboscope_render::show::Doc;
+    use stroboscope_render::show::{Row as _, TableSpec};
     use stroboscope_reports::arguments::{ReadingArguments, ShowArguments};
     use stroboscope_reports::registry::{parsed, reading, tables};
     use stroboscope_reports::study::NamedStudy;
@@ -274,9 +274,9 @@ mod tests {
     }
 
     /// One line of an event log, imported.
-    fn folder() -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
+    fn directory() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
         let line = |ts_ns: u64, event: &str| {
             format!(r#"{{"trace":"r1","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"t"}}"#)
         };
@@ -289,7 +289,7 @@ mod tests {
             .join("\n"),
         )
         .unwrap();
-        let (data, log) = (folder.path().join("data"), log.display().to_string());
+        let (data, log) = (directory.path().join("data"), log.display().to_string());
         let matches = command(&verbs()).try_get_matches_from([
             "stroboscope",
             "import",
@@ -298,14 +298,14 @@ mod tests {
             &log,
         ]);
         assert_eq!(run(&verbs(), &matches.unwrap()).unwrap(), Status::Done);
-        folder
+        directory
     }
 
     #[test]
     fn a_new_verb_is_a_type_and_a_line() {
         let runtime = Runtime::new().unwrap();
-        let folder = folder();
-        let path = |name: &str| folder.path().join(name).display().to_string();
+        let directory = directory();
+        let path = |name: &str| directory.path().join(name).display().to_string();
         // The registry is the second place to edit.
         let verbs = [reading::<Dummy>("dummy")];
         let arguments = [
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(run(&verbs, &matches).unwrap(), Status::Done);
         let page = std::fs::read_to_string(path("page.html")).unwrap();
         assert!(page.contains("data-value=\"1\">1</td>"), "{page}");
-        assert!(folder.path().join("tables/dummy.parquet").exists());
+        assert!(directory.path().join("tables/dummy.parquet").exists());
         let tables = verbs[0].tables.unwrap();
         let reading = Dummy::augment_args(Command::new("verb"));
         let dummy: Dummy = parsed(
@@ -332,7 +332,7 @@ mod tests {
         )
         .unwrap();
         let study = NamedStudy::of(&dummy.reading, runtime.handle()).unwrap();
-        let doc = (tables.document)(&folder.path().join("data"), &study).unwrap();
+        let doc = (tables.document)(&directory.path().join("data"), &study).unwrap();
         let names: Vec<&str> = doc.tables().iter().map(|table| table.spec.name).collect();
         assert_eq!(
             names,
@@ -343,7 +343,7 @@ mod tests {
                 .collect::<Vec<_>>()
         );
         assert_eq!(
-            stroboscope_present::show::batch(&doc.tables()[0])
+            stroboscope_render::show::batch(&doc.tables()[0])
                 .unwrap()
                 .num_rows(),
             1

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use stroboscope_server::doors::Doors;
 use stroboscope_server::http::HttpServer;
+use stroboscope_server::net::Ports;
 use stroboscope_store::data_dir::DataDir;
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::doors::DoorArguments;
 use super::memory::MemoryArguments;
+use super::net::NetArguments;
 use super::pages::{ReaderPorts, served_site};
 use stroboscope_reports::arguments::DataArguments;
 use stroboscope_reports::output::print;
@@ -35,15 +35,15 @@ pub(super) struct View {
     #[command(flatten)]
     memory: MemoryArguments,
     #[command(flatten)]
-    doors: DoorArguments,
+    doors: NetArguments,
 }
 
 impl View {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let addresses = std::iter::once(("--http", self.http)).chain(self.readers.addresses());
         self.doors.check(&addresses.collect::<Vec<_>>())?;
-        let folder = self.data.or_newest_demo().to_read(runtime.handle())?;
-        let data = folder.folder();
+        let directory = self.data.or_newest_demo().to_read(runtime.handle())?;
+        let data = directory.directory();
         // Report a missing directory at once, and not on every page.
         DataDir::existing(data).map_err(Failure::of)?;
         let scheme = self.doors.scheme();
@@ -55,7 +55,7 @@ impl View {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             memory.keep_within()?;
-            let doors = Doors::open(settings).await.map_err(Failure::of)?;
+            let doors = Ports::open(settings).await.map_err(Failure::of)?;
             let verbs = StoreVerbs::of(data, pages(), Handle::current(), &memory.queries());
             let login = self.doors.login();
             let site = served_site(verbs, login.as_slice(), self.readers, true)?;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use stroboscope_kernel_model::export::operations_table;
 
 use super::findings::Findings;
-use stroboscope_present::humanise::duration;
 use stroboscope_query::{Bottleneck, bottleneck_text, circumstances};
+use stroboscope_render::humanise::duration;
 use stroboscope_reports::suggest::command_on;
 
 /// Maximum number of rows of each table.

@@ -19,10 +19,10 @@ use super::report::Report;
 use stroboscope_query::QueryError;
 use stroboscope_reports::stderr::say;
 use stroboscope_server::collect::{Collector, CollectorError, CollectorSettings};
-use stroboscope_server::doors::DoorSettings;
-use stroboscope_server::ingest::ListenAddresses;
-use stroboscope_server::intake::{Options, Stop};
+use stroboscope_server::grpc::ListenAddresses;
+use stroboscope_server::ingest::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
+use stroboscope_server::net::NetSettings;
 use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
@@ -185,7 +185,7 @@ pub(super) fn collector_settings(data: &Path, listen: SocketAddr) -> CollectorSe
         http: None,
         site: None,
         burst_config: None,
-        doors: DoorSettings::default(),
+        doors: NetSettings::default(),
         redact: RedactSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),

@@ -10,14 +10,14 @@ mod slack_order;
 mod spare;
 mod spike;
 mod stage;
-mod told;
+mod story;
 
 use std::path::Path;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use told::{Story, Verdict};
+pub use story::{Story, Verdict};
 
 use learning::Lessons;
 

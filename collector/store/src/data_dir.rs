@@ -11,9 +11,9 @@ use crate::tables::StoreTable;
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// The directory does not exist.
-    #[error("there is no data folder {0}")]
+    #[error("there is no data directory {0}")]
     Missing(PathBuf),
-    #[error("cannot use the data folder {path}: {source}")]
+    #[error("cannot use the data directory {path}: {source}")]
     Io {
         path: PathBuf,
         source: std::io::Error,
@@ -23,20 +23,20 @@ pub enum DataDirError {
     NotOurs(PathBuf),
     /// The directory exists, is not a data directory, and contains files of another program.
     #[error(
-        "{folder} is no data folder of Stroboscope's, and not empty: it holds {entry}; nothing was written to it, name \
-         another folder with --data"
+        "{directory} is no data directory of Stroboscope's, and not empty: it holds {entry}; nothing was written to it, name \
+         another directory with --data"
     )]
-    Foreign { folder: PathBuf, entry: String },
+    Foreign { directory: PathBuf, entry: String },
     /// Another process writes to the directory.
     #[error(
-        "another stroboscope is writing to {0}; stop it, or use another folder with --data (collectors with folders of their own \
+        "another stroboscope is writing to {0}; stop it, or use another directory with --data (collectors with directories of their own \
          share an object store by --publish)"
     )]
     InUse(PathBuf),
 }
 
 /// A data directory: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and
-/// `replaced/` (see [`care`](crate::care)), `requests`, and `cache/`, which can be deleted.
+/// `replaced/` (see [`maintenance`](crate::maintenance)), `requests`, and `cache/`, which can be deleted.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
@@ -68,9 +68,9 @@ impl DataDir {
         let root = root.to_owned();
         let data = Self { root, disk };
         let wal = data.wal();
-        let created = data.disk.create_folders(&wal);
+        let created = data.disk.create_directories(&wal);
         created.map_err(|source| DataDirError::Io { path: wal, source })?;
-        data.sync_folders().map_err(|source| DataDirError::Io {
+        data.sync_directories().map_err(|source| DataDirError::Io {
             path: data.root.clone(),
             source,
         })?;
@@ -86,7 +86,7 @@ impl DataDir {
         match foreign_entry(root) {
             None => Ok(()),
             Some(entry) => Err(DataDirError::Foreign {
-                folder: root.to_owned(),
+                directory: root.to_owned(),
                 entry,
             }),
         }
@@ -123,16 +123,16 @@ impl DataDir {
     /// Makes the names of the directory, its parents and its contents durable: a log is only as
     /// durable as the directories it is in. Syncs all of them each time, as the process that
     /// created one may have been killed before it synced.
-    fn sync_folders(&self) -> std::io::Result<()> {
+    fn sync_directories(&self) -> std::io::Result<()> {
         self.disk.sync(&self.root)?;
-        for (distance, folder) in self.root.ancestors().skip(1).enumerate() {
+        for (distance, directory) in self.root.ancestors().skip(1).enumerate() {
             // The parent of a relative path.
-            let folder = match folder.as_os_str().is_empty() {
+            let directory = match directory.as_os_str().is_empty() {
                 true => Path::new("."),
-                false => folder,
+                false => directory,
             };
             // Directories that cannot be read, and those further up, existed before.
-            match self.disk.sync(folder) {
+            match self.disk.sync(directory) {
                 Err(error)
                     if distance == 0 && error.kind() != std::io::ErrorKind::PermissionDenied =>
                 {

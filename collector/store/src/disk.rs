@@ -56,12 +56,12 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns the disk's errors.
-    fn names(&self, folder: &Path) -> io::Result<Vec<String>>;
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>>;
     /// Creates a directory and its parents, if missing.
     ///
     /// # Errors
     /// Returns the disk's errors.
-    fn create_folders(&self, folder: &Path) -> io::Result<()>;
+    fn create_directories(&self, directory: &Path) -> io::Result<()>;
     /// Renames a file, and atomically replaces an existing one.
     ///
     /// # Errors
@@ -98,16 +98,16 @@ impl Disk for LocalDisk {
         std::fs::read(path)
     }
 
-    fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(folder)? {
+        for entry in std::fs::read_dir(directory)? {
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)
     }
 
-    fn create_folders(&self, folder: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(folder)
+    fn create_directories(&self, directory: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(directory)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

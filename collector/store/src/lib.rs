@@ -11,7 +11,7 @@
 //! - [`decode`]: converts checked batches from the wire to rows.
 //! - [`ledger`]: account of stored and missing batches.
 //! - [`tables`]: Parquet behind `object_store`, read back as whole traces.
-//! - [`care`]: merges small files and deletes old ones.
+//! - [`maintenance`]: merges small files and deletes old ones.
 //! - [`data_dir`]: the data directory and its lock.
 //! - [`publishing`]: counters of publishing to an object store.
 //! - [`check`]: checks and repairs a data directory.
@@ -22,7 +22,6 @@
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
 )]
 
-pub mod care;
 pub mod check;
 pub mod data_dir;
 pub mod decode;
@@ -30,6 +29,7 @@ pub mod disk;
 pub mod flush;
 pub mod ledger;
 pub mod limits;
+pub mod maintenance;
 pub mod memory;
 pub mod progress;
 pub mod publishing;

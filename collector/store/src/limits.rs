@@ -1,7 +1,7 @@
 //! Limits of the collector, all in one place. Anything over a limit is rejected by name and
 //! counted; nothing is truncated silently.
 
-use stroboscope_foreign::SpanLimits;
+use stroboscope_otlp::SpanLimits;
 
 /// Limits on the content of a batch. `collect` uses [`Limits::default`]; tests use smaller ones.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ fn segment<'a>(found: &'a Value, task: &str) -> &'a Value {
 /// Requests of a server (1000 to 1099 µs), then a page (500 µs) with a logger (300 µs) beside it. In the last five of
 /// them the page takes 5000 µs.
 fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
     for request in 0..REQUESTS {
         let begin_us = request * 10_000;
@@ -39,15 +39,15 @@ fn imported() -> tempfile::TempDir {
             log.push('\n');
         }
     }
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    check(folder.path(), &["import", "log.jsonl"], 0);
-    folder
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    check(directory.path(), &["import", "log.jsonl"], 0);
+    directory
 }
 
 #[test]
 fn anomalies_name_what_makes_slow_requests_slow() {
-    let folder = imported();
-    let found = json_of(folder.path(), &["anomalies", "--json"]);
+    let directory = imported();
+    let found = json_of(directory.path(), &["anomalies", "--json"]);
     assert_eq!(
         (found["outliers"].as_u64(), found["others"].as_u64()),
         (Some(5), Some(REQUESTS - 5))
@@ -83,7 +83,7 @@ fn anomalies_name_what_makes_slow_requests_slow() {
     }
     assert_eq!(segment(&found, "logger")["significant"], false);
     // The table shows one segment, by a name that is unique, and one of its examples.
-    let (text, _) = check(folder.path(), &["anomalies", "--top", "1"], 0);
+    let (text, _) = check(directory.path(), &["anomalies", "--top", "1"], 0);
     let row = text
         .lines()
         .find(|line| line.starts_with("page "))
@@ -94,27 +94,27 @@ fn anomalies_name_what_makes_slow_requests_slow() {
     );
     assert!(text.contains("critical path (1 of "), "{text}");
     // What may be chance is counted, and not shown, unless all is asked for; the JSON has all.
-    let (text, _) = check(folder.path(), &["anomalies"], 0);
+    let (text, _) = check(directory.path(), &["anomalies"], 0);
     assert!(
         !text.contains("\nlogger ")
             && text.contains("3 segments looked at; not shown: 1 may be chance (q above 0.05). --top 0 shows all."),
         "{text}"
     );
-    let (all, _) = check(folder.path(), &["anomalies", "--top", "0"], 0);
+    let (all, _) = check(directory.path(), &["anomalies", "--top", "0"], 0);
     assert!(
         all.contains("\nlogger ") && !all.contains("not shown"),
         "{all}"
     );
     assert_eq!(found["segments"].as_array().map(Vec::len), Some(3));
     let (text, _) = check(
-        folder.path(),
+        directory.path(),
         &["anomalies", "--top", "1", "--full-names"],
         0,
     );
     assert!(text.contains("\npage     begin … shown "), "{text}");
     // All but the fastest request are slow; what is as fast to three significant digits is not told apart from it.
     let most = json_of(
-        folder.path(),
+        directory.path(),
         &["anomalies", "--json", "--slowest", "99%", "--top", "2"],
     );
     let (outliers, others) = (
@@ -127,7 +127,7 @@ fn anomalies_name_what_makes_slow_requests_slow() {
     );
     assert_eq!(most["segments"].as_array().unwrap().len(), 2);
     assert!(
-        check(folder.path(), &["anomalies", "--slowest", "0"], 2)
+        check(directory.path(), &["anomalies", "--slowest", "0"], 2)
             .1
             .contains("such as 5%")
     );
@@ -135,8 +135,8 @@ fn anomalies_name_what_makes_slow_requests_slow() {
 
 #[test]
 fn excluded_segments_are_in_no_result() {
-    let folder = imported();
-    let at = folder.path();
+    let directory = imported();
+    let at = directory.path();
     let tasks = |found: &Value| -> Vec<String> {
         let segments = found["segments"].as_array().unwrap().iter();
         segments
@@ -178,10 +178,10 @@ fn excluded_segments_are_in_no_result() {
 
 #[test]
 fn infer_shows_how_the_model_converged() {
-    let folder = imported();
+    let directory = imported();
     let points = |every: &str| {
         let found = json_of(
-            folder.path(),
+            directory.path(),
             &["infer", "--json", "--convergence-every", every],
         );
         let numbers = (
@@ -214,7 +214,7 @@ fn infer_shows_how_the_model_converged() {
 /// One request of a sender and a shower that work on the same four items in the same order; events are called by the
 /// item where `named` says so.
 fn pipeline(named: bool) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
     for (task, first_ns) in [("sender", 0), ("shower", 1_500)] {
         for item in 0..4 {
@@ -235,15 +235,15 @@ fn pipeline(named: bool) -> tempfile::TempDir {
             }
         }
     }
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    check(folder.path(), &["import", "log.jsonl"], 0);
-    folder
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    check(directory.path(), &["import", "log.jsonl"], 0);
+    directory
 }
 
 #[test]
 fn pipelines_are_inferred_of_elements() {
-    let pipelines = |folder: &tempfile::TempDir, more: &[&str]| {
-        let found = json_of(folder.path(), &[&["infer", "--json"], more].concat());
+    let pipelines = |directory: &tempfile::TempDir, more: &[&str]| {
+        let found = json_of(directory.path(), &[&["infer", "--json"], more].concat());
         let pipelines = found["pipelines"].as_array().unwrap().iter();
         pipelines.map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -264,8 +264,8 @@ fn pipelines_are_inferred_of_elements() {
 
 #[test]
 fn categories_show_summed_delay_beside_the_critical_path() {
-    let folder = imported();
-    let found = json_of(folder.path(), &["critical-path", "--json"]);
+    let directory = imported();
+    let found = json_of(directory.path(), &["critical-path", "--json"]);
     // Event logs say nothing of kinds: all is server time.
     let categories = found["categories"].as_array().unwrap();
     assert_eq!(categories.len(), 1);
@@ -282,7 +282,7 @@ fn categories_show_summed_delay_beside_the_critical_path() {
     }
     assert_eq!(categories[0]["critical_ns"], critical_ns);
     assert_eq!(categories[0]["summed_delay_ns"], summed_ns);
-    let (text, _) = check(folder.path(), &["critical-path"], 0);
+    let (text, _) = check(directory.path(), &["critical-path"], 0);
     assert!(
         text.contains("summed delay") && text.contains("\nserver "),
         "{text}"
@@ -291,8 +291,8 @@ fn categories_show_summed_delay_beside_the_critical_path() {
 
 #[test]
 fn what_if_replays_requests_by_the_model() {
-    let folder = imported();
-    let at = folder.path();
+    let directory = imported();
+    let at = directory.path();
     let what_if = |more: &[&str]| json_of(at, &[&["what-if", "--json"], more].concat());
     let p50 = |found: &Value, of: &str| found[of]["p50_ns"].as_i64().unwrap();
     // Nothing changes.
@@ -354,9 +354,9 @@ fn what_if_replays_requests_by_the_model() {
 
 #[test]
 fn what_if_wants_one_change_of_something_that_is_there() {
-    let folder = imported();
+    let directory = imported();
     let wrong = |arguments: &[&str], error: &str| {
-        let (_, stderr) = check(folder.path(), &[&["what-if"], arguments].concat(), 2);
+        let (_, stderr) = check(directory.path(), &[&["what-if"], arguments].concat(), 2);
         assert!(stderr.contains(error), "{arguments:?}: {stderr}");
     };
     wrong(
@@ -379,7 +379,7 @@ fn what_if_wants_one_change_of_something_that_is_there() {
 
 #[test]
 fn long_help_says_what_the_figures_mean() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (verb, meaning) in [
         ("anomalies", "Cohen's d"),
         ("what-if", "replayed by the model"),
@@ -387,7 +387,7 @@ fn long_help_says_what_the_figures_mean() {
         ("infer", "drops what a trace contradicts"),
     ] {
         assert!(
-            check(folder.path(), &[verb, "--help"], 0)
+            check(directory.path(), &[verb, "--help"], 0)
                 .0
                 .contains(meaning),
             "{verb}"

@@ -14,7 +14,7 @@ const REQUESTS: u64 = 400;
 /// needs both. So users of slow devices have slack, and no others. A request says its user, its browser (which tells
 /// nothing), its size (as long as the server takes) and its own number.
 pub(crate) fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
     let mut random = 7_u64;
     for request in 0..REQUESTS {
@@ -49,18 +49,18 @@ pub(crate) fn imported() -> tempfile::TempDir {
             log += &format!("{line}\n");
         }
     }
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    check(folder.path(), &["import", "log.jsonl"], 0);
-    folder
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    check(directory.path(), &["import", "log.jsonl"], 0);
+    directory
 }
 
 const SERVER: [&str; 4] = ["--category-by", "layer", "--server", "backend"];
 
 #[test]
 fn the_user_foretells_slack_and_the_browser_does_not() {
-    let folder = imported();
+    let directory = imported();
     let found = json_of(
-        folder.path(),
+        directory.path(),
         &[&["predict", "--json"][..], &SERVER].concat(),
     );
     let attributes = found["attributes"].as_array().unwrap();
@@ -93,7 +93,7 @@ fn the_user_foretells_slack_and_the_browser_does_not() {
         &SERVER,
     ]
     .concat();
-    let found = json_of(folder.path(), &one);
+    let found = json_of(directory.path(), &one);
     assert_eq!(
         (
             found["attributes"].as_array().unwrap().len(),
@@ -101,13 +101,13 @@ fn the_user_foretells_slack_and_the_browser_does_not() {
         ),
         (1, &json!(2_000_000))
     );
-    let (text, _) = check(folder.path(), &[&["predict"][..], &SERVER].concat(), 0);
+    let (text, _) = check(directory.path(), &[&["predict"][..], &SERVER].concat(), 0);
     assert!(
         text.contains("the median of 400 requests") && text.contains("user"),
         "{text}"
     );
     let (_, error) = check(
-        folder.path(),
+        directory.path(),
         &[&["predict", "--key", "shoe"][..], &SERVER].concat(),
         2,
     );
@@ -115,15 +115,15 @@ fn the_user_foretells_slack_and_the_browser_does_not() {
         error.contains("no request has the attribute shoe"),
         "{error}"
     );
-    let (_, error) = check(folder.path(), &["predict", "--server", "cook"], 2);
+    let (_, error) = check(directory.path(), &["predict", "--server", "cook"], 2);
     assert!(error.contains("cook; there are: "), "{error}");
 }
 
 #[test]
 fn slack_is_validated_by_correlation() {
-    let folder = imported();
+    let directory = imported();
     let found = json_of(
-        folder.path(),
+        directory.path(),
         &[
             &["slack", "--json", "--validate", "--buckets", "4", "--cdf"][..],
             &SERVER,
@@ -151,7 +151,7 @@ fn slack_is_validated_by_correlation() {
     );
     assert!(cdf.is_sorted_by_key(|point| point[1].as_u64().unwrap()));
     let (text, _) = check(
-        folder.path(),
+        directory.path(),
         &[&["slack", "--validate"][..], &SERVER].concat(),
         0,
     );
@@ -163,7 +163,7 @@ fn slack_is_validated_by_correlation() {
 
 #[test]
 fn requests_are_put_into_strata() {
-    let folder = imported();
+    let directory = imported();
     let by = |attribute: &str, further: &[&str]| {
         let arguments = [
             &[
@@ -176,7 +176,7 @@ fn requests_are_put_into_strata() {
             ][..],
             further,
         ];
-        json_of(folder.path(), &arguments.concat())
+        json_of(directory.path(), &arguments.concat())
     };
     let found = by("browser", &[]);
     let strata = found["by"]["strata"].as_array().unwrap();
@@ -234,7 +234,7 @@ fn requests_are_put_into_strata() {
         2
     );
     let (text, _) = check(
-        folder.path(),
+        directory.path(),
         &[
             "critical-path",
             "--category-by",
@@ -249,7 +249,7 @@ fn requests_are_put_into_strata() {
         text.contains("p020: up to ") && text.contains("share of backend"),
         "{text}"
     );
-    let (_, error) = check(folder.path(), &["critical-path", "--by", "shoe"], 2);
+    let (_, error) = check(directory.path(), &["critical-path", "--by", "shoe"], 2);
     assert!(
         error.contains("no request has the attribute shoe"),
         "{error}"
@@ -258,9 +258,9 @@ fn requests_are_put_into_strata() {
 
 #[test]
 fn distributions_of_shares_end_at_one() {
-    let folder = imported();
+    let directory = imported();
     let found = json_of(
-        folder.path(),
+        directory.path(),
         &["critical-path", "--json", "--category-by", "layer", "--cdf"],
     );
     let shares = found["cdf"]["critical_share"].as_object().unwrap();
@@ -284,7 +284,7 @@ fn distributions_of_shares_end_at_one() {
 
 #[test]
 fn categories_can_be_changed_as_a_whole() {
-    let folder = imported();
+    let directory = imported();
     let of = [
         "what-if",
         "--json",
@@ -294,21 +294,21 @@ fn categories_can_be_changed_as_a_whole() {
         "layer",
         "--scale",
     ];
-    let same = json_of(folder.path(), &[&of[..], &["1"]].concat());
+    let same = json_of(directory.path(), &[&of[..], &["1"]].concat());
     assert_eq!(
         (&same["before"], &same["faster"], &same["slower"]),
         (&same["after"], &json!(0), &json!(0))
     );
     assert_eq!(same["segments"].as_array().unwrap().len(), 2);
     // Without the browser's time, only the server's is left.
-    let none = json_of(folder.path(), &[&of[..], &["0"]].concat());
+    let none = json_of(directory.path(), &[&of[..], &["0"]].concat());
     assert_eq!(none["faster"], REQUESTS);
     assert!(
         (1_000_000..2_000_000).contains(&none["after"]["max_ns"].as_u64().unwrap()),
         "{none}"
     );
     let (_, error) = check(
-        folder.path(),
+        directory.path(),
         &["what-if", "--category", "moon", "--scale", "1"],
         2,
     );
@@ -321,7 +321,7 @@ fn categories_can_be_changed_as_a_whole() {
 /// Half of the requests come through a web server on one host, half through an app's on another; both ask a database.
 /// A span of the web server's says another service, and which one.
 fn spans_imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
     for request in 0..40_u64 {
         let (service, host, kind) = if request % 2 == 0 {
@@ -357,17 +357,17 @@ fn spans_imported() -> tempfile::TempDir {
         ]});
         log += &format!("{line}\n");
     }
-    std::fs::write(folder.path().join("spans.jsonl"), log).unwrap();
-    check(folder.path(), &["import", "spans.jsonl"], 0);
-    folder
+    std::fs::write(directory.path().join("spans.jsonl"), log).unwrap();
+    check(directory.path(), &["import", "spans.jsonl"], 0);
+    directory
 }
 
 #[test]
 fn what_is_known_of_all_spans_stands_wherever_an_attribute_can() {
-    let folder = spans_imported();
+    let directory = spans_imported();
     let strata = |attribute: &str| -> Vec<(String, u64)> {
         let found = json_of(
-            folder.path(),
+            directory.path(),
             &["critical-path", "--json", "--by", attribute],
         );
         let strata = found["by"]["strata"].as_array().unwrap().iter();
@@ -392,7 +392,7 @@ fn what_is_known_of_all_spans_stands_wherever_an_attribute_can() {
     assert_eq!(strata("recorded:service"), vec![("gold".to_owned(), 40)]);
     let categories = |attribute: &str| -> Vec<String> {
         let found = json_of(
-            folder.path(),
+            directory.path(),
             &["critical-path", "--json", "--category-by", attribute],
         );
         let categories = found["categories"].as_array().unwrap().iter();
@@ -419,7 +419,7 @@ fn what_is_known_of_all_spans_stands_wherever_an_attribute_can() {
         "--scale",
         "0",
     ];
-    let faster = json_of(folder.path(), &of);
+    let faster = json_of(directory.path(), &of);
     assert_eq!(
         (
             &faster["faster"],
@@ -441,15 +441,15 @@ fn what_is_known_of_all_spans_stands_wherever_an_attribute_can() {
         "--key",
         "kind",
     ];
-    let found = json_of(folder.path(), &[&keys[..], &server].concat());
+    let found = json_of(directory.path(), &[&keys[..], &server].concat());
     assert_eq!(found["attributes"].as_array().unwrap().len(), 4, "{found}");
     check(
-        folder.path(),
+        directory.path(),
         &[&["slack", "--validate", "--json"][..], &server].concat(),
         0,
     );
     check(
-        folder.path(),
+        directory.path(),
         &["report", "--category-by", "kind", "--html", "page.html"],
         0,
     );
@@ -457,7 +457,7 @@ fn what_is_known_of_all_spans_stands_wherever_an_attribute_can() {
 
 #[test]
 fn an_attribute_that_nothing_has_is_an_error_at_every_door() {
-    let folder = spans_imported();
+    let directory = spans_imported();
     let doors: [&[&str]; 7] = [
         &["critical-path", "--by", "sevice"],
         &["critical-path", "--category-by", "sevice"],
@@ -491,7 +491,7 @@ fn an_attribute_that_nothing_has_is_an_error_at_every_door() {
         &["report", "--html", "page.html", "--category-by", "sevice"],
     ];
     for door in doors {
-        let (_, error) = check(folder.path(), door, 2);
+        let (_, error) = check(directory.path(), door, 2);
         assert!(
             error.contains("no request has the attribute sevice (is it service?)"),
             "{door:?}: {error}"
@@ -501,7 +501,11 @@ fn an_attribute_that_nothing_has_is_an_error_at_every_door() {
             "{door:?}: {error}"
         );
     }
-    let (_, error) = check(folder.path(), &["critical-path", "--category-by", "zzz"], 2);
+    let (_, error) = check(
+        directory.path(),
+        &["critical-path", "--category-by", "zzz"],
+        2,
+    );
     assert!(
         error.contains("no request has the attribute zzz; there are: "),
         "{error}"
@@ -523,7 +527,7 @@ fn an_attribute_that_nothing_has_is_an_error_at_every_door() {
 
 #[test]
 fn parts_of_the_store_merge_to_the_whole() {
-    let folder = imported();
+    let directory = imported();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let rule = CategoryRule::Attribute("layer".to_owned());
     let by = StrataRule {
@@ -540,7 +544,7 @@ fn parts_of_the_store_merge_to_the_whole() {
     };
     let found = |parts: usize| {
         let source = Source::open(
-            &folder.path().join("stroboscope-data"),
+            &directory.path().join("stroboscope-data"),
             runtime.handle().clone(),
         )
         .unwrap();

@@ -10,7 +10,7 @@ const LONG: u64 = 10;
 /// Short requests of 10 ms of which 9 ms are a cache's, and long ones of a second of which 900 ms are a database's. Every
 /// third long one fails, if asked for.
 fn imported(failing: bool) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();
     for request in 0..SHORT + LONG {
         let is_long = request >= SHORT;
@@ -40,15 +40,15 @@ fn imported(failing: bool) -> tempfile::TempDir {
         spans.extend([first, second]);
     }
     let text = Value::from(spans).to_string();
-    std::fs::write(folder.path().join("spans.json"), text).unwrap();
-    check(folder.path(), &["import", "spans.json"], 0);
-    folder
+    std::fs::write(directory.path().join("spans.json"), text).unwrap();
+    check(directory.path(), &["import", "spans.json"], 0);
+    directory
 }
 
 #[test]
 fn time_names_the_bottleneck_and_each_root_has_its_own() {
-    let folder = imported(false);
-    let found = json_of(folder.path(), &["critical-path", "--json"]);
+    let directory = imported(false);
+    let found = json_of(directory.path(), &["critical-path", "--json"]);
     // A mean of shares is led by what short requests wait for.
     assert_eq!(found["operations"][0]["operation"], "cache:get", "{found}");
     let bottlenecks = found["bottlenecks"].as_array().unwrap();
@@ -57,7 +57,7 @@ fn time_names_the_bottleneck_and_each_root_has_its_own() {
     assert!(bottlenecks[0]["share_of_time"].as_f64().unwrap() > 0.85);
     assert_eq!(named(1), ["gateway:look", "cache:get"], "{found}");
     assert_eq!(found["circumstances"], json!([]));
-    let (text, _) = check(folder.path(), &["critical-path"], 0);
+    let (text, _) = check(directory.path(), &["critical-path"], 0);
     assert!(
         text.contains(
             "Requests wait most for database:scan, 90 % of the time of requests of gateway:export."
@@ -69,10 +69,10 @@ fn time_names_the_bottleneck_and_each_root_has_its_own() {
 
 #[test]
 fn failed_requests_are_counted_before_the_figures() {
-    let folder = imported(true);
-    let (text, _) = check(folder.path(), &["critical-path"], 0);
+    let directory = imported(true);
+    let (text, _) = check(directory.path(), &["critical-path"], 0);
     assert!(text.contains("4 of 100 requests failed"), "{text}");
-    check(folder.path(), &["report", "--html", "page.html"], 0);
-    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    check(directory.path(), &["report", "--html", "page.html"], 0);
+    let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
     assert!(page.contains("4 of 100 requests failed"));
 }

@@ -9,10 +9,10 @@ use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{ShipOutcome, ShipRequest};
 use stroboscope_testkit::batches::batch;
 
-fn stroboscope(arguments: &[&str], folder: &Path) -> Output {
+fn stroboscope(arguments: &[&str], directory: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap()
 }
@@ -22,8 +22,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Runs a verb and expects its exit status and parts of both its outputs.
-fn check(folder: &Path, arguments: &[&str], status: i32, out: &str, err: &str) -> String {
-    let output = stroboscope(arguments, folder);
+fn check(directory: &Path, arguments: &[&str], status: i32, out: &str, err: &str) -> String {
+    let output = stroboscope(arguments, directory);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(
         output.status.code(),
@@ -35,8 +35,8 @@ fn check(folder: &Path, arguments: &[&str], status: i32, out: &str, err: &str) -
     stdout
 }
 
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&check(folder, arguments, 0, "", "")).unwrap()
+fn json_of(directory: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&check(directory, arguments, 0, "", "")).unwrap()
 }
 
 /// Two requests: a server sends, then a page shows, while a logger writes beside; the second is slower to show.
@@ -59,22 +59,22 @@ fn log() -> String {
 }
 
 fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("log.jsonl"), log()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("log.jsonl"), log()).unwrap();
     check(
-        folder.path(),
+        directory.path(),
         &["import", "log.jsonl"],
         0,
         "log.jsonl: 12 events, 0 bad lines",
         "",
     );
-    folder
+    directory
 }
 
 #[test]
 fn infer_says_what_happens_before_what() {
-    let folder = imported();
-    let found = json_of(folder.path(), &["infer", "--json"]);
+    let directory = imported();
+    let found = json_of(directory.path(), &["infer", "--json"]);
     assert_eq!(
         (&found["traces"], &found["complete_traces"]),
         (&json!(2), &json!(2))
@@ -93,24 +93,30 @@ fn infer_says_what_happens_before_what() {
     assert_eq!(found["mutual_exclusion"], json!([]));
     assert_eq!(found["pipelines"], json!([]));
     check(
-        folder.path(),
+        directory.path(),
         &["infer"],
         0,
         "1 pair in which one happens before the other",
         "",
     );
-    check(folder.path(), &["model"], 0, "\nserver ", "");
-    let dot = check(folder.path(), &["model", "--dot"], 0, "digraph model", "");
+    check(directory.path(), &["model"], 0, "\nserver ", "");
+    let dot = check(
+        directory.path(),
+        &["model", "--dot"],
+        0,
+        "digraph model",
+        "",
+    );
     assert_eq!(dot.matches(" -> ").count(), 1);
-    let model = json_of(folder.path(), &["model", "--json"]);
+    let model = json_of(directory.path(), &["model", "--json"]);
     assert_eq!(model["happens_before"][0]["traces"], 2);
 }
 
 #[test]
 fn the_critical_path_is_as_long_as_the_request() {
-    let folder = imported();
+    let directory = imported();
     let one = json_of(
-        folder.path(),
+        directory.path(),
         &["critical-path", "--json", "--trace", "request one"],
     );
     assert_eq!(one["trace"], "request one");
@@ -138,7 +144,7 @@ fn the_critical_path_is_as_long_as_the_request() {
         ),
         (&json!(false), &json!(20))
     );
-    let all = json_of(folder.path(), &["critical-path", "--json"]);
+    let all = json_of(directory.path(), &["critical-path", "--json"]);
     assert_eq!(all["used_traces"], 2);
     let shares: f64 = all["segments"]
         .as_array()
@@ -148,7 +154,7 @@ fn the_critical_path_is_as_long_as_the_request() {
         .sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
     let each = check(
-        folder.path(),
+        directory.path(),
         &["critical-path", "--json", "--each"],
         0,
         "",
@@ -165,35 +171,35 @@ fn the_critical_path_is_as_long_as_the_request() {
                 .all(|trace| trace["latency_ns"] == trace["critical_path_ns"])
     );
     check(
-        folder.path(),
+        directory.path(),
         &["critical-path"],
         0,
         "2 requests; latency p50 120ns",
         "",
     );
     check(
-        folder.path(),
+        directory.path(),
         &["critical-path", "--trace", "request two"],
         0,
         "Trace request two: 140ns",
         "",
     );
     check(
-        folder.path(),
+        directory.path(),
         &["critical-path", "--trace", "request three"],
         2,
         "",
         "no trace request three",
     );
-    let slack = json_of(folder.path(), &["slack", "--json"]);
+    let slack = json_of(directory.path(), &["slack", "--json"]);
     assert_eq!(slack["segments"][0]["task"], "logger");
-    check(folder.path(), &["slack"], 0, "logger", "");
+    check(directory.path(), &["slack"], 0, "logger", "");
 }
 
 #[test]
 fn imports_exit_by_what_became_of_the_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     let many_bad: String = (0..30).map(|i| format!("bad {i}\n")).collect();
     std::fs::write(at.join("mixed.jsonl"), many_bad + &log()).unwrap();
     std::fs::write(at.join("empty.jsonl"), "").unwrap();
@@ -239,12 +245,12 @@ fn imports_exit_by_what_became_of_the_lines() {
 }
 
 #[test]
-fn a_folder_without_traces_says_what_to_run() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_directory_without_traces_says_what_to_run() {
+    let directory = tempfile::tempdir().unwrap();
     for verb in ["infer", "model", "critical-path", "slack", "anomalies"] {
-        check(folder.path(), &[verb], 2, "", "stroboscope collect");
+        check(directory.path(), &[verb], 2, "", "stroboscope collect");
         check(
-            folder.path(),
+            directory.path(),
             &[verb, "--data", "."],
             2,
             "",
@@ -252,18 +258,18 @@ fn a_folder_without_traces_says_what_to_run() {
         );
     }
     // As a collector leaves it that nobody has sent to.
-    let made = folder.path().join("made");
+    let made = directory.path().join("made");
     std::fs::create_dir_all(made.join("wal")).unwrap();
     check(
-        folder.path(),
+        directory.path(),
         &["infer", "--data", "made"],
         2,
         "",
         "holds no traces yet",
     );
-    std::fs::write(folder.path().join("file"), "").unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
     check(
-        folder.path(),
+        directory.path(),
         &["infer", "--data", "file"],
         2,
         "",
@@ -273,13 +279,13 @@ fn a_folder_without_traces_says_what_to_run() {
 
 #[test]
 fn a_damaged_file_is_named_and_shows_in_the_exit_status() {
-    let folder = imported();
-    let data = folder
+    let directory = imported();
+    let data = directory
         .path()
         .join("stroboscope-data/events/date=1970-01-01/hour=00");
     std::fs::write(data.join("seg-0000000009.parquet"), "not parquet").unwrap();
     let found = check(
-        folder.path(),
+        directory.path(),
         &["infer", "--json"],
         1,
         "",
@@ -297,8 +303,8 @@ fn a_damaged_file_is_named_and_shows_in_the_exit_status() {
 
 #[test]
 fn bursts_are_explained_and_planned() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     check(
         at,
         &["burst", "--config", "0b11100"],
@@ -333,16 +339,22 @@ fn bursts_are_explained_and_planned() {
 #[cfg(not(feature = "sql"))]
 #[test]
 fn sql_says_how_to_get_it() {
-    let folder = tempfile::tempdir().unwrap();
-    check(folder.path(), &["sql", "SELECT 1"], 2, "", "--features sql");
+    let directory = tempfile::tempdir().unwrap();
+    check(
+        directory.path(),
+        &["sql", "SELECT 1"],
+        2,
+        "",
+        "--features sql",
+    );
 }
 
 #[cfg(feature = "sql")]
 #[test]
 fn sql_reads_the_tables() {
-    let folder = imported();
+    let directory = imported();
     check(
-        folder.path(),
+        directory.path(),
         &[
             "sql",
             "SELECT count(*) AS n FROM events WHERE date = '1970-01-01'",
@@ -352,7 +364,7 @@ fn sql_reads_the_tables() {
         "",
     );
     check(
-        folder.path(),
+        directory.path(),
         &[
             "sql",
             "--json",
@@ -363,7 +375,7 @@ fn sql_reads_the_tables() {
         "",
     );
     check(
-        folder.path(),
+        directory.path(),
         &["sql", "SELECT nothing FROM events"],
         2,
         "",
@@ -373,8 +385,8 @@ fn sql_reads_the_tables() {
 
 #[test]
 fn help_names_every_verb() {
-    let folder = tempfile::tempdir().unwrap();
-    let help = check(folder.path(), &["--help"], 0, "", "");
+    let directory = tempfile::tempdir().unwrap();
+    let help = check(directory.path(), &["--help"], 0, "", "");
     for verb in [
         "collect",
         "import",
@@ -389,7 +401,7 @@ fn help_names_every_verb() {
     ] {
         assert!(help.contains(&format!("  {verb} ")), "{verb}\n{help}");
         check(
-            folder.path(),
+            directory.path(),
             &[verb, "--help"],
             0,
             "Usage: stroboscope",
@@ -397,13 +409,13 @@ fn help_names_every_verb() {
         );
     }
     check(
-        folder.path(),
+        directory.path(),
         &["infer", "--tolerance", "2"],
         2,
         "",
         "from 0 to 1",
     );
-    check(folder.path(), &["dance"], 2, "", "dance");
+    check(directory.path(), &["dance"], 2, "", "dance");
 }
 
 struct Collecting {
@@ -412,7 +424,7 @@ struct Collecting {
 }
 
 /// Starts `collect` on free ports and waits until it says where.
-fn collect(folder: &PathBuf) -> Collecting {
+fn collect(directory: &PathBuf) -> Collecting {
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args([
             "collect",
@@ -427,7 +439,7 @@ fn collect(folder: &PathBuf) -> Collecting {
             "--data",
             "data",
         ])
-        .current_dir(folder)
+        .current_dir(directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -466,8 +478,8 @@ async fn ship(address: &str, sequences: std::ops::Range<u64>) -> usize {
 #[test]
 fn a_killed_collector_loses_nothing_it_acknowledged() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().to_owned();
     let mut first = collect(&at);
     assert_eq!(runtime.block_on(ship(&first.address, 0..40)), 40);
     first.child.kill().unwrap();

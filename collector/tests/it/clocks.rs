@@ -64,16 +64,16 @@ fn log() -> String {
     log
 }
 
-fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
+fn stroboscope(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap()
 }
 
-fn text_of(folder: &Path, arguments: &[&str]) -> String {
-    let output = stroboscope(folder, arguments);
+fn text_of(directory: &Path, arguments: &[&str]) -> String {
+    let output = stroboscope(directory, arguments);
     assert!(
         output.status.success(),
         "{}",
@@ -83,10 +83,10 @@ fn text_of(folder: &Path, arguments: &[&str]) -> String {
 }
 
 fn imported(log: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    text_of(folder.path(), &["import", "log.jsonl"]);
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    text_of(directory.path(), &["import", "log.jsonl"]);
+    directory
 }
 
 /// A store of hosts whose clocks differ.
@@ -96,8 +96,11 @@ pub(crate) fn stored() -> tempfile::TempDir {
 
 #[test]
 fn offsets_drift_and_rtt_are_within_their_bounds() {
-    let folder = imported(&log());
-    let report = json_of(folder.path(), &["clocks", "--json", "--reference", "web"]);
+    let directory = imported(&log());
+    let report = json_of(
+        directory.path(),
+        &["clocks", "--json", "--reference", "web"],
+    );
     assert_eq!(
         (&report["reference"], &report["differ"]),
         (&Value::from("web"), &Value::from(true))
@@ -152,7 +155,7 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
         );
         assert_eq!(pair["steps"], 0);
     }
-    let text = text_of(folder.path(), &["clocks"]);
+    let text = text_of(directory.path(), &["clocks"]);
     for part in [
         "clocks differ",
         "web     db",
@@ -162,7 +165,7 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
-    let wrong = stroboscope(folder.path(), &["clocks", "--reference", "nobody"]);
+    let wrong = stroboscope(directory.path(), &["clocks", "--reference", "nobody"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
         String::from_utf8_lossy(&wrong.stderr)
@@ -184,8 +187,8 @@ fn a_clock_that_is_set_is_told() {
             event.to_string() + "\n"
         })
         .collect();
-    let folder = imported(&set);
-    let report = json_of(folder.path(), &["clocks", "--json"]);
+    let directory = imported(&set);
+    let report = json_of(directory.path(), &["clocks", "--json"]);
     let steps: u64 = report["pairs"]
         .as_array()
         .unwrap()
@@ -193,20 +196,20 @@ fn a_clock_that_is_set_is_told() {
         .map(|pair| pair["steps"].as_u64().unwrap())
         .sum();
     assert_eq!(steps, 2, "web → db and db → cache");
-    text_of(folder.path(), &["infer"]);
+    text_of(directory.path(), &["infer"]);
 }
 
 #[test]
 fn one_host_and_right_clocks_are_no_news() {
-    let folder = imported(
+    let directory = imported(
         &log()
             .lines()
             .filter(|line| line.contains("\"web\""))
             .map(|line| format!("{line}\n"))
             .collect::<String>(),
     );
-    assert!(text_of(folder.path(), &["clocks"]).contains("one host: nothing to compare"));
-    let folder = imported(
+    assert!(text_of(directory.path(), &["clocks"]).contains("one host: nothing to compare"));
+    let directory = imported(
         &log()
             .lines()
             .filter(|line| line.contains("\"web\"") || line.contains("\"alone\""))
@@ -214,7 +217,7 @@ fn one_host_and_right_clocks_are_no_news() {
             .collect::<String>(),
     );
     assert!(
-        text_of(folder.path(), &["clocks"])
+        text_of(directory.path(), &["clocks"])
             .contains("no round trips: nothing is known about the clocks")
     );
 }

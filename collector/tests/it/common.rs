@@ -6,12 +6,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs a verb in a folder and expects its exit status; its standard output and error.
+/// Runs a verb in a directory and expects its exit status; its standard output and error.
 #[track_caller]
-pub(crate) fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
+pub(crate) fn check(directory: &Path, arguments: &[&str], status: i32) -> (String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -26,8 +26,8 @@ pub(crate) fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, 
 
 /// The JSON that a verb prints.
 #[track_caller]
-pub(crate) fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
+pub(crate) fn json_of(directory: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&check(directory, arguments, 0).0).unwrap()
 }
 
 /// Returns a file of data that others recorded, if it lies beside the project.

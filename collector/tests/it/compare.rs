@@ -35,9 +35,9 @@ fn log(from_ns: u64, requests: u64, read_us: u64, version: &str) -> String {
     log
 }
 
-fn import(folder: &Path, data: &str, log: &str) {
-    std::fs::write(folder.join("log.jsonl"), log).unwrap();
-    check(folder, &["import", "--data", data, "log.jsonl"], 0);
+fn import(directory: &Path, data: &str, log: &str) {
+    std::fs::write(directory.join("log.jsonl"), log).unwrap();
+    check(directory, &["import", "--data", data, "log.jsonl"], 0);
 }
 
 const PERIODS: [&str; 4] = [
@@ -47,8 +47,8 @@ const PERIODS: [&str; 4] = [
     "2026-11-21T11:00..2026-11-21T11:30",
 ];
 
-fn compared(folder: &Path, arguments: &[&str]) -> Value {
-    json_of(folder, &[&["compare", "--json"], arguments].concat())
+fn compared(directory: &Path, arguments: &[&str]) -> Value {
+    json_of(directory, &[&["compare", "--json"], arguments].concat())
 }
 
 /// The first cause is the server, and it is slower by 0.4 ms.
@@ -83,13 +83,16 @@ fn is_the_slower_read(found: &Value) {
 
 #[test]
 fn periods_of_one_store_of_two_and_side_by_side() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (slow, fast) = (
         log(AFTER_NS, 300, 1_400, "1.5"),
         log(BEFORE_NS, 300, 1_000, "1.4"),
     );
-    import(folder.path(), "one", &format!("{fast}{slow}"));
-    let found = compared(folder.path(), &[&["--data", "one"], &PERIODS[..]].concat());
+    import(directory.path(), "one", &format!("{fast}{slow}"));
+    let found = compared(
+        directory.path(),
+        &[&["--data", "one"], &PERIODS[..]].concat(),
+    );
     is_the_slower_read(&found);
     assert_eq!(
         (&found["before"]["requests"], &found["after"]["requests"]),
@@ -104,15 +107,15 @@ fn periods_of_one_store_of_two_and_side_by_side() {
     assert!(example("before").starts_with("1.4 ") && example("after").starts_with("1.5 "));
     // One range says where the other one is.
     is_the_slower_read(&compared(
-        folder.path(),
+        directory.path(),
         &["--data", "one", "--after", "2026-11-21T10:30.."],
     ));
     is_the_slower_read(&compared(
-        folder.path(),
+        directory.path(),
         &["--data", "one", "--before", "..2026-11-21T10:30"],
     ));
     is_the_slower_read(&compared(
-        folder.path(),
+        directory.path(),
         &[
             "--data",
             "one",
@@ -122,14 +125,14 @@ fn periods_of_one_store_of_two_and_side_by_side() {
             "version=1.5",
         ],
     ));
-    import(folder.path(), "before", &fast);
-    import(folder.path(), "after", &slow);
+    import(directory.path(), "before", &fast);
+    import(directory.path(), "after", &slow);
     is_the_slower_read(&compared(
-        folder.path(),
+        directory.path(),
         &["--data", "after", "--before-data", "before"],
     ));
     let (text, _) = check(
-        folder.path(),
+        directory.path(),
         &[
             "compare",
             "--data",
@@ -147,14 +150,14 @@ fn periods_of_one_store_of_two_and_side_by_side() {
         text.contains("server") && text.contains("1 cause explains"),
         "{text}"
     );
-    assert!(folder.path().join("tables/mutations.parquet").exists());
+    assert!(directory.path().join("tables/mutations.parquet").exists());
 }
 
 #[test]
 fn nothing_changed_and_too_little_are_said() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     import(
-        folder.path(),
+        directory.path(),
         "same",
         &format!(
             "{}{}",
@@ -162,14 +165,17 @@ fn nothing_changed_and_too_little_are_said() {
             log(AFTER_NS, 400, 1_000, "b")
         ),
     );
-    let found = compared(folder.path(), &[&["--data", "same"], &PERIODS[..]].concat());
+    let found = compared(
+        directory.path(),
+        &[&["--data", "same"], &PERIODS[..]].concat(),
+    );
     assert_eq!(
         (&found["verdict"], &found["causes"]),
         (&"no_change".into(), &serde_json::json!([])),
         "{found}"
     );
     import(
-        folder.path(),
+        directory.path(),
         "few",
         &format!(
             "{}{}",
@@ -178,7 +184,7 @@ fn nothing_changed_and_too_little_are_said() {
         ),
     );
     let (text, _) = check(
-        folder.path(),
+        directory.path(),
         &[&["compare", "--data", "few"], &PERIODS[..]].concat(),
         0,
     );
@@ -187,11 +193,11 @@ fn nothing_changed_and_too_little_are_said() {
 
 #[test]
 fn what_cannot_be_compared_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    import(folder.path(), "d", &log(BEFORE_NS, 30, 1_000, "a"));
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), "d", &log(BEFORE_NS, 30, 1_000, "a"));
     let refused = |arguments: &[&str], says: &str| {
         let (_, error) = check(
-            folder.path(),
+            directory.path(),
             &[&["compare", "--data", "d"], arguments].concat(),
             2,
         );
@@ -214,7 +220,7 @@ fn what_cannot_be_compared_is_refused() {
 /// Half of the earlier period's files cannot be read: what is left is compared, and what is not is said.
 #[test]
 fn half_of_a_store_is_damaged() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (data, logs) in [
         (
             "before",
@@ -231,10 +237,11 @@ fn half_of_a_store_is_damaged() {
             ],
         ),
     ] {
-        logs.iter().for_each(|log| import(folder.path(), data, log));
+        logs.iter()
+            .for_each(|log| import(directory.path(), data, log));
     }
     let files = |data: &str| -> Vec<std::path::PathBuf> {
-        let mut files: Vec<_> = walk(&folder.path().join(data))
+        let mut files: Vec<_> = walk(&directory.path().join(data))
             .into_iter()
             .filter(|path| path.extension().is_some_and(|of| of == "parquet"))
             .filter(|path| path.to_string_lossy().contains("events"))
@@ -251,7 +258,7 @@ fn half_of_a_store_is_damaged() {
         std::fs::write(&files[0], bytes).unwrap();
     }
     let (text, error) = check(
-        folder.path(),
+        directory.path(),
         &[
             "compare",
             "--json",
@@ -273,9 +280,9 @@ fn half_of_a_store_is_damaged() {
     assert!(error.contains("damaged"), "{error}");
 }
 
-fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(walk(&path));
@@ -287,13 +294,13 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 fn others_compared(before: &str, after: &str) -> Option<Value> {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (data, name) in [("before", before), ("after", after)] {
         let path = others(name)?.display().to_string();
-        check(folder.path(), &["import", "--data", data, &path], 0);
+        check(directory.path(), &["import", "--data", data, &path], 0);
     }
     let periods = ["--data", "after", "--before-data", "before"];
-    Some(compared(folder.path(), &periods))
+    Some(compared(directory.path(), &periods))
 }
 
 /// Logins behind a gateway whose handler runs beside the call: all of one kind take a second longer to be verified.
@@ -336,9 +343,9 @@ fn halves_of_others_requests_are_too_few() {
     let Some(path) = others("dsb/socialNetwork_compose_post_20traces.jaeger.json.zst") else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--data", "d", &path.display().to_string()],
         0,
     );
@@ -360,7 +367,7 @@ fn halves_of_others_requests_are_too_few() {
     let middle = chrono::DateTime::from_timestamp_micros(starts_us[starts_us.len() / 2]).unwrap();
     let middle = middle.format("%Y-%m-%dT%H:%M:%S%.6f").to_string();
     let found = compared(
-        folder.path(),
+        directory.path(),
         &[
             "--data",
             "d",

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn config(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+fn config(directory: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .arg("config")
         .args(arguments)
         .envs(environment.iter().copied())
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap()
 }
@@ -19,10 +19,10 @@ fn lines(output: &Output) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn folder(settings: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("s.toml"), settings).unwrap();
-    folder
+fn directory(settings: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("s.toml"), settings).unwrap();
+    directory
 }
 
 const FILE: &str = r#"
@@ -35,7 +35,7 @@ no-live-model = true
 
 #[test]
 fn each_setting_says_where_it_is_from() {
-    let folder = folder(FILE);
+    let directory = directory(FILE);
     let environment = [
         ("STROBOSCOPE_COLLECT_CONFIG", "s.toml"),
         ("STROBOSCOPE_COLLECT_HTTP", "127.0.0.1:2002"),
@@ -43,7 +43,7 @@ fn each_setting_says_where_it_is_from() {
         ("STROBOSCOPE_COLLECT_UNIX", ""),
     ];
     let said = lines(&config(
-        folder.path(),
+        directory.path(),
         &["--listen", "127.0.0.1:3001"],
         &environment,
     ));
@@ -59,8 +59,8 @@ fn each_setting_says_where_it_is_from() {
         assert!(said.iter().any(|said| said == line), "{line}\n{said:#?}");
     }
     // What is printed is such a file, and says the same again.
-    std::fs::write(folder.path().join("again.toml"), said.join("\n")).unwrap();
-    let again = lines(&config(folder.path(), &["--config", "again.toml"], &[]));
+    std::fs::write(directory.path().join("again.toml"), said.join("\n")).unwrap();
+    let again = lines(&config(directory.path(), &["--config", "again.toml"], &[]));
     let values = |lines: &[String]| -> Vec<String> {
         let before = |line: &String| line.split("  #").next().unwrap_or_default().to_owned();
         lines.iter().map(before).collect()
@@ -71,12 +71,12 @@ fn each_setting_says_where_it_is_from() {
 #[test]
 fn mistakes_are_named_where_they_are() {
     let check = |settings: &str, environment: &[(&str, &str)], expected: &[&str]| {
-        let folder = folder(settings);
+        let directory = directory(settings);
         for verb in ["config", "collect"] {
             let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
                 .args([verb, "--config", "s.toml"])
                 .envs(environment.iter().copied())
-                .current_dir(folder.path())
+                .current_dir(directory.path())
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
@@ -127,8 +127,8 @@ fn mistakes_are_named_where_they_are() {
 
 #[test]
 fn a_variable_that_is_none_is_said() {
-    let folder = folder("");
-    let output = config(folder.path(), &[], &[("STROBOSCOPE_COLLECT_LISTN", "x")]);
+    let directory = directory("");
+    let output = config(directory.path(), &[], &[("STROBOSCOPE_COLLECT_LISTN", "x")]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success() && said.contains("did you mean listen?"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use clap::Command;
-use stroboscope_present::show::{Doc, Part, Table, TextView};
+use stroboscope_render::show::{Doc, Part, Table, TextView};
 use stroboscope_reports::registry::{pages, tables};
 use stroboscope_reports::study::{NamedStudy, Reader};
 use tokio::runtime::Runtime;
@@ -29,10 +29,10 @@ fn stores() -> Vec<(&'static str, tempfile::TempDir)> {
         "cases/verif-fault05.json.zst",
     ] {
         let Some(file) = others(name) else { continue };
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let file = file.display().to_string();
-        check(folder.path(), &["import", &file], 0);
-        stores.push((name, folder));
+        check(directory.path(), &["import", &file], 0);
+        stores.push((name, directory));
     }
     stores
 }
@@ -74,7 +74,7 @@ fn ambiguous_rows(of: &str, table: &Table) -> Vec<String> {
 /// The documents of all reports without arguments, and of those of the snapshots with theirs.
 fn documents(name: &str, store: &Path, runtime: &Runtime) -> Vec<(String, Doc)> {
     let data = store.join("stroboscope-data");
-    let study = NamedStudy::of_folder(&data, runtime.handle()).unwrap();
+    let study = NamedStudy::of_directory(&data, runtime.handle()).unwrap();
     let mut documents = Vec::new();
     for tables in tables() {
         if let Ok(doc) = (tables.document)(&data, &study) {

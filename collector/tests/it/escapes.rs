@@ -8,16 +8,16 @@ use serde_json::json;
 /// Sets a colour, a title, clears the screen, turns text around.
 const NASTY: &str = "pa\u{1b}[31mge\u{1b}]0;owned\u{7}\u{202e}\u{9b}32m";
 
-fn run(folder: &Path, arguments: &[&str]) -> Output {
+fn run(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap()
 }
 
 fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();
     for request in 1..=60u64 {
         let slow_us = if request % 20 == 0 { 900 } else { 0 };
@@ -41,7 +41,11 @@ fn imported() -> tempfile::TempDir {
             spans.push(span);
         }
     }
-    std::fs::write(folder.path().join("spans.json"), json!(spans).to_string()).unwrap();
+    std::fs::write(
+        directory.path().join("spans.json"),
+        json!(spans).to_string(),
+    )
+    .unwrap();
     let log: String = (0..20u64)
         .flat_map(|request| (0..3u64).map(move |step| (request, step)))
         .map(|(request, step)| {
@@ -51,16 +55,16 @@ fn imported() -> tempfile::TempDir {
             format!("{line}\n")
         })
         .collect();
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
     for file in ["spans.json", "log.jsonl"] {
-        assert!(run(folder.path(), &["import", file]).status.success());
+        assert!(run(directory.path(), &["import", file]).status.success());
     }
-    folder
+    directory
 }
 
 #[test]
 fn no_verb_lets_an_escape_through() {
-    let folder = imported();
+    let directory = imported();
     let log_trace = format!("r{NASTY}1");
     let span_trace = format!("{:032x}", 20);
     let attribute = [&["critical-path", "--by"][..], &["user"]].concat();
@@ -93,7 +97,7 @@ fn no_verb_lets_an_escape_through() {
     ];
     let mut shown = 0;
     for arguments in verbs {
-        let output = run(folder.path(), arguments);
+        let output = run(directory.path(), arguments);
         for (stream, bytes) in [("output", &output.stdout), ("error", &output.stderr)] {
             let text = String::from_utf8_lossy(bytes);
             let is_raw = |c: char| c.is_control() || c == '\u{202e}';

@@ -8,7 +8,7 @@ use crate::common::{check, json_of};
 
 /// 2,000 requests of 200 users, one every 100 ms: those of build 42 take a part longer. Every fourth user asks
 /// for another page, of one side only where the sides are to be asked for different things.
-fn store(folder: &Path, slower: f64, is_mixed: bool) {
+fn store(directory: &Path, slower: f64, is_mixed: bool) {
     let mut spans = Vec::new();
     let mut state = 7_u64;
     let mut random = || {
@@ -46,8 +46,8 @@ fn store(folder: &Path, slower: f64, is_mixed: bool) {
         "resource": {"attributes": [service]},
         "scopeSpans": [{"spans": spans}],
     }]});
-    std::fs::write(folder.join("spans.json"), all.to_string()).expect("written");
-    check(folder, &["import", "spans.json"], 0);
+    std::fs::write(directory.join("spans.json"), all.to_string()).expect("written");
+    check(directory, &["import", "spans.json"], 0);
 }
 
 const ASKED: [&str; 9] = [
@@ -72,8 +72,8 @@ fn of_all<'a>(found: &'a Value, metric: &str) -> &'a Value {
 fn a_slower_side_is_found_and_equal_ones_are_not() {
     // At 0.95, one interval in twenty would not hold the truth.
     for slower in [0.0, 0.05] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = folder.path();
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = directory.path();
         store(at, slower, false);
         let found = json_of(
             at,
@@ -119,8 +119,8 @@ fn a_slower_side_is_found_and_equal_ones_are_not() {
 
 #[test]
 fn sides_that_are_asked_for_different_things_are_not_compared() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at, 0.0, true);
     let (text, _) = check(at, &ASKED, 0);
     assert!(text.contains("asked for different things"), "{text}");
@@ -130,8 +130,8 @@ fn sides_that_are_asked_for_different_things_are_not_compared() {
 
 #[test]
 fn users_that_are_lost_and_sides_that_differed_before_are_said() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at, 0.05, false);
     // A hundred of either, where a tenth was assigned.
     let lost = [&ASKED[..], &["--share", "10%"]].concat();
@@ -171,8 +171,8 @@ fn users_that_are_lost_and_sides_that_differed_before_are_said() {
 
 #[test]
 fn what_cannot_be_compared_is_said() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     let (_, said) = check(at, &ASKED, 2);
     assert!(!said.is_empty());
     store(at, 0.0, false);

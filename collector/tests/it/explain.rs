@@ -52,9 +52,9 @@ fn writes(from_ns: u64, requests: u64, small_of_100: u64) -> String {
     log
 }
 
-pub(crate) fn import(folder: &Path, data: &str, log: &str) {
-    std::fs::write(folder.join("log.jsonl"), log).unwrap();
-    check(folder, &["import", "--data", data, "log.jsonl"], 0);
+pub(crate) fn import(directory: &Path, data: &str, log: &str) {
+    std::fs::write(directory.join("log.jsonl"), log).unwrap();
+    check(directory, &["import", "--data", data, "log.jsonl"], 0);
 }
 
 const PERIODS: [&str; 4] = [
@@ -64,28 +64,28 @@ const PERIODS: [&str; 4] = [
     "2026-11-21T11:00..2026-11-21T11:30",
 ];
 
-fn explained(folder: &Path, arguments: &[&str]) -> Value {
+fn explained(directory: &Path, arguments: &[&str]) -> Value {
     let asked = [
         &["explain", "--json", "--data", "d"],
         &PERIODS[..],
         arguments,
     ]
     .concat();
-    json_of(folder, &asked)
+    json_of(directory, &asked)
 }
 
 #[test]
 fn a_parameter_that_changes_the_path_is_named() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (old, new) = (writes(BEFORE_NS, 400, 3), writes(AFTER_NS, 400, 60));
-    import(folder.path(), "d", &format!("{old}{new}"));
+    import(directory.path(), "d", &format!("{old}{new}"));
     // The comparison says it by itself, by a few requests.
     let asked = [&["compare", "--json", "--data", "d"], &PERIODS[..]].concat();
-    let compared = json_of(folder.path(), &asked);
+    let compared = json_of(directory.path(), &asked);
     let first = compared["leaves"][0]["conditions"][0].as_str().unwrap();
     assert!(first.starts_with("count <= "), "{compared}");
     for which in [["--cause", "1"], ["--mutation", "1"]] {
-        let found = explained(folder.path(), &which);
+        let found = explained(directory.path(), &which);
         let leaf = &found["leaves"][0];
         let conditions = leaf["conditions"][0].as_str().unwrap();
         assert!(
@@ -101,10 +101,10 @@ fn a_parameter_that_changes_the_path_is_named() {
         assert!(left_out.contains("request.id (server:begin)"), "{found}");
     }
     // The first time kept what was said; now nothing else tells them apart.
-    let found = explained(folder.path(), &["--without", "count"]);
+    let found = explained(directory.path(), &["--without", "count"]);
     assert_eq!(found["leaves"], serde_json::json!([]), "{found}");
     let (text, _) = check(
-        folder.path(),
+        directory.path(),
         &[&["explain", "--data", "d"], &PERIODS[..]].concat(),
         0,
     );
@@ -140,9 +140,9 @@ pub(crate) fn users(from_ns: u64, odd_ns: u64) -> String {
 
 #[test]
 fn whom_a_change_hits_is_told_though_both_periods_have_them() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (old, new) = (users(BEFORE_NS, 0), users(AFTER_NS, 5_000_000));
-    import(folder.path(), "d", &format!("{old}{new}"));
+    import(directory.path(), "d", &format!("{old}{new}"));
     let check_leaf = |leaf: &Value| {
         assert_eq!(leaf["among_later"], true, "{leaf}");
         assert_eq!(leaf["changed"], true, "{leaf}");
@@ -151,7 +151,7 @@ fn whom_a_change_hits_is_told_though_both_periods_have_them() {
         assert!(leaf["precision"].as_f64().unwrap() > 0.95, "{leaf}");
     };
     for _ in ["read", "as it is kept"] {
-        let found = explained(folder.path(), &[]);
+        let found = explained(directory.path(), &[]);
         check_leaf(&found["leaves"][0]);
         let of = &found["among_later"];
         let boundary_ns = of["boundary_ns"].as_u64().unwrap();
@@ -160,9 +160,9 @@ fn whom_a_change_hits_is_told_though_both_periods_have_them() {
         assert!((0.4..0.6).contains(&share), "{found}");
     }
     let asked = [&["compare", "--json", "--data", "d"], &PERIODS[..]].concat();
-    check_leaf(&json_of(folder.path(), &asked)["leaves"][0]);
+    check_leaf(&json_of(directory.path(), &asked)["leaves"][0]);
     let asked = [&["explain", "--data", "d"], &PERIODS[..]].concat();
-    let (text, _) = check(folder.path(), &asked, 0);
+    let (text, _) = check(directory.path(), &asked, 0);
     assert!(text.contains(" take longer than "), "{text}");
     assert!(
         text.contains("Requests with partition = 1 are slower\n"),
@@ -170,25 +170,25 @@ fn whom_a_change_hits_is_told_though_both_periods_have_them() {
     );
     // Where nothing changed, nobody is told from anybody.
     import(
-        folder.path(),
+        directory.path(),
         "same",
         &format!("{old}{}", users(AFTER_NS, 0)),
     );
     let asked = [&["compare", "--json", "--data", "same"], &PERIODS[..]].concat();
     assert_eq!(
-        json_of(folder.path(), &asked)["leaves"],
+        json_of(directory.path(), &asked)["leaves"],
         serde_json::json!([])
     );
 }
 
 #[test]
 fn what_cannot_be_explained_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (old, new) = (writes(BEFORE_NS, 400, 3), writes(AFTER_NS, 400, 60));
-    import(folder.path(), "d", &format!("{old}{new}"));
+    import(directory.path(), "d", &format!("{old}{new}"));
     let refused = |arguments: &[&str], says: &str| {
         let asked = [&["explain", "--data", "d"], &PERIODS[..], arguments].concat();
-        let (_, error) = check(folder.path(), &asked, 2);
+        let (_, error) = check(directory.path(), &asked, 2);
         assert!(error.contains(says), "{error}");
     };
     refused(&["--cause", "7"], "there is no cause 7: compare finds ");
@@ -199,6 +199,6 @@ fn what_cannot_be_explained_is_refused() {
         "no request says that; asked about are count (server:begin)",
     );
     refused(&["--cause", "1", "--mutation", "1"], "cannot be used with");
-    let (_, error) = check(folder.path(), &["explain", "--data", "d"], 2);
+    let (_, error) = check(directory.path(), &["explain", "--data", "d"], 2);
     assert!(error.contains("explain needs two periods"), "{error}");
 }

@@ -24,19 +24,19 @@ fn noise(of: u64) -> u64 {
 }
 
 /// The `leaves` of `explain` and those of `compare`, which are the same.
-fn leaves(folder: &Path) -> (Value, Value) {
+fn leaves(directory: &Path) -> (Value, Value) {
     let asked = |verb: &str| {
         let arguments = [&[verb, "--json", "--data", "d"], &PERIODS[..]].concat();
-        json_of(folder, &arguments)
+        json_of(directory, &arguments)
     };
     let (compared, explained) = (asked("compare"), asked("explain"));
     assert_eq!(compared["leaves"], explained["leaves"]);
     (explained["leaves"].clone(), explained)
 }
 
-fn import(folder: &Path, log: &str) {
-    std::fs::write(folder.join("log.jsonl"), log).unwrap();
-    check(folder, &["import", "--data", "d", "log.jsonl"], 0);
+fn import(directory: &Path, log: &str) {
+    std::fs::write(directory.join("log.jsonl"), log).unwrap();
+    check(directory, &["import", "--data", "d", "log.jsonl"], 0);
 }
 
 /// One line of a log.
@@ -81,9 +81,9 @@ fn precision_and_threshold_are_those_of_the_store() {
             line(&mut log, &trace, at_ns, "written", "");
         }
     }
-    let folder = tempfile::tempdir().unwrap();
-    import(folder.path(), &log);
-    let (leaves, explained) = leaves(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), &log);
+    let (leaves, explained) = leaves(directory.path());
     let best = changed.iter().copied().fold(0.0, f64::max);
     let below = |counts: &[f64]| counts.iter().filter(|count| **count <= best).count();
     let right = below(&changed) as f64;
@@ -127,9 +127,9 @@ fn what_names_a_process_explains_nothing() {
             line(&mut log, &trace, at_ns, "written", "");
         }
     }
-    let folder = tempfile::tempdir().unwrap();
-    import(folder.path(), &log);
-    let (leaves, explained) = leaves(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), &log);
+    let (leaves, explained) = leaves(directory.path());
     let conditions = leaves[0]["conditions"].to_string();
     assert_eq!(
         conditions, r#"["cache = \"off\" (server:begin)"]"#,

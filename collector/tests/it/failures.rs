@@ -56,7 +56,7 @@ fn is_bad(request: u64) -> bool {
 /// A checkout takes 10 ms, and one that fails 1 ms: the bank says 503, which travels up through a function that is not marked. Of
 /// one of them the root was not recorded. Seven carts recover.
 pub(crate) fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();
     for request in 0..CHECKOUTS {
         let tenant = if request.is_multiple_of(TENANTS) {
@@ -112,15 +112,15 @@ pub(crate) fn imported() -> tempfile::TempDir {
         spans.extend(spans_of(5_000 + request, 1_000_000 * (1 + request), &cart));
     }
     let text = Value::from(spans).to_string();
-    std::fs::write(folder.path().join("spans.json"), text).unwrap();
-    check(folder.path(), &["import", "spans.json"], 0);
-    folder
+    std::fs::write(directory.path().join("spans.json"), text).unwrap();
+    check(directory.path(), &["import", "spans.json"], 0);
+    directory
 }
 
 #[test]
 fn failures_are_counted_dated_located_and_told_from_others() {
-    let folder = imported();
-    let found = json_of(folder.path(), &["failures", "--json"]);
+    let directory = imported();
+    let found = json_of(directory.path(), &["failures", "--json"]);
     let bad = (0..CHECKOUTS).filter(|request| is_bad(*request)).count() as u64;
     assert_eq!(found["requests"], CHECKOUTS + RECOVERED);
     assert_eq!(
@@ -203,9 +203,9 @@ fn failures_are_counted_dated_located_and_told_from_others() {
 
 #[test]
 fn the_tables_by_root_operation_count_failed_requests() {
-    let folder = imported();
+    let directory = imported();
     for verb in ["overview", "critical-path"] {
-        let found = json_of(folder.path(), &[verb, "--json"]);
+        let found = json_of(directory.path(), &[verb, "--json"]);
         let roots = found["roots"].as_array().unwrap();
         let failed: Vec<_> = roots
             .iter()
@@ -218,26 +218,30 @@ fn the_tables_by_root_operation_count_failed_requests() {
             .collect();
         let expected = [("shop:checkout", 59), ("shop:cart", 0), ("(no root)", 0)];
         assert_eq!(failed, expected, "{verb}");
-        let (text, _) = check(folder.path(), &[verb], 0);
+        let (text, _) = check(directory.path(), &[verb], 0);
         assert!(text.contains(" failed "), "{text}");
     }
     // They are faster than the others.
-    let found = json_of(folder.path(), &["overview", "--json"]);
+    let found = json_of(directory.path(), &["overview", "--json"]);
     let mean_ns = |key: &str| found[key]["mean_ns"].as_f64().unwrap();
     assert!(
         mean_ns("latency") + 500_000.0 < mean_ns("latency_without_failed"),
         "{found}"
     );
-    let (text, _) = check(folder.path(), &["overview"], 0);
+    let (text, _) = check(directory.path(), &["overview"], 0);
     assert!(text.contains("Without failed requests: p50 "), "{text}");
     // Where none failed there is no column.
-    let (text, _) = check(folder.path(), &["critical-path", "--root", "shop:cart"], 0);
+    let (text, _) = check(
+        directory.path(),
+        &["critical-path", "--root", "shop:cart"],
+        0,
+    );
     assert!(!text.contains(" failed "), "{text}");
 }
 
 #[test]
 fn two_periods_are_compared_by_what_fails() {
-    let folder = imported();
+    let directory = imported();
     let periods = [
         "--before",
         "1970-01-01T00:00:00..1970-01-01T00:06:01",
@@ -247,7 +251,7 @@ fn two_periods_are_compared_by_what_fails() {
         "shop:checkout",
     ];
     let found = json_of(
-        folder.path(),
+        directory.path(),
         &[&["compare", "--json"], &periods[..]].concat(),
     );
     assert_eq!(found["verdict"], "changed");
@@ -269,7 +273,7 @@ fn two_periods_are_compared_by_what_fails() {
             &json!({"before": 0, "after": bad - 1})
         )
     );
-    let (text, _) = check(folder.path(), &[&["compare"], &periods[..]].concat(), 0);
+    let (text, _) = check(directory.path(), &[&["compare"], &periods[..]].concat(), 0);
     for words in [
         "fail rather than 0.0%",
         "start at bank:pay (HTTP 503: no room for order *)",
@@ -282,8 +286,8 @@ fn two_periods_are_compared_by_what_fails() {
 
 #[test]
 fn where_nothing_fails_little_is_said() {
-    let folder = crate::requests::imported();
-    let (text, _) = check(folder.path(), &["failures"], 0);
+    let directory = crate::requests::imported();
+    let (text, _) = check(directory.path(), &["failures"], 0);
     assert!(text.contains("None of 130 requests failed.\n"), "{text}");
     for heading in [
         "Where failures start",

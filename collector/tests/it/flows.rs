@@ -32,23 +32,23 @@ fn log(requests: u64) -> String {
 }
 
 fn imported(requests: u64) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("log.jsonl"), log(requests)).unwrap();
-    check(folder.path(), &["import", "--data", "d", "log.jsonl"], 0);
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("log.jsonl"), log(requests)).unwrap();
+    check(directory.path(), &["import", "--data", "d", "log.jsonl"], 0);
+    directory
 }
 
-fn flows(folder: &Path, arguments: &[&str]) -> Value {
+fn flows(directory: &Path, arguments: &[&str]) -> Value {
     json_of(
-        folder,
+        directory,
         &[&["flows", "--json", "--data", "d"], arguments].concat(),
     )
 }
 
 #[test]
 fn categories_are_ranked_and_add_up() {
-    let folder = imported(400);
-    let found = flows(folder.path(), &["--top", "0"]);
+    let directory = imported(400);
+    let found = flows(directory.path(), &["--top", "0"]);
     let rows = found["categories"].as_array().unwrap();
     assert_eq!(
         (rows.len(), &found["requests"]),
@@ -84,7 +84,7 @@ fn categories_are_ranked_and_add_up() {
         ("c2", 300),
         ("variance", 100),
     ] {
-        let found = flows(folder.path(), &["--by", by]);
+        let found = flows(directory.path(), &["--by", by]);
         let rows = found["categories"].as_array().unwrap();
         let of = |row: &Value| row["variance_ns2"].as_f64().unwrap();
         if by == "variance" {
@@ -111,8 +111,8 @@ fn categories_are_ranked_and_add_up() {
 
 #[test]
 fn one_category_is_shown_and_drawn() {
-    let folder = imported(400);
-    let found = flows(folder.path(), &["--latency", "5ms.."]);
+    let directory = imported(400);
+    let found = flows(directory.path(), &["--latency", "5ms.."]);
     assert_eq!(
         (&found["requests"], &found["others"]),
         (&100.into(), &300.into())
@@ -122,7 +122,7 @@ fn one_category_is_shown_and_drawn() {
         .unwrap()
         .to_owned();
     let (text, _) = check(
-        folder.path(),
+        directory.path(),
         &[
             "flows",
             "--data",
@@ -143,15 +143,15 @@ fn one_category_is_shown_and_drawn() {
     for part in ["Structure", "written", "Train schedule", "server"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let dot = std::fs::read_to_string(folder.path().join("c.dot")).unwrap();
+    let dot = std::fs::read_to_string(directory.path().join("c.dot")).unwrap();
     assert!(
         dot.starts_with("digraph") && dot.contains("written") && dot.contains("9.00ms"),
         "{dot}"
     );
-    let svg = std::fs::read_to_string(folder.path().join("c.svg")).unwrap();
+    let svg = std::fs::read_to_string(directory.path().join("c.svg")).unwrap();
     assert!(roxmltree::Document::parse(&svg).is_ok() && svg.contains("server"));
-    assert!(folder.path().join("tables/flow_edges.parquet").exists());
-    let one = flows(folder.path(), &["--category", &name]);
+    assert!(directory.path().join("tables/flow_edges.parquet").exists());
+    let one = flows(directory.path(), &["--category", &name]);
     let edges = one["edges"].as_array().unwrap().iter();
     let sum_ns: f64 = edges.map(|edge| edge["mean_ns"].as_f64().unwrap()).sum();
     assert!(
@@ -163,14 +163,14 @@ fn one_category_is_shown_and_drawn() {
 /// Of large categories the density is of a sample, and says so; what is summed is of all.
 #[test]
 fn a_sample_is_called_one() {
-    let folder = imported(4_000);
+    let directory = imported(4_000);
     let shown = |requests: u64| {
-        let list = flows(folder.path(), &["--by", "count"]);
+        let list = flows(directory.path(), &["--by", "count"]);
         let mut rows = list["categories"].as_array().unwrap().iter();
         let row = rows.find(|row| row["requests"] == requests).unwrap();
         let name = row["category"].as_str().unwrap();
         check(
-            folder.path(),
+            directory.path(),
             &["flows", "--data", "d", "--category", name],
             0,
         )
@@ -187,10 +187,10 @@ fn a_sample_is_called_one() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let folder = imported(40);
+    let directory = imported(40);
     let refused = |arguments: &[&str], says: &str| {
         let asked = [&["flows", "--data", "d"], arguments].concat();
-        let (_, error) = check(folder.path(), &asked, 2);
+        let (_, error) = check(directory.path(), &asked, 2);
         assert!(error.contains(says), "{error}");
     };
     refused(
@@ -219,13 +219,13 @@ fn others_requests_are_shown() {
         ("jaeger/example_trace.json", 0),
     ] {
         let Some(path) = others(file) else { continue };
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         check(
-            folder.path(),
+            directory.path(),
             &["import", "--data", "d", &path.display().to_string()],
             0,
         );
-        let found = flows(folder.path(), &["--top", "0", "--include-incomplete"]);
+        let found = flows(directory.path(), &["--top", "0", "--include-incomplete"]);
         let rows = found["categories"].as_array().unwrap();
         let sum: u64 = rows
             .iter()
@@ -238,7 +238,10 @@ fn others_requests_are_shown() {
         );
         for row in rows {
             let name = row["category"].as_str().unwrap();
-            let one = flows(folder.path(), &["--include-incomplete", "--category", name]);
+            let one = flows(
+                directory.path(),
+                &["--include-incomplete", "--category", name],
+            );
             let structure = one["structure"].as_array().unwrap();
             assert_eq!(
                 structure.len() as u64,

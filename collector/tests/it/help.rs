@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help")
 }
 
@@ -198,16 +198,16 @@ fn help_is_what_was_reviewed() {
         .collect();
     let update = is_blessing();
     if update {
-        std::fs::create_dir_all(folder()).unwrap();
+        std::fs::create_dir_all(directory()).unwrap();
     }
-    let mut known: BTreeSet<String> = std::fs::read_dir(folder())
+    let mut known: BTreeSet<String> = std::fs::read_dir(directory())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     let mut changed = Vec::new();
     for (name, text) in &found {
         known.remove(name);
-        let path = folder().join(name);
+        let path = directory().join(name);
         if std::fs::read_to_string(&path).is_ok_and(|reviewed| reviewed == *text) {
             continue;
         }
@@ -219,7 +219,7 @@ fn help_is_what_was_reviewed() {
     }
     for name in &known {
         match update {
-            true => std::fs::remove_file(folder().join(name)).unwrap(),
+            true => std::fs::remove_file(directory().join(name)).unwrap(),
             false => changed.push(format!("{name} is of no verb")),
         }
     }

@@ -10,10 +10,10 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/import")
 }
 
-fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
+fn stroboscope(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap()
 }
@@ -21,13 +21,13 @@ fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
 /// Runs a verb; its exit status and parts of both its outputs are as expected. Both outputs.
 #[track_caller]
 fn check(
-    folder: &Path,
+    directory: &Path,
     arguments: &[&str],
     status: i32,
     out: &str,
     errors: &str,
 ) -> (String, String) {
-    let output = stroboscope(folder, arguments);
+    let output = stroboscope(directory, arguments);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));
     assert_eq!(
@@ -41,9 +41,9 @@ fn check(
 }
 
 /// The segments of a trace's critical path: task, start, end, from, to.
-fn path(folder: &Path, trace: &str) -> Vec<(String, String, String, i64, i64)> {
+fn path(directory: &Path, trace: &str) -> Vec<(String, String, String, i64, i64)> {
     let (out, _) = check(
-        folder,
+        directory,
         &[
             "critical-path",
             "--json",
@@ -77,24 +77,24 @@ fn path(folder: &Path, trace: &str) -> Vec<(String, String, String, i64, i64)> {
 
 #[test]
 fn the_examples_are_imported_by_their_mappings() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| examples().join(name).to_str().unwrap().to_owned();
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--map", &file("nginx.toml"), &file("nginx.log")],
         0,
         "nginx.log: 4 events, 0 bad lines, 1 line ignored",
         "",
     );
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--map", &file("app.toml"), &file("app.log")],
         0,
         "app.log: 3 events, 0 bad lines, 2 lines ignored",
         "",
     );
     // Both logs tell of one trace: the request as nginx sees it, around what the shop does.
-    let path = path(folder.path(), "4bf92f3577b34da6a3ce929d0e0e4736");
+    let path = path(directory.path(), "4bf92f3577b34da6a3ce929d0e0e4736");
     let second = 1_767_322_800_000_000_000_i64;
     let nginx = (
         "nginx",
@@ -117,7 +117,7 @@ fn the_examples_are_imported_by_their_mappings() {
         );
     }
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--map", &file("app.toml"), &file("app.log")],
         0,
         "",
@@ -125,7 +125,7 @@ fn the_examples_are_imported_by_their_mappings() {
     );
     // Read without the mapping, the same bytes are another content, and no events at all.
     check(
-        folder.path(),
+        directory.path(),
         &["import", &file("app.log")],
         2,
         "",
@@ -135,36 +135,36 @@ fn the_examples_are_imported_by_their_mappings() {
 
 #[test]
 fn wrong_mappings_import_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("log"), "{}\n").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("log"), "{}\n").unwrap();
     std::fs::write(
-        folder.path().join("map.toml"),
+        directory.path().join("map.toml"),
         "trace = \"{id}\"\n\nevnt = \"{msg}\"\n",
     )
     .unwrap();
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--map", "map.toml", "log"],
         2,
         "",
         "map.toml:3: unknown field `evnt`, expected one of",
     );
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--map", "none.toml", "log"],
         2,
         "",
         "cannot read the mapping none.toml",
     );
-    assert!(!folder.path().join("stroboscope-data").exists());
+    assert!(!directory.path().join("stroboscope-data").exists());
 }
 
 fn event(time: &str) -> String {
     format!(r#"{{"trace":"r1","host":"h",{time},"event":"e","task":"t"}}"#) + "\n"
 }
 
-fn times(folder: &Path) -> Vec<i64> {
-    let found = path(folder, "r1");
+fn times(directory: &Path) -> Vec<i64> {
+    let found = path(directory, "r1");
     let mut times: Vec<i64> = found
         .iter()
         .flat_map(|segment| [segment.3, segment.4])
@@ -191,28 +191,28 @@ fn times_of_all_units_are_the_same_instants() {
             "\"ts\":\"2026-01-02 05:00:00,456+02:00\"",
         ),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("log"), event(one) + &event(other)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("log"), event(one) + &event(other)).unwrap();
         check(
-            folder.path(),
+            directory.path(),
             &["import", "log"],
             0,
             "2 events, 0 bad lines",
             "",
         );
-        assert_eq!(times(folder.path()), [first, second], "{one}");
+        assert_eq!(times(directory.path()), [first, second], "{one}");
     }
 }
 
 #[test]
 fn wrong_and_mixed_units_are_diagnosed() {
-    let at = |folder: &tempfile::TempDir, lines: &[&str]| {
+    let at = |directory: &tempfile::TempDir, lines: &[&str]| {
         let log: String = lines.iter().map(|time| event(time)).collect();
-        std::fs::write(folder.path().join("log"), log).unwrap();
+        std::fs::write(directory.path().join("log"), log).unwrap();
     };
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     at(
-        &folder,
+        &directory,
         &[
             "\"ts\":1767322800123",
             "\"ts\":1767322800",
@@ -223,7 +223,7 @@ fn wrong_and_mixed_units_are_diagnosed() {
         ],
     );
     let (_, errors) = check(
-        folder.path(),
+        directory.path(),
         &["import", "log"],
         1,
         "2 events, 4 bad lines",
@@ -237,9 +237,9 @@ fn wrong_and_mixed_units_are_diagnosed() {
     ] {
         assert!(errors.contains(told), "{told}\n{errors}");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     at(
-        &folder,
+        &directory,
         &[
             "\"ts_ns\":1767322800123000000",
             "\"ts_ns\":1767322800123",
@@ -248,43 +248,43 @@ fn wrong_and_mixed_units_are_diagnosed() {
     );
     let told = "log:2: the time 1767322800123 looks like ms, but the times since line 1 are ns";
     check(
-        folder.path(),
+        directory.path(),
         &["import", "log"],
         1,
         "2 events, 1 bad line",
         told,
     );
     // Wrong throughout: said, and put right by the option.
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     at(
-        &folder,
+        &directory,
         &["\"ts_ns\":1767322800123", "\"ts_ns\":1767322800456"],
     );
     check(
-        folder.path(),
+        directory.path(),
         &["import", "log"],
         0,
         "2 events",
         "note: log: all times lie before March 1973; if they are in ms, import it",
     );
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     at(
-        &folder,
+        &directory,
         &["\"ts_ns\":1767322800123", "\"ts_ns\":1767322800456"],
     );
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--time-unit", "ms", "log"],
         0,
         "2 events",
         "",
     );
     assert_eq!(
-        times(folder.path()),
+        times(directory.path()),
         [1_767_322_800_123_000_000, 1_767_322_800_456_000_000]
     );
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--time-unit", "s", "log"],
         2,
         "",
@@ -292,9 +292,9 @@ fn wrong_and_mixed_units_are_diagnosed() {
     );
     // Spans say their unit by their format.
     let span = json!({"data": [{"traceID": "1", "spans": []}]}).to_string();
-    std::fs::write(folder.path().join("jaeger.json"), span).unwrap();
+    std::fs::write(directory.path().join("jaeger.json"), span).unwrap();
     check(
-        folder.path(),
+        directory.path(),
         &["import", "--time-unit", "s", "jaeger.json"],
         2,
         "",
@@ -304,7 +304,7 @@ fn wrong_and_mixed_units_are_diagnosed() {
 
 #[test]
 fn mapped_lines_come_from_standard_input_too() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args([
             "import",
@@ -312,7 +312,7 @@ fn mapped_lines_come_from_standard_input_too() {
             examples().join("app.toml").to_str().unwrap(),
             "-",
         ])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -12,13 +12,13 @@ fn of_resource(scopes: &str) -> String {
 
 #[test]
 fn the_command_says_what_is_not_taken() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let run = |content: &str| -> Output {
-        std::fs::write(folder.path().join("file"), content).unwrap();
+        std::fs::write(directory.path().join("file"), content).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
         command
             .args(["import", "file"])
-            .current_dir(folder.path())
+            .current_dir(directory.path())
             .output()
             .unwrap()
     };

@@ -12,7 +12,7 @@ use crate::common::{check, json_of};
 const DATA: &str = "stroboscope-data";
 
 /// Requests of a server, then a page, of which users of every third say so; so many from this second on.
-fn import(folder: &Path, name: &str, from: u64, requests: u64) {
+fn import(directory: &Path, name: &str, from: u64, requests: u64) {
     let mut log = String::new();
     for request in from..from + requests {
         let at = |us: u64| (1_700_000_000_000_000 + request * 1_000_000 + us) * 1000;
@@ -33,12 +33,12 @@ fn import(folder: &Path, name: &str, from: u64, requests: u64) {
             );
         }
     }
-    std::fs::write(folder.join(name), log).unwrap();
-    check(folder, &["import", name], 0);
+    std::fs::write(directory.join(name), log).unwrap();
+    check(directory, &["import", name], 0);
 }
 
-fn entries(folder: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder.join(DATA).join("cache")) else {
+fn entries(directory: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory.join(DATA).join("cache")) else {
         return Vec::new();
     };
     let mut names: Vec<String> = entries
@@ -50,8 +50,8 @@ fn entries(folder: &Path) -> Vec<String> {
 
 #[test]
 fn verbs_say_the_same_whether_the_model_was_kept_or_not() {
-    let folder = tempfile::tempdir().unwrap();
-    import(folder.path(), "log", 0, 60);
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), "log", 0, 60);
     let verbs: [&[&str]; 9] = [
         &["infer", "--convergence-every", "7"],
         &["model"],
@@ -65,13 +65,13 @@ fn verbs_say_the_same_whether_the_model_was_kept_or_not() {
     ];
     let say = |verb: &[&str]| {
         (
-            check(folder.path(), verb, 0),
-            json_of(folder.path(), &[verb, &["--json"]].concat()),
+            check(directory.path(), verb, 0),
+            json_of(directory.path(), &[verb, &["--json"]].concat()),
         )
     };
     let cold = verbs.map(|verb| {
-        let _ = std::fs::remove_dir_all(folder.path().join(DATA).join("cache"));
-        check(folder.path(), verb, 0)
+        let _ = std::fs::remove_dir_all(directory.path().join(DATA).join("cache"));
+        check(directory.path(), verb, 0)
     });
     let warm = verbs.map(say);
     for ((verb, cold), (warm, _)) in verbs.iter().zip(cold).zip(&warm) {
@@ -82,12 +82,12 @@ fn verbs_say_the_same_whether_the_model_was_kept_or_not() {
 
 #[test]
 fn a_kept_model_spares_the_reading_until_there_is_more() {
-    let folder = tempfile::tempdir().unwrap();
-    import(folder.path(), "log", 0, 40);
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), "log", 0, 40);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let study = |tolerance: f64| {
         let source =
-            Source::open_cached(&folder.path().join(DATA), runtime.handle().clone()).unwrap();
+            Source::open_cached(&directory.path().join(DATA), runtime.handle().clone()).unwrap();
         Study::new(
             source,
             Selection::default(),
@@ -117,18 +117,18 @@ fn a_kept_model_spares_the_reading_until_there_is_more() {
         })
         .unwrap();
     assert_eq!(again.source().readings(), 3, "what records say, and paths");
-    let before = entries(folder.path());
+    let before = entries(directory.path());
     assert_eq!(
         before.len(),
         2,
         "the model, and which operations are inner ones: {before:?}"
     );
 
-    import(folder.path(), "more", 40, 10);
+    import(directory.path(), "more", 40, 10);
     let more = study(0.0);
     assert_eq!(more.inference().unwrap().model.traces(), 50);
     assert_eq!(more.source().readings(), 1);
-    let after = entries(folder.path());
+    let after = entries(directory.path());
     assert!(
         after.len() == 2 && after.iter().all(|name| !before.contains(name)),
         "{before:?} {after:?}"
@@ -136,11 +136,11 @@ fn a_kept_model_spares_the_reading_until_there_is_more() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    import(folder.path(), "log", 0, 10);
-    // A file where the folder would be: also root cannot write there.
-    std::fs::write(folder.path().join(DATA).join("cache"), "").unwrap();
-    let found: Value = json_of(folder.path(), &["critical-path", "--json"]);
+fn a_directory_that_cannot_be_written_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), "log", 0, 10);
+    // A file where the directory would be: also root cannot write there.
+    std::fs::write(directory.path().join(DATA).join("cache"), "").unwrap();
+    let found: Value = json_of(directory.path(), &["critical-path", "--json"]);
     assert_eq!(found["used_traces"], 10);
 }

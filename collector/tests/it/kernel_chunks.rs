@@ -102,9 +102,9 @@ fn events() -> Vec<Event> {
 
 /// One recording, cut at these moments as the recorder does: each chunk begins with the threads and for whom they work.
 fn record(edges_ns: &[u64]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     let all = events();
     let edges: Vec<u64> = [&[0], edges_ns, &[END_NS]].concat();
     for edge in edges.windows(2) {
@@ -163,11 +163,11 @@ fn record(edges_ns: &[u64]) -> tempfile::TempDir {
         };
         write_kernel(&store, &chunk).unwrap();
     }
-    folder
+    directory
 }
 
-fn source(folder: &tempfile::TempDir, runtime: &tokio::runtime::Runtime) -> Source {
-    Source::open_any(folder.path(), runtime.handle().clone()).unwrap()
+fn source(directory: &tempfile::TempDir, runtime: &tokio::runtime::Runtime) -> Source {
+    Source::open_any(directory.path(), runtime.handle().clone()).unwrap()
 }
 
 fn sums(edges_ns: &[u64]) -> KernelOverview {
@@ -231,9 +231,9 @@ fn files_that_meet_are_one_recording() {
 
 #[test]
 fn a_request_that_only_the_kernel_knows_is_found() {
-    let folder = record(&[4 * SECOND_NS]);
+    let directory = record(&[4 * SECOND_NS]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let source = source(&folder, &runtime);
+    let source = source(&directory, &runtime);
     let all = overview(&source).unwrap();
     let known = all.requests[all.requests.len() / 2].trace;
     let view = of_trace(&source, u128::from(known), "it").unwrap();
@@ -259,7 +259,7 @@ fn a_request_that_only_the_kernel_knows_is_found() {
             .arg("timeline")
             .args(arguments)
             .arg("--data")
-            .arg(folder.path())
+            .arg(directory.path())
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -282,9 +282,9 @@ fn a_request_that_only_the_kernel_knows_is_found() {
 
 #[test]
 fn a_burst_without_an_end_says_which_part_is_shown() {
-    let folder = record(&[4 * SECOND_NS, 8 * SECOND_NS]);
+    let directory = record(&[4 * SECOND_NS, 8 * SECOND_NS]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let source = source(&folder, &runtime);
+    let source = source(&directory, &runtime);
     let burst_ns = (WALL_NS, WALL_NS + END_NS as i64);
     for at_ns in [WALL_NS, WALL_NS + 3_900_000_000, WALL_NS + 7_000_000_000] {
         let view = of_burst(&source, at_ns).unwrap();
@@ -303,7 +303,7 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
     let command = command
         .args(["timeline", "--burst", "2026-01-02T03:00:03.9", "--data"])
-        .arg(folder.path());
+        .arg(directory.path());
     let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert!(
         text.starts_with("1.00s of a burst of 12.0s that opened at 2026-01-02T03:00:00.000000Z"),
@@ -319,9 +319,9 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
 /// Services of two hosts were told another burst-config in the recording's fifth second.
 #[test]
 fn services_that_changed_their_burst_config_are_named() {
-    let folder = record(&[]);
+    let directory = record(&[]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     let mut rows = Rows::default();
     for (process, host) in ["web1", "web2"].into_iter().enumerate() {
         for second in 0..12_i64 {
@@ -355,7 +355,7 @@ fn services_that_changed_their_burst_config_are_named() {
     }
     let rule = PartitionRule::received(WALL_NS, WALL_NS);
     write_rows(&store, "seg-0", rows, &rule).unwrap();
-    let source = source(&folder, &runtime);
+    let source = source(&directory, &runtime);
     for (second, others) in [(3, vec![]), (8, vec![28])] {
         let view = of_burst(&source, WALL_NS + second * SECOND_NS as i64).unwrap();
         let part = &view.kernel[0];
@@ -386,8 +386,8 @@ fn a_lock_has_a_row_and_is_seen_from_near() {
     let held_ns: u64 = row.holding.iter().map(|(_, sum)| sum.total_ns).sum();
     assert_eq!(held_ns, of_requests, "{:?}", row.holding);
 
-    let folder = record(&[4 * SECOND_NS]);
-    let at = folder.path();
+    let directory = record(&[4 * SECOND_NS]);
+    let at = directory.path();
     let said = crate::common::json_of(at, &["timeline", "--data", ".", "--json"]);
     let lock = &said["locks"][0];
     assert_eq!(lock["lock"], "9:0x10", "{lock:#}");
@@ -428,7 +428,7 @@ fn a_lock_has_a_row_and_is_seen_from_near() {
 /// Formulas about what the kernel did for requests: of one that it was not recorded for, nothing is known.
 #[test]
 fn what_the_kernel_did_is_searched() {
-    let folder = record(&[1_020_000_000]);
+    let directory = record(&[1_020_000_000]);
     let page = |trace: u64, start_ns: i64| {
         let text = |value: &str| serde_json::json!({"stringValue": value});
         serde_json::json!({
@@ -452,7 +452,7 @@ fn what_the_kernel_did_is_searched() {
         page(other, 6_000_000),
         page(9 << 32, 2 * END_NS as i64),
     ];
-    let at = folder.path();
+    let at = directory.path();
     let spans = serde_json::json!({"resourceSpans": pages}).to_string();
     std::fs::write(at.join("spans.json"), spans).unwrap();
     crate::common::check(at, &["import", "--data", ".", "spans.json"], 0);

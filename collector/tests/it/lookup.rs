@@ -7,11 +7,11 @@ use serde_json::json;
 use stroboscope_query::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
-fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
     let output = command
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap();
     (
@@ -21,7 +21,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 /// Requests with ids from this number on.
-fn import(folder: &Path, first: u64) {
+fn import(directory: &Path, first: u64) {
     let span = |request: u64| {
         json!({"traceId": format!("{request:032x}"), "id": format!("{request:016x}"), "name": "page", "kind": "SERVER",
             "timestamp": 1_700_000_000_000_000u64 + request * 1_003, "duration": 700 + request % 7,
@@ -29,18 +29,18 @@ fn import(folder: &Path, first: u64) {
     };
     let spans: Vec<_> = (first..first + 3_000).map(span).collect();
     let name = format!("{first}.json");
-    std::fs::write(folder.join(&name), json!(spans).to_string()).unwrap();
-    assert_eq!(run(folder, &["import", &name]).0, Some(0));
+    std::fs::write(directory.join(&name), json!(spans).to_string()).unwrap();
+    assert_eq!(run(directory, &["import", &name]).0, Some(0));
 }
 
-fn spans(folder: &Path) -> Vec<PathBuf> {
-    let mut folders = vec![folder.join("stroboscope-data/spans")];
+fn spans(directory: &Path) -> Vec<PathBuf> {
+    let mut directories = vec![directory.join("stroboscope-data/spans")];
     let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else {
                 found.push(path);
             }
@@ -51,11 +51,11 @@ fn spans(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_cannot_hold_the_trace_is_not_read() {
-    let folder = tempfile::tempdir().unwrap();
-    import(folder.path(), 1);
-    let before = spans(folder.path());
-    import(folder.path(), 1_000_000);
-    let second: Vec<PathBuf> = spans(folder.path())
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), 1);
+    let before = spans(directory.path());
+    import(directory.path(), 1_000_000);
+    let second: Vec<PathBuf> = spans(directory.path())
         .into_iter()
         .filter(|path| !before.contains(path))
         .collect();
@@ -68,7 +68,7 @@ fn what_cannot_hold_the_trace_is_not_read() {
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let source = Source::open(
-        &folder.path().join("stroboscope-data"),
+        &directory.path().join("stroboscope-data"),
         runtime.handle().clone(),
     )
     .unwrap();
@@ -89,7 +89,7 @@ fn what_cannot_hold_the_trace_is_not_read() {
     assert_eq!(everything.damage.len(), 1);
 
     // By half an id as well, if it is a whole one.
-    let (_, said) = run(folder.path(), &["timeline", "--trace", "7"]);
+    let (_, said) = run(directory.path(), &["timeline", "--trace", "7"]);
     assert!(
         said.contains("nothing of the kernel was recorded meanwhile") && !said.contains("error:"),
         "{said}"

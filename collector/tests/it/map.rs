@@ -31,8 +31,8 @@ fn edges(found: &Value) -> Value {
 
 /// Figures of services are sums over their operations.
 #[track_caller]
-fn check_sums(folder: &Path, found: &Value) {
-    let operations = json_of(folder, &["operations", "--json"]);
+fn check_sums(directory: &Path, found: &Value) {
+    let operations = json_of(directory, &["operations", "--json"]);
     let mut sums: BTreeMap<&str, (u64, u64, f64)> = BTreeMap::new();
     for row in rows(&operations, "operations") {
         let (service, _) = row["operation"].as_str().unwrap().split_once(':').unwrap();
@@ -59,16 +59,16 @@ fn check_sums(folder: &Path, found: &Value) {
 
 #[test]
 fn calls_are_counted_by_caller_and_callee() {
-    let folder = requests::imported();
-    let found = json_of(folder.path(), &["map", "--json"]);
+    let directory = requests::imported();
+    let found = json_of(directory.path(), &["map", "--json"]);
     // A checkout has its mail sent and its index made by the worker.
     let expected = json!([
         ["shop", "worker", 100, 200, 0, 2_120_000],
         ["job", "db", 10, 10, 0, 398_000_000],
     ]);
     assert_eq!(edges(&found), expected);
-    check_sums(folder.path(), &found);
-    let (text, _) = check(folder.path(), &["map"], 0);
+    check_sums(directory.path(), &found);
+    let (text, _) = check(directory.path(), &["map"], 0);
     assert!(
         text.contains("No other service calls job, shop.\n"),
         "{text}"
@@ -77,31 +77,31 @@ fn calls_are_counted_by_caller_and_callee() {
 
 #[test]
 fn callers_see_their_clients_spans_and_what_failed() {
-    let folder = failures::imported();
-    let found = json_of(folder.path(), &["map", "--json"]);
+    let directory = failures::imported();
+    let found = json_of(directory.path(), &["map", "--json"]);
     // The client's span takes 9.77 ms, the bank's 9.66 ms.
     assert_eq!(
         edges(&found),
         json!([["shop", "bank", 599, 599, 59, 9_770_000]])
     );
-    check_sums(folder.path(), &found);
+    check_sums(directory.path(), &found);
 }
 
 #[test]
 fn a_focus_is_a_service_with_its_neighbours() {
-    let folder = requests::imported();
+    let directory = requests::imported();
     let services = |found: &Value| -> BTreeSet<String> {
         let rows = rows(found, "services").iter();
         rows.map(|row| row["service"].as_str().unwrap().to_owned())
             .collect()
     };
-    let found = json_of(folder.path(), &["map", "--focus", "worker", "--json"]);
+    let found = json_of(directory.path(), &["map", "--focus", "worker", "--json"]);
     assert_eq!(
         services(&found),
         ["shop", "worker"].map(str::to_owned).into()
     );
     assert_eq!(rows(&found, "edges").len(), 1);
-    let (_, said) = check(folder.path(), &["map", "--focus", "wroker"], 2);
+    let (_, said) = check(directory.path(), &["map", "--focus", "wroker"], 2);
     assert!(
         said.contains("no span is of the service wroker (is it worker?)"),
         "{said}"
@@ -112,7 +112,7 @@ const SERVICES: u64 = 200;
 
 /// Requests through 200 services: each has its root in the first one, and its spans call others here and there, also in circles.
 /// Returns the calls by caller and callee.
-fn import_many(folder: &Path) -> BTreeMap<(u64, u64), u64> {
+fn import_many(directory: &Path) -> BTreeMap<(u64, u64), u64> {
     let mut calls = BTreeMap::new();
     let mut spans = Vec::new();
     for request in 1..=SERVICES {
@@ -143,16 +143,16 @@ fn import_many(folder: &Path) -> BTreeMap<(u64, u64), u64> {
             spans.push(span);
         }
     }
-    std::fs::write(folder.join("spans.json"), Value::from(spans).to_string()).unwrap();
-    check(folder, &["import", "spans.json"], 0);
+    std::fs::write(directory.join("spans.json"), Value::from(spans).to_string()).unwrap();
+    check(directory, &["import", "spans.json"], 0);
     calls
 }
 
 #[test]
 fn two_hundred_services_are_counted_and_drawn() {
-    let folder = tempfile::tempdir().unwrap();
-    let calls = import_many(folder.path());
-    let found = json_of(folder.path(), &["map", "--html", "map.html", "--json"]);
+    let directory = tempfile::tempdir().unwrap();
+    let calls = import_many(directory.path());
+    let found = json_of(directory.path(), &["map", "--html", "map.html", "--json"]);
     assert_eq!(rows(&found, "services").len() as u64, SERVICES);
     let name = |service: &u64| format!("service-{service}");
     let expected: BTreeMap<(String, String), u64> = calls
@@ -170,7 +170,7 @@ fn two_hundred_services_are_counted_and_drawn() {
         })
         .collect();
     assert_eq!(counted, expected);
-    let page = std::fs::read_to_string(folder.path().join("map.html")).unwrap();
+    let page = std::fs::read_to_string(directory.path().join("map.html")).unwrap();
     assert_eq!(page.matches(" data-node=").count() as u64, SERVICES);
     let drawn = page.matches("class=\"edge").count();
     assert_eq!(drawn, calls.len().min(600));

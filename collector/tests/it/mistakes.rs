@@ -27,7 +27,10 @@ const MISTAKES: [(&str, &str); 32] = [
     ("requests --min 5", "a number and a unit"),
     ("requests --from yesterday", "unexpected argument '--from'"),
     ("requests --since yesterday", "yesterday"),
-    ("overview --data nosuch", "there is no data folder nosuch"),
+    (
+        "overview --data nosuch",
+        "there is no data directory nosuch",
+    ),
     ("overview --data file", "not a directory"),
     ("slack --root nosuch", "there are: "),
     (

@@ -8,7 +8,7 @@ use crate::requests;
 /// Requests 0 to 9, one a second: a server (0 to 100 µs), then a page (100 to 200 µs). From 5 on the page starts while
 /// the server is still at it, and a cache (250 to 260 µs) is new.
 fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
     for request in 0..10_u64 {
         let is_late = request >= 5;
@@ -30,9 +30,9 @@ fn imported() -> tempfile::TempDir {
             log.push('\n');
         }
     }
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    check(folder.path(), &["import", "log.jsonl"], 0);
-    folder
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    check(directory.path(), &["import", "log.jsonl"], 0);
+    directory
 }
 
 /// The keys that say what a model is, whatever was noticed while it was made.
@@ -53,8 +53,8 @@ fn essence(mut model: Value) -> Value {
 
 #[test]
 fn a_saved_model_is_the_model() {
-    let folder = imported();
-    let at = folder.path();
+    let directory = imported();
+    let at = directory.path();
     check(at, &["infer", "--save", "all.json"], 0);
     let whole = essence(json_of(at, &["model", "--json"]));
     assert_eq!(whole["model_traces"], 10);
@@ -91,8 +91,8 @@ fn a_saved_model_is_the_model() {
 
 #[test]
 fn comparing_shows_what_changed() {
-    let folder = imported();
-    let at = folder.path();
+    let directory = imported();
+    let at = directory.path();
     let half = "1970-01-01T00:00:05Z";
     check(at, &["infer", "--until", half, "--save", "early.json"], 0);
     let by_file = json_of(
@@ -194,8 +194,8 @@ fn comparing_shows_what_changed() {
 
 #[test]
 fn the_convergence_is_shown_as_often_as_asked_for() {
-    let folder = imported();
-    let (text, _) = check(folder.path(), &["infer", "--convergence-every", "4"], 0);
+    let directory = imported();
+    let (text, _) = check(directory.path(), &["infer", "--convergence-every", "4"], 0);
     let rows: Vec<&str> = text
         .lines()
         .skip_while(|line| !line.contains("new per 1000"))
@@ -208,7 +208,7 @@ fn the_convergence_is_shown_as_often_as_asked_for() {
         .collect();
     assert_eq!(traces, ["4", "8", "10"], "{text}");
     let found = json_of(
-        folder.path(),
+        directory.path(),
         &["infer", "--json", "--convergence-every", "1"],
     );
     let points = found["convergence"].as_array().unwrap();
@@ -224,7 +224,7 @@ fn the_convergence_is_shown_as_often_as_asked_for() {
         points[9]["happens_before"].as_i64().unwrap()
     );
     assert_eq!(
-        json_of(folder.path(), &["infer", "--json"])["convergence"]
+        json_of(directory.path(), &["infer", "--json"])["convergence"]
             .as_array()
             .unwrap()
             .len(),
@@ -234,8 +234,8 @@ fn the_convergence_is_shown_as_often_as_asked_for() {
 
 #[test]
 fn a_focus_is_an_operation_with_what_is_right_before_and_after_it() {
-    let folder = requests::imported();
-    let at = folder.path();
+    let directory = requests::imported();
+    let at = directory.path();
     let around = |found: &Value| {
         let side = |side: &str| -> Vec<Value> {
             let rows = found["focus"][side].as_array().unwrap().iter();

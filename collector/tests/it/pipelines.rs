@@ -8,7 +8,7 @@ use crate::common::{check, json_of};
 
 #[test]
 fn the_newsfeeds_pagelets_are_a_pipeline() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let args = [
         "demo",
         "--data",
@@ -20,10 +20,10 @@ fn the_newsfeeds_pagelets_are_a_pipeline() {
         "--burst-config",
         "always",
     ];
-    check(folder.path(), &args, 0);
-    // The demo makes a folder of its own in there.
-    let mut made = std::fs::read_dir(folder.path()).expect("readable");
-    let made = made.next().expect("a folder").expect("readable").path();
+    check(directory.path(), &args, 0);
+    // The demo makes a directory of its own in there.
+    let mut made = std::fs::read_dir(directory.path()).expect("readable");
+    let made = made.next().expect("a directory").expect("readable").path();
     let found = json_of(&made, &["infer", "--data", ".", "--json"]);
     let last = |task: &serde_json::Value| {
         let task = task.as_str().expect("a task");

@@ -24,26 +24,26 @@ fn poison() -> Poison {
 }
 
 fn poisoned() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = Store::local(&folder.path().join("data"), runtime.handle().clone()).unwrap();
+    let store = Store::local(&directory.path().join("data"), runtime.handle().clone()).unwrap();
     let rows = poison().rows();
     let at_ns = rows.batches[0].received_ns;
     let rule = PartitionRule::received(at_ns, at_ns);
     write_rows(&store, "seg-0000000001", rows, &rule).unwrap();
-    folder
+    directory
 }
 
-fn run(folder: &Path, arguments: &[&str]) -> Output {
+fn run(directory: &Path, arguments: &[&str]) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
     let asked = program.args(arguments).args(["--data", "data"]);
-    asked.current_dir(folder).output().unwrap()
+    asked.current_dir(directory).output().unwrap()
 }
 
 /// It ended by itself, and said why if there is no answer.
 #[track_caller]
-fn check(folder: &Path, arguments: &[&str]) -> (String, bool) {
-    let output = run(folder, arguments);
+fn check(directory: &Path, arguments: &[&str]) -> (String, bool) {
+    let output = run(directory, arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let code = output.status.code();
     assert!(
@@ -58,7 +58,7 @@ fn check(folder: &Path, arguments: &[&str]) -> (String, bool) {
 
 #[test]
 fn every_verb_answers_or_refuses_clearly() {
-    let folder = poisoned();
+    let directory = poisoned();
     let (large, deep) = (format!("{LARGE:032x}"), format!("{DEEP:032x}"));
     let operation = "service-00001:operation 1";
     let periods = [
@@ -87,7 +87,7 @@ fn every_verb_answers_or_refuses_clearly() {
     let mut lacking = 0;
     for verb in limited {
         let arguments = [verb, &["--memory-limit", LIMIT]].concat();
-        let (said, _) = check(folder.path(), &arguments);
+        let (said, _) = check(directory.path(), &arguments);
         let lacks = [
             "too large for the memory",
             "labels_full",
@@ -97,7 +97,7 @@ fn every_verb_answers_or_refuses_clearly() {
         lacking += usize::from(is_said);
     }
     let compared = [&["compare"][..], &periods, &["--memory-limit", LIMIT]].concat();
-    check(folder.path(), &compared);
+    check(directory.path(), &compared);
     assert!(
         lacking >= 12,
         "only {lacking} verbs say what there is no memory for"
@@ -107,10 +107,13 @@ fn every_verb_answers_or_refuses_clearly() {
         &["timeline", "--trace", &large],
         &["timeline", "--trace", &deep],
     ] {
-        check(folder.path(), verb);
+        check(directory.path(), verb);
     }
     // With enough of it, nothing is.
-    let (said, is_answered) = check(folder.path(), &["critical-path", "--memory-limit", "4GiB"]);
+    let (said, is_answered) = check(
+        directory.path(),
+        &["critical-path", "--memory-limit", "4GiB"],
+    );
     assert!(is_answered && !said.contains("too large"), "{said}");
 }
 
@@ -124,8 +127,8 @@ fn peak_mib(pid: u32) -> u64 {
 
 #[test]
 fn every_page_is_small_or_refused_and_memory_stays_within_the_limit() {
-    let folder = poisoned();
-    let viewing = Viewing::start(folder.path(), &["--memory-limit", "256MiB"]);
+    let directory = poisoned();
+    let viewing = Viewing::start(directory.path(), &["--memory-limit", "256MiB"]);
     let get = |path: &str| viewing.ask(&format!("GET {path}"), "");
     let mut paths = viewing.links();
     assert!(paths.len() > 15, "{paths:?}");

@@ -3,7 +3,7 @@
 use crate::common::{check, json_of};
 
 /// Three processes that use 1 to 2 cores, and one that works whenever the first one does not.
-fn samples(folder: &std::path::Path) {
+fn samples(directory: &std::path::Path) {
     let mut text = String::from("service,process,ts_ns,value\n");
     let mut state = 7_u64;
     let mut random = || {
@@ -22,13 +22,13 @@ fn samples(folder: &std::path::Path) {
         }
         text += &format!("store,s,{at_ns},{}\n", 3.0 - own[0]);
     }
-    std::fs::write(folder.join("used.csv"), text).unwrap();
+    std::fs::write(directory.join("used.csv"), text).unwrap();
 }
 
 #[test]
 fn independent_processes_are_pooled_and_others_are_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     samples(at);
     let file = ["pool", "--samples", "used.csv"];
     let web = json_of(at, &[&file[..], &["--service", "web", "--json"]].concat());
@@ -62,8 +62,8 @@ fn independent_processes_are_pooled_and_others_are_not() {
 
 #[test]
 fn what_cannot_be_pooled_is_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     samples(at);
     let says = |arguments: &[&str], part: &str| {
         let (_, said) = check(at, arguments, 2);
@@ -98,8 +98,8 @@ fn what_cannot_be_pooled_is_said() {
 
 #[test]
 fn bursts_are_planned_by_a_goal() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     let goal = "requests up to 30 ms, duty 1 %, 200 whole requests an hour";
     let (_, said) = check(at, &["burst", "plan", "--goal", goal], 2);
     assert!(said.contains("stroboscope-data"), "{said}");

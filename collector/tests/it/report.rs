@@ -8,16 +8,16 @@ use roxmltree::{Document, Node, ParsingOptions};
 /// What a browser would run, or show wrongly, if it were not escaped.
 const HOSTILE: &str = "</svg><script>alert('x')</script> & \"quoted\" \u{1b}[2J";
 
-fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
+fn stroboscope(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap()
 }
 
-fn check(folder: &Path, arguments: &[&str], status: i32) -> String {
-    let output = stroboscope(folder, arguments);
+fn check(directory: &Path, arguments: &[&str], status: i32) -> String {
+    let output = stroboscope(directory, arguments);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(
         output.status.code(),
@@ -31,7 +31,7 @@ fn check(folder: &Path, arguments: &[&str], status: i32) -> String {
 
 /// Requests of a server, a page after it and a hostile logger beside both.
 fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
     for request in 0..40_u64 {
         let sent_us = 1_000 + request * 10;
@@ -53,9 +53,9 @@ fn imported() -> tempfile::TempDir {
             log += &format!("{line}\n");
         }
     }
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    check(folder.path(), &["import", "log.jsonl"], 0);
-    folder
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    check(directory.path(), &["import", "log.jsonl"], 0);
+    directory
 }
 
 fn text_of(node: Node<'_, '_>) -> String {
@@ -120,7 +120,7 @@ fn only_its_own_script(document: &Document<'_>) {
 
 #[test]
 fn pages_of_verbs_have_their_pictures() {
-    let folder = imported();
+    let directory = imported();
     for (arguments, pictures) in [
         (&["critical-path"][..], 2),
         (&["critical-path", "--cdf", "--by", "recorded:kind"], 3),
@@ -132,11 +132,11 @@ fn pages_of_verbs_have_their_pictures() {
         (&["infer", "--convergence-every", "10"], 2),
     ] {
         check(
-            folder.path(),
+            directory.path(),
             &[arguments, &["--html", "page.html"]].concat(),
             0,
         );
-        let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+        let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
         let document = parsed(&page);
         let drawn = document
             .descendants()
@@ -145,7 +145,7 @@ fn pages_of_verbs_have_their_pictures() {
         assert_eq!(drawn, pictures, "{arguments:?}: {page}");
     }
     // What a terminal gets of a timeline has the names, and obeys none of them.
-    let text = check(folder.path(), &["critical-path", "--trace", "r3"], 0);
+    let text = check(directory.path(), &["critical-path", "--trace", "r3"], 0);
     let picture = text.split_once("What ran when\n").unwrap().1;
     assert!(
         picture.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"),
@@ -156,7 +156,7 @@ fn pages_of_verbs_have_their_pictures() {
 
 #[test]
 fn a_timeline_is_a_page_and_a_table_too() {
-    let folder = crate::requests::imported();
+    let directory = crate::requests::imported();
     let arguments = [
         "timeline",
         "--trace",
@@ -169,8 +169,8 @@ fn a_timeline_is_a_page_and_a_table_too() {
         "text",
     ];
     // Nothing of the kernel was recorded, which is said.
-    check(folder.path(), &arguments, 1);
-    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    check(directory.path(), &arguments, 1);
+    let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
     let document = parsed(&page);
     let picture = document
         .descendants()
@@ -181,8 +181,8 @@ fn a_timeline_is_a_page_and_a_table_too() {
         page.contains("data-value=\"worker:render\">    worker:render</td>"),
         "inside the mail, inside the checkout: {page}"
     );
-    assert!(folder.path().join("tables/timeline.parquet").exists());
-    let text = std::fs::read_to_string(folder.path().join("text")).unwrap();
+    assert!(directory.path().join("tables/timeline.parquet").exists());
+    let text = std::fs::read_to_string(directory.path().join("text")).unwrap();
     assert!(
         text.contains("    worker:render\n") && !text.contains("What ran when"),
         "{text}"
@@ -191,13 +191,13 @@ fn a_timeline_is_a_page_and_a_table_too() {
 
 #[test]
 fn the_page_stands_alone_and_has_every_picture() {
-    let folder = imported();
+    let directory = imported();
     check(
-        folder.path(),
+        directory.path(),
         &["report", "--html", "report.html", "--by", "recorded:kind"],
         0,
     );
-    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    let page = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
     let document = parsed(&page);
     let titles: Vec<String> = document
         .descendants()
@@ -289,16 +289,20 @@ fn the_page_stands_alone_and_has_every_picture() {
 
 #[test]
 fn where_it_cannot_be_written_is_said() {
-    let folder = imported();
+    let directory = imported();
     let said = check(
-        folder.path(),
+        directory.path(),
         &["report", "--html", "no/such/report.html"],
         2,
     );
     assert!(said.contains("no/such/report.html"), "{said}");
-    let said = check(folder.path(), &["report", "--html", "r.html", "--json"], 0);
+    let said = check(
+        directory.path(),
+        &["report", "--html", "r.html", "--json"],
+        0,
+    );
     assert!(
-        said.contains(r#""used_traces":40"#) && folder.path().join("r.html").exists(),
+        said.contains(r#""used_traces":40"#) && directory.path().join("r.html").exists(),
         "{said}"
     );
 }

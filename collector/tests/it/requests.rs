@@ -37,7 +37,7 @@ fn spans_of(trace: u64, start_us: u64, spans: &[Span<'_>]) -> Vec<Value> {
 /// A checkout answers after 1.92 ms; its mail goes on to 3.72 ms, and an index is made meanwhile. A cart takes 0.5 ms; of
 /// the last one, a parent is missing. A sweep takes 400 ms, and is nobody's request.
 pub(crate) fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();
     for request in 1..=CHECKOUTS {
         let checkout: [Span<'_>; 5] = [
@@ -65,12 +65,12 @@ pub(crate) fn imported() -> tempfile::TempDir {
         spans.extend(spans_of(2_000 + request, request * 1_000_000, &sweep));
     }
     std::fs::write(
-        folder.path().join("spans.json"),
+        directory.path().join("spans.json"),
         Value::from(spans).to_string(),
     )
     .unwrap();
-    check(folder.path(), &["import", "spans.json"], 0);
-    folder
+    check(directory.path(), &["import", "spans.json"], 0);
+    directory
 }
 
 fn sum(values: &Value, keys: &[&str]) -> u64 {
@@ -86,8 +86,11 @@ fn sum(values: &Value, keys: &[&str]) -> u64 {
 
 #[test]
 fn latency_ends_with_the_answer() {
-    let folder = imported();
-    let found = json_of(folder.path(), &["critical-path", "--trace", "1", "--json"]);
+    let directory = imported();
+    let found = json_of(
+        directory.path(),
+        &["critical-path", "--trace", "1", "--json"],
+    );
     assert_eq!(
         (&found["latency_ns"], &found["critical_path_ns"]),
         (&json!(1_920_000), &json!(1_920_000))
@@ -143,7 +146,7 @@ fn latency_ends_with_the_answer() {
         (&json!(true), &json!(720_000))
     );
 
-    let (text, _) = check(folder.path(), &["critical-path", "--trace", "1"], 0);
+    let (text, _) = check(directory.path(), &["critical-path", "--trace", "1"], 0);
     assert!(
         text.starts_with("Trace 00000000000000000000000000000001 of shop:checkout: 1.92ms\n"),
         "{text}"
@@ -172,13 +175,13 @@ fn latency_ends_with_the_answer() {
         "10",
         "--json",
     ];
-    let slower = json_of(folder.path(), &slower);
+    let slower = json_of(directory.path(), &slower);
     assert_eq!(
         (&slower["faster"], &slower["slower"]),
         (&json!(0), &json!(0)),
         "{slower}"
     );
-    let slack = check(folder.path(), &["slack"], 0).0;
+    let slack = check(directory.path(), &["slack"], 0).0;
     assert!(
         !slack.contains("worker:render") && slack.contains("shop:charge"),
         "{slack}"
@@ -187,8 +190,8 @@ fn latency_ends_with_the_answer() {
 
 #[test]
 fn a_job_is_not_in_the_users_latency() {
-    let folder = imported();
-    let found = json_of(folder.path(), &["infer", "--json"]);
+    let directory = imported();
+    let found = json_of(directory.path(), &["infer", "--json"]);
     let names: Vec<&str> = found["roots"]
         .as_array()
         .unwrap()
@@ -227,10 +230,10 @@ fn a_job_is_not_in_the_users_latency() {
     );
     assert_eq!(found["roots"][0]["latency"]["max_ns"], 1_920_000);
     assert!(found["roots"][2]["share_of_time"].as_f64().unwrap() > 0.9);
-    let (text, _) = check(folder.path(), &["infer"], 0);
+    let (text, _) = check(directory.path(), &["infer"], 0);
     assert!(text.starts_with("Requests by root operation\n"), "{text}");
 
-    let paths = json_of(folder.path(), &["critical-path", "--json"]);
+    let paths = json_of(directory.path(), &["critical-path", "--json"]);
     let mut roots = found["roots"].clone();
     // `infer` reads no attributes.
     let each = roots.as_array_mut().unwrap().iter_mut();
@@ -243,7 +246,7 @@ fn a_job_is_not_in_the_users_latency() {
         (&paths["latency"]["max_ns"], &paths["roots"]),
         (&json!(1_920_000), &roots)
     );
-    let (text, _) = check(folder.path(), &["critical-path"], 0);
+    let (text, _) = check(directory.path(), &["critical-path"], 0);
     assert!(
         text.starts_with("129 requests; latency of requests with a caller p50 1.92ms"),
         "{text}"
@@ -251,7 +254,7 @@ fn a_job_is_not_in_the_users_latency() {
 
     // One kind at a time.
     let sweeps = json_of(
-        folder.path(),
+        directory.path(),
         &["critical-path", "--root", "job:sweep", "--json"],
     );
     assert_eq!(
@@ -263,7 +266,10 @@ fn a_job_is_not_in_the_users_latency() {
         (&json!(400_000_000), &json!(SWEEPS))
     );
     assert_eq!(sweeps["roots"].as_array().unwrap().len(), 1);
-    let carts = json_of(folder.path(), &["infer", "--root", "shop:cart", "--json"]);
+    let carts = json_of(
+        directory.path(),
+        &["infer", "--root", "shop:cart", "--json"],
+    );
     assert_eq!(
         (&carts["traces"], &carts["complete_traces"]),
         (&json!(20), &json!(19))
@@ -275,25 +281,25 @@ fn a_job_is_not_in_the_users_latency() {
             .iter()
             .all(|s| s["task"].as_str().unwrap().starts_with("shop:cart"))
     );
-    let (_, error) = check(folder.path(), &["slack", "--root", "shop:nosuch"], 2);
+    let (_, error) = check(directory.path(), &["slack", "--root", "shop:nosuch"], 2);
     assert!(
         error.contains("shop:nosuch") && error.contains("there are: shop:checkout, shop:cart"),
         "{error}"
     );
 
     // Slow is what is slow for its kind: a sweep is slower than every checkout.
-    let slow = json_of(folder.path(), &["anomalies", "--json"]);
+    let slow = json_of(directory.path(), &["anomalies", "--json"]);
     assert_eq!(slow["outliers"], 0, "{slow}");
     assert_eq!(slow["thresholds_ns"].as_object().unwrap().len(), 3);
 }
 
 #[test]
 fn the_page_starts_with_root_operations() {
-    let folder = imported();
+    let directory = imported();
     let arguments = ["report", "--html", "page.html", "--json"];
-    let found = json_of(folder.path(), &arguments);
+    let found = json_of(directory.path(), &arguments);
     assert_eq!(found["roots"][0]["root"], "shop:checkout");
-    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
     assert!(at("Requests by root operation") < at("Latency and slack"));
     assert!(
@@ -309,8 +315,8 @@ fn the_page_starts_with_root_operations() {
 
 #[test]
 fn shares_are_of_one_kind_of_requests() {
-    let folder = imported();
-    let found = json_of(folder.path(), &["critical-path", "--json"]);
+    let directory = imported();
+    let found = json_of(directory.path(), &["critical-path", "--json"]);
     let of_root = |root: &str, operation: &str| {
         let roots = found["operations_by_root"].as_array().unwrap();
         let of = roots.iter().find(|of| of["root"] == root).unwrap();
@@ -331,7 +337,7 @@ fn shares_are_of_one_kind_of_requests() {
     );
     assert_eq!(of_root("shop:checkout", "db:delete"), 0.0);
     let alone = json_of(
-        folder.path(),
+        directory.path(),
         &["critical-path", "--json", "--root", "job:sweep"],
     );
     assert_eq!(alone["operations_by_root"].as_array().unwrap().len(), 1);
@@ -339,7 +345,7 @@ fn shares_are_of_one_kind_of_requests() {
         alone["operations_by_root"][0]["operations"],
         found["operations_by_root"][2]["operations"]
     );
-    let text = check(folder.path(), &["critical-path"], 0).0;
+    let text = check(directory.path(), &["critical-path"], 0).0;
     for expected in [
         "path, of shop:checkout, by operation",
         "path, of job:sweep, by operation",
@@ -347,7 +353,12 @@ fn shares_are_of_one_kind_of_requests() {
     ] {
         assert!(text.contains(expected), "no {expected:?}: {text}");
     }
-    let text = check(folder.path(), &["critical-path", "--root", "job:sweep"], 0).0;
+    let text = check(
+        directory.path(),
+        &["critical-path", "--root", "job:sweep"],
+        0,
+    )
+    .0;
     assert!(
         text.contains("Share of the critical path, by operation") && !text.contains("--root"),
         "{text}"
@@ -361,7 +372,7 @@ fn shares_are_of_one_kind_of_requests() {
         "0",
         "--json",
     ];
-    let changed = json_of(folder.path(), &change);
+    let changed = json_of(directory.path(), &change);
     let roots: Vec<_> = changed["by_root"]
         .as_array()
         .unwrap()
@@ -381,7 +392,7 @@ fn shares_are_of_one_kind_of_requests() {
             .map(|(root, faster)| (root, faster))
             .collect::<Vec<_>>()
     );
-    let text = check(folder.path(), &change[..5], 0).0;
+    let text = check(directory.path(), &change[..5], 0).0;
     assert!(
         text.contains("Requests of each kind by themselves") && text.contains("400ms"),
         "{text}"
@@ -390,9 +401,9 @@ fn shares_are_of_one_kind_of_requests() {
 
 #[test]
 fn an_operation_that_is_not_there_is_told_with_the_nearest() {
-    let folder = imported();
+    let directory = imported();
     let (_, error) = check(
-        folder.path(),
+        directory.path(),
         &["what-if", "--operation", "shop:charg", "--scale", "0.5"],
         2,
     );
@@ -401,7 +412,7 @@ fn an_operation_that_is_not_there_is_told_with_the_nearest() {
         "{error}"
     );
     let (_, error) = check(
-        folder.path(),
+        directory.path(),
         &["what-if", "--operation", "zzz", "--scale", "0.5"],
         2,
     );

@@ -34,11 +34,11 @@ fn memory_kb(process: u32) -> Option<u64> {
 }
 
 /// Runs a verb; its exit status and both outputs. Its memory is looked at as long as it runs.
-fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
     let mut child = command
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -67,11 +67,14 @@ fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
 
 /// Imports a file and runs the reading verbs; what `infer` says, after the flaws it named are found to be these.
 fn check(name: &str, content: &str, import_status: i32, flaws: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(name), content).unwrap();
-    let (status, out, errors) = run(folder.path(), &["import", name]);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join(name), content).unwrap();
+    let (status, out, errors) = run(directory.path(), &["import", name]);
     assert_eq!(status, Some(import_status), "{out}{errors}");
-    let (status, out, errors) = run(folder.path(), &["infer", "--json", "--include-incomplete"]);
+    let (status, out, errors) = run(
+        directory.path(),
+        &["infer", "--json", "--include-incomplete"],
+    );
     assert_eq!(status, Some(0), "{errors}");
     let mut inferred: Value = serde_json::from_str(&out).unwrap();
     for flaw in flaws {
@@ -89,7 +92,8 @@ fn check(name: &str, content: &str, import_status: i32, flaws: &[&str]) -> Value
         inferred["diagnostics"]
     );
     for verb in ["critical-path", "slack"] {
-        let (status, out, errors) = run(folder.path(), &[verb, "--json", "--include-incomplete"]);
+        let (status, out, errors) =
+            run(directory.path(), &[verb, "--json", "--include-incomplete"]);
         assert_eq!(status, Some(0), "{verb}: {errors}");
         inferred[verb] = serde_json::from_str(&out).unwrap();
     }

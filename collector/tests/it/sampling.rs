@@ -41,7 +41,7 @@ fn imported(requests: &[Request]) -> TempDir {
 
 /// The same; each span has so many attributes besides.
 fn imported_with(requests: &[Request], attributes: usize) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let attribute = |number| json!({"key": format!("a{number}"), "value": {"intValue": "1"}});
     let attributes: Vec<Value> = (0..attributes).map(attribute).collect();
     let spans = requests.iter().enumerate().flat_map(|(number, request)| {
@@ -60,14 +60,18 @@ fn imported_with(requests: &[Request], attributes: usize) -> TempDir {
         "resource": {"attributes": [service]},
         "scopeSpans": [{"scope": {"name": "x"}, "spans": spans.collect::<Vec<_>>()}],
     }]});
-    std::fs::write(folder.path().join("spans.json"), document.to_string()).unwrap();
-    check(folder.path(), &["import", "--data", "d", "spans.json"], 0);
-    folder
+    std::fs::write(directory.path().join("spans.json"), document.to_string()).unwrap();
+    check(
+        directory.path(),
+        &["import", "--data", "d", "spans.json"],
+        0,
+    );
+    directory
 }
 
-fn said(folder: &Path, arguments: &[&str]) -> Value {
+fn said(directory: &Path, arguments: &[&str]) -> Value {
     json_of(
-        folder,
+        directory,
         &[arguments, &["--json", "--data", "d"][..]].concat(),
     )
 }
@@ -90,8 +94,8 @@ fn near(found: &Value, expected: f64, part: f64) {
 
 #[test]
 fn what_was_sampled_stands_for_what_was_not() {
-    let folder = imported(&mixed());
-    let found = said(folder.path(), &["critical-path"]);
+    let directory = imported(&mixed());
+    let found = said(directory.path(), &["critical-path"]);
     assert_eq!(found["used_traces"], 1_010, "{found}");
     near(&found["latency"]["p95_ns"], 10e6, 1e-3);
     near(&found["latency"]["p99_ns"], 10e6, 1e-3);
@@ -115,9 +119,9 @@ fn what_was_sampled_stands_for_what_was_not() {
     let shares = found["segments"].as_array().unwrap().iter();
     let shares: f64 = shares.map(|of| of["mean_share"].as_f64().unwrap()).sum();
     near(&shares.into(), 1.0, 1e-9);
-    let slack = said(folder.path(), &["slack"]);
+    let slack = said(directory.path(), &["slack"]);
     assert_eq!(slack["used_traces"], 1_010);
-    let flows = said(folder.path(), &["flows"]);
+    let flows = said(directory.path(), &["flows"]);
     assert_eq!(flows["requests"], 1_010);
     let category = &flows["categories"][0];
     assert_eq!(
@@ -125,17 +129,17 @@ fn what_was_sampled_stands_for_what_was_not() {
         (&1_010.into(), &20.into())
     );
     near(&category["mean_ns"], 19e9 / 1_010.0, 1e-9);
-    let strata = said(folder.path(), &["critical-path", "--by", "kind"]);
+    let strata = said(directory.path(), &["critical-path", "--by", "kind"]);
     assert_eq!(strata["used_traces"], 1_010);
 }
 
 #[test]
 fn texts_say_how_certain_that_is() {
-    let folder = imported(&mixed());
+    let directory = imported(&mixed());
     let whole = "20 recorded requests stand for 1,010 (effective sample 10.2)";
     let of = |arguments: &[&str]| {
         check(
-            folder.path(),
+            directory.path(),
             &[arguments, &["--data", "d"][..]].concat(),
             0,
         )
@@ -155,7 +159,7 @@ fn texts_say_how_certain_that_is() {
     assert!(notes.contains(&unweighted), "{notes}");
     let (_, notes) = of(&["search", "{ name = \"read\" }"]);
     assert!(notes.contains(&unweighted), "{notes}");
-    let found = said(folder.path(), &["anomalies"]);
+    let found = said(directory.path(), &["anomalies"]);
     assert_eq!(found["sampling"]["weighted"], false);
     assert_eq!(found["sampling"]["note"], *unweighted);
     let (_, notes) = of(&["infer"]);
@@ -173,7 +177,7 @@ fn one_in_ten_of_all_is_ten_times_as_many() {
     let sampled = imported(&requests);
     let whole: Vec<Request> = requests.iter().map(|of| ("", "", of.2)).collect();
     let whole = imported(&whole);
-    let of = |folder: &TempDir| said(folder.path(), &["critical-path"]);
+    let of = |directory: &TempDir| said(directory.path(), &["critical-path"]);
     let (found, expected) = (of(&sampled), of(&whole));
     assert_eq!(found["used_traces"], 500);
     // Percentiles and shares are those of the sample, which is a tenth of all.
@@ -207,8 +211,8 @@ fn percentiles_are_those_of_all_that_is_stood_for() {
         (0..weights[number % 6]).for_each(|_| all.push(request.2));
     }
     all.sort_unstable();
-    let folder = imported(&requests);
-    let found = said(folder.path(), &["critical-path"]);
+    let directory = imported(&requests);
+    let found = said(directory.path(), &["critical-path"]);
     assert_eq!(found["used_traces"], all.len());
     for (key, part) in [("p50_ns", 0.5), ("p95_ns", 0.95), ("p99_ns", 0.99)] {
         let rank = (all.len() as f64 * part).ceil() as usize;
@@ -223,11 +227,11 @@ fn thresholds_that_are_none_count_once_and_are_counted() {
     let requests: Vec<Request> = ["ot=th:", "ot=th:xyz", "ot=th:fffffffffffffff", "ot=th:-1"]
         .map(|state| (state, state, 5_000_000))
         .into();
-    let folder = imported(&requests);
-    let found = said(folder.path(), &["critical-path"]);
+    let directory = imported(&requests);
+    let found = said(directory.path(), &["critical-path"]);
     assert_eq!(found["used_traces"], 4);
     assert_eq!(found["sampling"]["malformed_thresholds"], 4);
-    let (_, notes) = check(folder.path(), &["critical-path", "--data", "d"], 0);
+    let (_, notes) = check(directory.path(), &["critical-path", "--data", "d"], 0);
     assert!(
         notes.contains("4 of the requests used have a malformed sampling threshold"),
         "{notes}"
@@ -243,8 +247,8 @@ fn the_root_says_how_many_a_trace_stands_for() {
         ("", HALF, took_ns),
         (HALF, "", took_ns),
     ];
-    let folder = imported(&requests);
-    let found = said(folder.path(), &["critical-path"]);
+    let directory = imported(&requests);
+    let found = said(directory.path(), &["critical-path"]);
     assert_eq!(found["used_traces"], 2 + 100 + 2 + 2);
     assert_eq!(found["sampling"]["differing_thresholds"], 2);
 }
@@ -253,8 +257,8 @@ fn the_root_says_how_many_a_trace_stands_for() {
 #[test]
 fn weights_without_a_column_are_read() {
     let requests = [(HALF, HALF, 5_000_000), ("", "", 5_000_000)];
-    let folder = imported_with(&requests, 150);
-    assert_eq!(said(folder.path(), &["critical-path"])["used_traces"], 3);
+    let directory = imported_with(&requests, 150);
+    assert_eq!(said(directory.path(), &["critical-path"])["used_traces"], 3);
 }
 
 /// Whatever `tracestate` says of sampling at a rate of 1, or of other things, changes nothing.

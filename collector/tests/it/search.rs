@@ -10,7 +10,7 @@ use crate::common::{check, json_of};
 type Span = (u64, u64, &'static str, &'static str, u64, u64, u64);
 
 /// Three pages: one reads a block again, one reads two, and one is slow.
-fn store(folder: &Path) {
+fn store(directory: &Path) {
     let pages: [&[Span]; 3] = [
         &[
             (1, 0, "web", "page", 0, 20, 0),
@@ -50,8 +50,8 @@ fn store(folder: &Path) {
         }
     }
     let all = json!({"resourceSpans": by_service});
-    std::fs::write(folder.join("spans.json"), all.to_string()).expect("written");
-    check(folder, &["import", "spans.json"], 0);
+    std::fs::write(directory.join("spans.json"), all.to_string()).expect("written");
+    check(directory, &["import", "spans.json"], 0);
 }
 
 fn traces(found: &Value) -> Vec<(&str, bool)> {
@@ -66,8 +66,8 @@ fn traces(found: &Value) -> Vec<(&str, bool)> {
 
 #[test]
 fn requests_are_found_with_the_spans_by_which() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at);
     let again = r#"{ name = "read" } then { name = "read" } with the same .block within 5ms"#;
     let found = json_of(at, &["search", again, "--json"]);
@@ -93,8 +93,8 @@ fn requests_are_found_with_the_spans_by_which() {
 
 #[test]
 fn any_verb_takes_requests_by_formula() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at);
     let count = |formula: &str| {
         let arguments = [
@@ -118,8 +118,8 @@ fn any_verb_takes_requests_by_formula() {
 
 #[test]
 fn what_cannot_be_searched_for_is_said() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at);
     let (_, said) = check(at, &["search", "{ name = read }"], 2);
     for part in ["column 10", "quotes: \"read\"", "         ^"] {
@@ -145,8 +145,8 @@ fn what_cannot_be_searched_for_is_said() {
 /// The same with and without what is skipped, of formulas that need something, and of some that need nothing.
 #[test]
 fn what_is_skipped_changes_no_answer() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at);
     let mut skipped = 0;
     for formula in [
@@ -191,8 +191,8 @@ fn what_is_skipped_changes_no_answer() {
 
 #[test]
 fn a_formula_for_each_side_is_compared() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at);
     let slow = r#"{ name = "page" && duration > 50ms }"#;
     let count = |more: &[&str]| {
@@ -209,8 +209,8 @@ fn a_formula_for_each_side_is_compared() {
 
 #[test]
 fn without_a_recording_of_the_kernel_its_events_are_not_searched() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at);
     let call = r#"{ kernel = syscall && name = "read" && duration > 1ms }"#;
     let (_, said) = check(at, &["search", call], 2);

@@ -31,11 +31,11 @@ impl Requested {
 }
 
 /// Runs the program below strace; false where that cannot be.
-fn record(folder: &Path) -> bool {
+fn record(directory: &Path) -> bool {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/search_kernel.py");
     let strace = Command::new("strace")
         .args(["-f", "-ttt", "-T", "-o", "calls.txt", "python3", program])
-        .current_dir(folder)
+        .current_dir(directory)
         .output();
     let is_done = strace.as_ref().is_ok_and(|output| output.status.success());
     if !is_done {
@@ -86,8 +86,8 @@ type Said = (&'static str, fn(&Requested) -> bool);
 
 #[test]
 fn what_strace_recorded_is_found() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     if !record(at) {
         return;
     }

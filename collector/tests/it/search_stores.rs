@@ -13,8 +13,8 @@ const FLUSHES: u64 = 30;
 const PER_FLUSH: u64 = 4;
 
 /// Five minutes' flushes of few requests, with a name in one of them that no other has.
-fn flushed(runtime: &tokio::runtime::Runtime, folder: &Path) {
-    let store = Store::local(&folder.join("data"), runtime.handle().clone()).expect("a store");
+fn flushed(runtime: &tokio::runtime::Runtime, directory: &Path) {
+    let store = Store::local(&directory.join("data"), runtime.handle().clone()).expect("a store");
     for flush in 0..FLUSHES {
         let mut rows = rows_every(FLUSH_NS / PER_FLUSH, 7, (FLUSHES - 1) * PER_FLUSH, flush);
         if flush == FLUSHES / 2 {
@@ -45,20 +45,20 @@ fn taken(mut found: Value) -> (Value, Value) {
 #[test]
 fn an_empty_store_is_said_to_be_empty() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().join("data");
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
     drop(Store::local(&data, runtime.handle().clone()).expect("a store"));
     for more in [&[][..], &["--bursts"], &["--read-all"]] {
         let asked = [&["search", "{ }", "--data", "data"], more].concat();
-        let (out, said) = check(folder.path(), &asked, 2);
+        let (out, said) = check(directory.path(), &asked, 2);
         assert!(out.is_empty() && said.contains("data"), "{said}");
         assert!(said.contains("import FILE"), "what to do: {said}");
     }
 }
 
 /// A file of the store's spans, by its number.
-fn file_of_spans(runtime: &tokio::runtime::Runtime, folder: &Path, number: usize) -> PathBuf {
-    let data = folder.join("data");
+fn file_of_spans(runtime: &tokio::runtime::Runtime, directory: &Path, number: usize) -> PathBuf {
+    let data = directory.join("data");
     let store = Store::local(&data, runtime.handle().clone()).expect("a store");
     let files = store.list(StoreTable::Spans).expect("files");
     data.join(files[number].0.as_ref())
@@ -67,8 +67,8 @@ fn file_of_spans(runtime: &tokio::runtime::Runtime, folder: &Path, number: usize
 #[test]
 fn a_damaged_file_is_named_and_nothing_is_skipped_for_it() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     flushed(&runtime, at);
     let (whole, plan) = taken(json_of(at, &RARE));
     assert_eq!(whole["matched"].as_u64(), Some(1));
@@ -105,8 +105,8 @@ fn a_damaged_file_is_named_and_nothing_is_skipped_for_it() {
 #[test]
 fn a_store_that_is_compacted_meanwhile_is_searched_as_before() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     flushed(&runtime, at);
     let asked = |more: &[&str]| taken(json_of(at, &[&RARE[..], more].concat()));
     let (before, plan) = asked(&[]);

@@ -80,16 +80,16 @@ pub(crate) const SAID: [(&str, &str, &str); 33] = [
     ("hosts", "critical-path-differ", "critical-path"),
 ];
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots")
 }
 
-/// What the program says when it is called by its name, in a folder.
-fn say(folder: &Path, arguments: &str) -> (String, String) {
+/// What the program says when it is called by its name, in a directory.
+fn say(directory: &Path, arguments: &str) -> (String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .arg0("stroboscope")
         .args(arguments.split(' '))
-        .current_dir(folder)
+        .current_dir(directory)
         .env_remove("COLUMNS")
         .output()
         .unwrap();
@@ -144,9 +144,9 @@ fn verbs_say_what_was_reviewed() {
     for (store, name, arguments) in SAID {
         let (_, store) = stores.iter().find(|(known, _)| *known == store).unwrap();
         for (file, now) in snapshots(store.path(), name, arguments) {
-            let path = folder().join(&file);
+            let path = directory().join(&file);
             if std::env::var_os("STROBOSCOPE_BLESS").is_some() {
-                std::fs::create_dir_all(folder()).unwrap();
+                std::fs::create_dir_all(directory()).unwrap();
                 std::fs::write(&path, &now).unwrap();
             }
             let kept = std::fs::read_to_string(&path).unwrap_or_default();
@@ -165,7 +165,7 @@ fn verbs_say_what_was_reviewed() {
         "not as reviewed; see this file's head:\n{}",
         stale.join("\n")
     );
-    let kept = std::fs::read_dir(folder())
+    let kept = std::fs::read_dir(directory())
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap());
     let left: Vec<String> = kept.filter(|file| !known.contains(file)).collect();

@@ -7,13 +7,13 @@ use stroboscope_testkit::workload;
 use crate::common::check;
 
 /// Some requests in a store.
-fn folder() -> tempfile::TempDir {
+fn directory() -> tempfile::TempDir {
     const REQUESTS: u64 = 300;
-    let (runtime, folder) = (
+    let (runtime, directory) = (
         tokio::runtime::Runtime::new().unwrap(),
         tempfile::tempdir().unwrap(),
     );
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     let at_ns = workload::EPOCH_NS as i64;
     for file in 0..workload::files(REQUESTS) {
         let rows = workload::rows(5, REQUESTS, file);
@@ -25,19 +25,19 @@ fn folder() -> tempfile::TempDir {
         )
         .unwrap();
     }
-    folder
+    directory
 }
 
 /// What verbs say without arguments can be asked for in SQL, and is what they say in JSON.
 #[test]
 fn what_verbs_say_is_a_table() {
-    let folder = folder();
+    let directory = directory();
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stroboscope"));
         let output = command
             .args(arguments)
             .args(["--json", "--data"])
-            .arg(folder.path())
+            .arg(directory.path())
             .output()
             .unwrap();
         assert!(
@@ -86,10 +86,10 @@ fn what_verbs_say_is_a_table() {
 /// The rows of a long result are printed as they come, or cut.
 #[test]
 fn a_table_is_cut_and_json_is_whole() {
-    let folder = folder();
-    let data = folder.path().display().to_string();
+    let directory = directory();
+    let data = directory.path().display().to_string();
     let numbers = "SELECT value FROM generate_series(1, 20000)";
-    let (table, said) = check(folder.path(), &["sql", numbers, "--data", &data], 0);
+    let (table, said) = check(directory.path(), &["sql", numbers, "--data", &data], 0);
     let rows = |text: &str| {
         text.lines()
             .filter(|line| line.contains(char::is_numeric))
@@ -98,14 +98,14 @@ fn a_table_is_cut_and_json_is_whole() {
     assert_eq!(rows(&table), 10_000);
     assert!(said.contains("there are more rows"), "{said}");
     let (json, said) = check(
-        folder.path(),
+        directory.path(),
         &["sql", numbers, "--json", "--data", &data],
         0,
     );
     assert_eq!(rows(&json), 20_000);
     assert!(!said.contains("more rows"), "{said}");
     let (none, _) = check(
-        folder.path(),
+        directory.path(),
         &[
             "sql",
             "SELECT service FROM spans WHERE false",

@@ -29,10 +29,10 @@ fn answer(page: &str) -> &str {
 
 #[test]
 fn explain_says_first_who_is_slower_and_leads_to_them() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (old, new) = (users(BEFORE_NS, 0), users(AFTER_NS, 5_000_000));
-    import(folder.path(), "data", &format!("{old}{new}"));
-    let viewing = Viewing::start(folder.path(), &[]);
+    import(directory.path(), "data", &format!("{old}{new}"));
+    let viewing = Viewing::start(directory.path(), &[]);
     let periods =
         "before=2026-11-21T10:00..2026-11-21T10:30&after=2026-11-21T11:00..2026-11-21T11:30";
     let page = viewing.page(&format!("/explain?{periods}"), 200);
@@ -55,7 +55,7 @@ fn explain_says_first_who_is_slower_and_leads_to_them() {
     // All of them are listed, and nothing else: about half of 400.
     let matching = viewing.page(&link(&page, "List these requests"), 200);
     let found = json_of(
-        folder.path(),
+        directory.path(),
         &[
             "explain",
             "--json",
@@ -94,10 +94,10 @@ fn explain_says_first_who_is_slower_and_leads_to_them() {
 
 #[test]
 fn periods_without_a_change_lead_to_some_with_one() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (old, new) = (users(BEFORE_NS, 0), users(AFTER_NS, 5_000_000));
-    import(folder.path(), "data", &format!("{old}{new}"));
-    let viewing = Viewing::start(folder.path(), &[]);
+    import(directory.path(), "data", &format!("{old}{new}"));
+    let viewing = Viewing::start(directory.path(), &[]);
     let periods = "before=2026-11-21T10:00:00..2026-11-21T10:00:02&after=2026-11-21T10:00:02..2026-11-21T10:00:04";
     let page = viewing.page(&format!("/explain?{periods}"), 200);
     assert!(page.contains("there is no cause 1"), "{page}");
@@ -117,7 +117,7 @@ fn periods_without_a_change_lead_to_some_with_one() {
 
 #[test]
 fn what_describes_a_failure_does_not_explain_it() {
-    let folder = failures::imported();
+    let directory = failures::imported();
     let periods = [
         "--before",
         "1970-01-01T00:00:00..1970-01-01T00:06:00",
@@ -125,14 +125,14 @@ fn what_describes_a_failure_does_not_explain_it() {
         "1970-01-01T00:06:00..1970-01-01T00:11:00",
     ];
     let compared = json_of(
-        folder.path(),
+        directory.path(),
         &[&["compare", "--json"], &periods[..]].concat(),
     );
     let causes = compared["causes"].as_array().unwrap();
     let failing = causes.iter().find(|cause| cause["kind"] == "failure");
     let rank = failing.unwrap_or_else(|| panic!("{compared}"))["rank"].to_string();
     let asked = [&["explain", "--json", "--cause", &rank], &periods[..]].concat();
-    let found = json_of(folder.path(), &asked);
+    let found = json_of(directory.path(), &asked);
     let left_out = found["left_out"].as_array().unwrap();
     let describing: Vec<&str> = left_out
         .iter()
@@ -148,6 +148,6 @@ fn what_describes_a_failure_does_not_explain_it() {
         !leaves.contains("status_code") && !leaves.contains("error"),
         "{leaves}"
     );
-    let (text, _) = check(folder.path(), &["map"], 0);
+    let (text, _) = check(directory.path(), &["map"], 0);
     assert!(text.contains("where failures start: `"), "{text}");
 }

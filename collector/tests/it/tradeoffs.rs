@@ -73,7 +73,7 @@ fn items(number: u64) -> Value {
 }
 
 /// Explored at rates 0 and 0.5, at 10 and 40 requests a second; and twelve requests that gave half up for good.
-fn store(folder: &Path) {
+fn store(directory: &Path) {
     let mut spans = Vec::new();
     for number in 0..400 {
         let (load, omitted) = (
@@ -91,14 +91,14 @@ fn store(folder: &Path) {
     spans.extend((400..412).map(|number| span(number, 30.0, &[tradeoff(33.0, 10, false)])));
     let service = attributes(&[("service.name", text("ranker"))]);
     let all = json!({"resourceSpans": [{"resource": {"attributes": service}, "scopeSpans": [{"spans": spans}]}]});
-    std::fs::write(folder.join("spans.json"), all.to_string()).expect("written");
-    check(folder, &["import", "spans.json"], 0);
+    std::fs::write(directory.join("spans.json"), all.to_string()).expect("written");
+    check(directory, &["import", "spans.json"], 0);
 }
 
 #[test]
 fn models_are_learned_planned_by_and_what_was_given_up_is_said() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     store(at);
     let learned = json_of(
         at,
@@ -220,8 +220,8 @@ fn models_are_learned_planned_by_and_what_was_given_up_is_said() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
     let refused = |args: &[&str], expected: &str, status: i32| {
         let (_, said) = check(at, args, status);
         assert!(said.contains(expected), "{args:?}: {said}");

@@ -9,9 +9,9 @@ use super::viewing::Viewing;
 
 const HOSTILE: &str = "<script>alert(1)</script>";
 
-/// A folder with a store of forty requests, whose names are markup.
+/// A directory with a store of forty requests, whose names are markup.
 fn imported() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut log = String::new();
     for request in 0..40_u64 {
         for (at_us, event) in [(0, "sent"), (700 + request * 10, "done")] {
@@ -23,15 +23,19 @@ fn imported() -> tempfile::TempDir {
             log += &format!("{line}\n");
         }
     }
-    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
-    check(folder.path(), &["import", "log.jsonl", "--data", "data"], 0);
-    folder
+    std::fs::write(directory.path().join("log.jsonl"), log).unwrap();
+    check(
+        directory.path(),
+        &["import", "log.jsonl", "--data", "data"],
+        0,
+    );
+    directory
 }
 
 #[test]
 fn each_link_of_the_header_is_a_page() {
-    let folder = imported();
-    let viewing = Viewing::start(folder.path(), &[]);
+    let directory = imported();
+    let viewing = Viewing::start(directory.path(), &[]);
     let links = viewing.links();
     for verb in [
         "/critical-path",
@@ -56,10 +60,10 @@ fn each_link_of_the_header_is_a_page() {
 
 #[test]
 fn addresses_are_what_the_command_line_is() {
-    let folder = imported();
-    let viewing = Viewing::start(folder.path(), &[]);
+    let directory = imported();
+    let viewing = Viewing::start(directory.path(), &[]);
     let (told, _) = check(
-        folder.path(),
+        directory.path(),
         &[
             "critical-path",
             "--data",
@@ -95,7 +99,7 @@ fn addresses_are_what_the_command_line_is() {
         let page = viewing.page(wrong, 400);
         assert!(page.contains("role=\"alert\""), "{wrong}: {page}");
     }
-    assert!(!folder.path().join("written.html").exists());
+    assert!(!directory.path().join("written.html").exists());
     viewing.page("/no-such-verb", 404);
     let (_, page) = viewing.ask("GET /critical-path?trace=no-such-request", "");
     assert!(
@@ -106,8 +110,8 @@ fn addresses_are_what_the_command_line_is() {
 
 #[test]
 fn who_comes_by_another_name_is_turned_away() {
-    let folder = imported();
-    let viewing = Viewing::start(folder.path(), &[]);
+    let directory = imported();
+    let viewing = Viewing::start(directory.path(), &[]);
     let mut stream = TcpStream::connect(&viewing.address).unwrap();
     write!(
         stream,
@@ -130,18 +134,18 @@ fn who_comes_by_another_name_is_turned_away() {
 /// While a store is compacted, and after it, its pages say the same.
 #[test]
 fn a_store_that_is_compacted_is_read_as_before() {
-    let folder = imported();
-    let more = std::fs::read_to_string(folder.path().join("log.jsonl")).unwrap();
+    let directory = imported();
+    let more = std::fs::read_to_string(directory.path().join("log.jsonl")).unwrap();
     for part in 1..4 {
         let renamed = more.replace("\"r", &format!("\"p{part}r"));
-        std::fs::write(folder.path().join("more.jsonl"), renamed).unwrap();
+        std::fs::write(directory.path().join("more.jsonl"), renamed).unwrap();
         check(
-            folder.path(),
+            directory.path(),
             &["import", "more.jsonl", "--data", "data"],
             0,
         );
     }
-    let viewing = Viewing::start(folder.path(), &[]);
+    let viewing = Viewing::start(directory.path(), &[]);
     let requests = |page: &str| -> String {
         let (_, after) = page.split_once("<dt>complete requests</dt><dd>").unwrap();
         after.split('<').next().unwrap().to_owned()
@@ -149,7 +153,7 @@ fn a_store_that_is_compacted_is_read_as_before() {
     assert_eq!(requests(&viewing.page("/", 200)), "160");
     let mut compacting = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(["compact", "--data", "data"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -162,10 +166,10 @@ fn a_store_that_is_compacted_is_read_as_before() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_said_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_directory_that_is_not_there_is_said_at_once() {
+    let directory = tempfile::tempdir().unwrap();
     let (_, said) = check(
-        folder.path(),
+        directory.path(),
         &["view", "--data", "no-such", "--http", "127.0.0.1:0"],
         2,
     );

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// `view` over the folder `data`. It ends with the test.
+/// `view` over the directory `data`. It ends with the test.
 pub(crate) struct Viewing {
     program: Child,
     pub(crate) address: String,
@@ -19,16 +19,16 @@ impl Drop for Viewing {
 }
 
 impl Viewing {
-    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
-        Self::of_default_data(folder, &[&["--data", "data"], arguments].concat())
+    pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Self {
+        Self::of_default_data(directory, &[&["--data", "data"], arguments].concat())
     }
 
     /// `view` over the store that it finds by itself.
-    pub(crate) fn of_default_data(folder: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn of_default_data(directory: &Path, arguments: &[&str]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
             .args(["view", "--http", "127.0.0.1:0"])
             .args(arguments)
-            .current_dir(folder)
+            .current_dir(directory)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stroboscope_present::page::Asset;
+use stroboscope_render::page::Asset;
 
 /// Each module compressed; none where compression failed.
 static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
@@ -20,7 +20,7 @@ static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
     })
 });
 
-/// A file of this name, in the folder under `/assets/`. A folder of another hash is gone.
+/// A file of this name, in the directory under `/assets/`. A directory of another hash is gone.
 pub(crate) async fn asset(
     Path((hash, name)): Path<(String, String)>,
     asked: HeaderMap,

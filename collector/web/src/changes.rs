@@ -1,7 +1,7 @@
 //! Lists changes found in a store, each with a link to a page that compares before and after.
 
-use stroboscope_present::page::Html;
 use stroboscope_query::{InferSettings, QueryError, StepQuestion, Study, failures};
+use stroboscope_render::page::Html;
 use stroboscope_reports::failures::change_text;
 use stroboscope_reports::overview::step_text;
 use tokio::runtime::Handle;

@@ -3,9 +3,9 @@
 
 use chrono::DateTime;
 use stroboscope_analysis::sampling::WeightedCount;
-use stroboscope_present::humanise::{counted, duration_spaced, duration_tick};
-use stroboscope_present::page::Html;
 use stroboscope_query::{Heatmap, HeatmapCell, band_edges_ns};
+use stroboscope_render::humanise::{counted, duration_spaced, duration_tick};
+use stroboscope_render::page::Html;
 
 const WIDTH_PX: f64 = 1080.0;
 const LEFT_PX: f64 = 64.0;

@@ -4,7 +4,7 @@
 //!
 //! - [`verbs`]: the subcommands of the command line, as pages see them.
 //! - `progress`: progress of an answer.
-//! - `answers`: cache of answers; concurrent requests for one answer share its computation.
+//! - `answer_cache`: cache of answers; concurrent requests for one answer share its computation.
 //! - `refreshed`: answers that open pages poll.
 //! - `rates`: requests over time, from all files.
 //! - `model`: the store as it was opened last, and its model.
@@ -25,7 +25,7 @@
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
 )]
 
-mod answers;
+mod answer_cache;
 mod asset_files;
 mod changes;
 mod command_line;

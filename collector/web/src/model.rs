@@ -256,14 +256,14 @@ mod tests {
 
     #[test]
     fn the_request_looked_at_last_is_read_once() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
         let rows: Rows = workload::rows(7, 40, 0);
         let received_ns = workload::EPOCH_NS as i64;
         let rule = PartitionRule::received(received_ns, received_ns);
         write_rows(&store, "seg-0", rows, &rule).unwrap();
-        let source = Source::open_cached(folder.path(), runtime.handle().clone()).unwrap();
+        let source = Source::open_cached(directory.path(), runtime.handle().clone()).unwrap();
         let models = Models::within(&QueryMemory::unbounded());
         let mut readings = 0;
         let mut ask = |state: &str, number: u64| {
@@ -295,13 +295,13 @@ mod tests {
 
     #[test]
     fn an_older_model_is_better_than_none() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
         let received_ns = workload::EPOCH_NS as i64;
         let rule = PartitionRule::received(received_ns, received_ns);
         write_rows(&store, "seg-0", workload::rows(7, 40, 0), &rule).unwrap();
-        let open = || Source::open_cached(folder.path(), runtime.handle().clone());
+        let open = || Source::open_cached(directory.path(), runtime.handle().clone());
         let models = Models::within(&QueryMemory::unbounded());
         let known = |state: &str| {
             let known = models.known(state)?;

@@ -5,10 +5,10 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use stroboscope_present::humanise::{are, count_spaced, counted, duration_spaced, percent};
-use stroboscope_present::page::{Asset, Html, PagedRows, body, paged_body, path_segment};
-use stroboscope_present::show::Doc;
 use stroboscope_query::{Bottleneck, InferSettings, Notes, QueryError, Study};
+use stroboscope_render::humanise::{are, count_spaced, counted, duration_spaced, percent};
+use stroboscope_render::page::{Asset, Html, PagedRows, body, paged_body, path_segment};
+use stroboscope_render::show::Doc;
 use stroboscope_reports::overview::{OverviewReport, step_text};
 use tokio::runtime::Handle;
 

@@ -1,6 +1,6 @@
 //! Two periods in the addresses of `compare` and `explain`.
 
-use stroboscope_present::page::Html;
+use stroboscope_render::page::Html;
 use stroboscope_reports::time::written_periods;
 use url::form_urlencoded::Serializer;
 

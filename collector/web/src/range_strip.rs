@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use chrono::DateTime;
-use stroboscope_present::humanise::{counted, duration_spaced};
-use stroboscope_present::page::Html;
 use stroboscope_query::RequestRate;
+use stroboscope_render::humanise::{counted, duration_spaced};
+use stroboscope_render::page::Html;
 use url::form_urlencoded::Serializer;
 
 use crate::rates::Rates;

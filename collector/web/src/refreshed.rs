@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 
-use crate::answers::Answer;
+use crate::answer_cache::Answer;
 
 /// Minimum interval between recomputations.
 const FRESH_FOR: Duration = Duration::from_secs(5);

@@ -10,13 +10,13 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use stroboscope_present::page::{Asset, Html, PageHead, policy};
+use stroboscope_render::page::{Asset, Html, PageHead, policy};
 use stroboscope_store::memory::QueryLack;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::answers::{Answer, Lookup, MadeOf, PendingAnswer};
+use crate::answer_cache::{Answer, Lookup, MadeOf, PendingAnswer};
 use crate::progress::{ProgressSender, Step};
 use crate::range_strip::{RangeUse, range_strip};
 use crate::scope::Scope;

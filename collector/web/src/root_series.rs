@@ -1,8 +1,8 @@
 //! Rate, failures and latency of each root operation over time, as rows of small pictures.
 
-use stroboscope_present::humanise::{counted, duration_spaced, percent};
-use stroboscope_present::page::{Html, path_segment};
 use stroboscope_query::{LatencyStep, RootColumn, RootSeries};
+use stroboscope_render::humanise::{counted, duration_spaced, percent};
+use stroboscope_render::page::{Html, path_segment};
 
 /// Height of a picture in its own units; its width is the number of columns, and it is stretched.
 const HEIGHT: f64 = 24.0;

@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::get;
-use stroboscope_present::page::NavLink;
+use stroboscope_render::page::NavLink;
 
 use crate::asset_files::asset;
 use crate::overview;

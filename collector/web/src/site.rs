@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stroboscope_present::page::NavLink;
 use stroboscope_query::{QueryError, Request, RequestAsked, RequestRate, Source};
+use stroboscope_render::page::NavLink;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::memory::{QueryMemory, QueryShare};
 use stroboscope_store::progress::{Observer, silent};
@@ -13,7 +13,7 @@ use stroboscope_store::tables::{Store, StoreTable, list_kernel};
 use tokio::runtime::Handle;
 use twox_hash::XxHash3_128;
 
-use crate::answers::Answers;
+use crate::answer_cache::Answers;
 use crate::model::{Model, ModelLookup, Models, RequestKey};
 use crate::rates::Rates;
 use crate::refreshed::RefreshedAnswers;

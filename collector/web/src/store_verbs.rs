@@ -239,7 +239,7 @@ mod tests {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let memory = QueryMemory::unbounded();
         StoreVerbs::of(
-            Path::new("no/such/folder"),
+            Path::new("no/such/directory"),
             stroboscope_reports::registry::pages(),
             runtime.handle().clone(),
             &memory,

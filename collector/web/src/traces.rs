@@ -2,23 +2,23 @@
 //! requests for Perfetto.
 //!
 //! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
-//! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`, `remarks`,
-//! `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `elsewhere`, `request_page`;
+//! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`, `diagnostics`,
+//! `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `links`, `request_page`;
 //! `list_page`; `span_json`. The files' indexes locate a request.
 
 mod asked_id;
 mod awaited_path;
 mod columns;
 mod connection_part;
-mod elsewhere;
+mod diagnostics;
 mod failure_part;
 mod instants;
 mod kernel_rows;
+mod links;
 mod list_page;
 mod lock_table;
 mod outline_spans;
 mod path_sums;
-mod remarks;
 mod request_columns;
 mod request_page;
 mod span_json;
@@ -35,14 +35,14 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_present::page::{Asset, Html};
-use stroboscope_present::show::short_request;
 use stroboscope_query::timeline::of_recorded_burst;
 use stroboscope_query::{
     KernelPart, PerfettoHostError, QueryError, Request, RequestAsked, RequestList, Selection,
     Source, TimeRange, list_requests, perfetto_trace, request, request_exists, request_of_low,
     span_of,
 };
+use stroboscope_render::page::{Asset, Html};
+use stroboscope_render::show::short_request;
 use tokio::runtime::Handle;
 use url::form_urlencoded;
 

@@ -1,6 +1,6 @@
 //! Form of a subcommand's options: plain HTML that leads to an address.
 
-use stroboscope_present::page::Html;
+use stroboscope_render::page::Html;
 
 use crate::scope::{Scope, is_of_scope};
 use crate::verbs::{Field, FieldKind, VerbPage};

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use stroboscope_present::show::Doc;
+use stroboscope_render::show::Doc;
 use stroboscope_reports::Failure;
 use stroboscope_reports::notes::Remark;
 use stroboscope_store::progress::Observer;

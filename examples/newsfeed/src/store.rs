@@ -31,17 +31,17 @@ pub struct StoreOptions {
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, env = "NEWSFEED_LISTEN", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Folder of the (unnamed) file of values; the system's folder for temporary files if not given.
-    #[arg(long, env = "NEWSFEED_STORE_FOLDER")]
-    folder: Option<PathBuf>,
+    /// Directory of the (unnamed) file of values; the system's directory for temporary files if not given.
+    #[arg(long, env = "NEWSFEED_STORE_DIRECTORY")]
+    directory: Option<PathBuf>,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
 }
 
 pub(crate) async fn run(options: StoreOptions, stop: &Stop) -> Result<(), RoleError> {
-    let folder = options.folder.unwrap_or_else(std::env::temp_dir);
-    let (values, places) = Values::create(&folder, key::all())?;
+    let directory = options.directory.unwrap_or_else(std::env::temp_dir);
+    let (values, places) = Values::create(&directory, key::all())?;
     let cpu = Cpu::calibrate();
     let faults = Faults::new(options.faults);
     let index = Index::new(places, cpu, faults.strikes(FaultPoint::StoreOneShard));

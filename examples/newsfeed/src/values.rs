@@ -19,24 +19,24 @@ pub(crate) struct Values {
 
 /// The file of values could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the store's values to {path}: {source}; choose another folder with --folder", path = path.display())]
+#[error("cannot write the store's values to {path}: {source}; choose another directory with --directory", path = path.display())]
 pub struct ValuesError {
     path: PathBuf,
     source: io::Error,
 }
 
 impl Values {
-    /// Writes one value for each key to a new file in `folder` and says where each lies.
+    /// Writes one value for each key to a new file in `directory` and says where each lies.
     ///
     /// The file has no name once it is open, so nothing is left on disk however the process ends.
     ///
     /// # Errors
     /// When the file cannot be created, written or unlinked.
     pub(crate) fn create(
-        folder: &Path,
+        directory: &Path,
         keys: impl Iterator<Item = String>,
     ) -> Result<(Self, Vec<(String, Place)>), ValuesError> {
-        let path = folder.join(format!("newsfeed-store-{}", std::process::id()));
+        let path = directory.join(format!("newsfeed-store-{}", std::process::id()));
         write(&path, keys).map_err(|source| ValuesError { path, source })
     }
 
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn every_value_is_read_back_and_no_file_is_left() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let keys = ["a", "b", "c"].map(str::to_owned);
-        let (values, places) = Values::create(folder.path(), keys.into_iter()).expect("created");
+        let (values, places) = Values::create(directory.path(), keys.into_iter()).expect("created");
         for (number, (_, place)) in places.iter().enumerate() {
             assert_eq!(values.read(*place).expect("read"), value(number as u64));
         }
@@ -113,19 +113,19 @@ mod tests {
             len_bytes: VALUE_BYTES,
         };
         assert!(values.read(beyond).is_err());
-        assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0);
+        assert_eq!(fs::read_dir(directory.path()).expect("readable").count(), 0);
     }
 
     #[test]
-    fn an_unwritable_folder_is_named() {
-        let error = Values::create(Path::new("/nonexistent/folder"), std::iter::empty())
-            .expect_err("no folder");
+    fn an_unwritable_directory_is_named() {
+        let error = Values::create(Path::new("/nonexistent/directory"), std::iter::empty())
+            .expect_err("no directory");
         assert!(
             error
                 .to_string()
-                .contains("/nonexistent/folder/newsfeed-store-"),
+                .contains("/nonexistent/directory/newsfeed-store-"),
             "{error}"
         );
-        assert!(error.to_string().contains("--folder"), "{error}");
+        assert!(error.to_string().contains("--directory"), "{error}");
     }
 }

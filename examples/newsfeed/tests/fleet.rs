@@ -243,8 +243,8 @@ fn errors_name_what_and_where() {
         &["newsfeed store: cannot listen on", &address],
     );
     check_error(
-        &["store", "--folder", "/nonexistent"],
+        &["store", "--directory", "/nonexistent"],
         1,
-        &["/nonexistent/newsfeed-store-", "--folder"],
+        &["/nonexistent/newsfeed-store-", "--directory"],
     );
 }

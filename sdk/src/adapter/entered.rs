@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::context::{self, SpanContext};
-use crate::here::Here;
 use crate::span::Span;
+use crate::thread_ref::ThreadRef;
 use crate::{marker, thread};
 
 /// Identity of a subscriber: span ids of different subscribers may be equal.
@@ -88,7 +88,7 @@ pub(crate) fn enter_quickly(
     id: u64,
     [high, low, span_id, word]: [u64; 4],
 ) -> Option<()> {
-    let entered = Here::of(&ENTERED);
+    let entered = ThreadRef::of(&ENTERED);
     let depth = entered.depth.get();
     let place = entered.spans.get(depth)?;
     if marker::is_on() {
@@ -108,7 +108,7 @@ pub(crate) fn enter_quickly(
 /// its request. Succeeds without effect if no span is entered. Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
-    let entered = Here::of(&ENTERED);
+    let entered = ThreadRef::of(&ENTERED);
     let depth = entered.depth.get().wrapping_sub(1);
     let Some(last) = entered.spans.get(depth) else {
         return (depth == usize::MAX).then_some(());
@@ -126,7 +126,7 @@ pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
 #[cold]
 #[inline(never)]
 pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
-    let entered = Here::of(&ENTERED);
+    let entered = ThreadRef::of(&ENTERED);
     let depth = entered.depth.get();
     let one = EnteredSpan {
         owner,
@@ -152,7 +152,7 @@ fn enter_inner(one: EnteredSpan) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn exit(owner: Owner, id: u64) {
-    let entered = Here::of(&ENTERED);
+    let entered = ThreadRef::of(&ENTERED);
     let depth = entered.depth.get();
     if depth == 0 {
         return;
@@ -224,7 +224,7 @@ impl Outer {
 
 /// Returns the innermost span of an owner that this thread is in.
 pub(crate) fn innermost(owner: Owner) -> Option<u64> {
-    let entered = Here::of(&ENTERED);
+    let entered = ThreadRef::of(&ENTERED);
     match entered
         .spans
         .get(entered.depth.get().wrapping_sub(1))

@@ -19,9 +19,9 @@ use tracing_core::span::Id;
 use super::cell::SpanCell;
 use super::known::AdaptedCallsite;
 use crate::context::SpanContext;
-use crate::here::Here;
 use crate::loss::{LOSSES, LossCause};
 use crate::span::Span;
+use crate::thread_ref::ThreadRef;
 
 /// Maximum number of open spans: 262,144, in 16 MiB. Further spans are not recorded, but counted.
 const SLOTS_MAX: usize = if cfg!(miri) { 256 } else { 1 << 18 };
@@ -129,7 +129,7 @@ struct Free(u32);
 impl Free {
     #[inline]
     fn take() -> Option<Self> {
-        let near = Here::of(&NEAR_SLOTS);
+        let near = ThreadRef::of(&NEAR_SLOTS);
         let Some(last) = near.length.get().checked_sub(1) else {
             return take_kept().map(Self);
         };
@@ -172,7 +172,7 @@ fn take_kept() -> Option<u32> {
 
 #[inline]
 fn put_free(index: u32) {
-    let near = Here::of(&NEAR_SLOTS);
+    let near = ThreadRef::of(&NEAR_SLOTS);
     let length = near.length.get();
     if length < near.room.get() {
         near.slots[length % NEAR].set(index);
@@ -235,7 +235,7 @@ fn fill(index: u32, known: &'static AdaptedCallsite, span: [u64; 4]) -> Id {
 /// Returns `None` if it did nothing.
 #[inline(always)]
 pub(crate) fn insert_quickly(known: &'static AdaptedCallsite) -> Option<Id> {
-    let near = Here::of(&NEAR_SLOTS);
+    let near = ThreadRef::of(&NEAR_SLOTS);
     if near.length.get() == 0 {
         return None;
     }
@@ -316,7 +316,7 @@ pub(crate) fn release_quickly(id: &Id) -> Option<()> {
     let id = id.into_u64();
     let slot = slot_at(id)?;
     let only_one = id & !(GENERATION - 1) | 1;
-    let near = Here::of(&NEAR_SLOTS);
+    let near = ThreadRef::of(&NEAR_SLOTS);
     if slot.state.load(Acquire) != only_one || near.length.get() >= near.room.get() {
         return None;
     }

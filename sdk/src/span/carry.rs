@@ -183,7 +183,7 @@ fn begin_and_enter<B: Fn() -> Span>(
     clippy::extra_unused_type_parameters,
     reason = "generic, to be compiled elsewhere"
 )]
-fn enter<Here>(span: &mut Option<NonEmptySpan>) -> Option<PreviousContext> {
+fn enter<ThreadRef>(span: &mut Option<NonEmptySpan>) -> Option<PreviousContext> {
     enter_here(span)
 }
 
@@ -208,7 +208,7 @@ fn enter_here(span: &mut Option<NonEmptySpan>) -> Option<PreviousContext> {
 /// Leaves a span after a poll; ends it after the last one.
 #[inline(never)]
 #[allow(clippy::extra_unused_type_parameters, reason = "as above")]
-fn leave<Here>(entered: PreviousContext, span: &mut Option<NonEmptySpan>, is_last: bool) {
+fn leave<ThreadRef>(entered: PreviousContext, span: &mut Option<NonEmptySpan>, is_last: bool) {
     if is_last && leave_quickly(&entered, span.as_ref()).is_some() {
         // Both the scope and the span have ended.
         std::mem::forget((entered, span.take()));

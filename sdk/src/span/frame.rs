@@ -95,7 +95,7 @@ impl Drop for InFrame<'_> {
 
 #[inline(never)]
 #[allow(clippy::extra_unused_type_parameters, reason = "as in `quick`")]
-fn leave<Here>(frame: &[AtomicU64; 6]) {
+fn leave<ThreadRef>(frame: &[AtomicU64; 6]) {
     let [_, _, outer_id, _, span_id, word] = frame;
     if quick::leave_to(
         outer_id.load(Relaxed),

@@ -153,7 +153,7 @@ pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> Span
 /// Executes the open-gate half of dropping an [`Entered`](super::Entered): restores the previous
 /// context and ends the span. Must not run during a panic.
 #[inline(never)]
-pub(super) fn leave<Here>(
+pub(super) fn leave<ThreadRef>(
     high: u64,
     low: u64,
     outer_id: u64,

@@ -18,7 +18,7 @@ const PLACES: usize = 16;
 enum Place {
     Unmade,
     Lent,
-    Here(Writer),
+    ThreadRef(Writer),
 }
 
 static SHARED: [Mutex<Place>; PLACES] = [const { Mutex::new(Place::Unmade) }; PLACES];
@@ -49,7 +49,7 @@ fn take(place: u8) -> Option<Writer> {
         Err(TryLockError::WouldBlock) => return None,
     };
     match std::mem::replace(&mut *there, Place::Lent) {
-        Place::Here(writer) => Some(writer),
+        Place::ThreadRef(writer) => Some(writer),
         Place::Lent => None,
         Place::Unmade => {
             let made = RINGS.make_shared().map(Writer::of);
@@ -69,7 +69,7 @@ pub(super) fn give_back(place: u8, writer: Writer) {
     // This waits only while other threads find that the place is empty.
     *there
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner) = Place::Here(writer);
+        .unwrap_or_else(std::sync::PoisonError::into_inner) = Place::ThreadRef(writer);
 }
 
 /// Resets all places in the thread that survived a fork: threads that no longer exist may have

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stroboscope_burst::BurstConfig;
-use stroboscope_server::doors::SimulatedStream;
-use stroboscope_server::ingest::{BurstControl, Server};
-use stroboscope_server::intake::{Intake, Options, Ways};
+use stroboscope_server::grpc::{BurstControl, Server};
+use stroboscope_server::ingest::{Intake, Options, Ways};
+use stroboscope_server::net::SimulatedStream;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::disk::Disk as _;
 use stroboscope_store::flush::FlushError;
@@ -61,10 +61,10 @@ impl Machine {
         real: &Path,
     ) -> Self {
         let above = Path::new(ROOT).parent().expect("it is below");
-        disk.create_folders(above).expect("a new disk");
+        disk.create_directories(above).expect("a new disk");
         above
             .ancestors()
-            .for_each(|folder| disk.sync(folder).expect("a new disk"));
+            .for_each(|directory| disk.sync(directory).expect("a new disk"));
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         Self {
             disk,
@@ -98,7 +98,7 @@ impl Machine {
         self.live().map(|live| live.control.set(config))
     }
 
-    /// Opens the data folder. Puts into the store what an earlier collector left in the log.
+    /// Opens the data directory. Puts into the store what an earlier collector left in the log.
     pub(crate) fn open(&self) -> Result<(Intake, impl Future<Output = ()> + use<>), FlushError> {
         let data = DataDir::create_on(Arc::new(self.disk.clone()), Path::new(ROOT))?;
         let options = Options {

@@ -43,14 +43,14 @@ fn number(variable: &str) -> Option<u64> {
 /// Begins a run of a seed.
 fn begin(seed: u64, planted: Planted) -> (tempfile::TempDir, fork::Running) {
     let memory = std::path::Path::new("/dev/shm");
-    let folder = match memory.is_dir() {
+    let directory = match memory.is_dir() {
         true => tempfile::tempdir_in(memory),
         false => tempfile::tempdir(),
     };
-    let folder = folder.expect("a folder");
-    let path = folder.path().to_owned();
+    let directory = directory.expect("a directory");
+    let path = directory.path().to_owned();
     (
-        folder,
+        directory,
         fork::begin(move || world::run(seed, planted, &path)),
     )
 }
@@ -71,14 +71,14 @@ fn run_all(
         {
             running.push_back((seed, begin(seed, planted)));
         }
-        let Some((seed, (_folder, run))) = running.pop_front() else {
+        let Some((seed, (_directory, run))) = running.pop_front() else {
             return;
         };
         answers.push(run.answer());
         if answers.len() == times && !take(seed, std::mem::take(&mut answers)) {
             running
                 .into_iter()
-                .for_each(|(_, (_folder, run))| drop(run.answer()));
+                .for_each(|(_, (_directory, run))| drop(run.answer()));
             return;
         }
     }

@@ -99,7 +99,7 @@ pub(crate) enum Fault {
         config: BurstConfig,
     },
     Publish,
-    /// A copy of the data folder publishes in the midst of the original's next rounds.
+    /// A copy of the data directory publishes in the midst of the original's next rounds.
     PublishCopy {
         after: usize,
     },

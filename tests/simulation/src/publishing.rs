@@ -1,6 +1,6 @@
-//! The collector's publisher, a copy of its data folder that publishes too, and readers' mirrors.
+//! The collector's publisher, a copy of its data directory that publishes too, and readers' mirrors.
 //!
-//! Publishers and mirrors read real folders: before each round, what is seen on the simulated disk is copied to one.
+//! Publishers and mirrors read real directories: before each round, what is seen on the simulated disk is copied to one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Publishing {
     pub(crate) objects: SimObjects,
     machine: Machine,
     log: Log,
-    folder: PathBuf,
+    directory: PathBuf,
     planted: Planted,
     publisher: Option<SimulatedPublisher>,
     runtime: Runtime,
@@ -45,7 +45,7 @@ impl Publishing {
     pub(crate) fn new(
         objects: SimObjects,
         machine: Machine,
-        folder: &Path,
+        directory: &Path,
         planted: Planted,
     ) -> Self {
         let log = machine.log.clone();
@@ -53,7 +53,7 @@ impl Publishing {
             objects,
             machine,
             log,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             planted,
             publisher: None,
             runtime: runtime(),
@@ -63,7 +63,7 @@ impl Publishing {
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.join("published")
+        self.directory.join("published")
     }
 
     /// The collector's process is gone, and its publisher with it.
@@ -103,17 +103,17 @@ impl Publishing {
         publisher.round().map_err(|error| short(&error))
     }
 
-    /// Copies the data folder, and has a publisher of the copy run after the original began so many more conditional
+    /// Copies the data directory, and has a publisher of the copy run after the original began so many more conditional
     /// writes.
     pub(crate) fn set_copy(&mut self, after: usize, flushed: &Arc<Counters>) {
-        let copy = self.folder.join("copy");
+        let copy = self.directory.join("copy");
         let _ = std::fs::remove_dir_all(&copy);
         if !self.data().join("published.json").exists()
             || copy_out(&self.machine, &self.data()).is_err()
         {
             return;
         }
-        copy_folder(&self.data(), &copy).expect("a folder in memory");
+        copy_directory(&self.data(), &copy).expect("a directory in memory");
         let (objects, log) = (self.objects.used_by("copy", false), self.log.clone());
         let counters = Arc::new(Counters::default());
         let segment = flushed
@@ -139,7 +139,7 @@ impl Publishing {
     pub(crate) fn read(&mut self, faults: ObjectFaults) -> Option<Stored> {
         self.reads += 1;
         let objects = self.objects.used_by_reader(self.reads, faults);
-        let cache = self.folder.join("cache");
+        let cache = self.directory.join("cache");
         let mut read = None;
         clock::apart(&mut || {
             let remote = Remote::simulated(URL, objects.clone());
@@ -147,7 +147,8 @@ impl Publishing {
             let Ok(mirror) = runtime.block_on(Mirror::of(&remote, &cache)) else {
                 return;
             };
-            let store = Store::local(mirror.folder(), runtime.handle().clone()).expect("a mirror");
+            let store =
+                Store::local(mirror.directory(), runtime.handle().clone()).expect("a mirror");
             read = Some(Stored::read(&store).expect("whole files"));
         });
         let rows = read
@@ -182,7 +183,7 @@ fn short(error: &RemoteError) -> (&'static str, bool) {
     }
 }
 
-/// Makes a real folder hold the files of the store that are on the simulated disk.
+/// Makes a real directory hold the files of the store that are on the simulated disk.
 fn copy_out(machine: &Machine, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     let files = machine.disk.files(Path::new(ROOT));
@@ -198,8 +199,8 @@ fn copy_out(machine: &Machine, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn remove_others(root: &Path, folder: &Path, names: &[String]) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
+fn remove_others(root: &Path, directory: &Path, names: &[String]) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         let is_there = |name: &String| root.join(name) == path;
         if path.is_dir() {
@@ -213,13 +214,13 @@ fn remove_others(root: &Path, folder: &Path, names: &[String]) -> std::io::Resul
     Ok(())
 }
 
-fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let path = entry?.path();
         let beside = to.join(path.file_name().unwrap_or_default());
         if path.is_dir() {
-            copy_folder(&path, &beside)?;
+            copy_directory(&path, &beside)?;
         } else {
             std::fs::copy(&path, beside)?;
         }

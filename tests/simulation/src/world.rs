@@ -31,11 +31,11 @@ const WINDOWS_MS: u64 = 4_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a seed; the first line of the answer is `OK` or `FAILED`, the second why, and the others are the log.
-pub(crate) fn run(seed: u64, planted: Planted, folder: &Path) -> String {
+pub(crate) fn run(seed: u64, planted: Planted, directory: &Path) -> String {
     clock::simulate(seed);
     let log = Log::default();
     let plan = Arc::new(Plan::of(seed));
-    let done = World::new(seed, plan.clone(), planted, folder, log.clone()).run();
+    let done = World::new(seed, plan.clone(), planted, directory, log.clone()).run();
     let (verdict, why) = match done {
         Ok(()) => ("OK", String::new()),
         Err(why) => ("FAILED", why),
@@ -62,7 +62,7 @@ type Settled = (
 );
 
 impl World {
-    fn new(seed: u64, plan: Arc<Plan>, planted: Planted, folder: &Path, log: Log) -> Self {
+    fn new(seed: u64, plan: Arc<Plan>, planted: Planted, directory: &Path, log: Log) -> Self {
         let settings = &plan.settings;
         let disk = SimDisk::new(seed ^ 0xd15c);
         if planted == Planted::AcknowledgedBeforeSync {
@@ -76,7 +76,7 @@ impl World {
             log.clone(),
             flush_interval,
             settings.burst_config,
-            &folder.join("lock"),
+            &directory.join("lock"),
         );
         let fleet = Fleet::new(plan.clone(), planted, seed, log.clone());
         let mut sim = turmoil::Builder::new()
@@ -100,7 +100,7 @@ impl World {
             sim,
             random: Random(seed ^ 0x3013),
             fleet,
-            publishing: Publishing::new(objects, machine.clone(), folder, planted),
+            publishing: Publishing::new(objects, machine.clone(), directory, planted),
             machine,
             plan,
             log,
@@ -394,7 +394,7 @@ impl World {
         Ok(())
     }
 
-    /// All that is stored is published in the end, and seen by a reader; a copy of the folder has stopped the
+    /// All that is stored is published in the end, and seen by a reader; a copy of the directory has stopped the
     /// original, or was stopped.
     fn check_published(
         &mut self,

@@ -33,7 +33,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-import",
                 "stroboscope-kernel-model",
                 "stroboscope-newsfeed",
-                "stroboscope-present",
+                "stroboscope-render",
                 "stroboscope-query",
                 "stroboscope-query-api",
                 "stroboscope-remote",
@@ -50,10 +50,10 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope",
                 "stroboscope-analysis",
                 "stroboscope-burst",
-                "stroboscope-foreign",
+                "stroboscope-otlp",
                 "stroboscope-kernel",
                 "stroboscope-kernel-model",
-                "stroboscope-present",
+                "stroboscope-render",
                 "stroboscope-proto",
                 "stroboscope-store",
             ],
@@ -80,7 +80,7 @@ fn crates_know_only_whom_they_may() {
             "collector/query-api",
             &[
                 "stroboscope-analysis",
-                "stroboscope-foreign",
+                "stroboscope-otlp",
                 "stroboscope-proto",
                 "stroboscope-query",
                 "stroboscope-search",
@@ -92,9 +92,9 @@ fn crates_know_only_whom_they_may() {
             &[
                 "stroboscope-analysis",
                 "stroboscope-burst",
-                "stroboscope-foreign",
+                "stroboscope-otlp",
                 "stroboscope-kernel-model",
-                "stroboscope-present",
+                "stroboscope-render",
                 "stroboscope-query",
                 "stroboscope-remote",
                 "stroboscope-search",
@@ -107,19 +107,19 @@ fn crates_know_only_whom_they_may() {
             "collector/import",
             &[
                 "stroboscope-analysis",
-                "stroboscope-foreign",
+                "stroboscope-otlp",
                 "stroboscope-kernel-model",
                 "stroboscope-proto",
                 "stroboscope-store",
             ],
         ),
-        ("collector/present", &["stroboscope-analysis"]),
+        ("collector/render", &["stroboscope-analysis"]),
         (
             "collector/web",
             &[
                 "stroboscope-analysis",
-                "stroboscope-foreign",
-                "stroboscope-present",
+                "stroboscope-otlp",
+                "stroboscope-render",
                 "stroboscope-query",
                 "stroboscope-reports",
                 "stroboscope-search",
@@ -127,12 +127,12 @@ fn crates_know_only_whom_they_may() {
             ],
         ),
         ("collector/remote", &["stroboscope-store"]),
-        ("collector/foreign", &["stroboscope-proto"]),
+        ("collector/otlp", &["stroboscope-proto"]),
         (
             "collector/store",
             &[
                 "stroboscope-analysis",
-                "stroboscope-foreign",
+                "stroboscope-otlp",
                 "stroboscope-kernel-model",
                 "stroboscope-proto",
             ],
@@ -150,8 +150,8 @@ fn crates_know_only_whom_they_may() {
             &["stroboscope-burst", "stroboscope-analysis"],
         ),
     ];
-    for (folder, allowed) in may {
-        let manifest = read(&root().join(folder).join("Cargo.toml"));
+    for (directory, allowed) in may {
+        let manifest = read(&root().join(directory).join("Cargo.toml"));
         // Also those of one system: `[target.'cfg(…)'.dependencies]`.
         let sections = manifest.split("\n[").filter_map(|section| {
             let (head, lines) = section.split_once("]\n")?;
@@ -164,10 +164,10 @@ fn crates_know_only_whom_they_may() {
             .collect();
         assert!(
             allowed.is_empty() || !known.is_empty(),
-            "{folder}: this test has gone blind"
+            "{directory}: this test has gone blind"
         );
         for name in known {
-            assert!(allowed.contains(&name), "{folder} must not know {name}");
+            assert!(allowed.contains(&name), "{directory} must not know {name}");
         }
     }
 }
@@ -175,8 +175,8 @@ fn crates_know_only_whom_they_may() {
 /// Whoever finds a crate in the registry reads what it is, and may use it.
 #[test]
 fn published_crates_are_presentable() {
-    for folder in published() {
-        let manifest = read(&root().join(folder).join("Cargo.toml"));
+    for directory in published() {
+        let manifest = read(&root().join(directory).join("Cargo.toml"));
         for key in [
             "description = ",
             "license.workspace",
@@ -186,14 +186,14 @@ fn published_crates_are_presentable() {
         ] {
             assert!(
                 manifest.contains(&format!("\n{key}")),
-                "{folder}/Cargo.toml has no {key}"
+                "{directory}/Cargo.toml has no {key}"
             );
         }
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
             // Also where links are not followed: a text of one line is no licence.
             assert!(
-                read(&root().join(folder).join(licence)).lines().count() > 10,
-                "{folder}/{licence}"
+                read(&root().join(directory).join(licence)).lines().count() > 10,
+                "{directory}/{licence}"
             );
         }
     }

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let above = folder.ancestors().nth(2);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let above = directory.ancestors().nth(2);
     above.expect("the tests lie in the workspace").to_owned()
 }
 
@@ -33,23 +33,23 @@ fn documents() -> Vec<String> {
     ]
     .map(Into::into)
     .into();
-    for folder in ["sdk/docs", "collector/docs"] {
-        let entries = std::fs::read_dir(root().join(folder))
-            .expect("a folder of documents")
+    for directory in ["sdk/docs", "collector/docs"] {
+        let entries = std::fs::read_dir(root().join(directory))
+            .expect("a directory of documents")
             .flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         found.extend(
             names
                 .filter(|name| name.ends_with(".md"))
-                .map(|name| format!("{folder}/{name}")),
+                .map(|name| format!("{directory}/{name}")),
         );
     }
-    found.extend(published().map(|folder| format!("{folder}/README.md")));
+    found.extend(published().map(|directory| format!("{directory}/README.md")));
     found.sort();
     found
 }
 
-/// The folders of crates that are published.
+/// The directories of crates that are published.
 fn published() -> impl Iterator<Item = &'static str> {
     [
         "proto",
@@ -59,11 +59,11 @@ fn published() -> impl Iterator<Item = &'static str> {
         "sdk/tradeoff",
         "collector",
         "collector/analysis",
-        "collector/foreign",
+        "collector/otlp",
         "collector/import",
         "collector/kernel",
         "collector/kernel/model",
-        "collector/present",
+        "collector/render",
         "collector/query",
         "collector/query-api",
         "collector/remote",
@@ -78,10 +78,10 @@ fn published() -> impl Iterator<Item = &'static str> {
     .into_iter()
 }
 
-/// All Rust files below a folder, tests and generated code left out.
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// All Rust files below a directory, tests and generated code left out.
+fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+    for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
         if path.is_dir() && !["tests", "benches", "generated", "target"].contains(&name.as_str()) {
@@ -126,12 +126,12 @@ fn documents_name_files_that_exist() {
         .into_iter()
         .filter(|document| document != "CHANGELOG.md")
     {
-        // Below a heading that names a folder, bare names of files are in that folder.
-        let mut folder = PathBuf::new();
+        // Below a heading that names a directory, bare names of files are in that directory.
+        let mut directory = PathBuf::new();
         for line in read(&root().join(&document)).lines() {
             let words: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
             if line.starts_with('#') {
-                folder = words.first().map_or_else(PathBuf::new, PathBuf::from);
+                directory = words.first().map_or_else(PathBuf::new, PathBuf::from);
             }
             for word in words {
                 // `NAME.rs` stands for any.
@@ -149,7 +149,7 @@ fn documents_name_files_that_exist() {
                 let path = if word.contains('/') && from_root {
                     root().join(word)
                 } else if word.ends_with(".rs") {
-                    root().join(&folder).join(word)
+                    root().join(&directory).join(word)
                 } else {
                     continue;
                 };
@@ -217,7 +217,7 @@ const LINES_MAX: usize = 500;
 
 #[test]
 fn no_file_is_too_long() {
-    for folder in [
+    for directory in [
         "proto/src",
         "sdk",
         "collector",
@@ -225,7 +225,7 @@ fn no_file_is_too_long() {
         "tests/src",
         "tests/simulation/src",
     ] {
-        for path in sources(&root().join(folder)) {
+        for path in sources(&root().join(directory)) {
             let lines = read(&path).lines().count();
             assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
         }
@@ -350,7 +350,7 @@ fn tables_are_whole() {
     );
     let mut files: Vec<PathBuf> = ["sdk", "collector", "examples", "proto"]
         .into_iter()
-        .flat_map(|folder| sources(&root().join(folder)))
+        .flat_map(|directory| sources(&root().join(directory)))
         .collect();
     files.extend(documents().into_iter().map(|name| root().join(name)));
     let uneven: Vec<(PathBuf, Vec<String>)> = files

@@ -189,19 +189,19 @@ impl Modules {
     /// Reads a crate's modules, from the file of its root.
     fn read(root_file: &Path) -> Self {
         let mut modules = Self::default();
-        let folder = root_file.parent().expect("a file is in a folder");
-        modules.add_file(root_file, folder, &[]);
+        let directory = root_file.parent().expect("a file is in a directory");
+        modules.add_file(root_file, directory, &[]);
         modules
     }
 
-    /// Reads a module's file, and those of modules below it, which are in this folder.
-    fn add_file(&mut self, file: &Path, folder: &Path, path: &[String]) {
+    /// Reads a module's file, and those of modules below it, which are in this directory.
+    fn add_file(&mut self, file: &Path, directory: &Path, path: &[String]) {
         let parsed = syn::parse_file(&read(file));
         let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        self.add(&parsed.items, folder, path);
+        self.add(&parsed.items, directory, path);
     }
 
-    fn add(&mut self, items: &[Item], folder: &Path, path: &[String]) {
+    fn add(&mut self, items: &[Item], directory: &Path, path: &[String]) {
         let mut module = Module::default();
         let mut reader = Reader {
             module: &mut module,
@@ -215,14 +215,14 @@ impl Modules {
         for (declared, items) in below {
             let name = declared.ident.to_string();
             let child: ModulePath = [path, std::slice::from_ref(&name)].concat();
-            let child_folder = folder.join(&name);
+            let child_directory = directory.join(&name);
             if let Some(items) = items {
-                self.add(&items, &child_folder, &child);
+                self.add(&items, &child_directory, &child);
                 continue;
             }
             let files = [
-                folder.join(format!("{name}.rs")),
-                child_folder.join("mod.rs"),
+                directory.join(format!("{name}.rs")),
+                child_directory.join("mod.rs"),
             ];
             let elsewhere = declared.attrs.iter().find_map(|attribute| {
                 let value = &attribute.meta.require_name_value().ok()?.value;
@@ -233,12 +233,12 @@ impl Modules {
                     return None;
                 };
                 let is_path = attribute.path().is_ident("path");
-                is_path.then(|| folder.join(literal.value()))
+                is_path.then(|| directory.join(literal.value()))
             });
             let file = elsewhere.or_else(|| files.into_iter().find(|file| file.exists()));
             // Generated code is elsewhere.
             if let Some(file) = file {
-                self.add_file(&file, &child_folder, &child);
+                self.add_file(&file, &child_directory, &child);
             }
         }
     }
@@ -336,11 +336,11 @@ impl Modules {
 
 /// The root of each crate: a library, or else a program.
 fn root_files() -> impl Iterator<Item = (&'static str, PathBuf)> {
-    published().map(|folder| {
-        let src = root().join(folder).join("src");
+    published().map(|directory| {
+        let src = root().join(directory).join("src");
         let files = [src.join("lib.rs"), src.join("main.rs")];
         let file = files.into_iter().find(|file| file.exists());
-        (folder, file.expect("a crate has a root"))
+        (directory, file.expect("a crate has a root"))
     })
 }
 
@@ -374,11 +374,11 @@ fn circles(level: &Level) -> Vec<Vec<&str>> {
 #[test]
 fn modules_are_acyclic_at_every_level() {
     let mut found = String::new();
-    for (folder, file) in root_files() {
+    for (directory, file) in root_files() {
         for (parent, level) in Modules::read(&file).edges() {
             for circle in circles(&level) {
                 let parent = parent.join("::");
-                found += &format!("{folder} {parent}: {circle:?}\n");
+                found += &format!("{directory} {parent}: {circle:?}\n");
                 for from in &circle {
                     let to = level[*from].iter();
                     for (to, place) in to.filter(|(to, _)| circle.contains(&to.as_str())) {
@@ -394,10 +394,10 @@ fn modules_are_acyclic_at_every_level() {
 /// A crate whose modules name each other in ways that a search for `crate::` does not see.
 #[test]
 fn circles_by_super_and_through_re_exports_are_found() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         std::fs::write(path, text).expect("a file");
     };
     write(
@@ -416,6 +416,6 @@ fn circles_by_super_and_through_re_exports_are_found() {
         "pub struct Inner; fn text() -> String { format!(\"{:?}\", super::a::of()) }
          #[cfg(test)] mod tests { use crate::above; }",
     );
-    let edges = Modules::read(&folder.path().join("lib.rs")).edges();
+    let edges = Modules::read(&directory.path().join("lib.rs")).edges();
     assert_eq!(circles(&edges[&Vec::new()]), [["a", "b", "c"]]);
 }

@@ -48,8 +48,8 @@ fn a_public_name_has_one_meaning() {
         ],
         [None, None]
     );
-    for folder in published() {
-        let sources = sources(&root().join(folder).join("src"));
+    for directory in published() {
+        let sources = sources(&root().join(directory).join("src"));
         let test_files = test_files(&sources);
         let mut defined: BTreeMap<String, usize> = BTreeMap::new();
         for path in &sources {
@@ -69,11 +69,11 @@ fn a_public_name_has_one_meaning() {
             .collect();
         let known = DOUBLED
             .iter()
-            .find(|(of, _)| *of == folder)
+            .find(|(of, _)| *of == directory)
             .map_or(&[][..], |(_, names)| *names);
         assert_eq!(
             doubled, known,
-            "{folder}: give each its own name; what is no longer doubled leaves DOUBLED"
+            "{directory}: give each its own name; what is no longer doubled leaves DOUBLED"
         );
     }
 }

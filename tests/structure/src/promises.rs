@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::{read, root};
 
-/// Takes the names away that a function below the folder has.
-fn take_away(folder: &Path, names: &mut BTreeSet<&str>) {
-    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+/// Takes the names away that a function below the directory has.
+fn take_away(directory: &Path, names: &mut BTreeSet<&str>) {
+    for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
         let path = entry.path();
         if path.is_dir() && !path.ends_with("target") {
             take_away(&path, names);
@@ -42,8 +42,8 @@ fn each_promise_names_its_tests() {
         named.extend(tests);
     }
     let mut missing = named.clone();
-    for folder in ["sdk", "collector", "tests"] {
-        take_away(&root().join(folder), &mut missing);
+    for directory in ["sdk", "collector", "tests"] {
+        take_away(&root().join(directory), &mut missing);
     }
     assert_eq!(missing, BTreeSet::new(), "of {} named tests", named.len());
 }

@@ -14,11 +14,11 @@ use tonic::transport::Endpoint;
 use crate::senders::{self, Fleet, Role};
 use crate::stored::Stored;
 use crate::told::{Told, check};
-use crate::{Doors, ask};
+use crate::{Ports, ask};
 
 /// An ext4 of its own, in a file.
 struct FileSystem {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 fn run(program: &str, args: &[&str]) -> Result<(), String> {
@@ -37,11 +37,11 @@ impl FileSystem {
     /// None, aloud, where there can be none.
     fn new(test: &str, mebibytes: u64) -> Option<Self> {
         let made = Self {
-            folder: tempfile::tempdir().expect("a temporary folder"),
+            directory: tempfile::tempdir().expect("a temporary directory"),
         };
         let image = std::fs::File::create(made.image()).expect("an image");
         image.set_len(mebibytes << 20).expect("an image");
-        std::fs::create_dir(made.root()).expect("a folder");
+        std::fs::create_dir(made.root()).expect("a directory");
         let path = made.image();
         let made_and_mounted = run("mkfs.ext4", &["-q", "-m", "0", &path.to_string_lossy()])
             .and_then(|()| made.mount());
@@ -55,11 +55,11 @@ impl FileSystem {
     }
 
     fn image(&self) -> PathBuf {
-        self.folder.path().join("image")
+        self.directory.path().join("image")
     }
 
     fn root(&self) -> PathBuf {
-        self.folder.path().join("mounted")
+        self.directory.path().join("mounted")
     }
 
     fn data(&self) -> PathBuf {
@@ -128,7 +128,7 @@ const START_NS: i64 = 1_700_000_000_000_000_000;
 
 impl Requests {
     /// Sends one; whether it was taken. If not, it is told to come again, and when.
-    fn send(&mut self, doors: &Doors, id: u64) -> bool {
+    fn send(&mut self, doors: &Ports, id: u64) -> bool {
         let padding = "p".repeat(20_000);
         let request = format!(
             r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"{TRACE:032x}","spanId":"{id:016x}",
@@ -150,7 +150,7 @@ impl Requests {
     }
 
     /// New ones, until one is pushed back.
-    fn send_until_pushed_back(&mut self, doors: &Doors) {
+    fn send_until_pushed_back(&mut self, doors: &Ports) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             self.next += 1;
@@ -162,7 +162,7 @@ impl Requests {
     }
 
     /// Those that wait are taken now.
-    fn send_again(&mut self, doors: &Doors) {
+    fn send_again(&mut self, doors: &Ports) {
         for id in std::mem::take(&mut self.waiting) {
             assert!(self.send(doors, id), "{id} is not taken");
         }
@@ -171,7 +171,7 @@ impl Requests {
 
 /// How batches of our protocol are pushed back. What is left of a full disk may hold the first of them: what was flushed
 /// is deleted from the log.
-fn ship_until_pushed_back(doors: &Doors, requests: &mut Requests) -> Code {
+fn ship_until_pushed_back(doors: &Ports, requests: &mut Requests) -> Code {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let sequence = requests.stored_batches.len() as u64;
@@ -183,7 +183,7 @@ fn ship_until_pushed_back(doors: &Doors, requests: &mut Requests) -> Code {
     }
 }
 
-fn ship(doors: &Doors, sequence: u64) -> Result<(), Code> {
+fn ship(doors: &Ports, sequence: u64) -> Result<(), Code> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -208,7 +208,7 @@ fn ship(doors: &Doors, sequence: u64) -> Result<(), Code> {
 }
 
 /// Senders of all kinds, which go on until they are killed.
-fn senders(doors: &Doors, test: &str) -> (Fleet, bool) {
+fn senders(doors: &Ports, test: &str) -> (Fleet, bool) {
     let python = senders::python(test);
     let mut fleet = Fleet::default();
     for role in [
@@ -253,7 +253,7 @@ fn a_full_disk_pushes_back_and_all_goes_on_when_there_is_space() {
     let Some(disk) = FileSystem::new(test, 48) else {
         return;
     };
-    let doors = Doors::free();
+    let doors = Ports::free();
     let mut collector = doors.collect(&disk.data(), &FLUSH);
     let (mut fleet, has_python) = senders(&doors, test);
     let mut requests = Requests::default();
@@ -329,7 +329,7 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     let Some(disk) = FileSystem::new(test, 48) else {
         return;
     };
-    let doors = Doors::free();
+    let doors = Ports::free();
     let collector = doors.collect(&disk.data(), &["--flush-interval", "1h"]);
     let (mut fleet, has_python) = senders(&doors, test);
     let mut requests = Requests::default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stroboscope_tests::{Program, Random, Server};
 
-use crate::Doors;
+use crate::Ports;
 use crate::senders::{self, Fleet, Role};
 use crate::stored::Stored;
 use crate::told::{Told, check};
@@ -19,7 +19,7 @@ fn whoever_is_killed_acknowledged_is_stored_once() {
         .unwrap_or(ROUNDS);
     let python = senders::python("whoever_is_killed_acknowledged_is_stored_once");
     let program = Program::new();
-    let doors = Doors::free();
+    let doors = Ports::free();
     let mut random = Random::new(7);
     let mut fleet = Fleet::default();
     let mut collector = doors.collect(&program.data(), &["--flush-interval", "300ms"]);

@@ -18,13 +18,13 @@ use stroboscope_tests::{Program, Server};
 
 /// Where a collector listens; the same after each restart.
 #[derive(Clone, Copy, Debug)]
-struct Doors {
+struct Ports {
     grpc: SocketAddr,
     otlp: SocketAddr,
     pages: SocketAddr,
 }
 
-impl Doors {
+impl Ports {
     fn free() -> Self {
         // Below those that the system gives to clients: nobody takes them while the collector is away.
         static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stroboscope_tests::{Program, Server};
 
 use crate::stored::files;
-use crate::{Doors, ask};
+use crate::{Ports, ask};
 
 /// Calls that write or create.
 const CALLS: &str = "trace=fsync,fdatasync,sync_file_range,write,pwrite64,writev,openat,creat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,ftruncate";
@@ -15,7 +15,7 @@ const CALLS: &str = "trace=fsync,fdatasync,sync_file_range,write,pwrite64,writev
 #[test]
 fn an_idle_collector_writes_nothing() {
     let program = Program::new();
-    let doors = Doors::free();
+    let doors = Ports::free();
     let mut collector = doors.collect(&program.data(), &["--flush-interval", "100ms"]);
     let names = || -> Vec<_> {
         let files = files(&program.data()).into_iter();

@@ -13,7 +13,7 @@ use stroboscope_proto::v1::{self, ShipOutcome, collector_client::CollectorClient
 use stroboscope_tests::Server;
 use tonic::transport::Endpoint;
 
-use crate::Doors;
+use crate::Ports;
 
 pub(crate) const SPANS_PER_BATCH: u64 = 5;
 
@@ -37,7 +37,7 @@ pub(crate) fn python(test: &str) -> Option<String> {
 }
 
 /// Starts this program as another role.
-fn start(role: &str, doors: &Doors, number: u64) -> Server {
+fn start(role: &str, doors: &Ports, number: u64) -> Server {
     let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
     command.args([
         &format!("senders::{role}"),
@@ -52,7 +52,7 @@ fn start(role: &str, doors: &Doors, number: u64) -> Server {
 }
 
 /// Starts OpenTelemetry's own SDK.
-fn start_python(python: &str, protocol: &str, doors: &Doors) -> Server {
+fn start_python(python: &str, protocol: &str, doors: &Ports) -> Server {
     let mut command = Command::new(python);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/otlp_client.py"));
     let endpoint = match protocol {
@@ -80,7 +80,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(crate) fn start(&mut self, role: Role, doors: &Doors, python: Option<&str>) {
+    pub(crate) fn start(&mut self, role: Role, doors: &Ports, python: Option<&str>) {
         self.started += 1;
         let server = match (role, python) {
             (Role::Protocol, _) => start("protocol", doors, self.started),

@@ -54,10 +54,10 @@ impl Stored {
     }
 }
 
-/// All files below a folder, with their paths in it.
-pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+/// All files below a directory, with their paths in it.
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         match path.is_dir() {
             true => found.extend(files(&path)),

@@ -320,8 +320,8 @@ fn native(teller: &mut Teller, sequence: u64) -> stroboscope_proto::v1::Batch {
     batch
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
             files(&path, found);
@@ -331,7 +331,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// All bytes of a data folder, and all of what is in its tables, which are packed.
+/// All bytes of a data directory, and all of what is in its tables, which are packed.
 fn everything(data: &Path) -> Vec<u8> {
     let mut paths = Vec::new();
     files(data, &mut paths);

@@ -30,12 +30,12 @@ fn python(test: &str) -> Option<String> {
     has_them.then_some(python)
 }
 
-/// The folder with OpenTelemetry's packages for JavaScript.
+/// The directory with OpenTelemetry's packages for JavaScript.
 fn node_modules(test: &str) -> Option<String> {
-    let folder = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
+    let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
     let package = "require('@opentelemetry/exporter-trace-otlp-http')";
     let mut node = Command::new("node");
-    let has_it = succeeds(node.env("NODE_PATH", &folder).args(["-e", package]));
+    let has_it = succeeds(node.env("NODE_PATH", &directory).args(["-e", package]));
     if !has_it {
         eprintln!(
             "SKIPPED: {test}: npm install @opentelemetry/{{api,api-logs,resources,sdk-trace-base,sdk-logs,\
@@ -43,7 +43,7 @@ fn node_modules(test: &str) -> Option<String> {
              STROBOSCOPE_TEST_NODE_MODULES"
         );
     }
-    has_it.then_some(folder)
+    has_it.then_some(directory)
 }
 
 /// rotel, an agent that forwards OTLP; its package of Python has the program inside.

@@ -38,8 +38,8 @@ pub(crate) fn collect_with(
 
 /// Rows of a table, as names and fields.
 pub(crate) fn rows(data: &Path, table: &str) -> Vec<Row> {
-    fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
                 files(&path, found);

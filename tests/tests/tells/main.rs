@@ -1,8 +1,8 @@
 //! What a running collector tells of itself: its log, its traces, its page.
 
 mod log;
-mod own_traces;
 mod page;
+mod self_tracing;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -149,7 +149,7 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
         "What requests wait for",
         "of 8 requests",
         "Processes",
-        "Doors",
+        "Ports",
         "host 1",
         "0b11100",
     ] {
@@ -166,6 +166,6 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
 fn without_a_live_model_the_rest_is_there() {
     let program = Program::new();
     let collector = collect(&program, &["--no-live-model"], &[]);
-    assert!(get(&collector.pages, "/fleet").contains("Doors"));
+    assert!(get(&collector.pages, "/fleet").contains("Ports"));
     assert_eq!(json(&collector.pages, "/api/processes")["known"], 0);
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::pty::{self, Terminal};
 
-/// Every subcommand, with arguments by which it does something: DATA is a store, OUT a folder of its own.
+/// Every subcommand, with arguments by which it does something: DATA is a store, OUT a directory of its own.
 const SUBCOMMANDS: &[(&str, &str)] = &[
     ("demo", "--seconds 1 --rate 4 --data OUT/demo"),
     ("store check", "--data DATA"),
@@ -198,7 +198,7 @@ fn without_a_reader_or_a_terminal_each_ends() {
     let program = store();
     let check = |gone: Gone| {
         for (words, arguments) in SUBCOMMANDS {
-            let out = TempDir::new().expect("a folder");
+            let out = TempDir::new().expect("a directory");
             let mut errors = tempfile::tempfile().expect("a file");
             let mut command = command(&program, out.path(), words, arguments);
             gone.apply(&mut command, &errors);
@@ -231,7 +231,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 fn without_a_terminal_servers_serve_and_end() {
     let program = store();
     for (words, arguments, said) in SERVING {
-        let out = TempDir::new().expect("a folder");
+        let out = TempDir::new().expect("a directory");
         let command = command(&program, out.path(), words, arguments);
         let arguments: Vec<&str> = command
             .get_args()
@@ -267,7 +267,7 @@ fn is_running(pid: &str) -> bool {
 fn without_a_parent_and_a_reader_each_ends() {
     let program = store();
     for (words, arguments) in SUBCOMMANDS {
-        let out = TempDir::new().expect("a folder");
+        let out = TempDir::new().expect("a directory");
         let mut errors = tempfile::tempfile().expect("a file");
         let orphan = command(&program, out.path(), words, arguments);
         let mut shell = Command::new("sh");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use stroboscope_foreign::typed::{UnstoredValue, nullable};
+use stroboscope_otlp::typed::{UnstoredValue, nullable};
 
 /// Any element of a document: a trace, a span, or a list of either.
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! Times and durations in the notations of Jaeger's forms.
 
-use stroboscope_foreign::whole_number;
+use stroboscope_otlp::whole_number;
 
 use crate::BadLine;
 use crate::time::from_us;
@@ -70,7 +70,7 @@ fn no_time(text: &str, expected: &str) -> BadLine {
 fn number_or_text(raw: &str) -> Result<Result<u64, String>, BadLine> {
     let is_text = raw.starts_with('"');
     let wrong =
-        |error: serde_json::Error| BadLine::Json(stroboscope_foreign::without_line_number(&error));
+        |error: serde_json::Error| BadLine::Json(stroboscope_otlp::without_line_number(&error));
     if let Some(number) = whole_number(raw.trim_matches('"')) {
         return Ok(Ok(number));
     }

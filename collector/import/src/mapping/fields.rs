@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::BadLine;
-use stroboscope_foreign::without_line_number;
+use stroboscope_otlp::without_line_number;
 
 /// Members of a JSON object, in their order, unparsed.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;

@@ -11,7 +11,7 @@ use super::template::{Template, lacks};
 use super::{Wrong, unit};
 use crate::BadLine;
 use crate::time::{TimeUnit, Times, duration_ns};
-use stroboscope_foreign::{Attributes, ForeignSpan, own_span_id, span_number};
+use stroboscope_otlp::{Attributes, ForeignSpan, own_span_id, span_number};
 
 /// Serialized form of the section `[span]`.
 #[derive(Deserialize)]

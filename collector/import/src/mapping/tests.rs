@@ -303,10 +303,7 @@ const SPAN_LINE: &str = r#"{"ctx":{"trace":"0x5b8efff798038103d269b633813fc60c",
     "svc":"shop","kind":"SpanKind.SERVER","start":"2026-01-02T03:00:00Z","end":1767322801.5,"ms":1500,"more":{"a":1},"nothing":null}"#;
 
 /// The span of a line, and names of fields that the mapping does not name.
-fn span(
-    mapping: &str,
-    line: &str,
-) -> Result<(stroboscope_foreign::ForeignSpan, Vec<String>), String> {
+fn span(mapping: &str, line: &str) -> Result<(stroboscope_otlp::ForeignSpan, Vec<String>), String> {
     let mapping =
         FieldMapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
     let (mut heard, mut times) = (Heard::default(), mapping.times(None));

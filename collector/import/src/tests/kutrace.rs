@@ -2,7 +2,7 @@
 
 use super::Heard;
 use crate::kutrace::Kutrace;
-use stroboscope_foreign::ForeignSpan;
+use stroboscope_otlp::ForeignSpan;
 
 /// A row, its times in units of 10 ns.
 fn row(start: u64, length: u64, rest: &str) -> String {

@@ -2,7 +2,6 @@
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use stroboscope_foreign::otlp;
 
 use super::{BadLine, Heard, SERVER, Told, heard, only};
 use crate::protobuf::Messages;
@@ -15,7 +14,7 @@ fn of_resource(request: &str) -> String {
 }
 
 fn otlp_of_json(line: u64, record: &str, heard: &mut Heard) -> Result<(), (u64, BadLine)> {
-    otlp::spans_of_json(line, record, &mut Spans(heard))
+    stroboscope_otlp::spans_of_json(line, record, &mut Spans(heard))
         .map_err(|(line, reason)| (line, reason.into()))
 }
 
@@ -210,7 +209,7 @@ fn protobuf_is_as_others_write_it() {
             let (at, message) = messages.next_message().unwrap().unwrap();
             let message = message.unwrap();
             let mut of_protobuf = Heard::default();
-            otlp::spans_of(at, &message, &mut Spans(&mut of_protobuf));
+            stroboscope_otlp::spans_of(at, &message, &mut Spans(&mut of_protobuf));
             assert_eq!((at, &of_protobuf.told), (number, &of_json.told));
             assert!(of_protobuf.not_taken.is_empty());
         }

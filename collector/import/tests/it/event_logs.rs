@@ -13,23 +13,26 @@ use stroboscope_store::tables::{Store, TraceReader};
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Fixture {
     fn new() -> Self {
         Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         }
     }
 
     fn store(&self) -> Store {
-        Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+        Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
     fn importer(&self) -> Importer {
-        Importer::new(DataDir::create(self.folder.path()).unwrap(), self.store())
+        Importer::new(
+            DataDir::create(self.directory.path()).unwrap(),
+            self.store(),
+        )
     }
 
     fn traces(&self) -> Vec<TraceRecords> {
@@ -37,7 +40,7 @@ impl Fixture {
     }
 
     fn file(&self, name: &str, content: &[u8]) -> std::path::PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         std::fs::File::create(&path)
             .unwrap()
             .write_all(content)
@@ -127,15 +130,13 @@ fn the_same_content_is_imported_once() {
     assert!(matches!(streamed, ImportOutcome::Before(_)));
     assert_eq!(fixture.traces()[0].events.len(), 2);
     // An import that died before its receipt is done again, over the same objects.
-    std::fs::remove_dir_all(fixture.folder.path().join("imports")).unwrap();
+    std::fs::remove_dir_all(fixture.directory.path().join("imports")).unwrap();
     assert!(matches!(import(&importer, &path).0, ImportOutcome::Now(_)));
     assert_eq!(fixture.traces()[0].events.len(), 2);
     assert!(
-        std::fs::read_dir(fixture.folder.path()).unwrap().all(|f| !f
+        std::fs::read_dir(fixture.directory.path())
             .unwrap()
-            .file_name()
-            .to_string_lossy()
-            .contains("spool"))
+            .all(|f| !f.unwrap().file_name().to_string_lossy().contains("spool"))
     );
 }
 

@@ -11,7 +11,7 @@ mod kutrace;
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// What was made of a source: the summary, what is wrong by line, and the traces.
@@ -39,16 +39,19 @@ impl Fixture {
     fn new() -> Self {
         Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         }
     }
 
     fn store(&self) -> Store {
-        Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+        Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
     fn importer(&self) -> Importer {
-        Importer::new(DataDir::create(self.folder.path()).unwrap(), self.store())
+        Importer::new(
+            DataDir::create(self.directory.path()).unwrap(),
+            self.store(),
+        )
     }
 
     fn import(&self, importer: &Importer, content: &[u8]) -> Result<TradeoffInstance, ImportError> {
@@ -230,7 +233,7 @@ fn unknown_files_get_one_sentence() {
         ),
     ] {
         let fixture = Fixture::new();
-        let path = fixture.folder.path().join("file");
+        let path = fixture.directory.path().join("file");
         std::fs::write(&path, content).unwrap();
         let mut told = 0;
         let error = fixture
@@ -410,7 +413,7 @@ fn examples_of_spans_are_imported_by_their_mappings() {
 #[test]
 fn lists_inside_of_documents_are_read_by_a_mapping() {
     let fixture = Fixture::new();
-    let map = fixture.folder.path().join("map.toml");
+    let map = fixture.directory.path().join("map.toml");
     let mapping = "records = \"$.result.spans[*]\"\ntrace = \"{t}\"\n[span]\nid = \"{id}\"\nname = \"{ops[0]}\"\nstart = \"{s}\"\nend = \"{e}\"\n";
     std::fs::write(&map, mapping).unwrap();
     let importer = fixture

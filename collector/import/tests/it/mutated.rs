@@ -187,9 +187,9 @@ fn damaged_files_cost_what_is_damaged() {
         let mut random = Random(round);
         let mut content = samples[random.below(samples.len())].clone();
         mutate(&mut random, &mut content, &tokens, &samples);
-        let folder = tempfile::tempdir().unwrap();
-        let store = || Store::local(folder.path(), runtime.handle().clone()).unwrap();
-        let importer = Importer::new(DataDir::create(folder.path()).unwrap(), store());
+        let directory = tempfile::tempdir().unwrap();
+        let store = || Store::local(directory.path(), runtime.handle().clone()).unwrap();
+        let importer = Importer::new(DataDir::create(directory.path()).unwrap(), store());
         let importer = match random.below(24) {
             0 => importer.with_format(Format::Events),
             1 => importer.with_format(Format::Jaeger),

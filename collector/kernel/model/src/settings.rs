@@ -16,7 +16,7 @@ pub enum Processes {
     /// Processes of these names (of the program's file, up to 15 bytes), running or started later, and all that they
     /// start.
     Named(Vec<String>),
-    /// The processes of a control group (its folder below `/sys/fs/cgroup`) and of those below it, and all that they
+    /// The processes of a control group (its directory below `/sys/fs/cgroup`) and of those below it, and all that they
     /// start.
     Cgroup(PathBuf),
 }

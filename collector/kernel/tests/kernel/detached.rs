@@ -15,12 +15,12 @@ use crate::machine;
 /// `SYSCALL_WORK_SYSCALL_TRACEPOINT`: set on every thread while anybody traces system calls.
 const TRACED: u64 = 1 << 1;
 
-fn counting_program(folder: &Path) -> Result<Ebpf, String> {
+fn counting_program(directory: &Path) -> Result<Ebpf, String> {
     if cfg!(not(target_arch = "x86_64")) {
         return Err("other processors keep the flag elsewhere".into());
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/threads.bpf.c");
-    let object = folder.join("threads.o");
+    let object = directory.join("threads.o");
     let mut clang = Command::new("clang");
     clang
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c"])
@@ -68,7 +68,7 @@ fn threads(ebpf: &mut Ebpf) -> (usize, usize) {
 fn no_thread_goes_on_being_traced() {
     const TEST: &str = "no_thread_goes_on_being_traced";
     let _alone = machine::alone();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let settings = Settings {
         burst_config: BurstConfig::ALWAYS_ON,
         ..Settings::default()
@@ -76,7 +76,7 @@ fn no_thread_goes_on_being_traced() {
     let Some(recorder) = machine::start(TEST, &settings) else {
         return;
     };
-    let mut ebpf = match counting_program(folder.path()) {
+    let mut ebpf = match counting_program(directory.path()) {
         Ok(ebpf) => ebpf,
         Err(error) => return eprintln!("SKIPPED: {TEST}: {error}"),
     };

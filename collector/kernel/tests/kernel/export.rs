@@ -73,8 +73,8 @@ fn perfettos_own_package_reads_the_same_counts() {
     let table = export::request_table(&requests, Architecture::native());
     assert_eq!(table.lines().count(), true_requests + 1, "{table}");
 
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace.pftrace");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.pftrace");
     let wall = |at_ns| recording.clocks.wall_ns(at_ns);
     // Of the first request's span, one segment.
     let segments: Vec<NamedSegment> = timeline.work_intervals[..1]

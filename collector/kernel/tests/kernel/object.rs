@@ -16,10 +16,10 @@ fn the_committed_objects_are_what_the_source_makes() {
     if !version.starts_with(COMPILER) || !Path::new("/usr/include/bpf/bpf_helpers.h").exists() {
         return eprintln!("SKIPPED: {TEST}: needs {COMPILER} and libbpf-dev, here is {version}");
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
     let out = tempfile::tempdir().unwrap();
     let built = Command::new("sh")
-        .arg(folder.join("build.sh"))
+        .arg(directory.join("build.sh"))
         .arg(out.path())
         .status()
         .unwrap();
@@ -27,7 +27,7 @@ fn the_committed_objects_are_what_the_source_makes() {
     for name in ["recorder.x86_64.o", "recorder.aarch64.o"] {
         let (made, committed) = (
             std::fs::read(out.path().join(name)),
-            std::fs::read(folder.join(name)),
+            std::fs::read(directory.join(name)),
         );
         assert!(
             made.unwrap() == committed.unwrap(),

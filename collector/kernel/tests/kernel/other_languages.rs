@@ -64,8 +64,8 @@ fn check(test: &str, program: &str, arguments: &[&Path]) {
 fn five_lines_of_c() {
     const TEST: &str = "five_lines_of_c";
     let _alone = machine::alone();
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("marker");
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("marker");
     match Command::new("cc")
         .arg("-O1")
         .arg("-w")

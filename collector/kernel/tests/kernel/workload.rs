@@ -50,14 +50,14 @@ pub(crate) struct Plan {
 pub(crate) struct Workload {
     child: Child,
     log: PathBuf,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Workload {
     pub(crate) fn start(plan: Plan) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("truth");
-        std::fs::write(folder.path().join("data"), vec![7_u8; 1 << 20]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("truth");
+        std::fs::write(directory.path().join("data"), vec![7_u8; 1 << 20]).unwrap();
         let Plan {
             threads,
             request_us,
@@ -77,7 +77,7 @@ impl Workload {
                 format!(
                     "{threads} {request_us} {run_ms} {} {}",
                     u8::from(pairs),
-                    folder.path().display()
+                    directory.path().display()
                 ),
             )
             .stdin(Stdio::piped())
@@ -87,7 +87,7 @@ impl Workload {
         Self {
             child,
             log,
-            _folder: folder,
+            _directory: directory,
         }
     }
 
@@ -350,9 +350,9 @@ fn request(trace: u64, plan: Plan, dice: &mut Dice, path: &std::ffi::CStr, buffe
     }
 }
 
-fn run_thread(number: u64, plan: Plan, folder: &Path) -> Vec<Line> {
-    let path =
-        std::ffi::CString::new(folder.join("data").into_os_string().into_encoded_bytes()).unwrap();
+fn run_thread(number: u64, plan: Plan, directory: &Path) -> Vec<Line> {
+    let path = std::ffi::CString::new(directory.join("data").into_os_string().into_encoded_bytes())
+        .unwrap();
     let mut buffer = vec![0; 1 << 16];
     LOG.with_borrow_mut(|log| {
         // SAFETY: gettid has no arguments.
@@ -388,15 +388,15 @@ fn is_the_program() {
         run_ms: number(2),
         pairs: number(3) != 0,
     };
-    let folder = PathBuf::from(parts[4]);
+    let directory = PathBuf::from(parts[4]);
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| {
-            let folder = folder.clone();
-            std::thread::spawn(move || run_thread(number, plan, &folder))
+            let directory = directory.clone();
+            std::thread::spawn(move || run_thread(number, plan, &directory))
         })
         .collect();
-    let mut file = BufWriter::new(File::create(folder.join("truth")).unwrap());
+    let mut file = BufWriter::new(File::create(directory.join("truth")).unwrap());
     for thread in threads {
         for line in thread.join().unwrap() {
             writeln!(file, "{}", line.text()).unwrap();

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
-use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, Event, KeyValue, Link, Status};
-use stroboscope_foreign::otlp::{SpanParts, any_json};
-use stroboscope_foreign::{hex, standard_base64};
+use stroboscope_otlp::message::{AnyKind, AnyValue, Event, KeyValue, Link, Status};
+use stroboscope_otlp::{SpanParts, any_json};
+use stroboscope_otlp::{hex, standard_base64};
 
 use crate::answer::Refusal;
 use crate::trace::{StoredTrace, TraceSpan, is_error_message, kind_name};

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use stroboscope_foreign::otlp::resource_spans_json;
+use stroboscope_otlp::resource_spans_json;
 use stroboscope_store::memory::QueryShare;
 
 use super::find::FindQuery;

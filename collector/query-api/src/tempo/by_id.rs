@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
-use stroboscope_foreign::otlp::message::ResourceSpans;
-use stroboscope_foreign::otlp::resource_spans_json;
+use stroboscope_otlp::message::ResourceSpans;
+use stroboscope_otlp::resource_spans_json;
 use stroboscope_store::memory::QueryShare;
 
 use super::refused;

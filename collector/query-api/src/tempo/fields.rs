@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, KeyValue};
+use stroboscope_otlp::message::{AnyKind, AnyValue, KeyValue};
 use stroboscope_search::Field;
 
 use crate::trace::{TraceSpan, is_error_message};

@@ -9,7 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_foreign::otlp::any_json;
+use stroboscope_otlp::any_json;
 use stroboscope_search::{Field, TraceQl, Unit, parse_traceql};
 use stroboscope_store::memory::QueryShare;
 use stroboscope_store::tables::AttributeKeys;

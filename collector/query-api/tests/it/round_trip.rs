@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use prost::Message as _;
-use stroboscope_foreign::otlp::message::{
+use stroboscope_otlp::message::{
     AnyKind, AnyValue, ArrayValue, Event, KeyValue, KeyValueList, Link, Resource, ResourceSpans,
     Scope, ScopeSpans, Span, Status,
 };
-use stroboscope_foreign::otlp::{resource_spans, resource_spans_json};
+use stroboscope_otlp::{resource_spans, resource_spans_json};
 
 use crate::served::Served;
 

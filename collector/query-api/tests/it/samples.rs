@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use stroboscope_foreign::otlp::message::{AnyValue, ResourceSpans};
+use stroboscope_otlp::message::{AnyValue, ResourceSpans};
 
 use crate::round_trip::normal;
 use crate::served::{Served, data};
@@ -49,10 +49,12 @@ fn sort_tags(value: &mut Value) {
 /// Each sample comes out of the third version as it went in, and of the first one with the same spans.
 #[test]
 fn samples_come_out_as_they_went_in() {
-    let Some(folder) = data("jaeger") else { return };
+    let Some(directory) = data("jaeger") else {
+        return;
+    };
     let served = Served::new();
     let mut samples = Vec::new();
-    for file in std::fs::read_dir(folder).unwrap() {
+    for file in std::fs::read_dir(directory).unwrap() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         // The one that is Jaeger's own form is of another test.
@@ -115,7 +117,7 @@ fn messages(json: &Value) -> Vec<String> {
 }
 
 fn message(json: &Value) -> ResourceSpans {
-    use stroboscope_foreign::otlp::message::{KeyValue, Resource, Scope, ScopeSpans, Span};
+    use stroboscope_otlp::message::{KeyValue, Resource, Scope, ScopeSpans, Span};
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let scope_spans = |value: &Value| ScopeSpans {
         scope: serde_json::from_value::<Scope>(value["scope"].clone()).ok(),

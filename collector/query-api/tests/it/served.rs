@@ -32,7 +32,7 @@ pub(crate) fn data(name: &str) -> Option<PathBuf> {
 /// A served store.
 pub(crate) struct Served {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     address: SocketAddr,
     pub(crate) traces: Traces,
     written: std::cell::Cell<u32>,
@@ -64,8 +64,8 @@ impl Served {
 
     pub(crate) fn within(memory: QueryMemory) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
         let traces = Traces::of(store, memory);
         let router = stroboscope_query_api::router(&traces);
         let listener = runtime
@@ -75,7 +75,7 @@ impl Served {
         runtime.spawn(async move { axum::serve(listener, router).await });
         Self {
             runtime,
-            folder,
+            directory,
             address,
             traces,
             written: std::cell::Cell::new(0),
@@ -89,11 +89,11 @@ impl Served {
     }
 
     pub(crate) fn store(&self) -> Store {
-        Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+        Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
     pub(crate) fn source(&self) -> Source {
-        Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap()
+        Source::open(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -101,7 +101,10 @@ impl Served {
     }
 
     pub(crate) fn import(&self, path: &Path) {
-        let importer = Importer::new(DataDir::create(self.folder.path()).unwrap(), self.store());
+        let importer = Importer::new(
+            DataDir::create(self.directory.path()).unwrap(),
+            self.store(),
+        );
         let mut bad = Vec::new();
         let imported = importer.file(path, &mut |line, reason| {
             bad.push(format!("{line}: {reason}"));

@@ -2,7 +2,7 @@
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use stroboscope_foreign::otlp::message::ResourceSpans;
+use stroboscope_otlp::message::ResourceSpans;
 
 use crate::jaeger::{T0_S, shops};
 use crate::round_trip::normal;
@@ -160,9 +160,7 @@ fn a_trace_comes_in_protobuf_and_in_json() {
     }
     let served = shops();
     let expected = served.by_id(2).unwrap();
-    let expected = normal(&stroboscope_foreign::otlp::resource_spans(
-        expected.otlp_parts(),
-    ));
+    let expected = normal(&stroboscope_otlp::resource_spans(expected.otlp_parts()));
     assert_eq!(expected.len(), 3);
     let answer = served.ask_for(
         &format!("/tempo/api/v2/traces/{:032x}", 2),

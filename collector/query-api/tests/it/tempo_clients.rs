@@ -9,11 +9,11 @@ use stroboscope_search::parse_traceql;
 
 use crate::jaeger::shops;
 
-/// Node with a package, in the folder that `STROBOSCOPE_TEST_NODE_MODULES` names.
+/// Node with a package, in the directory that `STROBOSCOPE_TEST_NODE_MODULES` names.
 fn node(script: &str, package: &str) -> Option<Command> {
-    let folder = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
+    let directory = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
     let has_it = Command::new("node")
-        .env("NODE_PATH", &folder)
+        .env("NODE_PATH", &directory)
         .args(["-e", &format!("require('{package}')")])
         .stderr(Stdio::null())
         .status();
@@ -26,7 +26,7 @@ fn node(script: &str, package: &str) -> Option<Command> {
     }
     let mut node = Command::new("node");
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
-    node.env("NODE_PATH", folder).arg(scripts.join(script));
+    node.env("NODE_PATH", directory).arg(scripts.join(script));
     Some(node)
 }
 

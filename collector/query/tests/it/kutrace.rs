@@ -72,10 +72,10 @@ fn recording(first_thread: u64, mean_wait: u64) -> String {
     )
 }
 
-fn period(runtime: &tokio::runtime::Runtime, folder: &std::path::Path, text: &str) -> PeriodOf {
-    let file = folder.join("trace.json");
+fn period(runtime: &tokio::runtime::Runtime, directory: &std::path::Path, text: &str) -> PeriodOf {
+    let file = directory.join("trace.json");
     std::fs::write(&file, text).unwrap();
-    let data = folder.join("data");
+    let data = directory.join("data");
     let handle = || runtime.handle().clone();
     let dir = DataDir::create(&data).unwrap();
     let importer = Importer::new(dir, Store::local(&data, handle()).unwrap());
@@ -91,9 +91,9 @@ fn period(runtime: &tokio::runtime::Runtime, folder: &std::path::Path, text: &st
 #[test]
 fn a_queue_that_became_shorter_is_named() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let before = period(&runtime, folders[0].path(), &recording(8_287, 69_690));
-    let after = period(&runtime, folders[1].path(), &recording(412, 260));
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let before = period(&runtime, directories[0].path(), &recording(8_287, 69_690));
+    let after = period(&runtime, directories[1].path(), &recording(412, 260));
     let compared = compare(
         [&before, &after],
         &InferSettings::default(),

@@ -16,8 +16,8 @@ const MIB: usize = 1 << 20;
 const SPANS: usize = 40_000;
 
 fn poisoned(runtime: &Runtime) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     let poison = Poison {
         services: 10,
         operations: 80,
@@ -28,7 +28,7 @@ fn poisoned(runtime: &Runtime) -> TempDir {
     let at_ns = rows.batches[0].received_ns;
     let rule = PartitionRule::received(at_ns, at_ns);
     write_rows(&store, "seg-0000000001", rows, &rule).unwrap();
-    folder
+    directory
 }
 
 fn study(data: &Path, runtime: &Runtime, memory: &QueryMemory) -> Study {
@@ -40,13 +40,13 @@ fn study(data: &Path, runtime: &Runtime, memory: &QueryMemory) -> Study {
 #[test]
 fn a_large_trace_is_left_out_and_counted_and_its_memory_comes_back() {
     let runtime = Runtime::new().unwrap();
-    let folder = poisoned(&runtime);
+    let directory = poisoned(&runtime);
     // By what is kept of the first, too.
     for _ in 0..2 {
         // 40,000 records are more than a quarter of the one, and less of the other.
         for (all_mib, large) in [(64, 1), (256, 0)] {
             let memory = QueryMemory::new(all_mib * MIB);
-            let study = study(folder.path(), &runtime, &memory);
+            let study = study(directory.path(), &runtime, &memory);
             let notes = &study.inference().unwrap().notes;
             let found = (notes.left_out.large_traces, notes.traces);
             assert_eq!(found, (large, 22 - large), "{all_mib} MiB");
@@ -60,28 +60,32 @@ fn a_large_trace_is_left_out_and_counted_and_its_memory_comes_back() {
 #[test]
 fn a_reading_for_which_there_is_none_is_refused() {
     let runtime = Runtime::new().unwrap();
-    let folder = poisoned(&runtime);
+    let directory = poisoned(&runtime);
     let memory = QueryMemory::new(96 * MIB);
     let mut others = [memory.share(), memory.share()];
     for share in &mut others {
         share.take(47 * MIB).unwrap();
     }
-    let refused = study(folder.path(), &runtime, &memory).into_inference();
+    let refused = study(directory.path(), &runtime, &memory).into_inference();
     let is_busy = |error: &QueryError| {
         let busy = matches!(error, QueryError::Memory { lack, .. } if *lack == QueryLack::All);
         busy && error.to_string().ends_with("come again")
     };
     assert!(refused.as_ref().is_err_and(is_busy), "{refused:?}");
     drop(others);
-    assert!(study(folder.path(), &runtime, &memory).inference().is_ok());
+    assert!(
+        study(directory.path(), &runtime, &memory)
+            .inference()
+            .is_ok()
+    );
 }
 
 #[test]
 fn a_large_request_is_given_in_part() {
     let runtime = Runtime::new().unwrap();
-    let folder = poisoned(&runtime);
+    let directory = poisoned(&runtime);
     let memory = QueryMemory::new(64 * MIB);
-    let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+    let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
     let source = source.with_memory(&memory);
     let ask = |spans_max| {
         let asked = RequestAsked {

@@ -1,6 +1,6 @@
 //! Traces that others recorded, and the critical paths that others find in them.
 //!
-//! The data lies beside the project (or in the folder that `STROBOSCOPE_OTHERS_DATA` names) and is not part of it;
+//! The data lies beside the project (or in the directory that `STROBOSCOPE_OTHERS_DATA` names) and is not part of it;
 //! without it these tests say so and pass.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ fn data(name: &str) -> Option<PathBuf> {
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// A stretch of a critical path: the task it is spent in, from, to, in ns.
@@ -38,13 +38,13 @@ impl Fixture {
     fn new() -> Self {
         Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         }
     }
 
     fn import(&self, path: &Path) -> ImportSummary {
-        let store = Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap();
-        let importer = Importer::new(DataDir::create(self.folder.path()).unwrap(), store);
+        let store = Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap();
+        let importer = Importer::new(DataDir::create(self.directory.path()).unwrap(), store);
         let mut bad = Vec::new();
         let imported = importer
             .file(path, &mut |line, reason| {
@@ -59,13 +59,13 @@ impl Fixture {
     }
 
     fn traces(&self) -> Vec<TraceRecords> {
-        let store = Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap();
+        let store = Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap();
         TraceReader::open(&store).unwrap().collect()
     }
 
     /// The critical path of every trace, by the name of the trace, incomplete ones too.
     fn paths(&self) -> BTreeMap<String, Vec<Stretch>> {
-        let source = Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap();
+        let source = Source::open(self.directory.path(), self.runtime.handle().clone()).unwrap();
         let selection = Selection {
             include_incomplete: true,
             ..Selection::default()
@@ -208,9 +208,11 @@ fn small_traces_of_jaeger_are_imported_without_loss() {
 
 #[test]
 fn fixtures_of_jaegers_storage_are_imported_without_loss() {
-    let Some(folder) = data("jaeger") else { return };
+    let Some(directory) = data("jaeger") else {
+        return;
+    };
     let mut files = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         // Jaeger's own form spells it so, OTLP's so.
@@ -357,7 +359,7 @@ fn critical_paths_of_jaegers_ui() {
     for (name, expected, agreed_us, their_us) in cases {
         let case = &source[name];
         let fixture = Fixture::new();
-        let file = fixture.folder.path().join("case.json");
+        let file = fixture.directory.path().join("case.json");
         std::fs::write(&file, case["trace"].to_string()).unwrap();
         let spans = case["trace"]["spans"].as_array().unwrap();
         assert_eq!(fixture.import(&file).spans, spans.len() as u64);

@@ -1,16 +1,16 @@
 //! What several threads make of parts of a store is what one makes of the whole.
 
 use stroboscope_analysis::aggregate::PathAggregate;
-use stroboscope_analysis::convergence::Pace;
+use stroboscope_analysis::convergence::LineLimit;
 use stroboscope_analysis::model::ModelParts;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::what_if::Change;
-use stroboscope_present::roots::roots_json;
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, BreakdownReport, CategoryChoice, InferSettings, Inference,
     OverviewQuestion, PartsWanted, PathsQuestion, PredictSettings, Selection, Source, StrataRule,
     Study, TimeRange, check_slack, clocks, infer_with, what_if,
 };
+use stroboscope_render::roots::roots_json;
 use stroboscope_store::record::{Rows, SpanRow};
 use stroboscope_store::tables::{
     AttributeKeys, PartitionRule, Store, TraceFiles, TraceReader, write_rows,
@@ -25,7 +25,7 @@ const USERS: u128 = 5;
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Fixture {
@@ -34,7 +34,7 @@ impl Fixture {
     fn new() -> Self {
         let fixture = Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         };
         let store = fixture.store();
         for file in 0..workload::files(REQUESTS) {
@@ -74,11 +74,11 @@ impl Fixture {
     }
 
     fn store(&self) -> Store {
-        Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+        Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
     fn source(&self, parts: usize) -> Source {
-        let source = Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap();
+        let source = Source::open(self.directory.path(), self.runtime.handle().clone()).unwrap();
         source.with_parts(PartsWanted::Exactly(parts))
     }
 }
@@ -168,7 +168,7 @@ fn parts_merge_to_the_whole() {
     let found = |parts: usize| -> (Inference, PathAggregate) {
         let source = fixture.source(parts);
         let settings = InferSettings {
-            convergence: Some(Pace::Traces(100)),
+            convergence: Some(LineLimit::Traces(100)),
             ..InferSettings::default()
         };
         let study = Study::new(source, selection, settings);
@@ -314,8 +314,8 @@ fn files_of_other_times_are_not_read() {
     const HOUR_NS: i64 = 3_600_000_000_000;
     const EACH: u64 = 40;
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     let at_ns = |stretch: i64| workload::EPOCH_NS as i64 + stretch * 5 * HOUR_NS;
     let write = |name: &str, rows: Rows| {
         write_rows(
@@ -370,7 +370,7 @@ fn files_of_other_times_are_not_read() {
         ..Selection::default()
     };
     let check = |selection: Selection, files: (usize, usize), traces: u64| {
-        let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+        let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
         assert_eq!(
             source
                 .parts(selection, &AttributeKeys::none())
@@ -384,7 +384,7 @@ fn files_of_other_times_are_not_read() {
             .count();
         assert_eq!(whole as u64, traces);
         for parts in [1, 3] {
-            let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+            let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
             let source = source.with_parts(PartsWanted::Exactly(parts));
             let notes = infer_with(&source, selection, &InferSettings::default())
                 .unwrap()

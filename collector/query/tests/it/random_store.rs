@@ -26,10 +26,10 @@ const CUT_CLOSE: u32 = 2;
 const CLIENT: u32 = 64;
 const SERVER: u32 = 128;
 
-/// A store in a folder of its own.
+/// A store in a directory of its own.
 pub(crate) struct RandomStore {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     is_cached: bool,
 }
 
@@ -59,7 +59,7 @@ impl RandomStore {
     pub(crate) fn with_skew(seed: u64, skew_ns: [i64; 3]) -> Self {
         let store = Self {
             runtime: tokio::runtime::Runtime::new().expect("a runtime"),
-            folder: tempfile::tempdir().expect("a folder"),
+            directory: tempfile::tempdir().expect("a directory"),
             is_cached: seed.is_multiple_of(2),
         };
         let mut random = Random(seed);
@@ -69,7 +69,7 @@ impl RandomStore {
             orphans_per_mille: [0, 5][random.below(2)],
             lossy_file: random.happens(300).then(|| random.below(5) as u64),
         };
-        let objects = Store::local(store.folder.path(), store.runtime.handle().clone());
+        let objects = Store::local(store.directory.path(), store.runtime.handle().clone());
         let objects = objects.expect("a store");
         let rule = PartitionRule::received(EPOCH_NS, EPOCH_NS);
         for file in 0..FILES {
@@ -77,7 +77,7 @@ impl RandomStore {
             write_rows(&objects, &format!("seg-{file:010}"), rows, &rule).expect("written");
         }
         for table in ["spans", "events"] {
-            cut_into_groups(&store.folder.path().join(table));
+            cut_into_groups(&store.directory.path().join(table));
         }
         store
     }
@@ -87,12 +87,12 @@ impl RandomStore {
             true => Source::open_cached,
             false => Source::open,
         };
-        open(self.folder.path(), self.runtime.handle().clone()).expect("it opens")
+        open(self.directory.path(), self.runtime.handle().clone()).expect("it opens")
     }
 }
 
-fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .flat_map(|entry| match entry.path() {
             path if path.is_dir() => files_below(&path),
@@ -102,8 +102,8 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Writes the same rows in small row groups: those of the store are too large for a test to have many.
-fn cut_into_groups(folder: &Path) {
-    for path in files_below(folder) {
+fn cut_into_groups(directory: &Path) {
+    for path in files_below(directory) {
         let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).expect("opened"));
         let builder = builder.expect("a table");
         // A file without a checksum is believed.

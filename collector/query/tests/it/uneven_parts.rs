@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use stroboscope_analysis::convergence::Pace;
+use stroboscope_analysis::convergence::LineLimit;
 use stroboscope_query::{InferSettings, Inference, PartsWanted, Selection, Source, infer_with};
 use stroboscope_store::record::{Rows, SpanRow};
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
@@ -48,15 +48,19 @@ fn trace(trace_id: u128, spans: usize, rows: &mut Rows) {
     }
 }
 
-fn infer_in_parts(folder: std::path::PathBuf, parts: usize, convergence_every: u64) -> Inference {
+fn infer_in_parts(
+    directory: std::path::PathBuf,
+    parts: usize,
+    convergence_every: u64,
+) -> Inference {
     let (done, inferred) = channel();
     // Its thread is left behind if it hangs: the test fails all the same.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let source = Source::open(&folder, runtime.handle().clone()).unwrap();
+        let source = Source::open(&directory, runtime.handle().clone()).unwrap();
         let source = source.with_parts(PartsWanted::Exactly(parts));
         let settings = InferSettings {
-            convergence: (convergence_every > 0).then_some(Pace::Traces(convergence_every)),
+            convergence: (convergence_every > 0).then_some(LineLimit::Traces(convergence_every)),
             ..InferSettings::default()
         };
         let _ = done.send(infer_with(&source, Selection::default(), &settings).unwrap());
@@ -69,7 +73,7 @@ fn infer_in_parts(folder: std::path::PathBuf, parts: usize, convergence_every: u
 #[test]
 fn parts_of_different_weight_come_to_an_end() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut rows = Rows::default();
     for number in 0..HEAVY.0 {
         trace((number + 1) << 100, HEAVY.1, &mut rows);
@@ -77,7 +81,7 @@ fn parts_of_different_weight_come_to_an_end() {
     for number in 0..LIGHT.0 {
         trace(1 << 127 | number << 80 | 1, LIGHT.1, &mut rows);
     }
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     write_rows(
         &store,
         "seg-0000000000",
@@ -86,7 +90,7 @@ fn parts_of_different_weight_come_to_an_end() {
     )
     .unwrap();
     let traces = (HEAVY.0 + LIGHT.0) as u64;
-    let found = |parts| infer_in_parts(folder.path().to_owned(), parts, 10);
+    let found = |parts| infer_in_parts(directory.path().to_owned(), parts, 10);
     let one = found(1);
     assert_eq!(
         (

@@ -20,10 +20,10 @@ use crate::arguments::{
 use crate::study::NamedStudy;
 use crate::verb::{Report, give};
 use crate::{Failure, Status};
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{BurstBasis, BusiestProcess, Notes, burst_basis};
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Plan bursts from the rate and latency of the requests in the store
 ///

@@ -7,10 +7,10 @@ use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 use crate::results::figures::request_figure;
 use crate::study::NamedInference;
 use crate::verb::Report;
-use stroboscope_present::humanise::duration;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, Figure, SegmentName};
 use stroboscope_query::{Notes, TraceAnswer};
+use stroboscope_render::humanise::duration;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, Figure, SegmentName};
 
 /// Heading of the picture.
 const TIMELINE: &str = "What ran when";

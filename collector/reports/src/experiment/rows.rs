@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, NoComparison, Noise, OneOff};
-use stroboscope_present::rows;
-use stroboscope_present::show::Cell;
 use stroboscope_query::{ComparedMetric, ComparedPart, LoadBalance, MixOf, UserBalance};
+use stroboscope_render::rows;
+use stroboscope_render::show::Cell;
 
 /// Probability below which a difference between the sides is not attributed to chance.
 const BALANCE_P: f64 = 0.01;

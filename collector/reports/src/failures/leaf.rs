@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::explain::ExplainedLeaf;
-use stroboscope_present::rows;
+use stroboscope_render::rows;
 
 /// Requests of a root operation with common attributes, most of which failed, or most of which did
 /// not.

@@ -16,12 +16,12 @@ use crate::results::strata::BrokenDown;
 use crate::results::tradeoffs::TradeoffsSay;
 use crate::study::NamedInference;
 use crate::verb::Report as _;
-use stroboscope_present::humanise::duration;
-use stroboscope_present::page::Section;
-use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{Example, Overview, RecordedSummary};
+use stroboscope_render::humanise::duration;
+use stroboscope_render::page::Section;
+use stroboscope_render::roots::headline_is_of;
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Maximum number of root operations in the table.
 const ROOTS_SHOWN: usize = 50;

@@ -9,10 +9,10 @@ use stroboscope_analysis::statistics::Difference;
 
 use crate::study::NamedInference;
 use crate::verb::{Report, Top};
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, SegmentName};
 use stroboscope_query::{AnomalyReport, Notes};
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, SegmentName};
 
 /// Maximum number of root operations whose thresholds a text shows.
 const THRESHOLDS_SHOWN: usize = 6;

@@ -5,8 +5,8 @@ use serde::Serialize;
 use stroboscope_analysis::clock::PairReport;
 
 use crate::clock_words::{name, verdict};
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Two hosts between which requests go.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -14,9 +14,9 @@ use crate::verb::{Report, Top};
 use failures::FailureShiftRow;
 use rows::{CauseRow, MutationRow, TooFewRow};
 pub use rows::{cause_in_words, mutation_in_words};
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Doc, Figure};
 use stroboscope_query::{ComparedPeriods, Distinction, EXPLAINED_MAX, FailureShift, Notes};
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::show::{Doc, Figure};
 use surroundings::{MixRow, VariationSays, surroundings};
 
 /// Changes between two periods.

@@ -11,14 +11,14 @@ use crate::latency::Latency;
 use crate::roots::{RootRow, latency_text, root_rows, show_roots};
 use crate::study::NamedInference;
 use crate::verb::Report;
-use stroboscope_present::humanise::{duration, percent};
-use stroboscope_present::page::path_segment;
-use stroboscope_present::roots::{headline_is_of, requests_text};
-use stroboscope_present::rows;
-use stroboscope_present::show::{
+use stroboscope_query::{Bottleneck, CategoryTotals, Notes, Paths, bottleneck_text, bottlenecks};
+use stroboscope_render::humanise::{duration, percent};
+use stroboscope_render::page::path_segment;
+use stroboscope_render::roots::{headline_is_of, requests_text};
+use stroboscope_render::rows;
+use stroboscope_render::show::{
     Axis, Bar, Cell, Chart, Doc, Figure, Kind, SegmentName, Stack, StackPart,
 };
-use stroboscope_query::{Bottleneck, CategoryTotals, Notes, Paths, bottleneck_text, bottlenecks};
 
 /// Maximum number of root operations whose operations are shown.
 const ROOTS_SHOWN: usize = 5;

@@ -12,10 +12,10 @@ use stroboscope_analysis::explain::{
 use crate::Failure;
 use crate::arguments::ReadingArguments;
 use crate::verb::Report;
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{AmongLater, Distinction, ExplainedChange, Notes, PeriodOf};
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 use matching::RequestsLink;
 

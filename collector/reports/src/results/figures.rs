@@ -8,12 +8,12 @@ use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::model::Relations;
 use stroboscope_analysis::task_path::JOINT;
 
-use stroboscope_present::findings::{
+use stroboscope_query::CausalGraph;
+use stroboscope_render::findings::{
     TASKS_MAX, changes, convergence, duration_cdf, request_timeline, share_cdfs,
 };
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::show::{Figure, Graph, GraphEdge, GraphNode, SegmentName};
-use stroboscope_query::CausalGraph;
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::show::{Figure, Graph, GraphEdge, GraphNode, SegmentName};
 
 use crate::model_focus::focus_path;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stroboscope_analysis::flow::{EdgeTable, FlowCategory, Operation, Repeats, Shape};
 
-use stroboscope_present::humanise::duration;
-use stroboscope_present::show::{Graph, GraphEdge, GraphNode};
+use stroboscope_render::humanise::duration;
+use stroboscope_render::show::{Graph, GraphEdge, GraphNode};
 
 /// Maximum number of operations to draw: those that take most time, and their callers.
 const DRAWN_MAX: usize = 40;

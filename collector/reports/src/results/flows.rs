@@ -13,11 +13,11 @@ use stroboscope_analysis::sampling::WeightedCount;
 use crate::verb::{Report, Top};
 use category::CategorySays;
 use density::LatencyDensity;
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::roots::requests_text;
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{Flows, Notes};
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::roots::requests_text;
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Report on all categories, or on one.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -14,7 +14,7 @@ pub mod strata;
 pub mod tradeoffs;
 
 use stroboscope_analysis::distribution::Distribution;
-use stroboscope_present::humanise::counted;
+use stroboscope_render::humanise::counted;
 
 /// Explains why the server has no slack, if no request has any, and gives advice.
 pub fn no_slack(slack: &Distribution) -> Option<String> {

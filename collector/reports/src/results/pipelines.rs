@@ -2,7 +2,7 @@
 
 use stroboscope_analysis::model::{Pipeline, Relations};
 
-use stroboscope_present::rows;
+use stroboscope_render::rows;
 
 pub struct PipelineRow<'a>(&'a Pipeline);
 

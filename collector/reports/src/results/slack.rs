@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::latency::Latency;
 use crate::study::NamedInference;
-use stroboscope_present::humanise::duration;
-use stroboscope_present::roots::requests_text;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Doc, SegmentName};
 use stroboscope_query::{Notes, Paths};
+use stroboscope_render::humanise::duration;
+use stroboscope_render::roots::requests_text;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Doc, SegmentName};
 
 /// Segments by their median slack, the largest first.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -14,12 +14,12 @@ use crate::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
 use crate::roots::{RootRow, root_rows, show_roots};
 use crate::study::NamedInference;
 use crate::verb::Report;
-use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::show::{
+use stroboscope_query::{BreakdownReport, Notes};
+use stroboscope_render::humanise::{counted, percent};
+use stroboscope_render::roots::headline_is_of;
+use stroboscope_render::show::{
     Axis, Cell, Chart, Column, Doc, Figure, Kind, Stack, StackPart, Table, TableSpec,
 };
-use stroboscope_query::{BreakdownReport, Notes};
 
 /// Maximum number of strata in a picture.
 const STRATA_MAX: usize = 12;

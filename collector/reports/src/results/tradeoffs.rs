@@ -16,10 +16,10 @@ use crate::verb::Report;
 pub use log::LogSays;
 pub use plan::PlanSays;
 use slack::SlackSays;
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 use stroboscope_query::{Notes, SlackModelReport};
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 
 /// Reads a policy, and validates it.
 pub fn read_policy(path: &Path) -> Result<Policy, Failure> {

@@ -8,8 +8,8 @@ use stroboscope_analysis::kernel::summary::{RequestSummary, call_name, reason_na
 use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, ReleaseEvidence, Waker};
 use stroboscope_analysis::record::TraceId;
 
-use stroboscope_present::humanise::duration;
 use stroboscope_query::KernelPart;
+use stroboscope_render::humanise::duration;
 
 /// An activity of the kernel for a request. Times are wall time, ns.
 #[derive(Clone, Debug)]

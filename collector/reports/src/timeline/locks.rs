@@ -10,12 +10,12 @@ use super::items::{lock_kind, took, whole_id};
 use super::lock_json::LockJson;
 use crate::Failure;
 use crate::verb::{Report, schema_is_of};
-use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::page::path_segment;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
+use stroboscope_render::humanise::{counted, percent};
+use stroboscope_render::page::path_segment;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc};
 
 fn holder(holder: &LockHolder) -> &str {
     match holder {

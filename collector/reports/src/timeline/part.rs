@@ -3,8 +3,8 @@
 use stroboscope_burst::BurstConfig;
 
 use super::items::took;
-use stroboscope_present::humanise::{are, counted};
 use stroboscope_query::KernelPart;
+use stroboscope_render::humanise::{are, counted};
 
 /// Describes the recording, and warns if its burst-config differs from that of services.
 pub(super) fn part_text(part: &KernelPart) -> String {

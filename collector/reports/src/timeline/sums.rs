@@ -15,11 +15,11 @@ use stroboscope_kernel_model::export;
 use super::lock_json::LockJson;
 use super::locks::show_locks;
 use crate::verb::{Report, schema_is_of};
-use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::Notes;
 use stroboscope_query::timeline::KernelOverview;
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc};
 
 /// Maximum number of calls to name for one operation.
 const CALLS_SHOWN: usize = 6;

@@ -14,12 +14,12 @@ use super::items::{Item, items_of, summary_text, took};
 use super::part::part_text;
 use super::short::sum_up;
 use crate::verb::{Report, schema_is_of};
-use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc, Figure, Interval, Timeline, TimelineRow};
 use stroboscope_query::request_tree::{SpanNode, tree};
 use stroboscope_query::timeline::{BurstPart, TimelineView};
 use stroboscope_query::{KernelPart, Notes};
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc, Figure, Interval, Timeline, TimelineRow};
 
 /// Maximum number of spans in a picture.
 const SPANS_DRAWN: usize = 40;

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use stroboscope_present::humanise::{are, counted, duration};
-use stroboscope_present::page::{CarriedParameters, Html, NavLink, PageHead, body, policy};
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
+use stroboscope_render::humanise::{are, counted, duration};
+use stroboscope_render::page::{CarriedParameters, Html, NavLink, PageHead, body, policy};
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 use super::now::{self, PathShare, Process, Processes, RecentPath};
 use super::pages::Pages;
@@ -219,7 +219,7 @@ fn live(pages: &Pages, doc: &mut Doc) {
         (path.mean_tail_share, "the time after the last segment"),
     ] {
         if share > 0.0 {
-            let share = stroboscope_present::humanise::percent(share);
+            let share = stroboscope_render::humanise::percent(share);
             doc.sentence(format!("And {share} are of {what}."));
         }
     }
@@ -301,7 +301,7 @@ fn doors(pages: &Pages, doc: &mut Doc) {
         .into_iter()
         .map(|(door, counts)| RejectionRow(door.to_owned(), causes(counts.into_iter())))
         .collect();
-    doc.heading("Doors")
+    doc.heading("Ports")
         .sentence("What was turned away at each.")
         .table("", &rows, usize::MAX);
 }

@@ -10,14 +10,14 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use stroboscope_present::page::{Html, PageHead, policy};
+use stroboscope_render::page::{Html, PageHead, policy};
 use url::form_urlencoded::{Serializer, parse};
 
-use crate::doors::{DoorName, Doors, LOGIN_PATH, LOGOUT_PATH, Rejection};
+use crate::net::{LOGIN_PATH, LOGOUT_PATH, PortName, Ports, Rejection};
 use crate::pool::Peer;
 
 /// Returns the routes; none if the collector asks for no tokens.
-pub(super) fn routes(doors: &Arc<Doors>) -> Router {
+pub(super) fn routes(doors: &Arc<Ports>) -> Router {
     if !doors.asks_for_tokens() {
         return Router::new();
     }
@@ -77,7 +77,7 @@ fn with_cookie(mut response: Response, cookie: &str) -> Response {
 }
 
 async fn form(
-    State(doors): State<Arc<Doors>>,
+    State(doors): State<Arc<Ports>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
@@ -91,7 +91,7 @@ async fn form(
 }
 
 async fn log_in(
-    State(doors): State<Arc<Doors>>,
+    State(doors): State<Arc<Ports>>,
     Extension(peer): Extension<Peer>,
     RawQuery(query): RawQuery,
     body: Result<Bytes, BytesRejection>,
@@ -104,7 +104,7 @@ async fn log_in(
     match doors.log_in(peer, token.as_bytes()) {
         Ok(cookie) => with_cookie(see_other(&page), &cookie),
         Err(denied) => {
-            doors.refuse(DoorName::Pages, &denied, "the login");
+            doors.refuse(PortName::Pages, &denied, "the login");
             let mut response = answer(denied.http(), &login_form(&page, Some(&denied)));
             denied.put_headers(response.headers_mut());
             response
@@ -112,7 +112,7 @@ async fn log_in(
     }
 }
 
-async fn log_out(State(doors): State<Arc<Doors>>) -> Response {
+async fn log_out(State(doors): State<Arc<Ports>>) -> Response {
     with_cookie(see_other(LOGIN_PATH), &doors.log_out())
 }
 

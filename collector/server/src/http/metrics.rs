@@ -1,6 +1,6 @@
 //! `/metrics`, in Prometheus' text format.
 
-mod care;
+mod maintenance;
 mod publishing;
 
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::pages::Pages;
+use crate::line_limit::lines_left_out;
 use crate::live::LiveModel;
-use crate::pace::lines_left_out;
 
 struct Text(String);
 
@@ -174,7 +174,7 @@ pub(super) fn render(pages: &Pages) -> String {
             count,
         );
     }
-    care::render(intake.care(), &mut text);
+    maintenance::render(intake.care(), &mut text);
     if let Some(counters) = &pages.publishing {
         publishing::render(counters, &mut text);
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;
 
 use crate::live::{LiveCounts, LiveModel, Snapshot};
-use stroboscope_present::roots::roots_json;
+use stroboscope_render::roots::roots_json;
 
 /// Renders the document. Takes some milliseconds.
 pub(super) fn render(live: &LiveModel) -> Value {

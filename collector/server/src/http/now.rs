@@ -9,7 +9,7 @@ use stroboscope_analysis::aggregate::OperationStatistics;
 use stroboscope_analysis::clock::Resolution;
 use stroboscope_analysis::distribution::Percentiles;
 use stroboscope_analysis::sampling::WeightedCount;
-use stroboscope_present::show::{Names, SegmentName};
+use stroboscope_render::show::{Names, SegmentName};
 
 use super::pages::Pages;
 use crate::live::{LiveModel, Outcomes, ProcessWindows, RECENT};

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use stroboscope_present::page::NavLink;
+use stroboscope_render::page::NavLink;
 use stroboscope_store::memory::QueryMemory;
 use stroboscope_store::publishing::PublishCounters;
 
-use crate::doors::Doors;
-use crate::ingest::BurstControl;
-use crate::intake::Intake;
+use crate::grpc::BurstControl;
+use crate::ingest::Intake;
+use crate::net::Ports;
 use crate::redact::Redaction;
 
 /// A site of pages about the store, served next to the collector's own.
@@ -48,7 +48,7 @@ pub struct Pages {
     pub(crate) site: Option<ServedSite>,
     pub(crate) intake: Intake,
     pub(crate) control: BurstControl,
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) doors: Arc<Ports>,
     pub(crate) redaction: Option<Arc<Redaction>>,
     /// Port for gRPC, named to callers who use gRPC at this port.
     pub(crate) grpc_port: u16,

@@ -12,13 +12,13 @@ use axum::routing::get;
 use axum::{Json, Router};
 use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
-use stroboscope_present::page::CarriedParameters;
+use stroboscope_render::page::CarriedParameters;
 use tower::ServiceExt as _;
 
 use super::pages::{Pages, ServedPort, ServedSite};
 use super::{fleet, login, metrics, model, now};
-use crate::doors::{Answer, DoorName, Doors, Listener, ListenerSetup, Rejection, wrong_port};
-use crate::ingest::otlp_message;
+use crate::grpc::otlp_message;
+use crate::net::{Answer, Listener, ListenerSetup, PortName, Ports, Rejection, wrong_port};
 
 /// Maximum length of a burst-config's text, in bytes.
 const BODY_BYTES_MAX: usize = 1_024;
@@ -75,7 +75,7 @@ impl HttpServer {
     /// Returns an error if it cannot listen on the address.
     pub async fn start_site(
         address: SocketAddr,
-        doors: Arc<Doors>,
+        doors: Arc<Ports>,
         router: Router,
     ) -> Result<Self, HttpError> {
         let router = router.route("/healthz", get(async || "ok\n"));
@@ -86,7 +86,7 @@ impl HttpServer {
     ///
     /// # Errors
     /// Returns an error if it cannot listen on the address.
-    pub async fn start_port(port: ServedPort, doors: Arc<Doors>) -> Result<Self, HttpError> {
+    pub async fn start_port(port: ServedPort, doors: Arc<Ports>) -> Result<Self, HttpError> {
         let (address, flag) = (port.address, port.flag);
         Self::listen(address, flag, doors, port.router, turned_away).await
     }
@@ -94,7 +94,7 @@ impl HttpServer {
     /// Listens and serves the router and the login of browsers.
     async fn listen_with_login(
         address: SocketAddr,
-        doors: Arc<Doors>,
+        doors: Arc<Ports>,
         router: Router,
     ) -> Result<Self, HttpError> {
         let router = router.merge(login::routes(&doors));
@@ -104,13 +104,13 @@ impl HttpServer {
     async fn listen(
         address: SocketAddr,
         flag: &'static str,
-        doors: Arc<Doors>,
+        doors: Arc<Ports>,
         router: Router,
         answer: Answer,
     ) -> Result<Self, HttpError> {
         let opening = ListenerSetup {
             doors,
-            name: DoorName::Pages,
+            name: PortName::Pages,
             router: router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)),
             answer,
         };

@@ -1,12 +1,25 @@
-//! The gRPC server: ship and control streams.
+//! Intake: accepts checked batches and makes them durable, through the ledger and the log into the
+//! store.
+//!
+//! The committing thread consults the ledger, appends to the log and answers. The flushing thread
+//! converts closed segments to Parquet by the steps of [`stroboscope_store::flush`]. A third
+//! thread, with the lowest priority, maintains the store's files.
 
-mod control;
-mod sender;
-mod server;
-mod service;
-mod ship;
-mod stranger;
+mod commit;
+mod error;
+mod flushing;
+mod handle;
+mod maintenance;
+#[cfg(feature = "simulation")]
+mod simulated;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod slow_disk;
 
-pub use control::BurstControl;
-pub use server::{IngestError, ListenAddresses, Server};
-pub(crate) use stranger::otlp_message;
+pub use commit::CommitOutcome;
+pub use error::IntakeError;
+pub use handle::{Intake, Options, Stop, Submission};
+pub use maintenance::MaintenanceOptions;
+#[cfg(feature = "simulation")]
+pub use simulated::Ways;

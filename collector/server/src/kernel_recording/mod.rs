@@ -11,16 +11,16 @@
 
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 mod chunks;
-#[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
-mod elsewhere;
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 mod run;
 mod settings;
-
 #[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
-pub use elsewhere::{KernelRecording, PreparedRecording, StartError};
+mod unsupported;
+
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 pub use run::{KernelRecording, PreparedRecording};
 pub use settings::{RecordingSettings, RecordingSummary};
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 pub use stroboscope_kernel::StartError;
+#[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
+pub use unsupported::{KernelRecording, PreparedRecording, StartError};

@@ -3,14 +3,14 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use stroboscope_foreign::BadSpan;
+use stroboscope_otlp::BadSpan;
 use stroboscope_store::decode::OtlpTaken;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::signal::Signal;
-use crate::doors::UnpackError;
-use crate::intake::IntakeError;
+use crate::ingest::IntakeError;
+use crate::net::UnpackError;
 
 /// Default retry delay: a flush or two.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);

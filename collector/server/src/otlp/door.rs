@@ -14,11 +14,11 @@ use stroboscope_store::wal::PayloadKind;
 
 use super::answer::{ExportResponse, Refusal};
 use super::signal::{Encoding, Signal};
-use crate::doors::BodyShare;
-use crate::intake::Intake;
-use crate::own_traces::{is_on, span_if};
+use crate::ingest::Intake;
+use crate::net::BodyShare;
 use crate::pool::Peer;
 use crate::redact::Redaction;
+use crate::self_tracing::{is_on, span_if};
 
 /// Requests with more bytes are checked on a blocking thread, not on those that serve connections.
 const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
@@ -126,7 +126,7 @@ impl Door {
             let checking = in_current_context(move || door.check(kind, request));
             // The task fails only if the runtime shuts down.
             let checked = tokio::task::spawn_blocking(checking).await;
-            checked.unwrap_or(Err(Refusal::Later(crate::intake::IntakeError::Stopping)))?
+            checked.unwrap_or(Err(Refusal::Later(crate::ingest::IntakeError::Stopping)))?
         };
         // An empty request succeeds without being stored, and so does one in which nothing can be
         // kept.

@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use super::answer::{ExportResponse, Refusal};
 use super::door::Door;
 use super::signal::{Encoding, Signal};
-use crate::doors::BodyShare;
+use crate::net::BodyShare;
 use crate::pool::Peer;
 
 const EXPORT: &str = "Export";

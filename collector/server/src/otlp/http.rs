@@ -20,8 +20,8 @@ use tonic::Code;
 use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
 use super::signal::{Encoding, Signal};
-use crate::doors::{
-    BodyShare, ContentCoding, DoorName, Doors, Listener, ListenerSetup, Rejection, unpack_beside,
+use crate::net::{
+    BodyShare, ContentCoding, Listener, ListenerSetup, PortName, Ports, Rejection, unpack_beside,
     wrong_port,
 };
 use crate::pool::Peer;
@@ -53,7 +53,7 @@ impl OtlpHttpServer {
     /// # Errors
     /// Returns an error if it cannot listen on the address.
     pub(crate) async fn start(
-        doors: Arc<Doors>,
+        doors: Arc<Ports>,
         address: SocketAddr,
         door: Door,
         grpc_port: u16,
@@ -65,7 +65,7 @@ impl OtlpHttpServer {
             .with_state(door);
         let opening = ListenerSetup {
             doors,
-            name: DoorName::OtlpHttp,
+            name: PortName::OtlpHttp,
             router,
             answer: turned_away,
         };

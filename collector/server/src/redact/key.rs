@@ -54,8 +54,8 @@ fn make(path: &Path) -> io::Result<Vec<u8>> {
     file.write_all(&key)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;
-    if let Some(folder) = path.parent() {
-        std::fs::File::open(folder)?.sync_all()?;
+    if let Some(directory) = path.parent() {
+        std::fs::File::open(directory)?.sync_all()?;
     }
     Ok(key)
 }

@@ -1,405 +1,463 @@
-//! The gRPC server, over real sockets.
+//! The way in: acknowledged means kept, once, wherever a crash comes.
 
-use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use stroboscope::burst::BurstConfig;
-use stroboscope_proto::v1::collector_client::CollectorClient;
-use stroboscope_proto::v1::directive::Kind;
-use stroboscope_proto::v1::{Batch, ControlRequest, ShipOutcome, ShipReply, ShipRequest};
-use stroboscope_server::collect::{Collector, CollectorSettings};
-use stroboscope_server::doors::DoorSettings;
-use stroboscope_server::ingest::ListenAddresses;
-use stroboscope_server::intake::{Options, Stop};
-use stroboscope_server::redact::RedactSettings;
+use stroboscope_query::{QueryError, Source};
+use stroboscope_server::ingest::{CommitOutcome, Intake, Options, Stop};
+use stroboscope_store::data_dir::{DataDir, DataDirError};
+use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::flush::{Counters, FlushError, Flusher};
 use stroboscope_store::limits::Limits;
-use stroboscope_store::tables::{Store, TraceReader, read_batches};
-use stroboscope_testkit::batches::batch;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tonic::codec::CompressionEncoding;
-use tonic::transport::Channel;
+use stroboscope_store::tables::{Store, StoreTable, TraceReader, read_batches};
+use stroboscope_store::wal::{Payload, Writer, list_segments};
+use stroboscope_testkit::batches::{EPOCH_NS, batch};
+use tokio::runtime::Runtime;
 
-fn settings(data: &Path) -> CollectorSettings {
-    let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    CollectorSettings {
-        data: data.to_owned(),
-        listen: ListenAddresses {
-            grpc: anywhere,
-            unix: None,
-        },
-        otlp_http: Some(anywhere),
-        http: Some(anywhere),
-        site: None,
-        burst_config: None,
-        doors: DoorSettings::default(),
-        redact: RedactSettings::default(),
-        intake: Options {
-            flush_interval: Duration::from_secs(3_600),
-            ..Options::default()
-        },
-        publishing: None,
-        limits: Limits {
-            records_per_batch_max: 1_000,
-            message_bytes_max: 1 << 20,
-            ..Limits::default()
-        },
-    }
+const NEVER: Options = Options {
+    flush_interval: Duration::from_secs(3_600),
+    in_flight_bytes_max: 256 << 20,
+    segment_bytes: 1 << 30,
+    live_quiet: None,
+    care: None,
+    live_records_max: 1_000_000,
+};
+
+fn store(root: &Path, runtime: &Runtime) -> Store {
+    Store::local(root, runtime.handle().clone()).unwrap()
 }
 
-async fn client(collector: &Collector) -> CollectorClient<Channel> {
-    let channel = Channel::from_shared(format!("http://{}", collector.grpc_address())).unwrap();
-    CollectorClient::new(channel.connect().await.unwrap())
-        .send_compressed(CompressionEncoding::Zstd)
+fn open(root: &Path, runtime: &Runtime, options: &Options) -> Intake {
+    Intake::open(root, store(root, runtime), options).unwrap()
 }
 
-/// Ships batches on one stream, all at once, and collects the answers; the error is how the stream ended, if badly.
-async fn ship(
-    collector: &Collector,
-    batches: Vec<Option<Batch>>,
-) -> (Vec<ShipReply>, Option<tonic::Status>) {
-    let requests: Vec<_> = batches
-        .into_iter()
-        .map(|batch| ShipRequest { batch })
-        .collect();
-    let mut replies = client(collector)
-        .await
-        .ship(tokio_stream::iter(requests))
-        .await
+fn submit(intake: &Intake, runtime: &Runtime, incarnation: u128, sequence: u64) -> CommitOutcome {
+    let batch = CheckedBatch::check(batch(incarnation, sequence, 3), &Limits::default()).unwrap();
+    runtime.block_on(async {
+        intake
+            .submit(batch, EPOCH_NS)
+            .await
+            .unwrap()
+            .outcome()
+            .await
+            .unwrap()
+    })
+}
+
+/// (process, sequence) of all batches in the store, and the spans.
+fn stored(root: &Path, runtime: &Runtime) -> (Vec<(u128, u64)>, usize) {
+    let store = store(root, runtime);
+    let batches = read_batches(&store)
         .unwrap()
-        .into_inner();
-    let mut all = Vec::new();
-    loop {
-        match replies.message().await {
-            Ok(Some(reply)) => all.push(reply),
-            Ok(None) => return (all, None),
-            Err(status) => return (all, Some(status)),
-        }
-    }
-}
-
-fn count(replies: &[ShipReply], outcome: ShipOutcome) -> usize {
-    replies
-        .iter()
-        .filter(|reply| reply.outcome() == outcome)
-        .count()
-}
-
-async fn http(address: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
-}
-
-async fn get(collector: &Collector, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    http(collector.http_address().unwrap(), &request).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_over_a_socket_is_kept_once_through_a_crash() {
-    let folder = tempfile::tempdir().unwrap();
-    let collector = Collector::start(settings(folder.path())).await.unwrap();
-    let mut sent: Vec<_> = (0..300)
-        .map(|sequence| Some(batch(7, sequence, 3)))
+        .map(|batch| (batch.process, batch.sequence))
         .collect();
-    sent.extend((0..100).map(|sequence| Some(batch(7, sequence, 3))));
-    let (replies, ending) = ship(&collector, sent).await;
-    assert!(ending.is_none(), "{ending:?}");
-    assert_eq!(
-        (
-            count(&replies, ShipOutcome::Stored),
-            count(&replies, ShipOutcome::Duplicate)
-        ),
-        (300, 100)
-    );
-    let (replies, _) = ship(
-        &collector,
-        (0..50)
-            .map(|sequence| Some(batch(8, sequence, 3)))
-            .collect(),
+    (
+        batches,
+        TraceReader::open(&store)
+            .unwrap()
+            .map(|trace| trace.spans.len())
+            .sum(),
     )
-    .await;
-    assert_eq!(count(&replies, ShipOutcome::Stored), 50);
-    // Nothing of it is in the store: this is what a kill leaves.
-    collector.stop(Stop::Now).await.unwrap();
-
-    let collector = Collector::start(settings(folder.path())).await.unwrap();
-    let (replies, _) = ship(
-        &collector,
-        vec![Some(batch(7, 299, 3)), Some(batch(8, 50, 3))],
-    )
-    .await;
-    assert_eq!(
-        (
-            count(&replies, ShipOutcome::Duplicate),
-            count(&replies, ShipOutcome::Stored)
-        ),
-        (1, 1)
-    );
-    collector.stop(Stop::Flush).await.unwrap();
-    let store = tokio::task::spawn_blocking({
-        let (data, runtime) = (folder.path().to_owned(), tokio::runtime::Handle::current());
-        move || {
-            let store = Store::local(&data, runtime).unwrap();
-            let keys: Vec<_> = read_batches(&store)
-                .unwrap()
-                .map(|b| (b.process, b.sequence))
-                .collect();
-            let spans: usize = TraceReader::open(&store)
-                .unwrap()
-                .map(|trace| trace.spans.len())
-                .sum();
-            (keys, spans)
-        }
-    });
-    let (keys, spans) = store.await.unwrap();
-    let expected: Vec<_> = (0..300)
-        .map(|s| (7, s))
-        .chain((0..51).map(|s| (8, s)))
-        .collect();
-    assert_eq!(keys, expected);
-    assert_eq!(spans, 351 * 3);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn bad_batches_are_refused_and_the_rest_is_taken() {
-    let folder = tempfile::tempdir().unwrap();
-    let collector = Collector::start(settings(folder.path())).await.unwrap();
-    let mut malformed = batch(1, 1, 3);
-    malformed.spans.as_mut().unwrap().flags.clear();
-    let sent = vec![
-        Some(batch(1, 0, 3)),
-        Some(malformed),
-        None,
-        Some(batch(1, 3, 900)),
-        Some(batch(1, 4, 3)),
-    ];
-    let (replies, ending) = ship(&collector, sent).await;
-    assert!(ending.is_none(), "{ending:?}");
-    assert_eq!(
-        (
-            count(&replies, ShipOutcome::Stored),
-            count(&replies, ShipOutcome::Refused)
-        ),
-        (2, 3)
-    );
-    let details: Vec<_> = replies.iter().map(|reply| reply.detail.as_str()).collect();
-    for part in [
-        "spans.flags has 0 elements, expected 3",
-        "holds no batch",
-        "1350 records, the limit is 1000",
-    ] {
-        assert!(
-            details.iter().any(|detail| detail.contains(part)),
-            "{part}: {details:?}"
+#[test]
+fn acknowledged_is_kept_once_without_a_flush() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(directory.path(), &runtime, &NEVER);
+    for sequence in [0, 1, 2, 5] {
+        assert_eq!(
+            submit(&intake, &runtime, 9, sequence),
+            CommitOutcome::Stored
         );
     }
-    let metrics = get(&collector, "/metrics").await;
-    for line in [
-        "stroboscope_batches_total{outcome=\"stored\"} 2",
-        "stroboscope_refused_batches_total{cause=\"column_length\"} 1",
-        "stroboscope_refused_batches_total{cause=\"no_batch\"} 1",
-        "stroboscope_refused_batches_total{cause=\"too_many_records\"} 1",
-        "stroboscope_missing_batches 3",
-        "stroboscope_lost_records_total{service=\"web\",cause=\"ring_full\"} 4",
-    ] {
-        assert!(metrics.contains(line), "{line}\n{metrics}");
-    }
-    collector.stop(Stop::Now).await.unwrap();
+    assert_eq!(submit(&intake, &runtime, 9, 2), CommitOutcome::Duplicate);
+    assert_eq!(intake.with_ledger(|ledger| ledger.holes()), 2);
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    assert_eq!(stored(directory.path(), &runtime), (vec![], 0));
+    // The next start finds it, knows it, and may be asked again.
+    let intake = open(directory.path(), &runtime, &NEVER);
+    assert_eq!(submit(&intake, &runtime, 9, 5), CommitOutcome::Duplicate);
+    assert_eq!(submit(&intake, &runtime, 9, 3), CommitOutcome::Stored);
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+    assert_eq!(
+        stored(directory.path(), &runtime),
+        ([0, 1, 2, 3, 5].map(|s| (9, s)).to_vec(), 15)
+    );
+    assert!(
+        list_segments(&directory.path().join("wal"))
+            .unwrap()
+            .is_empty()
+    );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn oversized_messages_and_garbage_end_only_their_stream() {
-    let folder = tempfile::tempdir().unwrap();
-    let collector = Collector::start(settings(folder.path())).await.unwrap();
-    // Larger than the limit only once it is unpacked.
-    let mut bomb = batch(1, 0, 1);
-    bomb.strings.push("x".repeat(2 << 20));
-    let (replies, ending) = ship(&collector, vec![Some(bomb)]).await;
-    assert!(replies.is_empty());
-    assert!(ending.unwrap().message().contains("limit"));
-    for garbage in [
-        "GET / HTTP/1.1\r\n\r\n",
-        "\0\0\0\0\0\0",
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\u{1}\u{2}\u{3}garbage",
-    ] {
-        let mut stream = TcpStream::connect(collector.grpc_address()).await.unwrap();
-        stream.write_all(garbage.as_bytes()).await.unwrap();
-    }
-    let (replies, _) = ship(&collector, vec![Some(batch(1, 0, 3))]).await;
-    assert_eq!(count(&replies, ShipOutcome::Stored), 1);
-    collector.stop(Stop::Now).await.unwrap();
+#[test]
+fn a_retry_in_the_same_group_is_stored_once() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(directory.path(), &runtime, &NEVER);
+    let outcomes = runtime.block_on(async {
+        let mut receipts = Vec::new();
+        for i in 0..200u64 {
+            let batch = CheckedBatch::check(batch(1, i % 50, 2), &Limits::default()).unwrap();
+            receipts.push(intake.submit(batch, EPOCH_NS).await.unwrap());
+        }
+        let mut outcomes = Vec::new();
+        for receipt in receipts {
+            outcomes.push(receipt.outcome().await.unwrap());
+        }
+        outcomes
+    });
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| **outcome == CommitOutcome::Stored)
+            .count(),
+        50
+    );
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+    assert_eq!(stored(directory.path(), &runtime).0.len(), 50);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_burst_config_reaches_all_at_the_same_instant() {
-    let folder = tempfile::tempdir().unwrap();
-    let start = CollectorSettings {
-        burst_config: Some(BurstConfig::from_bits(28)),
-        ..settings(folder.path())
-    };
-    let collector = Collector::start(start).await.unwrap();
-    let mut streams = Vec::new();
-    for _ in 0..2 {
-        let stream = client(&collector)
-            .await
-            .control(ControlRequest { process: None })
-            .await
-            .unwrap();
-        streams.push(stream.into_inner());
+#[test]
+fn full_segments_are_flushed_by_themselves() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(
+        directory.path(),
+        &runtime,
+        &Options {
+            segment_bytes: 1_000,
+            ..NEVER
+        },
+    );
+    for sequence in 0..20 {
+        submit(&intake, &runtime, 1, sequence);
     }
-    let mut told = Vec::new();
-    for stream in &mut streams {
-        match stream.message().await.unwrap().unwrap().kind {
-            Some(Kind::SetBurstConfig(set)) => assert_eq!((set.burst_config, set.at_ns), (28, 0)),
-            other => panic!("{other:?}"),
+    runtime.block_on(intake.flush()).unwrap();
+    let totals = intake.counters().totals();
+    assert_eq!((totals.batches["stored"], totals.records), (20, 100));
+    assert!(
+        intake
+            .counters()
+            .flushes
+            .load(std::sync::atomic::Ordering::Relaxed)
+            > 3
+    );
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    assert_eq!(stored(directory.path(), &runtime).0.len(), 20);
+}
+
+#[test]
+fn the_interval_flushes() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(
+        directory.path(),
+        &runtime,
+        &Options {
+            flush_interval: Duration::from_millis(20),
+            ..NEVER
+        },
+    );
+    submit(&intake, &runtime, 1, 0);
+    let waited = std::time::Instant::now();
+    while stored(directory.path(), &runtime).0.is_empty() {
+        assert!(waited.elapsed() < Duration::from_secs(10), "never flushed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(directory.path(), &runtime, &NEVER);
+    let second =
+        Intake::open(directory.path(), store(directory.path(), &runtime), &NEVER).unwrap_err();
+    assert!(
+        matches!(second, FlushError::Data(DataDirError::InUse(_))),
+        "{second}"
+    );
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    let batch = CheckedBatch::check(batch(1, 0, 1), &Limits::default()).unwrap();
+    assert!(
+        runtime
+            .block_on(intake.submit(batch, EPOCH_NS))
+            .unwrap_err()
+            .to_string()
+            .contains("stopping")
+    );
+    let intake = open(directory.path(), &runtime, &NEVER);
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+}
+
+/// A log of two segments with a batch twice in each and once in both, as a failing disk and its retries leave it.
+fn torn_log(data: &DataDir) {
+    let mut writer = Writer::new(&data.wal(), 0);
+    for group in [[0, 1, 1], [1, 2, 3]] {
+        let payloads: Vec<_> = group
+            .iter()
+            .map(|&s| Payload::of(EPOCH_NS + s, &batch(4, s, 3)))
+            .collect();
+        writer.append_group(&payloads).unwrap();
+        writer.rotate();
+    }
+}
+
+#[test]
+fn a_crash_between_any_two_steps_keeps_each_batch_once() {
+    for crash_after in 0..=4 {
+        for crashes in 1..=2 {
+            let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+            let data = DataDir::create(directory.path()).unwrap();
+            torn_log(&data);
+            for _ in 0..crashes {
+                let counters = Arc::new(Counters::default());
+                let mut flusher =
+                    Flusher::load(&data, store(directory.path(), &runtime), counters).unwrap();
+                let segment = list_segments(&data.wal()).unwrap()[0];
+                if crash_after >= 1 {
+                    let converted = flusher.convert(segment).unwrap();
+                    if crash_after >= 2 {
+                        flusher.make_durable(&converted).unwrap();
+                    }
+                    if crash_after >= 3 {
+                        flusher.save(converted).unwrap();
+                    }
+                    if crash_after >= 4 {
+                        flusher.remove(segment).unwrap();
+                    }
+                }
+            }
+            let intake = open(directory.path(), &runtime, &NEVER);
+            assert_eq!(submit(&intake, &runtime, 4, 3), CommitOutcome::Duplicate);
+            assert_eq!(submit(&intake, &runtime, 4, 4), CommitOutcome::Stored);
+            runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+            let expected: Vec<_> = (0..5).map(|sequence| (4, sequence)).collect();
+            assert_eq!(
+                stored(directory.path(), &runtime),
+                (expected, 15),
+                "crash after step {crash_after}, {crashes} times"
+            );
         }
     }
-    let body = "8ms/64ms";
-    let address = collector.http_address().unwrap();
-    let post = |body: &str| {
-        format!(
-            "POST /burst-config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-    };
-    assert!(http(address, &post(body)).await.starts_with("HTTP/1.1 200"));
-    for stream in &mut streams {
-        match stream.message().await.unwrap().unwrap().kind {
-            Some(Kind::SetBurstConfig(set)) => told.push((set.burst_config, set.at_ns)),
-            other => panic!("{other:?}"),
-        }
+}
+
+#[test]
+fn a_lost_checkpoint_never_overwrites() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    for round in 0..3 {
+        let intake = open(directory.path(), &runtime, &NEVER);
+        submit(&intake, &runtime, 1, round);
+        runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+        std::fs::remove_file(directory.path().join("checkpoint.json")).unwrap();
     }
-    assert_eq!(told[0], told[1]);
-    assert_eq!(told[0].0, 0b111000);
-    let now_ns = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_nanos() as u64;
-    assert!(told[0].1 > now_ns && told[0].1 < now_ns + 1_100_000_000);
-    assert!(get(&collector, "/burst-config").await.contains("0b111000"));
-    let bad = http(address, &post("often")).await;
-    assert!(
-        bad.starts_with("HTTP/1.1 400") && bad.contains("often"),
-        "{bad}"
-    );
-    // The same by the form of the page.
-    let form = |body: &str| post(body).replace("/burst-config", "/fleet?since=1h");
-    let set = http(address, &form("config=4ms%2F32ms")).await;
-    assert!(
-        set.starts_with("HTTP/1.1 200") && set.contains("The burst-config is "),
-        "{set}"
-    );
-    assert!(set.contains("action=\"/fleet?since=1h\""), "{set}");
-    assert!(get(&collector, "/burst-config").await.contains("0b11100"));
-    let bad = http(address, &form("config=%3Cscript%3E")).await;
-    assert!(
-        bad.starts_with("HTTP/1.1 400") && bad.contains("&lt;script&gt;"),
-        "{bad}"
-    );
-    assert!(!bad.contains("<script>"), "{bad}");
-    // Open control streams do not keep the collector from stopping.
-    let begun = std::time::Instant::now();
-    collector.stop(Stop::Now).await.unwrap();
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert_eq!(stored(directory.path(), &runtime).0.len(), 3);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn pages_say_what_is_there_and_escape_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let collector = Collector::start(settings(folder.path())).await.unwrap();
-    assert!(
-        get(&collector, "/")
-            .await
-            .contains("Nothing has arrived yet")
+#[test]
+fn a_failing_store_loses_nothing() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(directory.path(), &runtime, &NEVER);
+    // Where a table's directory should be is a file.
+    std::fs::write(directory.path().join("events"), "in the way").unwrap();
+    assert_eq!(submit(&intake, &runtime, 1, 0), CommitOutcome::Stored);
+    assert!(runtime.block_on(intake.flush()).is_err());
+    assert_eq!(submit(&intake, &runtime, 1, 1), CommitOutcome::Stored);
+    std::fs::remove_file(directory.path().join("events")).unwrap();
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+    assert_eq!(stored(directory.path(), &runtime).0, [(1, 0), (1, 1)]);
+}
+
+/// A batch that says when its process recorded, and nothing else.
+fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
+    let mut quiet = batch(incarnation, sequence, 0);
+    (quiet.spans, quiet.events) = (None, None);
+    quiet.losses.clear();
+    quiet.clock_steps.clear();
+    CheckedBatch::check(quiet, &Limits::default()).unwrap()
+}
+
+/// However many services are idle, and however often they say so, it is about one sync a second, and no files; and what
+/// was acknowledged is durable as ever.
+#[test]
+fn an_idle_fleet_costs_next_to_nothing() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let interval = Duration::from_millis(100);
+    let intake = open(
+        directory.path(),
+        &runtime,
+        &Options {
+            flush_interval: interval,
+            ..NEVER
+        },
     );
-    let mut hostile = batch(1, 0, 3);
-    hostile.process.as_mut().unwrap().service = "<script>\"\n".into();
-    ship(&collector, vec![Some(hostile)]).await;
-    let page = get(&collector, "/").await;
-    assert!(
-        page.contains("&lt;script&gt;&quot;") && !page.contains("<script>"),
-        "{page}"
-    );
-    assert!(
-        get(&collector, "/metrics")
-            .await
-            .contains(r#"service="<script>\"\n""#)
-    );
-    let json = get(&collector, "/api/processes").await;
-    for header in [
-        "x-content-type-options: nosniff",
-        "content-security-policy: default-src 'none'; frame-ancestors 'none'",
-    ] {
-        assert!(json.contains(header), "{json}");
+    let counters = intake.counters().clone();
+    let count =
+        |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+    // A process that is seen for the first time is news, and is in the store soon.
+    for incarnation in 1..=3 {
+        let outcome = async {
+            intake
+                .submit(quiet(incarnation, 0), EPOCH_NS)
+                .await
+                .unwrap()
+                .outcome()
+                .await
+        };
+        assert_eq!(runtime.block_on(outcome).unwrap(), CommitOutcome::Stored);
     }
-    assert!(
-        get(&collector, "/healthz")
-            .await
-            .starts_with("HTTP/1.1 200")
+    runtime.block_on(intake.flush()).unwrap();
+    assert_eq!(
+        stored(directory.path(), &runtime).0,
+        [(1, 0), (2, 0), (3, 0)]
     );
-    assert!(
-        get(&collector, "/nothing")
-            .await
-            .starts_with("HTTP/1.1 404")
-    );
-    collector.stop(Stop::Now).await.unwrap();
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    // What a killed collector leaves behind.
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let with_unix = |data: &str| {
-        let settings = settings(&folder.path().join(data));
-        CollectorSettings {
-            listen: ListenAddresses {
-                unix: Some(path.clone()),
-                ..settings.listen.clone()
-            },
-            ..settings
+    let (commits, flushes, start) = (
+        count(&counters.commits),
+        count(&counters.flushes),
+        std::time::Instant::now(),
+    );
+    let outcomes = runtime.block_on(async {
+        let mut receipts = Vec::new();
+        for sequence in 1..=100 {
+            for incarnation in 1..=3 {
+                receipts.push(
+                    intake
+                        .submit(quiet(incarnation, sequence), EPOCH_NS)
+                        .await
+                        .unwrap(),
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    };
-    let collector = Collector::start(with_unix("one")).await.unwrap();
-    tokio::net::UnixStream::connect(&path).await.unwrap();
-    let second = Collector::start(with_unix("two")).await.unwrap_err();
-    assert!(second.to_string().contains("socket"), "{second}");
-    collector.stop(Stop::Now).await.unwrap();
-    assert!(!path.exists());
+        let mut outcomes = Vec::new();
+        for receipt in receipts {
+            outcomes.push(receipt.outcome().await.unwrap());
+        }
+        outcomes
+    });
+    assert_eq!(outcomes, [CommitOutcome::Stored; 300]);
+    let (commits, flushes) = (
+        count(&counters.commits) - commits,
+        count(&counters.flushes) - flushes,
+    );
+    let elapsed = start.elapsed();
+    println!("{commits} commits, {flushes} flushes in {elapsed:?}");
+    assert!(
+        commits <= elapsed.as_secs() + 2,
+        "{commits} commits in {elapsed:?}"
+    );
+    assert!(
+        flushes as u128 <= elapsed.as_nanos() / (60 * interval).as_nanos() + 1,
+        "{flushes} in {elapsed:?}"
+    );
+
+    // News does not wait, and takes along what does.
+    let waiting = runtime
+        .block_on(intake.submit(quiet(1, 101), EPOCH_NS))
+        .unwrap();
+    assert_eq!(submit(&intake, &runtime, 2, 101), CommitOutcome::Stored);
+    assert_eq!(
+        runtime.block_on(waiting.outcome()).unwrap(),
+        CommitOutcome::Stored
+    );
+    // A crash: all of it is there.
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    let intake = open(directory.path(), &runtime, &NEVER);
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    assert_eq!(stored(directory.path(), &runtime).0.len(), 3 + 300 + 2);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failing_disk_pushes_back_and_is_tried_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let collector = Collector::start(settings(folder.path())).await.unwrap();
-    let wal = folder.path().join("wal");
-    std::fs::remove_dir_all(&wal).unwrap();
-    let (replies, ending) = ship(&collector, vec![Some(batch(1, 0, 3))]).await;
-    let status = ending.unwrap();
-    assert!(replies.is_empty());
-    assert_eq!(status.code(), tonic::Code::Unavailable);
-    assert!(
-        status.message().contains("0000000000.wal"),
-        "{}",
-        status.message()
-    );
-    assert!(
-        get(&collector, "/metrics")
+/// What waits for company when the collector stops is answered before the end.
+#[test]
+fn quiet_batches_are_answered_at_the_end() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(directory.path(), &runtime, &NEVER);
+    let receipts: Vec<_> = (0..5)
+        .map(|sequence| {
+            runtime
+                .block_on(intake.submit(quiet(1, sequence), EPOCH_NS))
+                .unwrap()
+        })
+        .collect();
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    for receipt in receipts {
+        assert_eq!(
+            runtime.block_on(receipt.outcome()).unwrap(),
+            CommitOutcome::Stored
+        );
+    }
+}
+
+/// Whoever reads the store is told to come back for records, and not for the news that there are none.
+#[test]
+fn nobody_waits_for_quiet_to_reach_the_store() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(directory.path(), &runtime, &NEVER);
+    let unflushed = || match Source::open(directory.path(), runtime.handle().clone()).map(|_| ()) {
+        Err(QueryError::Empty {
+            unflushed_bytes, ..
+        }) => unflushed_bytes,
+        other => panic!("{other:?}"),
+    };
+    let stored = async {
+        intake
+            .submit(quiet(1, 0), EPOCH_NS)
             .await
-            .contains("stroboscope_batches_total{outcome=\"pushed_back\"} 1")
+            .unwrap()
+            .outcome()
+            .await
+    };
+    assert_eq!(runtime.block_on(stored).unwrap(), CommitOutcome::Stored);
+    assert_eq!(unflushed(), 0);
+    assert_eq!(submit(&intake, &runtime, 1, 1), CommitOutcome::Stored);
+    assert!(unflushed() > 0);
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+}
+
+/// The store is compacted while batches come; what is merged is there once, and the thread ends with the intake.
+#[test]
+fn a_running_intake_compacts_its_store() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let care = stroboscope_server::ingest::MaintenanceOptions {
+        interval: Duration::from_millis(1),
+        ..Default::default()
+    };
+    let options = Options {
+        care: Some(care),
+        ..NEVER
+    };
+    let intake = open(directory.path(), &runtime, &options);
+    let expected: Vec<(u128, u64)> = (0..40).map(|sequence| (9, sequence)).collect();
+    for (incarnation, sequence) in &expected {
+        submit(&intake, &runtime, *incarnation, *sequence);
+        runtime.block_on(intake.flush()).unwrap();
+        let (batches, spans) = stored(directory.path(), &runtime);
+        assert_eq!(
+            (batches.last(), spans),
+            (Some(&(9, *sequence)), 3 * (*sequence as usize + 1))
+        );
+    }
+    let waited = std::time::Instant::now();
+    let files = |table| store(directory.path(), &runtime).list(table).unwrap().len();
+    // The hour is long over.
+    while StoreTable::ALL.into_iter().any(|table| files(table) > 1) {
+        assert!(
+            waited.elapsed() < Duration::from_secs(60),
+            "nothing was merged"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(stored(directory.path(), &runtime), (expected, 120));
+    let count =
+        |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(
+        count(&intake.care().files_replaced) >= 40
+            && count(&intake.care().compaction_failures) == 0
     );
-    std::fs::create_dir(&wal).unwrap();
-    let (replies, ending) = ship(&collector, vec![Some(batch(1, 0, 3))]).await;
-    assert!(ending.is_none() && count(&replies, ShipOutcome::Stored) == 1);
-    collector.stop(Stop::Flush).await.unwrap();
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+    // Its lock is gone with its threads, and the next segment is none of those that were merged.
+    let intake = open(directory.path(), &runtime, &NEVER);
+    submit(&intake, &runtime, 9, 40);
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+    assert_eq!(stored(directory.path(), &runtime).0.len(), 41);
 }

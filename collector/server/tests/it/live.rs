@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use stroboscope_query::{Selection, Source, infer};
-use stroboscope_server::intake::{Intake, Options, Stop};
+use stroboscope_server::ingest::{Intake, Options, Stop};
 use stroboscope_server::live::Live;
 use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::limits::Limits;
@@ -39,8 +39,8 @@ fn fed(quiet_ns: u64, records_open_max: usize, change: impl Fn(u64, &mut Rows)) 
 #[test]
 fn without_late_records_it_equals_the_batch() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     for file in 0..workload::files(REQUESTS) {
         let rule = PartitionRule::received(received_ns(file), received_ns(file));
         write_rows(
@@ -51,7 +51,7 @@ fn without_late_records_it_equals_the_batch() {
         )
         .unwrap();
     }
-    let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+    let source = Source::open(directory.path(), runtime.handle().clone()).unwrap();
     let inference = infer(&source, Selection::default(), 0.0).unwrap();
     // One process sends a file late; the quiet time is longer than that. Within a file, rows come in any order.
     let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {
@@ -155,14 +155,14 @@ fn lost_records_make_traces_incomplete() {
 #[test]
 fn a_collector_feeds_it_what_it_has_stored() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     let options = Options {
         flush_interval: Duration::from_secs(3_600),
         live_quiet: Some(Duration::from_millis(1)),
         ..Options::default()
     };
-    let intake = Intake::open(folder.path(), store, &options).unwrap();
+    let intake = Intake::open(directory.path(), store, &options).unwrap();
     let submit = |sequence| {
         let batch = CheckedBatch::check(batch(3, sequence, 3), &Limits::default()).unwrap();
         let now_ns = std::time::SystemTime::now()

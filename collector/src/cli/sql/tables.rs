@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 
-use stroboscope_present::show::{TableSpec, batch, schema};
+use stroboscope_render::show::{TableSpec, batch, schema};
 use stroboscope_reports::registry::tables;
 use stroboscope_reports::study::NamedStudy;
 use stroboscope_reports::verb::Tables;
@@ -47,7 +47,7 @@ impl StudyTable {
         if let Some(study) = &*known {
             return Ok(study.clone());
         }
-        let study = NamedStudy::of_folder(&self.data, &self.runtime)
+        let study = NamedStudy::of_directory(&self.data, &self.runtime)
             .map_err(|failure| failure.to_string())?;
         Ok(known.insert(Arc::new(study)).clone())
     }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use stroboscope_burst::BurstConfig;
-use stroboscope_present::humanise::{counted, duration, percent};
-use stroboscope_present::show::{scrubbed, shortened};
+use stroboscope_render::humanise::{counted, duration, percent};
+use stroboscope_render::show::{scrubbed, shortened};
 
 use super::snapshot::{LatestPath, Operation, Snapshot};
 use super::state::{SortKey, TopState};

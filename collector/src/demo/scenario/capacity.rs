@@ -10,7 +10,7 @@ use stroboscope_tradeoff::{Goal, Piecewise, Utility};
 use super::super::run::DemoError;
 use super::learning::{LearningResult, Lessons};
 use super::stage::{RankerSettings, Stage};
-use super::told::Story;
+use super::story::Story;
 
 /// Time that scoring a candidate takes on the accelerator, in µs. Each ranker has its own
 /// accelerator, so two rankers on one machine carry twice the load.
@@ -27,7 +27,7 @@ pub(super) async fn tell(
     lessons: &mut Lessons,
     told: &mut Story,
 ) -> Result<(), DemoError> {
-    let file = stage.folder().join("capacity.txt");
+    let file = stage.directory().join("capacity.txt");
     let starting = RankerSettings {
         accelerator_us: Some(ACCELERATOR_US),
         capacity_file: Some(file.clone()),

@@ -3,7 +3,7 @@
 use super::super::run::DemoError;
 use super::learning::{LearningResult, Lessons};
 use super::stage::{LoadOmission, POINT, Stage, now_ns};
-use super::told::Story;
+use super::story::Story;
 use stroboscope_tradeoff::Goal;
 
 /// Number of requests to judge the quality by; none of them was used for learning.

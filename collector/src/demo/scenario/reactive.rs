@@ -7,7 +7,7 @@ use stroboscope_tradeoff::Goal;
 use super::super::run::DemoError;
 use super::learning::Lessons;
 use super::stage::{LoadOmission, RankerSettings, Stage, latencies_ms, quantile};
-use super::told::Story;
+use super::story::Story;
 
 /// Overload, as a multiple of the load that full fidelity carries.
 const OVERLOAD: f64 = 2.2;

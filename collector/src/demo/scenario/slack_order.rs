@@ -5,7 +5,7 @@ use stroboscope::baggage::{Baggage, SlackPrediction};
 
 use super::super::run::DemoError;
 use super::stage::{RankerSettings, Stage, latencies_ms, quantile};
-use super::told::Story;
+use super::story::Story;
 
 /// Maximum number of requests that the ranker works on at a time.
 const RUNNING_MAX: usize = 3;

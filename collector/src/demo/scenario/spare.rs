@@ -10,7 +10,7 @@ use stroboscope_tradeoff::Goal;
 use super::super::run::DemoError;
 use super::learning::Lessons;
 use super::stage::{RankerSettings, Stage, quantile};
-use super::told::Story;
+use super::story::Story;
 
 /// Tradeoff rate of a request without slack: the operator's choice between quality and latency.
 const DEFAULT_RATE: f64 = 0.9;

@@ -7,7 +7,7 @@ use stroboscope_tradeoff::Goal;
 use super::super::run::DemoError;
 use super::learning::Lessons;
 use super::stage::{LoadOmission, RankerSettings, Stage, latencies_ms, quantile};
-use super::told::Story;
+use super::story::Story;
 
 /// Duration before, after and within the spike, in seconds.
 const CALM_S: f64 = 8.0;

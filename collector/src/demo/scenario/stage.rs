@@ -16,7 +16,7 @@ use super::super::fleet::ROLE_VERB;
 use super::super::run::{DemoError, collector_settings};
 use stroboscope_query::{Selection, Source, TimeRange};
 use stroboscope_server::collect::Collector;
-use stroboscope_server::intake::Stop;
+use stroboscope_server::ingest::Stop;
 
 /// Tradeoff point of the newsfeed's ranker.
 pub(super) const POINT: &str = "ranker.candidates";
@@ -132,7 +132,7 @@ impl Stage {
         self.load.clone()
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(super) fn directory(&self) -> &Path {
         &self.data
     }
 

@@ -7,8 +7,8 @@ use object_store::path::Path;
 use super::finding::{CheckReport, FindingKind};
 use super::ledger::StoredBatches;
 use super::run::{Check, CheckError};
-use crate::care::{Care, CareCounters, CareSettings};
 use crate::ledger::Checkpoint;
+use crate::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use crate::tables::{REPLACED, Segments, StoreTable};
 
 /// Directory that damaged files are moved to.
@@ -34,8 +34,8 @@ impl Check {
                 .for_each(|finding| finding.repair = Some(done.clone()));
         }
         if self.has_found(FindingKind::InterruptedCompaction) {
-            let counters = Arc::new(CareCounters::default());
-            Care::of(self.store.clone(), CareSettings::default(), counters).tidy()?;
+            let counters = Arc::new(MaintenanceCounters::default());
+            Care::of(self.store.clone(), MaintenanceSettings::default(), counters).tidy()?;
             let covered = StoreTable::ALL.map(|table| self.store.covered(table));
             let left = covered
                 .into_iter()

@@ -6,9 +6,9 @@ use object_store::path::Path;
 
 use super::finding::{CheckReport, Finding, FindingKind, TableSize};
 use super::ledger::{StoredBatches, is_below};
-use crate::care::{CareError, hour_of};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::ledger::{Checkpoint, CheckpointError};
+use crate::maintenance::{MaintenanceError, hour_of};
 use crate::tables::{Flaw, Segments, Store, StoreError, StoreTable, is_part, verify_file};
 use crate::wal::{list_segments, read_segment, segment_path};
 
@@ -22,7 +22,7 @@ pub enum CheckError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
-    Care(#[from] CareError),
+    Care(#[from] MaintenanceError),
     /// The log or the checkpoint failed.
     #[error("cannot use {0}: {1}")]
     Disk(String, std::io::Error),
@@ -106,16 +106,16 @@ impl Check {
     }
 
     fn read_log(&mut self) -> Result<(), CheckError> {
-        let folder = self.data.wal();
-        let failed = |source| CheckError::Disk(folder.display().to_string(), source);
-        if !folder.exists() {
+        let directory = self.data.wal();
+        let failed = |source| CheckError::Disk(directory.display().to_string(), source);
+        if !directory.exists() {
             return Ok(());
         }
-        self.log = list_segments(&folder).map_err(failed)?;
+        self.log = list_segments(&directory).map_err(failed)?;
         let next = self.next_segment();
         self.report.log_segments = self.log.iter().filter(|&&number| number >= next).count() as u64;
         for number in self.log.clone() {
-            let path = segment_path(&folder, number);
+            let path = segment_path(&directory, number);
             match read_segment(&path) {
                 Ok(scan) => {
                     for note in scan.notes.iter().filter(|note| note.is_damage()) {
@@ -158,7 +158,7 @@ impl Check {
                 self.find(
                     FindingKind::StrangeFile,
                     at.clone(),
-                    "it is in no folder of an hour",
+                    "it is in no directory of an hour",
                 );
             }
             let mut visit = |process: u128| {

@@ -1,7 +1,7 @@
 //! Converts spans of other systems to rows.
 
 use serde_json::Value;
-use stroboscope_foreign::{Attributes, ForeignEvent, ForeignSpan, trace_id, trace_label};
+use stroboscope_otlp::{Attributes, ForeignEvent, ForeignSpan, trace_id, trace_label};
 
 use crate::record::{EventRow, SpanRow, Strings};
 

@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use stroboscope_foreign::otlp::message::ResourceSpans;
-use stroboscope_foreign::otlp::{
+use stroboscope_otlp::message::ResourceSpans;
+use stroboscope_otlp::{BadSpan, ForeignSpan, TakeSpans, wire, without_line_number};
+use stroboscope_otlp::{
     HasTexts, PlainSpan, TakePlain, is_plain, plain_records, plain_spans_of, spans_of,
     spans_of_json, with_valid_texts,
 };
-use stroboscope_foreign::{BadSpan, ForeignSpan, TakeSpans, wire, without_line_number};
 
 use super::foreign::rows_of_span;
 use crate::limits::Limits;

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use stroboscope_foreign::otlp::{ForeignLog, ResourceLogs, logs_of, logs_of_json};
-use stroboscope_foreign::{BadSpan, wire, without_line_number};
+use stroboscope_otlp::{BadSpan, wire, without_line_number};
+use stroboscope_otlp::{ForeignLog, ResourceLogs, logs_of, logs_of_json};
 
 use super::otlp::{NotOtlp, OtlpTaken, decoded};
 use crate::limits::Limits;

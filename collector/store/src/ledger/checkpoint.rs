@@ -62,8 +62,8 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Returns an error if it cannot be read, or is damaged.
-    pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, CheckpointError> {
-        let path = folder.join(FILE_NAME);
+    pub fn load(disk: &dyn Disk, directory: &Path) -> Result<Self, CheckpointError> {
+        let path = directory.join(FILE_NAME);
         let text = match disk.read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -104,15 +104,15 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Returns an error if the disk fails. The old checkpoint then still exists.
-    pub fn save(&self, disk: &dyn Disk, folder: &Path) -> Result<(), CheckpointError> {
-        let path = folder.join(FILE_NAME);
+    pub fn save(&self, disk: &dyn Disk, directory: &Path) -> Result<(), CheckpointError> {
+        let path = directory.join(FILE_NAME);
         let replace = || -> std::io::Result<()> {
-            let fresh = folder.join("checkpoint.json.new");
+            let fresh = directory.join("checkpoint.json.new");
             let mut file = disk.create(&fresh, IfThere::Empty)?;
             file.append(&serde_json::to_vec_pretty(&self.form())?)?;
             file.sync()?;
             disk.rename(&fresh, &path)?;
-            disk.sync(folder)
+            disk.sync(directory)
         };
         replace().map_err(|source| CheckpointError::Io {
             path: path.clone(),

@@ -162,11 +162,11 @@ impl Store {
         let Some(segments) = Segments::of(file) else {
             return Ok(Vec::new());
         };
-        let Some((folder, _)) = file.as_ref().rsplit_once('/') else {
+        let Some((directory, _)) = file.as_ref().rsplit_once('/') else {
             return Ok(Vec::new());
         };
         let mut found: Vec<Path> = self
-            .list_under(&replaced(&Path::from(folder)))?
+            .list_under(&replaced(&Path::from(directory)))?
             .into_iter()
             .map(|meta| meta.location)
             .collect();
@@ -199,7 +199,7 @@ impl Store {
             return match disk.read(&root.join(path.as_ref())) {
                 Ok(bytes) => Ok(Some(bytes.into())),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(source) => Err(StoreError::Folder {
+                Err(source) => Err(StoreError::Directory {
                     path: root.join(path.as_ref()),
                     source,
                 }),
@@ -234,7 +234,7 @@ impl Store {
 
     /// Records that this hour was deleted intentionally.
     pub(crate) fn note_deleted(&self, hour: Hour) -> Result<(), StoreError> {
-        self.put(&Path::from(DELETED), hour.folder().into_bytes())
+        self.put(&Path::from(DELETED), hour.directory().into_bytes())
     }
 
     /// Reports whether any hour was ever deleted.

@@ -26,8 +26,8 @@ pub const REPLACED: &str = "replaced";
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The data directory cannot be used.
-    #[error("cannot use the data folder {path}: {source}")]
-    Folder {
+    #[error("cannot use the data directory {path}: {source}")]
+    Directory {
         path: PathBuf,
         source: std::io::Error,
     },
@@ -48,10 +48,10 @@ pub enum StoreError {
     },
     /// There are too many files to read concurrently, and they could not be merged first.
     #[error(
-        "cannot write temporary files to {folder}: {reason}; the store has very many files, of which `stroboscope store compact` \
+        "cannot write temporary files to {directory}: {reason}; the store has very many files, of which `stroboscope store compact` \
          makes few"
     )]
-    Temporary { folder: PathBuf, reason: String },
+    Temporary { directory: PathBuf, reason: String },
     /// Their contents could not be merged.
     #[error("cannot merge files to read them: {0}")]
     Run(String),
@@ -71,14 +71,14 @@ pub struct Store {
     runtime: Handle,
     /// Directory of the objects, if they are files, which then are synced. Other stores are durable
     /// when they answer.
-    local: Option<Folder>,
+    local: Option<Directory>,
     /// Files whose checksums were verified: they never change.
     held: Arc<Mutex<BTreeSet<Path>>>,
 }
 
 /// A directory whose files are objects.
 #[derive(Clone, Debug)]
-struct Folder {
+struct Directory {
     root: PathBuf,
     disk: Arc<dyn Disk>,
 }
@@ -88,18 +88,18 @@ impl Store {
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created or is not one.
-    pub fn local(folder: &FsPath, runtime: Handle) -> Result<Self, StoreError> {
-        let unusable = |source| StoreError::Folder {
-            path: folder.to_owned(),
+    pub fn local(directory: &FsPath, runtime: Handle) -> Result<Self, StoreError> {
+        let unusable = |source| StoreError::Directory {
+            path: directory.to_owned(),
             source,
         };
-        std::fs::create_dir_all(folder).map_err(unusable)?;
-        let local = folder.canonicalize().map_err(unusable)?;
+        std::fs::create_dir_all(directory).map_err(unusable)?;
+        let local = directory.canonicalize().map_err(unusable)?;
         let objects = Arc::new(LocalFileSystem::new_with_prefix(&local)?);
         Ok(Self {
             objects,
             runtime,
-            local: Some(Folder {
+            local: Some(Directory {
                 root: local,
                 disk: Arc::new(LocalDisk),
             }),
@@ -119,7 +119,7 @@ impl Store {
         Self {
             objects,
             runtime,
-            local: Some(Folder { root, disk }),
+            local: Some(Directory { root, disk }),
             held: Arc::default(),
         }
     }
@@ -159,13 +159,13 @@ impl Store {
     /// # Errors
     /// Returns an error if the object cannot be written. No partial object is left then.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
-        let Some(folder) = &self.local else {
+        let Some(directory) = &self.local else {
             self.runtime
                 .block_on(self.objects.put(path, PutPayload::from(bytes)))?;
             return Ok(());
         };
-        let path = folder.root.join(path.as_ref());
-        let published = folder.publish(&path, &bytes);
+        let path = directory.root.join(path.as_ref());
+        let published = directory.publish(&path, &bytes);
         published.map_err(|source| StoreError::Write { path, source })
     }
 
@@ -191,20 +191,20 @@ impl Store {
         paths: &[Path],
         is_fine: &dyn Fn(&io::Error) -> bool,
     ) -> Result<(), StoreError> {
-        let Some(Folder { root, disk }) = &self.local else {
+        let Some(Directory { root, disk }) = &self.local else {
             return Ok(());
         };
-        let mut folders = std::collections::BTreeSet::new();
+        let mut directories = std::collections::BTreeSet::new();
         for path in paths {
             let file = root.join(path.as_ref());
-            folders.extend(
+            directories.extend(
                 file.ancestors()
                     .skip(1)
-                    .take_while(|folder| folder.starts_with(root))
+                    .take_while(|directory| directory.starts_with(root))
                     .map(FsPath::to_owned),
             );
         }
-        folders
+        directories
             .into_iter()
             .try_for_each(|path| match disk.sync(&path) {
                 Err(source) if !is_fine(&source) => Err(StoreError::Sync { path, source }),
@@ -233,7 +233,7 @@ impl Store {
     /// # Errors
     /// Returns an error if the object cannot be moved.
     pub fn retire(&self, path: &Path) -> Result<(), StoreError> {
-        if let Some(Folder { root, .. }) = &self.local {
+        if let Some(Directory { root, .. }) = &self.local {
             // Records the time of the move, as a rename changes no time that all file systems keep.
             // If it cannot be set, a running query loses its file at worst.
             let touched = File::open(root.join(path.as_ref()))
@@ -257,14 +257,14 @@ impl Store {
     }
 
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
-        let Some(Folder { root, disk }) = &self.local else {
+        let Some(Directory { root, disk }) = &self.local else {
             return Ok(self.runtime.block_on(self.objects.rename(from, to))?);
         };
         let [path, to] = [from, to].map(|path| root.join(path.as_ref()));
         let rename = || match disk.rename(&path, &to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let above = to.parent().filter(|above| disk.names(above).is_err());
-                above.map_or(Err(error), |above| disk.create_folders(above))?;
+                above.map_or(Err(error), |above| disk.create_directories(above))?;
                 disk.rename(&path, &to)
             }
             renamed => renamed,
@@ -274,7 +274,7 @@ impl Store {
 
     /// Deletes an object, which may already be gone.
     pub(crate) fn delete(&self, path: &Path) -> Result<(), StoreError> {
-        let Some(Folder { root, disk }) = &self.local else {
+        let Some(Directory { root, disk }) = &self.local else {
             return match self.runtime.block_on(self.objects.delete(path)) {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
@@ -287,12 +287,12 @@ impl Store {
 
     /// Returns the directory on a local disk.
     pub(crate) fn local_root(&self) -> Option<&FsPath> {
-        self.local.as_ref().map(|folder| &*folder.root)
+        self.local.as_ref().map(|directory| &*directory.root)
     }
 
     /// Returns the local disk.
     pub(super) fn local_disk(&self) -> Option<&dyn Disk> {
-        self.local.as_ref().map(|folder| &*folder.disk)
+        self.local.as_ref().map(|directory| &*directory.disk)
     }
 
     /// Returns the underlying object store, for engines that read it their own way.
@@ -324,8 +324,8 @@ impl Store {
     /// Opens the object as a file, if it is one. Direct reads avoid a detour through the runtime's
     /// threads.
     pub(super) fn file(&self, path: &Path) -> Option<File> {
-        let folder = self.local.as_ref()?;
-        let open = |path: &Path| File::open(folder.root.join(path.as_ref())).ok();
+        let directory = self.local.as_ref()?;
+        let open = |path: &Path| File::open(directory.root.join(path.as_ref())).ok();
         open(path).or_else(|| open(&replaced(path)))
     }
 
@@ -334,7 +334,7 @@ impl Store {
     pub fn display(&self, path: &Path) -> String {
         self.local.as_ref().map_or_else(
             || path.to_string(),
-            |folder| folder.root.join(path.as_ref()).display().to_string(),
+            |directory| directory.root.join(path.as_ref()).display().to_string(),
         )
     }
 }
@@ -350,14 +350,14 @@ pub(super) fn create(disk: &dyn Disk, path: &FsPath) -> io::Result<Box<dyn DiskF
     match disk.create(path, IfThere::Empty) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             path.parent()
-                .map_or(Ok(()), |above| disk.create_folders(above))?;
+                .map_or(Ok(()), |above| disk.create_directories(above))?;
             disk.create(path, IfThere::Empty)
         }
         created => created,
     }
 }
 
-impl Folder {
+impl Directory {
     /// Writes a temporary file, and renames it once its contents are durable: a partial file is
     /// never visible, even after a power cut. The temporary name is always the same, so that the
     /// next attempt overwrites what a crash leaves. It is hidden, so that other programs that read

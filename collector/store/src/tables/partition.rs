@@ -61,7 +61,7 @@ impl Hour {
 
     /// Formats the hour's directory: `date=YYYY-MM-DD/hour=HH`.
     #[must_use]
-    pub fn folder(self) -> String {
+    pub fn directory(self) -> String {
         let (year, month, day) = civil_date(self.0.div_euclid(24));
         format!(
             "date={year:04}-{month:02}-{day:02}/hour={:02}",
@@ -71,20 +71,20 @@ impl Hour {
 
     /// Parses the hour of such a directory.
     #[must_use]
-    pub fn of_folder(folder: &str) -> Option<Self> {
-        let (date, hour) = folder.strip_prefix("date=")?.split_once("/hour=")?;
+    pub fn of_directory(directory: &str) -> Option<Self> {
+        let (date, hour) = directory.strip_prefix("date=")?.split_once("/hour=")?;
         let mut parts = date.rsplitn(3, '-').map(str::parse::<i64>);
         let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
         let days = day_number(year.ok()?, month.ok()?, day.ok()?);
         let found = Self(days * 24 + hour.parse::<i64>().ok()?);
-        (found.folder() == folder).then_some(found)
+        (found.directory() == directory).then_some(found)
     }
 
     /// Parses the hour of an object `TABLE/date=…/hour=…/NAME`.
     #[must_use]
     pub fn of_object(path: &str) -> Option<Self> {
         let (_table, below) = path.split_once('/')?;
-        Self::of_folder(below.rsplit_once('/')?.0)
+        Self::of_directory(below.rsplit_once('/')?.0)
     }
 
     /// Returns its first instant, in ns since the Unix epoch.
@@ -102,7 +102,11 @@ impl Hour {
     /// Returns the path of the object `name` of `table` in this hour.
     #[must_use]
     pub fn path(self, table: StoreTable, name: &str) -> Path {
-        Path::from(format!("{}/{}/{name}.parquet", table.name(), self.folder()))
+        Path::from(format!(
+            "{}/{}/{name}.parquet",
+            table.name(),
+            self.directory()
+        ))
     }
 }
 
@@ -184,10 +188,10 @@ mod tests {
 
     #[test]
     fn hours_are_named_in_utc() {
-        let check = |seconds: i64, folder: &str| {
+        let check = |seconds: i64, directory: &str| {
             let hour = Hour::of(seconds * 1_000_000_000);
-            assert_eq!(hour.folder(), folder);
-            assert_eq!(Hour::of_folder(folder), Some(hour));
+            assert_eq!(hour.directory(), directory);
+            assert_eq!(Hour::of_directory(directory), Some(hour));
             assert_eq!(Hour::of(hour.end_ns() - 1), hour);
         };
         check(0, "date=1970-01-01/hour=00");
@@ -197,7 +201,7 @@ mod tests {
         check(1_767_225_599, "date=2025-12-31/hour=23");
         check(1_767_322_800, "date=2026-01-02/hour=03");
         check(4_107_542_400, "date=2100-03-01/hour=00");
-        assert_eq!(Hour::of(i64::MAX).folder(), "date=2262-04-11/hour=23");
+        assert_eq!(Hour::of(i64::MAX).directory(), "date=2262-04-11/hour=23");
         for other in [
             "date=2026-01-32/hour=00",
             "date=2026-01-02/hour=24",
@@ -205,7 +209,7 @@ mod tests {
             "hour=00",
             "",
         ] {
-            assert_eq!(Hour::of_folder(other), None, "{other}");
+            assert_eq!(Hour::of_directory(other), None, "{other}");
         }
     }
 

@@ -72,18 +72,21 @@ impl Segments {
 /// Returns the files that another one of them covers, with that one.
 #[must_use]
 pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a Path, &'a Path> {
-    let mut folders: BTreeMap<&str, Vec<(Segments, &Path)>> = BTreeMap::new();
+    let mut directories: BTreeMap<&str, Vec<(Segments, &Path)>> = BTreeMap::new();
     for path in files {
         if let Some(segments) = Segments::of(path) {
-            let folder = path
+            let directory = path
                 .as_ref()
                 .rsplit_once('/')
-                .map_or("", |(folder, _)| folder);
-            folders.entry(folder).or_default().push((segments, path));
+                .map_or("", |(directory, _)| directory);
+            directories
+                .entry(directory)
+                .or_default()
+                .push((segments, path));
         }
     }
     let mut covered = BTreeMap::new();
-    for mut files in folders.into_values() {
+    for mut files in directories.into_values() {
         // A covering file comes before those it covers.
         files.sort_by_key(|(segments, _)| (segments.first, std::cmp::Reverse(segments.last)));
         let mut widest: Option<(Segments, &Path)> = None;
@@ -154,9 +157,9 @@ mod tests {
                 .collect();
             let found = covered(paths.iter());
             for path in &paths {
-                let folder = |path: &Path| path.as_ref().rsplit_once('/').unwrap().0.to_owned();
+                let directory = |path: &Path| path.as_ref().rsplit_once('/').unwrap().0.to_owned();
                 let is_covered = paths.iter().any(|other| {
-                    folder(other) == folder(path)
+                    directory(other) == directory(path)
                         && Segments::of(other).unwrap().covers(Segments::of(path).unwrap())
                 });
                 prop_assert_eq!(found.contains_key(path), is_covered, "{}", path);

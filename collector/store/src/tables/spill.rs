@@ -309,12 +309,12 @@ impl SpillRequest<'_> {
             };
             merge.add(run).map_err(StoreError::Run)?;
         }
-        let (folder, to) = self.temporary()?;
-        let at_folder = |reason: String| StoreError::Temporary {
-            folder: folder.clone(),
+        let (directory, to) = self.temporary()?;
+        let at_directory = |reason: String| StoreError::Temporary {
+            directory: directory.clone(),
             reason,
         };
-        let parquet = |error: parquet::errors::ParquetError| at_folder(error.to_string());
+        let parquet = |error: parquet::errors::ParquetError| at_directory(error.to_string());
         let properties = properties_with(self.table, Compression::UNCOMPRESSED);
         let to = BufWriter::with_capacity(1 << 20, to);
         let mut writer = ArrowWriter::try_new(to, schema, Some(properties)).map_err(parquet)?;
@@ -335,16 +335,16 @@ impl SpillRequest<'_> {
             return Ok(merged);
         }
         let file = writer.into_inner().map_err(parquet)?.into_inner();
-        let file = file.map_err(|error| at_folder(error.to_string()))?;
+        let file = file.map_err(|error| at_directory(error.to_string()))?;
         let bytes = file
             .metadata()
-            .map_err(|error| at_folder(error.to_string()))?
+            .map_err(|error| at_directory(error.to_string()))?
             .len();
         let name = format!("a temporary run of {count} files of {}", self.table.name());
         let source = ParquetSource::of_file(self.store, Path::from(&*name), bytes, file);
         match TableFile::of_run(name, source, self.table, self.columns) {
             Ok(run) => merged.run = Some((run, bytes)),
-            Err(damage) => return Err(at_folder(damage.reason)),
+            Err(damage) => return Err(at_directory(damage.reason)),
         }
         Ok(merged)
     }
@@ -384,17 +384,17 @@ impl SpillRequest<'_> {
     /// the system's temporary directory if the former is not writable.
     fn temporary(&self) -> Result<(PathBuf, File), StoreError> {
         let root = self.store.local_root().filter(|root| root.is_dir());
-        if let Some(folder) = root.map(|root| root.join("cache"))
-            && std::fs::create_dir_all(&folder).is_ok()
-            && let Ok(file) = tempfile::tempfile_in(&folder)
+        if let Some(directory) = root.map(|root| root.join("cache"))
+            && std::fs::create_dir_all(&directory).is_ok()
+            && let Ok(file) = tempfile::tempfile_in(&directory)
         {
-            return Ok((folder, file));
+            return Ok((directory, file));
         }
-        let folder = std::env::temp_dir();
-        match tempfile::tempfile_in(&folder) {
-            Ok(file) => Ok((folder, file)),
+        let directory = std::env::temp_dir();
+        match tempfile::tempfile_in(&directory) {
+            Ok(file) => Ok((directory, file)),
             Err(error) => Err(StoreError::Temporary {
-                folder,
+                directory,
                 reason: error.to_string(),
             }),
         }

@@ -67,7 +67,7 @@ impl StagedObject {
     pub(super) fn begin(store: &Store, path: &Path) -> Result<Self, StoreError> {
         let to = if let Some((root, disk)) = store.local_root().zip(store.local_disk()) {
             let part = root.join(part_of(path).as_ref());
-            let file = create(disk, &part).map_err(|source| StoreError::Folder {
+            let file = create(disk, &part).map_err(|source| StoreError::Directory {
                 path: part.clone(),
                 source,
             })?;

@@ -5,27 +5,27 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, LocalDisk, remove_if_there};
 
-/// Returns the path of segment `number` in the log directory `folder`.
+/// Returns the path of segment `number` in the log directory `directory`.
 #[must_use]
-pub fn segment_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("{number:010}.wal"))
+pub fn segment_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:010}.wal"))
 }
 
-/// Returns the numbers of the segments in `folder`, in order. Files with other names are not ours
+/// Returns the numbers of the segments in `directory`, in order. Files with other names are not ours
 /// and are ignored. A missing directory has no segments.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be listed.
-pub fn list_segments(folder: &Path) -> io::Result<Vec<u64>> {
-    list_segments_on(&LocalDisk, folder)
+pub fn list_segments(directory: &Path) -> io::Result<Vec<u64>> {
+    list_segments_on(&LocalDisk, directory)
 }
 
 /// Returns the numbers of the segments like [`list_segments`], on another disk.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be listed.
-pub fn list_segments_on(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<u64>> {
-    let names = match disk.names(folder) {
+pub fn list_segments_on(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<u64>> {
+    let names = match disk.names(directory) {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -43,6 +43,6 @@ pub fn list_segments_on(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<u64>> 
 ///
 /// # Errors
 /// Returns an error if the file exists and cannot be deleted.
-pub(crate) fn remove_segment(disk: &dyn Disk, folder: &Path, number: u64) -> io::Result<()> {
-    remove_if_there(disk, &segment_path(folder, number))
+pub(crate) fn remove_segment(disk: &dyn Disk, directory: &Path, number: u64) -> io::Result<()> {
+    remove_if_there(disk, &segment_path(directory, number))
 }

@@ -55,7 +55,7 @@ struct Open {
 
 /// The single writer of a log.
 pub struct Writer {
-    folder: PathBuf,
+    directory: PathBuf,
     disk: Arc<dyn Disk>,
     /// Number of the open segment, or of the one that the next append begins.
     number: u64,
@@ -68,26 +68,26 @@ pub struct Writer {
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer")
-            .field("folder", &self.folder)
+            .field("directory", &self.directory)
             .field("number", &self.number)
             .finish_non_exhaustive()
     }
 }
 
 impl Writer {
-    /// Creates a writer of the log in the existing directory `folder`, whose first segment will be
+    /// Creates a writer of the log in the existing directory `directory`, whose first segment will be
     /// `number`. It creates no file before the first append, so that an idle collector leaves no
     /// empty files.
     #[must_use]
-    pub fn new(folder: &Path, number: u64) -> Self {
-        Self::on(Arc::new(LocalDisk), folder, number)
+    pub fn new(directory: &Path, number: u64) -> Self {
+        Self::on(Arc::new(LocalDisk), directory, number)
     }
 
     /// Creates a writer like [`Writer::new`], on another disk.
     #[must_use]
-    pub fn on(disk: Arc<dyn Disk>, folder: &Path, number: u64) -> Self {
+    pub fn on(disk: Arc<dyn Disk>, directory: &Path, number: u64) -> Self {
         Self {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             disk,
             number,
             open: None,
@@ -194,11 +194,11 @@ impl Writer {
     }
 
     fn begin(&mut self) -> Result<Open, WalError> {
-        let path = segment_path(&self.folder, self.number);
+        let path = segment_path(&self.directory, self.number);
         let marker = random_marker();
         let begin = || {
             let mut file = self.disk.create(&path, IfThere::Fail)?;
-            self.disk.sync(&self.folder)?;
+            self.disk.sync(&self.directory)?;
             file.append(&encode_header(self.number, marker))?;
             Ok(file)
         };

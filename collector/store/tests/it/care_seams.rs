@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stroboscope_store::care::CareSettings;
 use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::maintenance::MaintenanceSettings;
 use stroboscope_store::tables::{Store, StoreTable};
 use stroboscope_testkit::disk::SimDisk;
 
-use crate::care::{NOW_NS, at_rest, care, files, flush, seen};
+use crate::maintenance::{NOW_NS, at_rest, care, files, flush, seen};
 
 const ROOT: &str = "/sim/data";
 const SEGMENTS: u64 = 4;
@@ -36,7 +36,7 @@ impl Seams {
             runtime: runtime.unwrap(),
             prepared: SimDisk::new(0),
         };
-        // The folders above it are durable, too.
+        // The directories above it are durable, too.
         DataDir::create_on(Arc::new(seams.prepared.clone()), Path::new(ROOT)).unwrap();
         flush(&seams.store(&seams.prepared), 0..SEGMENTS);
         seams.prepared.restart_machine();
@@ -49,7 +49,12 @@ impl Seams {
 
     /// Ends a round of this care at each operation, a number of times by a kill and by a power cut, and gives what is left to
     /// `check`. Returns the number of operations.
-    fn at_each(&self, settings: &CareSettings, now_ns: i64, check: &dyn Fn(&SimDisk, &str)) -> u64 {
+    fn at_each(
+        &self,
+        settings: &MaintenanceSettings,
+        now_ns: i64,
+        check: &dyn Fn(&SimDisk, &str),
+    ) -> u64 {
         let whole = self.prepared.copy(1);
         let begun = whole.operations();
         let store = self.store(&whole);
@@ -111,10 +116,10 @@ fn an_hour_is_deleted_as_a_whole_wherever_that_ends() {
     let seams = Seams::new();
     let before = seen(&seams.store(&seams.prepared));
     assert!(!before.0.is_empty() && !before.1.is_empty());
-    let too_old = CareSettings {
+    let too_old = MaintenanceSettings {
         compacts: false,
         keep: Some(Duration::from_secs(3_600)),
-        ..CareSettings::default()
+        ..MaintenanceSettings::default()
     };
     let now_ns = NOW_NS + 100 * HOUR_NS;
     let operations = seams.at_each(&too_old, now_ns, &|disk, when| {

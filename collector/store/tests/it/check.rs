@@ -4,29 +4,29 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::check::{Check, CheckReport, FindingKind};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, Flusher};
+use stroboscope_store::maintenance::{Care, MaintenanceCounters, MaintenanceSettings};
 use stroboscope_store::tables::{Store, StoreTable, TraceReader, read_batches};
 use stroboscope_store::wal::{Payload, Writer, segment_path};
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
-struct Folder {
+struct Directory {
     runtime: tokio::runtime::Runtime,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     data: DataDir,
 }
 
-impl Folder {
+impl Directory {
     /// Segments of the log with a batch each of two processes, all flushed.
     fn flushed(segments: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let data = DataDir::create(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::create(directory.path()).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let found = Self {
             runtime,
-            _folder: folder,
+            _directory: directory,
             data,
         };
         found.append(0..segments);
@@ -55,11 +55,15 @@ impl Folder {
     }
 
     fn compact(&self, next_segment: u64) {
-        let settings = CareSettings {
+        let settings = MaintenanceSettings {
             is_at_rest: true,
-            ..CareSettings::default()
+            ..MaintenanceSettings::default()
         };
-        let mut care = Care::of(self.store(), settings, Arc::new(CareCounters::default()));
+        let mut care = Care::of(
+            self.store(),
+            settings,
+            Arc::new(MaintenanceCounters::default()),
+        );
         care.round(next_segment, EPOCH_NS as i64, &|| true).unwrap();
     }
 
@@ -104,8 +108,8 @@ fn kinds(report: &CheckReport) -> Vec<FindingKind> {
 
 #[test]
 fn a_store_in_order_has_no_findings() {
-    let folder = Folder::flushed(5);
-    let report = folder.check();
+    let directory = Directory::flushed(5);
+    let report = directory.check();
     assert_eq!(report.findings, []);
     let rows: Vec<_> = report
         .tables
@@ -121,19 +125,19 @@ fn a_store_in_order_has_no_findings() {
             (StoreTable::Kernel, 0, 0)
         ]
     );
-    folder.compact(5);
-    assert_eq!(folder.check().findings, []);
+    directory.compact(5);
+    assert_eq!(directory.check().findings, []);
     // A segment that nobody flushed yet is no finding.
-    folder.append(5..6);
-    let report = folder.check();
+    directory.append(5..6);
+    let report = directory.check();
     assert_eq!((report.findings, report.log_segments), (vec![], 1));
 }
 
 #[test]
 fn a_damaged_file_is_found_wherever_the_damage_is_and_moved_aside() {
     for at in [2, 40, 200, 400, usize::MAX] {
-        let folder = Folder::flushed(2);
-        let path = folder.path("spans", "seg-0000000001.parquet");
+        let directory = Directory::flushed(2);
+        let path = directory.path("spans", "seg-0000000001.parquet");
         let mut bytes = fs::read(&path).unwrap();
         let at = at.min(bytes.len() - 1);
         // Several bytes: a single one may be in what nobody reads, or make another value of a value.
@@ -142,7 +146,7 @@ fn a_damaged_file_is_found_wherever_the_damage_is_and_moved_aside() {
             .iter_mut()
             .for_each(|byte| *byte ^= 0x5a);
         fs::write(&path, &bytes).unwrap();
-        let report = folder.check();
+        let report = directory.check();
         assert_eq!(
             kinds(&report),
             [FindingKind::DamagedFile],
@@ -150,17 +154,17 @@ fn a_damaged_file_is_found_wherever_the_damage_is_and_moved_aside() {
             report.findings
         );
         assert!(!report.is_clean());
-        let report = folder.repair();
+        let report = directory.repair();
         assert!(report.is_clean(), "{:?}", report.findings);
         assert!(
             !path.exists()
-                && folder
+                && directory
                     .path("damaged/spans", "seg-0000000001.parquet")
                     .exists()
         );
-        assert_eq!(folder.rows().0, 8, "those of the other file");
+        assert_eq!(directory.rows().0, 8, "those of the other file");
         assert_eq!(
-            kinds(&folder.check()),
+            kinds(&directory.check()),
             [FindingKind::SpanCount, FindingKind::SpanCount],
             "what was in it is missing"
         );
@@ -169,24 +173,24 @@ fn a_damaged_file_is_found_wherever_the_damage_is_and_moved_aside() {
 
 #[test]
 fn what_a_damaged_file_was_compacted_of_comes_back() {
-    let folder = Folder::flushed(4);
-    let before = folder.rows();
-    folder.compact(4);
-    let path = folder.path("spans", "seg-0000000000-0000000003.parquet");
+    let directory = Directory::flushed(4);
+    let before = directory.rows();
+    directory.compact(4);
+    let path = directory.path("spans", "seg-0000000000-0000000003.parquet");
     fs::write(&path, "PAR1").unwrap();
-    assert_eq!(kinds(&folder.check()), [FindingKind::DamagedFile]);
-    let report = folder.repair();
+    assert_eq!(kinds(&directory.check()), [FindingKind::DamagedFile]);
+    let report = directory.repair();
     let done = report.findings[0].repair.as_deref().unwrap();
     assert!(done.contains("4 files"), "{done}");
-    assert_eq!(folder.rows(), before);
-    assert_eq!(folder.check().findings, []);
+    assert_eq!(directory.rows(), before);
+    assert_eq!(directory.check().findings, []);
 }
 
 #[test]
 fn strange_and_newer_files_are_named_and_left() {
-    let folder = Folder::flushed(1);
-    fs::write(folder.path("spans", "notes.txt"), "mine").unwrap();
-    let newer = folder.path("events", "seg-0000000000.parquet");
+    let directory = Directory::flushed(1);
+    fs::write(directory.path("spans", "notes.txt"), "mine").unwrap();
+    let newer = directory.path("events", "seg-0000000000.parquet");
     let text = fs::read(&newer).unwrap();
     // Its version is one digit in the footer.
     let key = b"stroboscope.schema_version";
@@ -200,17 +204,17 @@ fn strange_and_newer_files_are_named_and_left() {
     bytes[digit] = b'9';
     fs::write(&newer, &bytes).unwrap();
     assert_eq!(
-        kinds(&folder.repair()),
+        kinds(&directory.repair()),
         [FindingKind::NewerFile, FindingKind::StrangeFile]
     );
-    assert!(newer.exists() && folder.path("spans", "notes.txt").exists());
+    assert!(newer.exists() && directory.path("spans", "notes.txt").exists());
     fs::write(&newer, &text).unwrap();
     fs::copy(
         &newer,
-        folder.data.root().join("events/seg-0000000000.parquet"),
+        directory.data.root().join("events/seg-0000000000.parquet"),
     )
     .unwrap();
-    let report = folder.check();
+    let report = directory.check();
     assert!(
         kinds(&report).contains(&FindingKind::StrangeFile),
         "{:?}",
@@ -220,38 +224,38 @@ fn strange_and_newer_files_are_named_and_left() {
 
 #[test]
 fn an_interrupted_compaction_is_ended() {
-    let folder = Folder::flushed(3);
-    let before = folder.rows();
+    let directory = Directory::flushed(3);
+    let before = directory.rows();
     let inputs: Vec<_> = (0..3)
-        .map(|n| folder.path("spans", &format!("seg-{n:010}.parquet")))
+        .map(|n| directory.path("spans", &format!("seg-{n:010}.parquet")))
         .collect();
     let kept: Vec<_> = inputs.iter().map(|path| fs::read(path).unwrap()).collect();
-    folder.compact(3);
+    directory.compact(3);
     fs::write(&inputs[1], &kept[1]).unwrap();
     fs::write(
-        folder.path("events", "seg-0000000000-0000000002.parquet.part"),
+        directory.path("events", "seg-0000000000-0000000002.parquet.part"),
         "PAR1",
     )
     .unwrap();
-    assert_eq!(folder.rows(), before);
+    assert_eq!(directory.rows(), before);
     assert_eq!(
-        kinds(&folder.check()),
+        kinds(&directory.check()),
         [FindingKind::InterruptedCompaction; 2]
     );
-    assert!(folder.repair().is_clean());
-    assert_eq!(folder.check().findings, []);
-    assert_eq!(folder.rows(), before);
+    assert!(directory.repair().is_clean());
+    assert_eq!(directory.check().findings, []);
+    assert_eq!(directory.rows(), before);
 }
 
 #[test]
 fn a_damaged_log_is_told() {
-    let folder = Folder::flushed(1);
-    folder.append(1..2);
-    let path = segment_path(&folder.data.wal(), 1);
+    let directory = Directory::flushed(1);
+    directory.append(1..2);
+    let path = segment_path(&directory.data.wal(), 1);
     let mut bytes = fs::read(&path).unwrap();
     bytes[100] ^= 0xff;
     fs::write(&path, &bytes).unwrap();
-    assert_eq!(kinds(&folder.check()), [FindingKind::DamagedLog]);
+    assert_eq!(kinds(&directory.check()), [FindingKind::DamagedLog]);
 }
 
 #[test]
@@ -262,12 +266,12 @@ fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
             Some("{"),
             Some(r#"{"version":1,"next_segment":3,"processes":{},"past_losses":[]}"#),
         ] {
-            let folder = Folder::flushed(6);
+            let directory = Directory::flushed(6);
             if compacted {
-                folder.compact(6);
+                directory.compact(6);
             }
-            let before = folder.rows();
-            let path = folder.data.root().join("checkpoint.json");
+            let before = directory.rows();
+            let path = directory.data.root().join("checkpoint.json");
             match damage {
                 None => fs::remove_file(&path).unwrap(),
                 Some(text) => fs::write(&path, text).unwrap(),
@@ -277,18 +281,18 @@ fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
                 Some("{") => FindingKind::DamagedCheckpoint,
                 Some(_) => FindingKind::CheckpointBehind,
             };
-            let report = folder.repair();
+            let report = directory.repair();
             assert!(kinds(&report).contains(&expected), "{:?}", report.findings);
             assert!(report.is_clean(), "{:?}", report.findings);
-            assert_eq!(folder.check().findings, []);
+            assert_eq!(directory.check().findings, []);
             // A retry of what was stored is known, and what is new goes on behind it.
-            let mut writer = Writer::new(&folder.data.wal(), 6);
+            let mut writer = Writer::new(&directory.data.wal(), 6);
             let of = |sequence| Payload::of(EPOCH_NS, &batch(1, sequence, 4));
             writer.append_group(&[of(3), of(6)]).unwrap();
-            folder.flush();
-            let after = folder.rows();
+            directory.flush();
+            let after = directory.rows();
             assert_eq!((after.0, after.1.len()), (before.0 + 4, before.1.len() + 1));
-            assert_eq!(folder.check().findings, []);
+            assert_eq!(directory.check().findings, []);
         }
     }
 }
@@ -296,27 +300,27 @@ fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
 /// A crash came between the files of a segment and the checkpoint, which then was lost.
 #[test]
 fn a_segment_that_is_still_in_the_log_is_flushed_again() {
-    let folder = Folder::flushed(3);
-    let checkpoint = folder.data.root().join("checkpoint.json");
-    folder.append(3..4);
-    folder.flush();
-    let expected = folder.rows();
-    folder.append(3..4);
+    let directory = Directory::flushed(3);
+    let checkpoint = directory.data.root().join("checkpoint.json");
+    directory.append(3..4);
+    directory.flush();
+    let expected = directory.rows();
+    directory.append(3..4);
     fs::remove_file(&checkpoint).unwrap();
-    let report = folder.repair();
+    let report = directory.repair();
     assert!(report.is_clean(), "{:?}", report.findings);
-    folder.flush();
-    assert_eq!(folder.rows(), expected);
-    assert_eq!(folder.check().findings, []);
+    directory.flush();
+    assert_eq!(directory.rows(), expected);
+    assert_eq!(directory.check().findings, []);
 }
 
 #[test]
 fn batches_that_are_missing_doubled_or_unknown_are_told() {
-    let folder = Folder::flushed(4);
-    let path = folder.path("batches", "seg-0000000002.parquet");
+    let directory = Directory::flushed(4);
+    let path = directory.path("batches", "seg-0000000002.parquet");
     let kept = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
-    let report = folder.check();
+    let report = directory.check();
     assert_eq!(
         kinds(&report),
         [
@@ -332,33 +336,37 @@ fn batches_that_are_missing_doubled_or_unknown_are_told() {
         report.findings
     );
     fs::write(&path, &kept).unwrap();
-    fs::copy(&path, folder.path("batches", "import-1.parquet")).unwrap();
-    assert!(kinds(&folder.check()).starts_with(&[FindingKind::DoubledBatch; 2]));
-    fs::remove_file(folder.path("batches", "import-1.parquet")).unwrap();
+    fs::copy(&path, directory.path("batches", "import-1.parquet")).unwrap();
+    assert!(kinds(&directory.check()).starts_with(&[FindingKind::DoubledBatch; 2]));
+    fs::remove_file(directory.path("batches", "import-1.parquet")).unwrap();
     // The ledger forgets one of a process.
-    let checkpoint = folder.data.root().join("checkpoint.json");
+    let checkpoint = directory.data.root().join("checkpoint.json");
     let text = fs::read_to_string(&checkpoint).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let processes = json["processes"].as_object_mut().unwrap();
     let first = processes.values_mut().next().unwrap();
     first["stored"] = serde_json::json!([[0, 1], [3, 3]]);
     fs::write(&checkpoint, json.to_string()).unwrap();
-    assert_eq!(kinds(&folder.check()), [FindingKind::UnknownBatch]);
-    assert!(folder.repair().is_clean());
-    assert_eq!(folder.check().findings, []);
+    assert_eq!(kinds(&directory.check()), [FindingKind::UnknownBatch]);
+    assert!(directory.repair().is_clean());
+    assert_eq!(directory.check().findings, []);
 }
 
 /// What was deleted for its age is not missed.
 #[test]
 fn deleted_hours_are_no_findings() {
-    let folder = Folder::flushed(3);
-    let settings = CareSettings {
+    let directory = Directory::flushed(3);
+    let settings = MaintenanceSettings {
         keep: Some(std::time::Duration::from_secs(1)),
-        ..CareSettings::default()
+        ..MaintenanceSettings::default()
     };
-    let mut care = Care::of(folder.store(), settings, Arc::new(CareCounters::default()));
+    let mut care = Care::of(
+        directory.store(),
+        settings,
+        Arc::new(MaintenanceCounters::default()),
+    );
     care.round(3, EPOCH_NS as i64 + 48 * 3_600_000_000_000, &|| true)
         .unwrap();
-    assert_eq!(folder.rows().0, 0);
-    assert_eq!(folder.check().findings, []);
+    assert_eq!(directory.rows().0, 0);
+    assert_eq!(directory.check().findings, []);
 }

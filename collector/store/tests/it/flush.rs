@@ -120,11 +120,11 @@ fn a_start_makes_the_checkpoint_durable_before_it_deletes() {
         let mut flusher = simulated.flusher();
         let converted = flusher.convert(0).unwrap();
         flusher.make_durable(&converted).unwrap();
-        // Created, appended, synced, renamed; the sync of the folder is cut.
+        // Created, appended, synced, renamed; the sync of the directory is cut.
         simulated.disk.end_after(Some(5));
         assert!(flusher.save(converted).is_err());
         simulated.disk.restart_process();
-        // Not as a collector starts, which syncs all folders: as whoever only reads the store.
+        // Not as a collector starts, which syncs all directories: as whoever only reads the store.
         let counters = Arc::new(Counters::default());
         let mut reader = Flusher::load(&data, simulated.store(), counters).unwrap();
         assert_eq!(reader.recover().unwrap(), 0, "seed {seed}");

@@ -142,9 +142,9 @@ proptest! {
     fn what_is_written_is_read_back(
         bodies in prop::collection::vec((0u64..1_000, any::<u16>(), any::<u32>(), body()), 0..200),
     ) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+        let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
         let mut events: Vec<Event> =
             bodies.into_iter().map(|(ts_ns, cpu, tid, body)| Event { ts_ns, cpu, tid, body }).collect();
         events.sort_by_key(|event| event.ts_ns);
@@ -164,9 +164,9 @@ proptest! {
 
 #[test]
 fn damage_is_named_and_costs_what_is_behind_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     let call = |ts_ns| Event {
         ts_ns,
         cpu: 1,
@@ -176,7 +176,7 @@ fn damage_is_named_and_costs_what_is_behind_it() {
     let chunk = chunk((0..50_000).map(call).collect());
     write_kernel(&store, &chunk).unwrap();
     let (path, bytes) = store.list(StoreTable::Kernel).unwrap().remove(0);
-    let file = folder.path().join(path.as_ref());
+    let file = directory.path().join(path.as_ref());
     let whole = std::fs::read(&file).unwrap();
     assert_eq!(whole.len() as u64, bytes);
     for keep in [whole.len() / 2, whole.len() - 10] {

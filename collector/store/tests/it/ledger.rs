@@ -91,9 +91,9 @@ fn forgetting_keeps_the_totals() {
 
 #[test]
 fn a_checkpoint_comes_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     assert_eq!(
-        Checkpoint::load(&LocalDisk, folder.path()).unwrap(),
+        Checkpoint::load(&LocalDisk, directory.path()).unwrap(),
         Checkpoint::default()
     );
     let mut checkpoint = Checkpoint {
@@ -103,26 +103,26 @@ fn a_checkpoint_comes_back() {
     for (incarnation, sequence) in [(u128::MAX, 0), (7, 3), (7, 9), (8, 1_000_000)] {
         enter(&mut checkpoint.ledger, incarnation, sequence, 10);
     }
-    checkpoint.save(&LocalDisk, folder.path()).unwrap();
+    checkpoint.save(&LocalDisk, directory.path()).unwrap();
     checkpoint.ledger.forget_idle(i64::MAX);
-    checkpoint.save(&LocalDisk, folder.path()).unwrap();
+    checkpoint.save(&LocalDisk, directory.path()).unwrap();
     assert_eq!(
-        Checkpoint::load(&LocalDisk, folder.path()).unwrap(),
+        Checkpoint::load(&LocalDisk, directory.path()).unwrap(),
         checkpoint
     );
 }
 
 #[test]
 fn a_damaged_checkpoint_says_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for text in [
         "",
         "{",
         "[1]",
         r#"{"version":2,"next_segment":0,"processes":{},"past_losses":[]}"#,
     ] {
-        std::fs::write(folder.path().join("checkpoint.json"), text).unwrap();
-        let error = Checkpoint::load(&LocalDisk, folder.path()).unwrap_err();
+        std::fs::write(directory.path().join("checkpoint.json"), text).unwrap();
+        let error = Checkpoint::load(&LocalDisk, directory.path()).unwrap_err();
         assert!(matches!(error, CheckpointError::Damaged { .. }));
         assert!(
             error.to_string().contains("checkpoint.json is damaged")

@@ -1,6 +1,5 @@
 //! The tests of the store, each a module: one program links in a fraction of the time of several.
 
-mod care;
 mod care_seams;
 mod check;
 mod columns;
@@ -8,6 +7,7 @@ mod decode;
 mod flush;
 mod kernel_table;
 mod ledger;
+mod maintenance;
 mod merging;
 mod otlp;
 mod records;

@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use prost::Message as _;
-use stroboscope_foreign::otlp::message::{
+use stroboscope_otlp::message::{
     AnyKind, AnyValue, ArrayValue, Event, KeyValue, Link, Resource, ResourceSpans, Scope,
     ScopeSpans, Span, Status,
 };
-use stroboscope_foreign::otlp::plain_records;
+use stroboscope_otlp::plain_records;
 use stroboscope_store::decode::{check_otlp_protobuf, otlp_protobuf, otlp_protobuf_slowly};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::{EventRow, Rows, SpanRow};

@@ -23,23 +23,23 @@ fn runtime() -> tokio::runtime::Runtime {
 
 pub(crate) struct Fixture {
     runtime: tokio::runtime::Runtime,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
         Self {
             runtime: tokio::runtime::Runtime::new().unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
         }
     }
 
     pub(crate) fn store(&self) -> Store {
-        Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+        Store::local(self.directory.path(), self.runtime.handle().clone()).unwrap()
     }
 
     pub(crate) fn path(&self, table: &str, name: &str) -> std::path::PathBuf {
-        self.folder
+        self.directory
             .path()
             .join(format!("{table}/date=2026-01-02/hour=03/{name}.parquet"))
     }

@@ -28,10 +28,10 @@ fn payload(seed: u64, length: usize) -> Payload {
 }
 
 /// Everything in the log, in order.
-fn read_all(folder: &Path) -> (Vec<Payload>, Vec<ScanNote>) {
+fn read_all(directory: &Path) -> (Vec<Payload>, Vec<ScanNote>) {
     let (mut payloads, mut notes) = (Vec::new(), Vec::new());
-    for number in list_segments(folder).unwrap() {
-        let scan = read_segment(&segment_path(folder, number)).unwrap();
+    for number in list_segments(directory).unwrap() {
+        let scan = read_segment(&segment_path(directory, number)).unwrap();
         payloads.extend(scan.payloads);
         notes.extend(scan.notes);
     }
@@ -39,30 +39,30 @@ fn read_all(folder: &Path) -> (Vec<Payload>, Vec<ScanNote>) {
 }
 
 /// A segment of `payloads` on disk: its path and the offsets at which records begin, and the end.
-fn one_segment(folder: &Path, payloads: &[Payload]) -> (PathBuf, Vec<u64>) {
-    let mut writer = Writer::new(folder, 0);
+fn one_segment(directory: &Path, payloads: &[Payload]) -> (PathBuf, Vec<u64>) {
+    let mut writer = Writer::new(directory, 0);
     let mut offsets = vec![HEADER_BYTES as u64];
     for payload in payloads {
         writer.append_group(std::slice::from_ref(payload)).unwrap();
         offsets.push(writer.open_bytes());
     }
-    (segment_path(folder, 0), offsets)
+    (segment_path(directory, 0), offsets)
 }
 
 #[test]
 fn an_idle_log_leaves_no_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::new(folder.path(), 3);
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = Writer::new(directory.path(), 3);
     assert!(writer.rotate().is_empty());
-    assert!(list_segments(folder.path()).unwrap().is_empty());
+    assert!(list_segments(directory.path()).unwrap().is_empty());
     writer.append_group(&[payload(1, 10)]).unwrap();
     assert_eq!(writer.rotate(), [3]);
     assert!(writer.rotate().is_empty());
-    assert_eq!(list_segments(folder.path()).unwrap(), [3]);
+    assert_eq!(list_segments(directory.path()).unwrap(), [3]);
 }
 
 #[test]
-fn a_missing_folder_holds_no_segments() {
+fn a_missing_directory_holds_no_segments() {
     assert!(
         list_segments(Path::new("/nonexistent/wal"))
             .unwrap()
@@ -75,8 +75,8 @@ proptest! {
 
     #[test]
     fn what_is_appended_is_read_back(groups in prop::collection::vec((prop::collection::vec(0usize..300, 0..6), any::<bool>()), 0..12)) {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::new(folder.path(), 0);
+        let directory = tempfile::tempdir().unwrap();
+        let mut writer = Writer::new(directory.path(), 0);
         let mut model = Vec::new();
         for (lengths, rotate) in groups {
             let group: Vec<_> = lengths.iter().map(|&length| payload(model.len() as u64, length)).collect();
@@ -84,16 +84,16 @@ proptest! {
             model.extend(group);
             if rotate { writer.rotate(); }
         }
-        let (read, notes) = read_all(folder.path());
+        let (read, notes) = read_all(directory.path());
         prop_assert_eq!(read, model);
         prop_assert!(notes.is_empty());
     }
 
     #[test]
     fn a_torn_tail_loses_only_itself(lengths in prop::collection::vec(0usize..200, 1..8), cut in any::<prop::sample::Index>()) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let payloads: Vec<_> = lengths.iter().enumerate().map(|(i, &length)| payload(i as u64, length)).collect();
-        let (path, offsets) = one_segment(folder.path(), &payloads);
+        let (path, offsets) = one_segment(directory.path(), &payloads);
         let cut = cut.index(*offsets.last().unwrap() as usize) as u64;
         std::fs::File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
         let whole = offsets.iter().skip(1).filter(|&&end| end <= cut).count();
@@ -106,9 +106,9 @@ proptest! {
 
     #[test]
     fn damage_loses_only_the_records_it_touches(lengths in prop::collection::vec(1usize..200, 2..8), at in any::<prop::sample::Index>(), bit in 0u8..8) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let payloads: Vec<_> = lengths.iter().enumerate().map(|(i, &length)| payload(i as u64, length)).collect();
-        let (path, offsets) = one_segment(folder.path(), &payloads);
+        let (path, offsets) = one_segment(directory.path(), &payloads);
         let mut bytes = std::fs::read(&path).unwrap();
         let at = HEADER_BYTES + at.index(bytes.len() - HEADER_BYTES);
         bytes[at] ^= 1 << bit;
@@ -128,9 +128,9 @@ proptest! {
 
     #[test]
     fn a_damaged_header_loses_no_record(at in 0usize..HEADER_BYTES, bit in 0u8..8) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let payloads = [payload(1, 50), payload(2, 60)];
-        let (path, _) = one_segment(folder.path(), &payloads);
+        let (path, _) = one_segment(directory.path(), &payloads);
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[at] ^= 1 << bit;
         std::fs::write(&path, &bytes).unwrap();
@@ -142,17 +142,17 @@ proptest! {
 
     #[test]
     fn garbage_is_never_a_record(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = segment_path(folder.path(), 0);
+        let directory = tempfile::tempdir().unwrap();
+        let path = segment_path(directory.path(), 0);
         std::fs::write(&path, &bytes).unwrap();
         prop_assert!(read_segment(&path).unwrap().payloads.is_empty());
     }
 
     #[test]
     fn faults_lose_nothing_acknowledged(script in prop::collection::vec((1usize..4, 0u8..8), 1..24)) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let faults = Arc::new(Mutex::new(Fault::None));
-        let mut writer = Writer::on(Arc::new(FaultyDisk(faults.clone())), folder.path(), 0);
+        let mut writer = Writer::on(Arc::new(FaultyDisk(faults.clone())), directory.path(), 0);
         let (mut acknowledged, mut refused, mut next) = (Vec::new(), Vec::new(), 0);
         for (count, fault) in script {
             *faults.lock().unwrap() = match fault { 0 => Fault::Write, 1 => Fault::WriteAndCut, 2 => Fault::Sync, 3 => Fault::Create, _ => Fault::None };
@@ -166,7 +166,7 @@ proptest! {
                 }
             }
         }
-        let (read, notes) = read_all(folder.path());
+        let (read, notes) = read_all(directory.path());
         let kept: Vec<_> = read.iter().filter(|payload| acknowledged.contains(payload)).cloned().collect();
         prop_assert_eq!(kept, acknowledged.clone());
         prop_assert!(read.iter().all(|payload| acknowledged.contains(payload) || refused.contains(payload)));
@@ -207,12 +207,12 @@ impl Disk for FaultyDisk {
         LocalDisk.read(path)
     }
 
-    fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
-        LocalDisk.names(folder)
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        LocalDisk.names(directory)
     }
 
-    fn create_folders(&self, folder: &Path) -> io::Result<()> {
-        LocalDisk.create_folders(folder)
+    fn create_directories(&self, directory: &Path) -> io::Result<()> {
+        LocalDisk.create_directories(directory)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -260,8 +260,8 @@ impl DiskFile for FaultyFile {
 /// A log of before an upgrade: its records have no kind.
 #[test]
 fn a_segment_of_version_1_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = segment_path(folder.path(), 7);
+    let directory = tempfile::tempdir().unwrap();
+    let path = segment_path(directory.path(), 7);
     let (marker, body) = (0x1234_5678_u32.to_le_bytes(), [3, 1, 4, 1, 5]);
     let mut bytes = b"STRBWAL\0".to_vec();
     bytes.extend(1_u32.to_le_bytes());
@@ -284,15 +284,15 @@ fn a_segment_of_version_1_is_read() {
     assert_eq!(scan.payloads, [expected]);
 }
 
-/// What is gone from under the log is not acknowledged, and the log goes on when its folder is there again.
+/// What is gone from under the log is not acknowledged, and the log goes on when its directory is there again.
 #[test]
 fn a_deleted_segment_is_noticed_at_once() {
     let above = tempfile::tempdir().unwrap();
-    let folder = above.path().join("wal");
-    std::fs::create_dir(&folder).unwrap();
-    let mut writer = Writer::new(&folder, 0);
+    let directory = above.path().join("wal");
+    std::fs::create_dir(&directory).unwrap();
+    let mut writer = Writer::new(&directory, 0);
     writer.append_group(&[payload(1, 10)]).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
     let error = writer
         .append_group(&[payload(2, 10)])
         .unwrap_err()
@@ -300,7 +300,7 @@ fn a_deleted_segment_is_noticed_at_once() {
     assert!(error.contains("0000000000.wal"), "{error}");
     assert!(error.contains("deleted"), "{error}");
     writer.append_group(&[payload(3, 10)]).unwrap_err();
-    std::fs::create_dir(&folder).unwrap();
+    std::fs::create_dir(&directory).unwrap();
     writer.append_group(&[payload(4, 10)]).unwrap();
-    assert_eq!(read_all(&folder).0, [payload(4, 10)]);
+    assert_eq!(read_all(&directory).0, [payload(4, 10)]);
 }

@@ -48,7 +48,7 @@ pub struct SimDisk(Arc<Mutex<State>>);
 #[derive(Clone, Debug)]
 enum Inode {
     File(Contents),
-    Folder(Names),
+    Directory(Names),
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl SimDisk {
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
             random: Random(seed),
-            inodes: vec![Inode::Folder(Names::default())],
+            inodes: vec![Inode::Directory(Names::default())],
             faults: Faults::default(),
             lie: None,
             ends_at: None,
@@ -158,7 +158,7 @@ impl SimDisk {
         for inode in inodes {
             match inode {
                 Inode::File(contents) => contents.lose_power(random),
-                Inode::Folder(names) => names.lose_power(random),
+                Inode::Directory(names) => names.lose_power(random),
             }
         }
         drop(state);
@@ -167,10 +167,10 @@ impl SimDisk {
     }
 
     /// Returns all files below a directory, with their sizes in bytes.
-    pub fn files(&self, folder: &Path) -> BTreeMap<String, usize> {
+    pub fn files(&self, directory: &Path) -> BTreeMap<String, usize> {
         let state = self.state();
         let mut found = BTreeMap::new();
-        if let Ok(at) = state.find(folder) {
+        if let Ok(at) = state.find(directory) {
             state.walk(at, String::new(), &mut found);
         }
         found
@@ -220,7 +220,7 @@ impl State {
             let Component::Normal(name) = component else {
                 continue;
             };
-            let Inode::Folder(names) = &self.inodes[at] else {
+            let Inode::Directory(names) = &self.inodes[at] else {
                 return Err(ErrorKind::NotADirectory.into());
             };
             let name = name.to_string_lossy();
@@ -233,7 +233,7 @@ impl State {
         let name = path.file_name().and_then(|name| name.to_str());
         let above = self.find(path.parent().unwrap_or(Path::new("")))?;
         match (&mut self.inodes[above], name) {
-            (Inode::Folder(names), Some(name)) => Ok((names, name)),
+            (Inode::Directory(names), Some(name)) => Ok((names, name)),
             _ => Err(ErrorKind::NotADirectory.into()),
         }
     }
@@ -241,7 +241,7 @@ impl State {
     fn contents(&mut self, at: usize) -> io::Result<(&mut Contents, &mut Random)> {
         match &mut self.inodes[at] {
             Inode::File(contents) => Ok((contents, &mut self.random)),
-            Inode::Folder(_) => Err(ErrorKind::IsADirectory.into()),
+            Inode::Directory(_) => Err(ErrorKind::IsADirectory.into()),
         }
     }
 
@@ -261,7 +261,7 @@ impl State {
         let Self { inodes, random, .. } = self;
         match (begun, &mut inodes[at]) {
             (Ok(true), Inode::File(contents)) => contents.sync(),
-            (Ok(true), Inode::Folder(names)) => names.sync(),
+            (Ok(true), Inode::Directory(names)) => names.sync(),
             (Ok(false), _) => return Err(Self::ended()),
             (Err(error), Inode::File(contents)) => {
                 if !self.has_ended {
@@ -269,7 +269,7 @@ impl State {
                 }
                 return Err(error);
             }
-            (Err(error), Inode::Folder(_)) => return Err(error),
+            (Err(error), Inode::Directory(_)) => return Err(error),
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl State {
     fn walk(&self, at: usize, path: String, found: &mut BTreeMap<String, usize>) {
         match &self.inodes[at] {
             Inode::File(contents) => drop(found.insert(path, contents.read().len())),
-            Inode::Folder(names) => {
+            Inode::Directory(names) => {
                 for (name, below) in names.iter() {
                     let slash = if path.is_empty() { "" } else { "/" };
                     self.walk(below, format!("{path}{slash}{name}"), found);
@@ -322,25 +322,25 @@ impl Disk for SimDisk {
         Ok(contents.read().to_vec())
     }
 
-    fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
+    fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
         let mut state = self.state();
-        if !state.begin(Kind::Read, &"names", folder)? {
+        if !state.begin(Kind::Read, &"names", directory)? {
             return Err(State::ended());
         }
-        let at = state.find(folder)?;
+        let at = state.find(directory)?;
         match &state.inodes[at] {
-            Inode::Folder(names) => Ok(names.iter().map(|(name, _)| name.to_owned()).collect()),
+            Inode::Directory(names) => Ok(names.iter().map(|(name, _)| name.to_owned()).collect()),
             Inode::File(_) => Err(ErrorKind::NotADirectory.into()),
         }
     }
 
-    fn create_folders(&self, folder: &Path) -> io::Result<()> {
+    fn create_directories(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.state();
-        for path in folder.ancestors().collect::<Vec<_>>().into_iter().rev() {
+        for path in directory.ancestors().collect::<Vec<_>>().into_iter().rev() {
             match state.find(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let is_whole = state.begin(Kind::Change, &"create folder", path)?;
-                    state.add(path, Inode::Folder(Names::default()))?;
+                    let is_whole = state.begin(Kind::Change, &"create directory", path)?;
+                    state.add(path, Inode::Directory(Names::default()))?;
                     if !is_whole {
                         return Err(State::ended());
                     }

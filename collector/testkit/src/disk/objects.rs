@@ -105,16 +105,16 @@ impl ObjectStore for SimObjects {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let prefix = prefix.map_or("", Path::as_ref).to_owned();
-        let folder = self.root.join(&prefix);
+        let directory = self.root.join(&prefix);
         let begun = self
             .disk
             .state()
-            .begin(super::Kind::Read, &"list", &folder)
+            .begin(super::Kind::Read, &"list", &directory)
             .and_then(|is_whole| is_whole.then_some(()).ok_or_else(State::ended));
         if let Err(error) = begun {
             return stream::iter([Err(failed(error))]).boxed();
         }
-        let files = self.disk.files(&folder).into_iter();
+        let files = self.disk.files(&directory).into_iter();
         let found = files
             .map(move |(name, bytes)| Ok(about(Path::from(format!("{prefix}/{name}")), bytes)));
         stream::iter(found.collect::<Vec<_>>()).boxed()

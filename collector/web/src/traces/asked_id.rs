@@ -1,6 +1,6 @@
 //! Trace and span ids in addresses.
 
-use stroboscope_foreign::trace_id;
+use stroboscope_otlp::trace_id;
 
 use crate::respond::NoPage;
 

@@ -11,7 +11,7 @@ use axum::response::Response;
 use stroboscope_query::RequestAsked;
 
 use super::{read, reading};
-use crate::answers::MadeOf;
+use crate::answer_cache::MadeOf;
 use crate::model::Model;
 use crate::respond::data;
 use crate::site::Site;

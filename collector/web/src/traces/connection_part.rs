@@ -1,9 +1,9 @@
 //! Links from a request to its connection, and from a connection to its requests.
 
-use stroboscope_present::humanise::counted;
-use stroboscope_present::page::{Html, path_segment};
-use stroboscope_present::show::short_request;
 use stroboscope_query::Request;
+use stroboscope_render::humanise::counted;
+use stroboscope_render::page::{Html, path_segment};
+use stroboscope_render::show::short_request;
 
 use super::table::{LinkedTable, Set};
 

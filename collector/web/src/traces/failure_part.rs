@@ -1,8 +1,8 @@
 //! Explains a request's failure: its start, its path, the statements of failed spans, and
 //! exceptions with their stacks.
 
-use stroboscope_present::page::Html;
 use stroboscope_query::{FailedSpan, Request, RequestFailure};
+use stroboscope_render::page::Html;
 
 use super::outline_spans::{called, operation_at};
 use super::table::{LinkedTable, Set};

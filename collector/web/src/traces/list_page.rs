@@ -1,9 +1,9 @@
 //! List of requests: a search form, and the requests that match.
 
-use stroboscope_present::humanise::{counted, duration_spaced as duration};
-use stroboscope_present::page::{Html, body};
-use stroboscope_present::show::Doc;
 use stroboscope_query::{RequestList, RequestOrder, RequestsWanted, TimeRange};
+use stroboscope_render::humanise::{counted, duration_spaced as duration};
+use stroboscope_render::page::{Html, body};
+use stroboscope_render::show::Doc;
 use stroboscope_reports::requests::RequestRow;
 use stroboscope_search::{Formula, parse};
 use url::form_urlencoded::{Serializer, parse as parse_form};

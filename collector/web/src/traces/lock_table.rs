@@ -7,8 +7,8 @@ use stroboscope_analysis::kernel::lock_sums::{
     LockExample, LockHolder, LockSpan, LockSum, LockSums,
 };
 use stroboscope_analysis::kernel::timeline::ReleaseEvidence;
-use stroboscope_present::page::{Html, path_segment};
 use stroboscope_query::Request;
+use stroboscope_render::page::{Html, path_segment};
 
 use super::table::{LinkedTable, Set};
 
@@ -117,7 +117,7 @@ pub(super) fn lock_table(html: &mut Html, request: &Request) {
             .text(&format!(
                 "{} more, at which it waited {} together.",
                 rest.len(),
-                stroboscope_present::humanise::duration_spaced(total_ns as f64)
+                stroboscope_render::humanise::duration_spaced(total_ns as f64)
             ))
             .markup("</p>\n");
     }

@@ -1,19 +1,19 @@
 //! Page of one request, readable without scripts.
 
-use stroboscope_present::humanise::{counted, duration_spaced as duration, instant, percent};
-use stroboscope_present::page::{Html, body};
-use stroboscope_present::show::{Doc, Figure, Interval, Timeline, TimelineRow};
 use stroboscope_query::Request;
+use stroboscope_render::humanise::{counted, duration_spaced as duration, instant, percent};
+use stroboscope_render::page::{Html, body};
+use stroboscope_render::show::{Doc, Figure, Interval, Timeline, TimelineRow};
 
 use super::awaited_path::AwaitedPath;
 use super::connection_part::connection_part;
-use super::elsewhere::elsewhere;
 use super::failure_part::failure_part;
+use super::links::elsewhere;
 
+use super::diagnostics::{clocks, incomplete, kernel};
 use super::lock_table::lock_table;
 use super::outline_spans::{called, depth, operation_at, span_at};
 use super::path_sums::{PathSum, operation_of, path_sums};
-use super::remarks::{clocks, incomplete, kernel};
 use super::table::{LinkedTable, Set};
 
 /// Maximum number of spans of a request that is also drawn on the page itself.

@@ -1,7 +1,7 @@
 //! Tables whose cells may be links.
 
-use stroboscope_present::humanise::{count_spaced, duration_spaced, percent};
-use stroboscope_present::page::Html;
+use stroboscope_render::humanise::{count_spaced, duration_spaced, percent};
+use stroboscope_render::page::Html;
 
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

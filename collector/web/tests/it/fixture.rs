@@ -1,11 +1,11 @@
-//! Stores in folders that vanish, verbs that say what they are told, and requests without a socket.
+//! Stores in directories that vanish, verbs that say what they are told, and requests without a socket.
 
 use std::sync::{Arc, Mutex, mpsc};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
-use stroboscope_present::show::Doc;
+use stroboscope_render::show::Doc;
 use stroboscope_reports::failure::{Failure, FailureCode};
 use stroboscope_reports::notes::Remark;
 use stroboscope_reports::registry::pages;
@@ -24,9 +24,9 @@ use tower::ServiceExt as _;
 pub(crate) const HOSTILE: &str =
     "</title></textarea>\"'><script>alert(1)</script><img src=x onerror=alert(1)>";
 
-/// A site over a folder of its own.
+/// A site over a directory of its own.
 pub(crate) struct Fixture {
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
     pub(crate) router: Router,
 }
 
@@ -37,18 +37,18 @@ pub(crate) struct Got {
 }
 
 impl Fixture {
-    /// Of an empty folder.
+    /// Of an empty directory.
     pub(crate) fn empty() -> Self {
         Self::with(SayingVerbs::default())
     }
 
     pub(crate) fn with(verbs: impl Verbs) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let router = site(
             Arc::new(verbs),
-            SiteOptions::of(folder.path(), &QueryMemory::unbounded()),
+            SiteOptions::of(directory.path(), &QueryMemory::unbounded()),
         );
-        Self { folder, router }
+        Self { directory, router }
     }
 
     /// Of some hundred simulated requests, whose texts `change` changes.
@@ -60,17 +60,17 @@ impl Fixture {
 
     /// The same, with the pages of all reports.
     pub(crate) async fn of_reports(change: fn(&mut Rows)) -> Self {
-        let (folder, memory) = (tempfile::tempdir().unwrap(), QueryMemory::unbounded());
-        let reports = StoreVerbs::of(folder.path(), pages(), Handle::current(), &memory);
-        let options = SiteOptions::of(folder.path(), &memory);
+        let (directory, memory) = (tempfile::tempdir().unwrap(), QueryMemory::unbounded());
+        let reports = StoreVerbs::of(directory.path(), pages(), Handle::current(), &memory);
+        let options = SiteOptions::of(directory.path(), &memory);
         let router = site(Arc::new(reports), options);
-        let fixture = Self { folder, router };
+        let fixture = Self { directory, router };
         fixture.write("seg-0000000001", change).await;
         fixture
     }
 
     pub(crate) async fn write(&self, name: &str, change: fn(&mut Rows)) {
-        let (path, runtime) = (self.folder.path().to_owned(), Handle::current());
+        let (path, runtime) = (self.directory.path().to_owned(), Handle::current());
         let name = name.to_owned();
         let write = move || {
             let store = Store::local(&path, runtime).unwrap();

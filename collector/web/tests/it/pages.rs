@@ -44,7 +44,7 @@ fn check_page(path: &str, got: &Got) {
 async fn an_empty_store_says_so_on_each_page() {
     let fixture = Fixture::empty();
     // As a collector makes it that nothing was sent to yet.
-    stroboscope_store::data_dir::DataDir::create(fixture.folder.path()).unwrap();
+    stroboscope_store::data_dir::DataDir::create(fixture.directory.path()).unwrap();
     let got = fixture.get("/").await;
     check_page("/", &got);
     assert_eq!(got.status, StatusCode::OK);
@@ -220,7 +220,10 @@ async fn names_with_markup_are_names() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_file_is_named_and_all_else_is_shown() {
     let fixture = Fixture::of_requests(|_| {}).await;
-    let spans = fixture.folder.path().join("spans/date=2024-01-01/hour=00");
+    let spans = fixture
+        .directory
+        .path()
+        .join("spans/date=2024-01-01/hour=00");
     std::fs::create_dir_all(&spans).unwrap();
     std::fs::write(
         spans.join("seg-0000000099.parquet"),

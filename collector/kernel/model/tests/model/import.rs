@@ -6,10 +6,10 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_kernel_model::import::{self, ImportedEvents};
 
 /// Builds the example, or says why the test is skipped.
-fn example(test: &str, folder: &std::path::Path) -> Option<std::path::PathBuf> {
+fn example(test: &str, directory: &std::path::Path) -> Option<std::path::PathBuf> {
     let source =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/markers/marker.c");
-    let program = folder.join("marker");
+    let program = directory.join("marker");
     match Command::new("cc")
         .arg("-w")
         .arg(source)
@@ -47,11 +47,11 @@ fn check_hello(imported: &ImportedEvents) {
 #[test]
 fn what_perf_says_is_owned() {
     const TEST: &str = "what_perf_says_is_owned";
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = example(TEST, folder.path()) else {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = example(TEST, directory.path()) else {
         return;
     };
-    let data = folder.path().join("perf.data");
+    let data = directory.path().join("perf.data");
     let recorded = Command::new("perf")
         .args([
             "record",
@@ -92,11 +92,11 @@ fn what_perf_says_is_owned() {
 #[test]
 fn what_strace_says_is_owned() {
     const TEST: &str = "what_strace_says_is_owned";
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (source, program, text) = (
-        folder.path().join("m.c"),
-        folder.path().join("m"),
-        folder.path().join("text"),
+        directory.path().join("m.c"),
+        directory.path().join("m"),
+        directory.path().join("text"),
     );
     // What strace does not show of getpid, it shows of a write that fails.
     let program_text = "#include <unistd.h>\nint main(void) { write(-1, \"STROBE 1 c0ffee 0 0 0 0\", 23); \

@@ -6,7 +6,7 @@ use stroboscope_analysis::compare::{Comparison, Mutation, MutationKind};
 use stroboscope_analysis::flow::{CategoryId, Operation, PeriodFlows};
 
 use super::super::flow_graph::DrawnFlow;
-use stroboscope_present::show::{Figure, Graph};
+use stroboscope_render::show::{Figure, Graph};
 
 /// Draws the largest mutation of the first cause; none without one.
 pub(super) fn figure(of: &Comparison, periods: [&PeriodFlows; 2]) -> Option<Figure> {

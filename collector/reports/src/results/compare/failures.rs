@@ -2,10 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::{FailureShift, OriginShift};
+use stroboscope_render::humanise::{counted, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Maximum number of origins to show for each root operation.
 const ORIGINS_MAX: usize = 8;

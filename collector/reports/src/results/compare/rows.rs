@@ -8,8 +8,8 @@ use stroboscope_analysis::compare::{
 };
 use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
 
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::rows;
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::rows;
 
 /// A cause.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

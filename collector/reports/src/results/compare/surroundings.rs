@@ -5,7 +5,7 @@ use serde::Serialize;
 use stroboscope_analysis::compare::{Comparison, Environment, Variation, VariationChange};
 
 use super::PeriodSummary;
-use stroboscope_present::humanise::duration;
+use stroboscope_render::humanise::duration;
 
 /// A root operation, and its share of the requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

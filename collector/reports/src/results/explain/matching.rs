@@ -2,8 +2,8 @@
 
 use stroboscope_analysis::decision_tree::Test;
 use stroboscope_analysis::explain::{ParameterCondition, ParameterTest};
-use stroboscope_present::page::path_segment;
 use stroboscope_query::TimeRange;
+use stroboscope_render::page::path_segment;
 
 use crate::arguments::ReadingArguments;
 use crate::suggest::{command_on, quoted};

@@ -18,10 +18,10 @@ use stroboscope_analysis::task_path::{JOINT, escape as escape_component};
 use super::super::flow_graph::DrawnFlow;
 use super::CategoryRow;
 use super::density::LatencyDensity;
-use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc, Figure, Graph, Interval, Timeline, TimelineRow};
 use stroboscope_query::Notes;
+use stroboscope_render::humanise::{counted, duration};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc, Figure, Graph, Interval, Timeline, TimelineRow};
 
 /// A category, and the structure of its requests.
 #[derive(Debug, Serialize, JsonSchema)]

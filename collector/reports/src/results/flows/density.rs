@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::statistics::{BandwidthRule, Density, density_of_sample};
 
-use stroboscope_present::humanise::{duration, percent};
-use stroboscope_present::show::{Bar, Chart, Doc, Figure};
+use stroboscope_render::humanise::{duration, percent};
+use stroboscope_render::show::{Bar, Chart, Doc, Figure};
 
 /// Maximum number of bars in the picture.
 const BARS_MAX: usize = 24;

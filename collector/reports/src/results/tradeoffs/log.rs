@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::tradeoff::{TradeoffInstance, TradeoffObservations};
 
-use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 use stroboscope_query::Notes;
+use stroboscope_render::humanise::{counted, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::{Axis, Chart, Doc, Figure, Kind, LegendPlace, Line};
 
 /// Log of omissions.
 #[derive(Debug, Serialize, JsonSchema)]

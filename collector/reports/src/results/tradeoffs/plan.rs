@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_tradeoff::{Capacity, Goal, PointPolicy, Policy};
 
-use stroboscope_present::humanise::{duration, percent};
-use stroboscope_present::rows;
-use stroboscope_present::show::Doc;
 use stroboscope_query::Notes;
+use stroboscope_render::humanise::{duration, percent};
+use stroboscope_render::rows;
+use stroboscope_render::show::Doc;
 
 /// Decisions of a policy at given loads.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -5,10 +5,10 @@ use serde::Serialize;
 use stroboscope_analysis::slack_by_key::ComponentSlack;
 use stroboscope_tradeoff::SlackModel;
 
-use stroboscope_present::humanise::counted;
-use stroboscope_present::rows;
-use stroboscope_present::show::{Cell, Doc};
 use stroboscope_query::SlackModelReport;
+use stroboscope_render::humanise::counted;
+use stroboscope_render::rows;
+use stroboscope_render::show::{Cell, Doc};
 
 /// Summary of a slack model.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -43,11 +43,11 @@ impl Verbs for NoVerbs {
     }
 }
 
-/// A folder with simulated requests, or with none. Not for async code.
-fn folder(requests: u64, change: impl Fn(&mut Rows)) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+/// A directory with simulated requests, or with none. Not for async code.
+fn directory(requests: u64, change: impl Fn(&mut Rows)) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let store = Store::local(directory.path(), runtime.handle().clone()).unwrap();
     for file in 0..workload::files(requests) {
         let mut rows = workload::rows(SEED, requests, file);
         change(&mut rows);
@@ -55,7 +55,7 @@ fn folder(requests: u64, change: impl Fn(&mut Rows)) -> TempDir {
         let rule = PartitionRule::received(received_ns, received_ns);
         write_rows(&store, &format!("seg-{file:010}"), rows, &rule).unwrap();
     }
-    folder
+    directory
 }
 
 struct Answered {
@@ -71,10 +71,10 @@ impl Answered {
 }
 
 /// A page of a site whose model is known.
-async fn ask(folder: &TempDir, address: &str) -> Answered {
+async fn ask(directory: &TempDir, address: &str) -> Answered {
     let router = site(
         Arc::new(NoVerbs),
-        SiteOptions::of(folder.path(), &QueryMemory::unbounded()),
+        SiteOptions::of(directory.path(), &QueryMemory::unbounded()),
     );
     get(&router, "/traces/1/path").await;
     get(&router, address).await
@@ -118,7 +118,7 @@ fn read(page: &str) -> (String, Vec<String>) {
 
 #[test]
 fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
-    let folder = folder(REQUESTS, |rows| {
+    let directory = directory(REQUESTS, |rows| {
         for batch in &mut rows.batches {
             batch.windows.push(WindowRow {
                 open_ns: batch.from_ns,
@@ -130,7 +130,7 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
     run(async {
         let request = workload::request(SEED, 3);
         let id = format!("{:032x}", request.trace_id);
-        let page = ask(&folder, &format!("/traces/{id}")).await;
+        let page = ask(&directory, &format!("/traces/{id}")).await;
         assert_eq!(page.status, StatusCode::OK, "{}", page.text());
         let policy = page.headers[header::CONTENT_SECURITY_POLICY]
             .to_str()
@@ -165,18 +165,22 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
             );
         }
         let near = links.iter().find(|link| link.contains("&min="));
-        let (_, listed) = read(&ask(&folder, near.unwrap()).await.text());
+        let (_, listed) = read(&ask(&directory, near.unwrap()).await.text());
         let is_this = |link: &String| link.starts_with(&format!("/traces/{id}?root="));
         assert!(listed.iter().any(is_this), "{listed:?}");
         // Capital letters are the same id.
-        let columns = ask(&folder, &format!("/traces/{}/columns", id.to_uppercase())).await;
+        let columns = ask(
+            &directory,
+            &format!("/traces/{}/columns", id.to_uppercase()),
+        )
+        .await;
         assert_eq!(columns.status, StatusCode::OK);
         assert_eq!(&columns.bytes[..4], b"STRC");
         let span = format!("/traces/{id}/spans/{:016x}", request.spans[0].span_id);
         let span: serde_json::Value =
-            serde_json::from_slice(&ask(&folder, &span).await.bytes).unwrap();
+            serde_json::from_slice(&ask(&directory, &span).await.bytes).unwrap();
         assert_eq!(span["service"], workload::texts(&request.spans[0]).0);
-        let perfetto = ask(&folder, &format!("/traces/{id}/perfetto")).await;
+        let perfetto = ask(&directory, &format!("/traces/{id}/perfetto")).await;
         assert_eq!(perfetto.status, StatusCode::OK);
         let name = perfetto.headers[header::CONTENT_DISPOSITION]
             .to_str()
@@ -187,10 +191,10 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
         );
         // Its burst has it, and others.
         let burst = links.iter().find(|link| link.starts_with("/bursts/"));
-        let of_burst = ask(&folder, burst.unwrap()).await;
+        let of_burst = ask(&directory, burst.unwrap()).await;
         assert_eq!(of_burst.status, StatusCode::OK, "{}", of_burst.text());
         assert!(of_burst.bytes.len() > 2 * perfetto.bytes.len());
-        let absent = ask(&folder, &format!("/traces/{id}/perfetto?host=nowhere")).await;
+        let absent = ask(&directory, &format!("/traces/{id}/perfetto?host=nowhere")).await;
         assert_eq!(absent.status, StatusCode::NOT_FOUND);
         assert!(absent.text().contains("nowhere"), "{}", absent.text());
     });
@@ -198,7 +202,7 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
 
 #[test]
 fn the_list_is_of_the_slowest_first_and_goes_on() {
-    let folder = folder(REQUESTS * 3, |_| {});
+    let directory = directory(REQUESTS * 3, |_| {});
     let took = |number| {
         let request = workload::request(SEED, number);
         let root = request
@@ -217,7 +221,7 @@ fn the_list_is_of_the_slowest_first_and_goes_on() {
     run(async {
         let mut listed = Vec::new();
         for page in 1..=3 {
-            let answered = ask(&folder, &format!("/traces?page={page}")).await;
+            let answered = ask(&directory, &format!("/traces?page={page}")).await;
             let (_, links) = read(&answered.text());
             listed.extend(
                 links
@@ -226,16 +230,19 @@ fn the_list_is_of_the_slowest_first_and_goes_on() {
             );
         }
         assert_eq!(listed, expected);
-        let (text, links) = read(&ask(&folder, "/traces?service=store&min=1s").await.text());
+        let (text, links) = read(&ask(&directory, "/traces?service=store&min=1s").await.text());
         assert!(
             !links.iter().any(|link| link.starts_with("/traces/")),
             "{text}"
         );
         // By a formula: those of which it holds are those that have such a span.
         let (_, links) = read(
-            &ask(&folder, "/traces?q=%7B%20duration%20%3E%200s%20%7D&page=2")
-                .await
-                .text(),
+            &ask(
+                &directory,
+                "/traces?q=%7B%20duration%20%3E%200s%20%7D&page=2",
+            )
+            .await
+            .text(),
         );
         let found: Vec<_> = links
             .into_iter()
@@ -247,7 +254,7 @@ fn the_list_is_of_the_slowest_first_and_goes_on() {
 
 #[test]
 fn what_is_not_there_or_not_understood_is_said_with_its_status() {
-    let (some, none) = (folder(2, |_| {}), folder(0, |_| {}));
+    let (some, none) = (directory(2, |_| {}), directory(0, |_| {}));
     run(async {
         for (address, status, said) in [
             ("/traces/ff", StatusCode::NOT_FOUND, "no trace of this id"),
@@ -315,19 +322,19 @@ fn what_is_not_there_or_not_understood_is_said_with_its_status() {
 
 #[test]
 fn a_request_is_found_by_the_half_of_its_id_that_the_kernel_knows() {
-    let folder = folder(REQUESTS, |_| {});
+    let directory = directory(REQUESTS, |_| {});
     let request = workload::request(SEED, 3);
     let (low, at_ns) = (request.trace_id as u64, request.spans[0].start_ns);
     run(async {
-        let answered = ask(&folder, &format!("/traces/{low:016x}?at={at_ns}")).await;
+        let answered = ask(&directory, &format!("/traces/{low:016x}?at={at_ns}")).await;
         assert_eq!(answered.status, StatusCode::TEMPORARY_REDIRECT);
         let to = answered.headers[header::LOCATION].to_str().unwrap();
         let whole = format!("/traces/{:032x}", request.trace_id);
         assert_eq!(to, format!("{whole}#at={at_ns}"));
         // Also where nobody says when that was, as in tables of what the kernel did; of no other digits.
-        let answered = ask(&folder, &format!("/traces/{low:016x}")).await;
+        let answered = ask(&directory, &format!("/traces/{low:016x}")).await;
         assert_eq!(answered.headers[header::LOCATION].to_str().unwrap(), whole);
-        let none = ask(&folder, &format!("/traces/{:016x}", low ^ 1)).await;
+        let none = ask(&directory, &format!("/traces/{:016x}", low ^ 1)).await;
         assert_eq!(none.status, StatusCode::NOT_FOUND);
     });
 }
@@ -335,7 +342,7 @@ fn a_request_is_found_by_the_half_of_its_id_that_the_kernel_knows() {
 #[test]
 fn names_of_anybody_are_texts() {
     const NAME: &str = "<script>alert(1)</script>\" onload=\"x";
-    let folder = folder(3, |rows| {
+    let directory = directory(3, |rows| {
         let name = rows.strings.intern(NAME);
         for span in &mut rows.spans {
             (span.name, span.service, span.host) = (name, name, name);
@@ -348,23 +355,23 @@ fn names_of_anybody_are_texts() {
             format!("/traces/{id}"),
             format!("/traces?service={NAME}&q={NAME}").replace(['<', '>', '"', ' '], "%3C"),
         ] {
-            let page = ask(&folder, &address).await.text();
+            let page = ask(&directory, &address).await.text();
             assert!(
                 !page.contains("<script>alert") && !page.contains("\" onload"),
                 "{address}: {page}"
             );
             read(&page);
         }
-        let page = ask(&folder, &format!("/traces/{id}")).await.text();
+        let page = ask(&directory, &format!("/traces/{id}")).await.text();
         assert!(read(&page).0.contains(NAME), "{page}");
     });
 }
 
 #[test]
 fn a_damaged_file_leaves_the_others() {
-    let folder = folder(REQUESTS, |_| {});
+    let directory = directory(REQUESTS, |_| {});
     let mut files = Vec::new();
-    let mut pending = vec![folder.path().join("spans")];
+    let mut pending = vec![directory.path().join("spans")];
     while let Some(path) = pending.pop() {
         if path.is_dir() {
             pending.extend(
@@ -381,12 +388,12 @@ fn a_damaged_file_leaves_the_others() {
     let bytes = std::fs::read(damaged).unwrap();
     std::fs::write(damaged, &bytes[..bytes.len() / 2]).unwrap();
     run(async {
-        let answered = ask(&folder, "/traces").await;
+        let answered = ask(&directory, "/traces").await;
         assert_eq!(answered.status, StatusCode::OK);
         let (text, _) = read(&answered.text());
         assert!(text.contains("could not be read in full"), "{text}");
         let gone = ask(
-            &folder,
+            &directory,
             &format!("/traces/{:032x}", workload::request(SEED, 0).trace_id),
         )
         .await;
@@ -401,10 +408,10 @@ fn a_damaged_file_leaves_the_others() {
 
 #[test]
 fn a_request_is_shown_before_its_path_is_known_and_then_with_it() {
-    let folder = folder(REQUESTS, |_| {});
+    let directory = directory(REQUESTS, |_| {});
     let site = Site::new(
         Arc::new(NoVerbs),
-        SiteOptions::of(folder.path(), &QueryMemory::unbounded()),
+        SiteOptions::of(directory.path(), &QueryMemory::unbounded()),
         Vec::new(),
     );
     let router = crate::traces::routes().with_state(site.clone());

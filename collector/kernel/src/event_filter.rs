@@ -1,0 +1,253 @@
+//! Gate and carry in user space, for a source that has neither. It keeps the events within windows,
+//! and introduces each thread at its first event of a window, like the eBPF programs.
+
+use std::collections::HashMap;
+
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::event::{Body, Event, Name};
+use stroboscope_analysis::kernel::marker::{Marker, RequestId};
+
+/// State carried for a thread.
+#[derive(Debug, Default)]
+struct CarriedThread {
+    request: Option<RequestId>,
+    known: bool,
+    pair: Option<bool>,
+    process: u32,
+    tid_in_process: u32,
+    /// Number of the window in which it was introduced.
+    introduced: u64,
+    name: Name,
+}
+
+#[derive(Debug)]
+pub(crate) struct EventFilter {
+    getpid: u32,
+    threads: HashMap<u32, CarriedThread>,
+    window: u64,
+    was_open: bool,
+    /// Moment from which all threads are introduced again.
+    again_ns: Option<u64>,
+}
+
+impl EventFilter {
+    pub(crate) fn new() -> Self {
+        let getpid = Architecture::native()
+            .call_number("getpid")
+            .unwrap_or_default();
+        Self {
+            getpid,
+            threads: HashMap::new(),
+            window: 0,
+            was_open: false,
+            again_ns: None,
+        }
+    }
+
+    /// Introduces each thread again from `from_ns` on.
+    pub(crate) fn introduce_again(&mut self, from_ns: u64) {
+        self.again_ns = Some(from_ns);
+    }
+
+    /// Processes events in order of time. Calls `process_of` once per thread.
+    pub(crate) fn push(
+        &mut self,
+        event: Event,
+        is_open: bool,
+        process_of: impl Fn(u32) -> u32,
+        events: &mut Vec<Event>,
+    ) {
+        // A gap hides markers, so every thread is introduced again after it, as far as its state is
+        // known.
+        if is_open && !self.was_open || matches!(event.body, Body::Lost { .. }) {
+            self.window += 1;
+        }
+        if self
+            .again_ns
+            .is_some_and(|again_ns| again_ns <= event.ts_ns)
+        {
+            self.window += 1;
+            self.again_ns = None;
+        }
+        self.was_open = is_open;
+        let (mut event, mut second) = (event, None);
+        if !matches!(event.body, Body::Lost { .. }) {
+            self.process(event.tid, &process_of, None);
+        }
+        match &mut event.body {
+            Body::Lost { .. } => {
+                for thread in self.threads.values_mut() {
+                    thread.known = false;
+                }
+            }
+            Body::Switch {
+                next,
+                process,
+                next_process,
+                name,
+                next_name,
+                ..
+            } => {
+                *process = self.process(event.tid, &process_of, Some(*name));
+                *next_process = self.process(*next, &process_of, Some(*next_name));
+                second = Some(*next);
+            }
+            Body::Waking {
+                woken,
+                woken_process,
+            } => {
+                *woken_process = self.process(*woken, &process_of, None);
+                second = Some(*woken);
+            }
+            Body::NewTask {
+                child,
+                child_process,
+                name,
+            } if *child_process != 0 => {
+                let new = CarriedThread {
+                    process: *child_process,
+                    name: *name,
+                    ..CarriedThread::default()
+                };
+                self.threads.insert(*child, new);
+            }
+            Body::Named { name, .. } => _ = self.process(event.tid, &process_of, Some(*name)),
+            _ => {}
+        }
+        if is_open && !matches!(event.body, Body::Lost { .. }) {
+            for tid in [Some(event.tid), second]
+                .into_iter()
+                .flatten()
+                .filter(|&tid| tid != 0)
+            {
+                self.introduce(&event, tid, events);
+            }
+        }
+        if is_open || matches!(event.body, Body::Lost { .. }) {
+            events.push(event);
+        }
+        self.follow(&event);
+    }
+
+    fn process(&mut self, tid: u32, process_of: &impl Fn(u32) -> u32, name: Option<Name>) -> u32 {
+        let thread = self.threads.entry(tid).or_insert_with(|| CarriedThread {
+            process: if tid == 0 { 0 } else { process_of(tid) },
+            ..CarriedThread::default()
+        });
+        thread.name = name.unwrap_or(thread.name);
+        thread.process
+    }
+
+    fn introduce(&mut self, event: &Event, tid: u32, events: &mut Vec<Event>) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        if thread.introduced == self.window {
+            return;
+        }
+        thread.introduced = self.window;
+        let (trace, span) = thread
+            .request
+            .map_or((0, 0), |request| (request.trace, request.span));
+        let CarriedThread {
+            known,
+            process,
+            tid_in_process,
+            name,
+            ..
+        } = *thread;
+        let body = Body::Thread {
+            trace,
+            span,
+            known,
+            process,
+            tid_in_process,
+            name,
+        };
+        events.push(Event {
+            tid,
+            body,
+            ..*event
+        });
+    }
+
+    /// Updates the carried state by markers, which count even while the gate is closed.
+    fn follow(&mut self, event: &Event) {
+        match event.body {
+            Body::Enter { call, args } if call == self.getpid => {
+                let thread = self.threads.entry(event.tid).or_default();
+                match (Marker::decode(&args), thread.pair.take()) {
+                    (None, Some(start)) => {
+                        thread.request = RequestId::new(args[0], 0).filter(|_| start);
+                        thread.known = true;
+                    }
+                    (None, None) => {}
+                    (Some(Marker::PairFirst { start }), _) => thread.pair = Some(start),
+                    (
+                        Some(Marker::Begin { request, .. } | Marker::End { outer: request, .. }),
+                        _,
+                    ) => {
+                        thread.request = request;
+                        thread.known = true;
+                        thread.tid_in_process = args[3] as u32;
+                    }
+                    (Some(_), _) => thread.tid_in_process = args[3] as u32,
+                }
+            }
+            // The kernel may give the number to another thread.
+            Body::TaskExit { .. } => _ = self.threads.remove(&event.tid),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_analysis::kernel::marker::MARK;
+
+    #[test]
+    fn carries_a_request_into_the_next_window_and_introduces_once() {
+        let mut sieve = EventFilter::new();
+        let getpid = sieve.getpid;
+        let mut events = Vec::new();
+        let mut push = |ts_ns, is_open, call, args| {
+            let event = Event {
+                ts_ns,
+                cpu: 0,
+                tid: 5,
+                body: Body::Enter { call, args },
+            };
+            sieve.push(event, is_open, |_| 4, &mut events);
+        };
+        push(1, false, getpid, [MARK | 1, 0xa, 0xb, 9, 0, 0]);
+        push(2, false, 0, [0; 6]);
+        push(3, true, 0, [0; 6]);
+        push(4, true, 0, [0; 6]);
+        push(5, false, getpid, [MARK | 2, 0xa, 0xb, 9, 0, 0]);
+        push(6, true, 0, [0; 6]);
+        let said: Vec<(u64, Option<(u64, bool)>)> = events
+            .iter()
+            .map(|event| match event.body {
+                Body::Thread {
+                    trace,
+                    known,
+                    process: 4,
+                    tid_in_process: 9,
+                    ..
+                } => (event.ts_ns, Some((trace, known))),
+                _ => (event.ts_ns, None),
+            })
+            .collect();
+        assert_eq!(
+            said,
+            [
+                (3, Some((0xa, true))),
+                (3, None),
+                (4, None),
+                (6, Some((0, true))),
+                (6, None)
+            ]
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The frame of every page of a site: header, navigation, headline, footer.
+
+use std::sync::LazyLock;
+
+use super::assets::{Asset, STYLE, inline_source};
+use super::html::Html;
+
+/// The policy of the pages of a site: they load all from there, and have nothing inline but the stylesheet.
+#[must_use]
+pub fn policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "default-src 'none'; script-src 'self'; style-src {}; img-src 'self' data:; connect-src 'self'; form-action 'self'; \
+             frame-ancestors 'none'; base-uri 'none'",
+            inline_source(STYLE)
+        )
+    });
+    &POLICY
+}
+
+/// A page that the header links to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NavLink {
+    /// Its path.
+    pub path: String,
+    /// What it is called.
+    pub name: String,
+    /// Links of one group stand together, in order; the first group has no heading.
+    pub group: &'static str,
+}
+
+/// What is known of a page before its content is.
+#[derive(Clone, Debug)]
+pub struct PageHead<'a> {
+    /// Its headline, and what its window is called.
+    pub title: &'a str,
+    /// What there is to say of it in a line; empty: nothing.
+    pub about: &'a str,
+    /// What the pages are of: a data directory.
+    pub of: &'a str,
+    /// All links of the header.
+    pub navigation: &'a [NavLink],
+    /// Which of them this page belongs to.
+    pub current: &'a str,
+    /// The modules it loads, beside those that all pages have.
+    pub scripts: &'a [Asset],
+    /// Content above the headline.
+    pub above: &'a Html,
+}
+
+impl PageHead<'_> {
+    /// The page up to its content.
+    #[must_use]
+    pub fn begin(&self) -> Html {
+        let mut html = Html::new();
+        html.markup(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
+             content=\"width=device-width, initial-scale=1\"/><meta name=\"color-scheme\" content=\"light dark\"/><title>",
+        )
+        .text(self.title)
+        .markup(" · Stroboscope</title><link rel=\"icon\" href=\"data:,\"/><style>",
+        )
+        .markup(STYLE)
+        .markup("</style>");
+        for script in [Asset::Tables, Asset::Range].iter().chain(self.scripts) {
+            html.markup("<script type=\"module\" src=\"")
+                .markup(script.path())
+                .markup("\"></script>");
+        }
+        html.markup("</head>\n<body class=\"site\"><a class=\"skip\" href=\"#content\">To the content</a>\n<header class=\"top\">")
+            .markup("<a class=\"brand\" href=\"/\">Stroboscope</a><span class=\"of\">")
+            .text(self.of)
+            .markup("</span>");
+        self.navigate(&mut html);
+        html.markup("</header>\n<main id=\"content\">")
+            .html(self.above)
+            .markup("<h1>")
+            .text(self.title)
+            .markup("</h1>\n");
+        if !self.about.is_empty() {
+            html.markup("<p class=\"about\">")
+                .text(self.about)
+                .markup("</p>\n");
+        }
+        html
+    }
+
+    fn navigate(&self, html: &mut Html) {
+        html.markup("<nav aria-label=\"Pages\">");
+        for group in self.navigation.chunk_by(|a, b| a.group == b.group) {
+            html.markup("<ul>");
+            if let Some(name) = group
+                .first()
+                .map(|link| link.group)
+                .filter(|name| !name.is_empty())
+            {
+                html.markup("<li class=\"group\">")
+                    .text(name)
+                    .markup("</li>");
+            }
+            for link in group {
+                html.markup("<li><a href=\"").text(&link.path).markup("\"");
+                if link.path == self.current {
+                    html.markup(" aria-current=\"page\"");
+                }
+                html.markup(">").text(&link.name).markup("</a></li>");
+            }
+            html.markup("</ul>");
+        }
+        html.markup("</nav>");
+    }
+
+    /// What follows the content.
+    #[must_use]
+    pub fn end() -> Html {
+        let mut html = Html::new();
+        html.markup("</main>\n<footer>Stroboscope ")
+            .markup(env!("CARGO_PKG_VERSION"))
+            .markup(" · times are UTC</footer></body></html>\n");
+        html
+    }
+}

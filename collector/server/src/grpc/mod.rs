@@ -1,0 +1,12 @@
+//! The gRPC server: ship and control streams.
+
+mod control;
+mod sender;
+mod server;
+mod service;
+mod ship;
+mod unknown_method;
+
+pub use control::BurstControl;
+pub use server::{IngestError, ListenAddresses, Server};
+pub(crate) use unknown_method::otlp_message;

@@ -1,0 +1,222 @@
+//! One ship stream: many batches in flight, each answered once its outcome is decided.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use prost::Message as _;
+use stroboscope::{FutureExt as _, span};
+use stroboscope_proto::v1::{ShipOutcome, ShipReply, ShipRequest};
+use tokio::sync::{mpsc, oneshot, watch};
+use tonic::{Code, Status, Streaming};
+
+use super::control::now_ns;
+use super::sender::{Sender, cause_if_gone};
+use crate::ingest::{CommitOutcome, Intake, IntakeError};
+use crate::line_limit::{LineLimit, Turn};
+use crate::net::{BodyShare, until_true};
+use crate::pool::Peer;
+use crate::redact::Redaction;
+use crate::self_tracing::{is_traced, span_if};
+use stroboscope_store::decode::{CheckedBatch, Refusal};
+use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
+use stroboscope_store::wal::WalError;
+
+/// Rate limits for log messages that any client can trigger at will.
+static ENDED: LineLimit = LineLimit::new();
+static GONE: LineLimit = LineLimit::new();
+static BROKEN: LineLimit = LineLimit::new();
+static REFUSED: LineLimit = LineLimit::new();
+
+type Replies = mpsc::Sender<Result<ShipReply, Status>>;
+
+pub(super) struct ShipStream {
+    pub(super) intake: Intake,
+    pub(super) limits: Limits,
+    pub(super) redaction: Option<Arc<Redaction>>,
+    pub(super) replies: Replies,
+    pub(super) stop: watch::Receiver<bool>,
+    pub(super) sender: Mutex<Sender>,
+    /// Share of the bytes that requests may hold while they arrive.
+    pub(super) reading: Option<BodyShare>,
+    pub(super) peer: Peer,
+}
+
+/// End of a stream: with a status, or none if the client is gone.
+type StreamEnd = Option<Status>;
+
+impl ShipStream {
+    /// Runs until the sender closes the stream, the stream fails, or the collector stops. Batches
+    /// in flight at that point are still answered.
+    pub(super) async fn run(self, mut requests: Streaming<ShipRequest>) {
+        let mut waiting = FuturesUnordered::new();
+        let mut stopped = pin!(until_true(self.stop.clone()));
+        let stream = Arc::new(self);
+        let mut ending: StreamEnd = loop {
+            tokio::select! {
+                Some(answered) = waiting.next(), if !waiting.is_empty() => {
+                    if let Err(ending) = answered {
+                        break ending;
+                    }
+                }
+                request = requests.message(), if waiting.len() < IN_FLIGHT_PER_STREAM_MAX => match request {
+                    Ok(Some(request)) => {
+                        let (submitted, is_submitted) = oneshot::channel();
+                        let is_traced = request.batch.as_ref().is_some_and(is_traced);
+                        let batch = span_if(is_traced, || span!("batch"));
+                        let taking = stream.clone().take(request, is_traced, submitted);
+                        let mut taking = Box::pin(taking.in_span(batch));
+                        // The next request is read once this one is submitted or rejected, or the
+                        // stream has failed.
+                        tokio::select! {
+                            biased;
+                            taken = &mut taking => if let Err(ending) = taken { break ending },
+                            _ = is_submitted => waiting.push(taking),
+                        }
+                    }
+                    Ok(None) => {
+                        let sender = stream.sender();
+                        if let Some(Turn { left_out }) = ENDED.next() {
+                            tracing::info!(left_out, "{sender} ended its stream after {} batches", sender.batches);
+                        }
+                        break None;
+                    }
+                    Err(status) => break stream.broken(status),
+                },
+                () = &mut stopped => break Some(status_of(&IntakeError::Stopping)),
+            }
+        };
+        while let Some(answered) = waiting.next().await {
+            if let Err(failed) = answered {
+                // A failed batch ends the stream with a status, so that it does not look like a
+                // lost reply.
+                ending = failed;
+                break;
+            }
+        }
+        if let Some(status) = ending {
+            // The client may have gone.
+            let _ = stream.replies.send(Err(status)).await;
+        }
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Logs and counts the failure of a stream. Returns how to end our side of it.
+    fn broken(&self, status: Status) -> StreamEnd {
+        let sender = self.sender();
+        if let Some(cause) = cause_if_gone(&status) {
+            if let Some(Turn { left_out }) = GONE.next() {
+                tracing::info!(
+                    cause,
+                    left_out,
+                    "{sender} is gone without ending its stream, after {} batches: killed, ended without shutting down, \
+                     or cut off",
+                    sender.batches
+                );
+            }
+            return None;
+        }
+        // The door has already counted a withdrawn token.
+        if status.code() != Code::Unauthenticated {
+            self.intake.counters().refuse("broken_stream");
+        }
+        if let Some(Turn { left_out }) = BROKEN.next() {
+            let cause = status.message();
+            tracing::warn!(cause, left_out, "the stream of {sender} broke");
+        }
+        Some(status)
+    }
+
+    /// Submits one batch, signals `submitted`, and answers once the batch's outcome is decided.
+    async fn take(
+        self: Arc<Self>,
+        request: ShipRequest,
+        is_traced: bool,
+        submitted: oneshot::Sender<()>,
+    ) -> Result<(), StreamEnd> {
+        if let Some(batch) = &request.batch {
+            self.sender().learn(batch);
+        }
+        if let Some(reading) = &self.reading {
+            // A compressed message takes more memory than the bytes that arrived.
+            let held = reading.at_least(request.encoded_len());
+            held.map_err(|denied| Some(denied.status()))?;
+        }
+        let sequence = request.batch.as_ref().map_or(0, |batch| batch.sequence);
+        let batch = request.batch.ok_or(Refusal::NoBatch);
+        let redacted = batch.and_then(|mut batch| {
+            if let Some(redaction) = &self.redaction {
+                let redacting = span_if(is_traced, || span!("redact"));
+                redacting.scope(|| redaction.batch(&mut batch))?;
+            }
+            Ok(batch)
+        });
+        let checked = redacted.and_then(|batch| {
+            let checking = span_if(is_traced, || span!("check"));
+            checking.scope(|| CheckedBatch::check(batch, &self.limits))
+        });
+        let reply = match checked {
+            Ok(batch) => {
+                let submission = self.intake.submit_of(self.peer, batch, now_ns()).await;
+                let submission = submission.map_err(|error| Some(status_of(&error)))?;
+                // The receiver is dropped if the stream has ended.
+                let _ = submitted.send(());
+                let commit = span_if(is_traced, || span!("commit"));
+                match submission.outcome().in_span(commit).await {
+                    Ok(CommitOutcome::Stored) => answer(sequence, ShipOutcome::Stored),
+                    Ok(CommitOutcome::Duplicate) => answer(sequence, ShipOutcome::Duplicate),
+                    Ok(CommitOutcome::TooOld) => refused(sequence, &Refusal::TooOld(sequence)),
+                    Err(error) => return Err(Some(status_of(&error))),
+                }
+            }
+            Err(refusal) => {
+                self.intake.counters().refuse(refusal.cause());
+                if let Some(Turn { left_out }) = REFUSED.next() {
+                    let (cause, sender) = (refusal.cause(), self.sender());
+                    tracing::warn!(
+                        cause,
+                        sequence,
+                        left_out,
+                        "refused batch {sequence} of {sender}: {refusal}"
+                    );
+                }
+                refused(sequence, &refusal)
+            }
+        };
+        let acknowledge = span_if(is_traced, || span!("acknowledge"));
+        let sent = self.replies.send(Ok(reply)).in_span(acknowledge).await;
+        sent.map_err(|_| None)
+    }
+}
+
+fn answer(sequence: u64, outcome: ShipOutcome) -> ShipReply {
+    ShipReply {
+        sequence,
+        outcome: outcome.into(),
+        detail: String::new(),
+    }
+}
+
+fn refused(sequence: u64, refusal: &Refusal) -> ShipReply {
+    ShipReply {
+        sequence,
+        outcome: ShipOutcome::Refused.into(),
+        detail: refusal.to_string(),
+    }
+}
+
+/// Returns the gRPC status of a failure. Each of these means: keep the batch and retry later.
+fn status_of(error: &IntakeError) -> Status {
+    match error {
+        IntakeError::Wal(WalError::Full { .. }) | IntakeError::Backlog { .. } => {
+            Status::resource_exhausted(error.to_string())
+        }
+        IntakeError::Wal(_) | IntakeError::Busy { .. } | IntakeError::Stopping => {
+            Status::unavailable(error.to_string())
+        }
+    }
+}

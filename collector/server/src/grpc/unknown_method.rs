@@ -1,0 +1,131 @@
+//! Answers unknown gRPC methods with a hint; logs once per client.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, header};
+use tonic::Status;
+use tonic::transport::server::TcpConnectInfo;
+
+use crate::net::refusal;
+use stroboscope_store::flush::Counters;
+
+/// Path prefix of OTLP's services.
+const OTLP: &str = "/opentelemetry.proto.collector.";
+/// Maximum number of distinct clients in the log. Calls of further clients are only counted.
+const CALLERS_MAX: usize = 256;
+/// Maximum length of a `user-agent` in the log, in characters.
+const AGENT_CHARS_MAX: usize = 100;
+
+/// State of the handler for unknown methods. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Strangers {
+    counters: Arc<Counters>,
+    said: Arc<Mutex<HashSet<Knock>>>,
+}
+
+/// Client address, and true if it speaks OTLP.
+type Knock = (Option<IpAddr>, bool);
+
+impl Strangers {
+    pub(super) fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            counters,
+            said: Arc::default(),
+        }
+    }
+
+    /// Reports whether to log a call of this kind from this client: only the first.
+    fn is_news(&self, caller: Option<IpAddr>, is_otlp: bool) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.len() < CALLERS_MAX && said.insert((caller, is_otlp))
+    }
+}
+
+/// Handles calls of unknown methods.
+pub(super) async fn answer(State(strangers): State<Strangers>, request: Request) -> Response<Body> {
+    let path = request.uri().path();
+    let peer = request
+        .extensions()
+        .get::<TcpConnectInfo>()
+        .and_then(TcpConnectInfo::remote_addr);
+    let signal = path
+        .strip_prefix(OTLP)
+        .map(|rest| rest.split('.').next().unwrap_or_default());
+    strangers.counters.refuse(if signal.is_some() {
+        "otlp_grpc"
+    } else {
+        "unknown_method"
+    });
+    let message = match signal {
+        Some(signal) => otlp_message(signal),
+        None => {
+            format!("there is no method {path:?} here: this port speaks stroboscope.v1.Collector")
+        }
+    };
+    if strangers.is_news(peer.map(|peer| peer.ip()), signal.is_some()) {
+        let caller = caller(peer, &request);
+        match signal {
+            Some(signal) => tracing::warn!(
+                signal,
+                "{caller} sends OpenTelemetry's {signal:?} over gRPC, which is not taken here: it is told so with \
+                 each call, and this is said once for each address. Have it send its traces and logs \
+                 alone (OTEL_METRICS_EXPORTER=none)"
+            ),
+            None => tracing::warn!(path, "{caller} calls a method that this port does not know"),
+        }
+    }
+    refusal(Status::unimplemented(message))
+}
+
+/// Returns the hint for an OpenTelemetry exporter.
+pub(crate) fn otlp_message(signal: &str) -> String {
+    let today = match signal {
+        "trace" | "traces" => {
+            "traces are taken at the port of gRPC (4317 unless --listen says otherwise), and over HTTP at that of \
+             --otlp-http (4318), at /v1/traces"
+        }
+        "logs" => {
+            "logs are taken at the port of gRPC (4317 unless --listen says otherwise), and over HTTP at that of \
+             --otlp-http (4318), at /v1/logs"
+        }
+        _ => "Stroboscope has no use for anything but traces and logs",
+    };
+    format!("this is a Stroboscope collector: {today}")
+}
+
+fn caller(peer: Option<SocketAddr>, request: &Request) -> String {
+    let agent = request
+        .headers()
+        .get(header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok());
+    let agent: String = agent
+        .unwrap_or("no user-agent")
+        .chars()
+        .take(AGENT_CHARS_MAX)
+        .collect();
+    match peer {
+        Some(peer) => format!("somebody at {peer} ({agent:?})"),
+        None => format!("somebody on the unix socket ({agent:?})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_news_once_and_callers_are_bounded() {
+        let strangers = Strangers::new(Arc::default());
+        let caller = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
+        assert!(strangers.is_news(caller(1), true) && !strangers.clone().is_news(caller(1), true));
+        assert!(strangers.is_news(caller(1), false) && strangers.is_news(None, true));
+        let told = (2..10_000)
+            .filter(|&n| strangers.is_news(caller(n), true))
+            .count();
+        assert_eq!(told + 3, CALLERS_MAX);
+    }
+}

@@ -1,0 +1,113 @@
+//! Flushing thread: converts closed segments to Parquet, in order.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::time::Duration;
+
+use stroboscope::span;
+use tokio::sync::{mpsc, oneshot};
+
+use super::commit::{Command, FlushCommand, IntakeState, Rotate};
+use crate::self_tracing::span_if;
+use stroboscope_store::data_dir::Lock;
+use stroboscope_store::flush::{Flusher, now_ns};
+
+/// Number of flushes that a segment without news waits for. It is durable, and Parquet files
+/// without news cost more than they are worth. The first batch of a process is news, so each
+/// process becomes known.
+const QUIET_FLUSHES: u32 = 60;
+
+/// Thread that flushes closed segments, on request and at an interval.
+pub(super) struct FlushThread {
+    pub(super) flusher: Flusher,
+    pub(super) state: Arc<IntakeState>,
+    pub(super) committer: mpsc::WeakSender<Command>,
+    pub(super) commands: std_mpsc::Receiver<FlushCommand>,
+    pub(super) interval: Duration,
+    /// Flushes since the last one that included quiet segments.
+    pub(super) quiet_flushes: u32,
+    /// Set once something other than our own traces was flushed.
+    pub(super) others_flushed: Arc<AtomicBool>,
+    /// Lock of the data directory, held as long as this thread may write.
+    pub(super) _lock: Arc<Lock>,
+}
+
+impl FlushThread {
+    pub(super) fn run(mut self) {
+        use std_mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        let mut due = std::time::Instant::now() + self.interval;
+        loop {
+            match self
+                .commands
+                .recv_timeout(due.saturating_duration_since(std::time::Instant::now()))
+            {
+                Ok(FlushCommand::Closed) => drop(self.flush_closed()),
+                Ok(FlushCommand::Now(answer)) => {
+                    let _ = answer.send(self.flush_all(true));
+                }
+                Err(Timeout) => {
+                    self.quiet_flushes = (self.quiet_flushes + 1) % QUIET_FLUSHES;
+                    let _ = self.flush_all(self.quiet_flushes == 0);
+                    due = std::time::Instant::now() + self.interval;
+                }
+                Err(Disconnected) => return,
+            }
+        }
+    }
+
+    /// Flushes everything received so far. Unless `even_if_quiet`, an open segment without news
+    /// stays open, as if it were empty.
+    fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
+        let now_ns = now_ns();
+        self.rotate(even_if_quiet);
+        self.flush_closed()?;
+        self.flusher.all_flushed_until(now_ns);
+        Ok(())
+    }
+
+    /// Closes the open segment, unless the committer has ended.
+    fn rotate(&self, even_if_quiet: bool) {
+        let (answer, done) = oneshot::channel();
+        if let Some(committer) = self.committer.upgrade()
+            && committer
+                .blocking_send(Command::Rotate(Rotate {
+                    even_if_quiet,
+                    answer,
+                }))
+                .is_ok()
+        {
+            let _ = done.blocking_recv();
+        }
+    }
+
+    /// Flushes closed segments in order. A failed one is retried next time.
+    pub(super) fn flush_closed(&mut self) -> Result<(), String> {
+        loop {
+            let Some(segment) = self
+                .state
+                .closed()
+                .first_key_value()
+                .map(|(&number, _)| number)
+            else {
+                return Ok(());
+            };
+            let is_traced = self.state.traced().contains(&segment);
+            let flush = span_if(is_traced, || span!("flush", segment));
+            if let Err(error) = flush.scope(|| self.flusher.flush(segment)) {
+                self.state.counters.flush_failures.fetch_add(1, Relaxed);
+                tracing::error!(
+                    segment,
+                    %error,
+                    "cannot put a WAL segment into the store; trying again soon"
+                );
+                let text = error.to_string();
+                self.state.failing().store = Some(text.clone());
+                return Err(text);
+            }
+            self.state.failing().store = None;
+            self.state.closed().remove(&segment);
+            self.state.traced().remove(&segment);
+            self.others_flushed.fetch_or(is_traced, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! Handle to the intake: submit, flush, stop.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::commit::{Append, Command, Committer, FlushCommand, IntakeState, NewItem};
+use super::flushing::FlushThread;
+use super::maintenance::{self, MaintenanceOptions, MaintenanceStop};
+use super::{CommitOutcome, IntakeError};
+use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
+use crate::pool::{Peer, Pool, Share};
+use crate::self_tracing;
+use stroboscope_store::data_dir::{DataDir, Lock};
+use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
+use stroboscope_store::flush::{Counters, FlushError, Flusher};
+use stroboscope_store::ledger::Ledger;
+use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
+use stroboscope_store::maintenance::MaintenanceCounters;
+use stroboscope_store::tables::Store;
+use stroboscope_store::wal::{Payload, PayloadKind, Writer};
+
+/// Capacity of the command channel, in appends. The effective limit is in bytes.
+pub(super) const QUEUE: usize = 4_096;
+
+/// Quiet time after which the live model considers a trace complete. Services send within seconds,
+/// and retry for some more.
+const LIVE_QUIET: Duration = Duration::from_secs(30);
+
+/// Options of an intake.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Maximum interval between flushes of the open segment. A segment without news is flushed a
+    /// sixtieth as often.
+    pub flush_interval: Duration,
+    /// Maximum size of a segment, in bytes; a larger one is flushed.
+    pub segment_bytes: u64,
+    /// Maximum bytes that are received but not durable yet.
+    pub in_flight_bytes_max: usize,
+    /// Quiet time after which the live model considers a trace complete; none disables the live
+    /// model.
+    pub live_quiet: Option<Duration>,
+    /// Options of store maintenance; none leaves the files as they were flushed.
+    pub care: Option<MaintenanceOptions>,
+    /// Maximum records of traces that are still arriving, in the live model.
+    pub live_records_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            flush_interval: Duration::from_secs(10),
+            segment_bytes: WAL_SEGMENT_BYTES,
+            in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
+            live_quiet: Some(LIVE_QUIET),
+            care: Some(MaintenanceOptions::default()),
+            live_records_max: RECORDS_OPEN_MAX,
+        }
+    }
+}
+
+/// Mode of stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Flush everything to the store first.
+    Flush,
+    /// Leave the log in place; the next start recovers it.
+    Now,
+}
+
+/// Handle that accepts batches. Clones share the intake.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    pub(super) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) state: Arc<IntakeState>,
+    /// Pool of bytes in flight.
+    pub(super) in_flight: Pool,
+    /// Channels to the threads; none once stopping.
+    pub(super) channels: Mutex<Option<Channels>>,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) live: Option<LiveModel>,
+    pub(super) care: Arc<MaintenanceCounters>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Channels {
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) flusher: std_mpsc::Sender<FlushCommand>,
+    /// Ends maintenance when dropped.
+    #[allow(dead_code, reason = "it is held")]
+    pub(super) care: Option<MaintenanceStop>,
+}
+
+/// A submitted batch, whose outcome is pending.
+#[derive(Debug)]
+pub struct Submission(oneshot::Receiver<Result<CommitOutcome, IntakeError>>);
+
+impl Submission {
+    /// Waits until the batch is durable or has failed.
+    ///
+    /// # Errors
+    /// Returns an error if the batch is not stored for now; the sender keeps it and retries.
+    pub async fn outcome(self) -> Result<CommitOutcome, IntakeError> {
+        self.0.await.unwrap_or(Err(IntakeError::Stopping))
+    }
+}
+
+impl Intake {
+    /// Locks the data directory, flushes the log of an earlier process to the store, and starts the
+    /// threads.
+    ///
+    /// Blocks, so async code must not call it.
+    ///
+    /// # Errors
+    /// Returns an error if the directory is in use or damaged, or if the disk fails.
+    pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
+        Self::open_in(&DataDir::create(root)?, store, options)
+    }
+
+    pub(super) fn open_in(
+        data: &DataDir,
+        store: Store,
+        options: &Options,
+    ) -> Result<Self, FlushError> {
+        let lock = data.lock()?;
+        let (writer, flusher, state) = recovered(data, store.clone())?;
+        Self::start(
+            writer,
+            flusher,
+            (store, Arc::new(lock)),
+            state,
+            (options, data.requests()?),
+        )
+    }
+
+    fn start(
+        writer: Writer,
+        mut flusher: Flusher,
+        (store, lock): (Store, Arc<Lock>),
+        state: Arc<IntakeState>,
+        (options, requests): (&Options, Vec<String>),
+    ) -> Result<Self, FlushError> {
+        let live = options
+            .live_quiet
+            .map(|quiet| live::start(quiet, options.live_records_max, requests))
+            .transpose()
+            .map_err(FlushError::Thread)?;
+        let (live, live_thread) = live.map_or((None, None), |(model, feed, thread)| {
+            flusher.feed(Box::new(feed));
+            (Some(model), Some(thread))
+        });
+        let (command_sender, commands) = mpsc::channel(QUEUE);
+        let (flush_sender, flush_commands) = std_mpsc::channel();
+        let committer = Committer::new(
+            writer,
+            state.clone(),
+            commands,
+            flush_sender.clone(),
+            options.segment_bytes,
+        );
+        // Runtime that provides the committer's timers.
+        let timer = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(FlushError::Thread)?;
+        let others_flushed = Arc::new(AtomicBool::new(false));
+        let flushing = FlushThread {
+            flusher,
+            state: state.clone(),
+            // A strong sender would keep both threads alive forever.
+            committer: command_sender.downgrade(),
+            commands: flush_commands,
+            interval: options.flush_interval,
+            quiet_flushes: 0,
+            others_flushed: others_flushed.clone(),
+            _lock: lock.clone(),
+        };
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(body)
+                .map_err(FlushError::Thread)
+        };
+        let mut threads = vec![
+            spawn(
+                "wal-commit",
+                Box::new(move || timer.block_on(committer.run())),
+            )?,
+            spawn("store-flush", Box::new(move || flushing.run()))?,
+        ];
+        threads.extend(live_thread);
+        let care = Arc::new(MaintenanceCounters::default());
+        let mut channels = Channels {
+            commands: command_sender,
+            flusher: flush_sender,
+            care: None,
+        };
+        if let Some(options) = options.care.clone() {
+            let flushed = state.counters.clone();
+            let flushed = (flushed, others_flushed);
+            let (stop, thread) = maintenance::start(store, options, flushed, care.clone(), lock)
+                .map_err(FlushError::Thread)?;
+            channels.care = Some(stop);
+            threads.push(thread);
+        }
+        let in_flight = Pool::new(options.in_flight_bytes_max);
+        let inner = Inner {
+            state,
+            in_flight,
+            channels: Mutex::new(Some(channels)),
+            threads: Mutex::new(threads),
+            live,
+            care,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    fn channels(&self) -> Option<Channels> {
+        self.inner
+            .channels
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Submits a batch. Waits while too many bytes are in flight (back pressure). The returned
+    /// submission resolves to the batch's outcome.
+    ///
+    /// # Errors
+    /// Returns an error if the collector is stopping.
+    pub async fn submit(
+        &self,
+        batch: CheckedBatch,
+        received_ns: u64,
+    ) -> Result<Submission, IntakeError> {
+        self.submit_of(Peer::default(), batch, received_ns).await
+    }
+
+    /// Submits a batch like [`Self::submit`], charged to the quota of `peer`.
+    ///
+    /// # Errors
+    /// Returns an error if the collector is stopping.
+    pub(crate) async fn submit_of(
+        &self,
+        peer: Peer,
+        batch: CheckedBatch,
+        received_ns: u64,
+    ) -> Result<Submission, IntakeError> {
+        let payload = Payload::of(received_ns, batch.batch());
+        let in_flight = &self.inner.in_flight;
+        let share = in_flight.lend_when_free(peer, lent_for(&payload)).await;
+        self.append(NewItem::Batch(Box::new(batch)), payload, share)
+            .await
+    }
+
+    /// Returns the bytes that are received but not durable yet.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> usize {
+        self.inner.in_flight.lent()
+    }
+
+    /// Submits an OTLP request, whose checked content is `taken`. Rejects it at once under
+    /// overload: the client keeps the request and waits for the given delay.
+    ///
+    /// # Errors
+    /// Returns an error if too many bytes are in flight, or if the collector is stopping.
+    pub(crate) async fn submit_otlp(
+        &self,
+        peer: Peer,
+        kind: PayloadKind,
+        bytes: Vec<u8>,
+        received_ns: u64,
+        taken: OtlpTaken,
+    ) -> Result<Submission, IntakeError> {
+        let payload = Payload {
+            received_ns,
+            kind,
+            bytes,
+        };
+        let in_flight = &self.inner.in_flight;
+        let lent = in_flight.lend(peer, lent_for(&payload));
+        let share = lent.map_err(|_| IntakeError::Busy {
+            bytes: in_flight.lent(),
+        })?;
+        self.append(NewItem::Otlp(taken), payload, share).await
+    }
+
+    async fn append(
+        &self,
+        incoming: NewItem,
+        payload: Payload,
+        share: Share,
+    ) -> Result<Submission, IntakeError> {
+        let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
+        let (answer, submission) = oneshot::channel();
+        let is_traced = match &incoming {
+            NewItem::Batch(batch) => self_tracing::is_traced(batch.batch()),
+            NewItem::Otlp(_) => self_tracing::is_on(),
+        };
+        let append = Append {
+            context: is_traced.then(stroboscope::capture),
+            incoming,
+            payload,
+            answer,
+            _share: share,
+        };
+        commands
+            .send(Command::Append(Box::new(append)))
+            .await
+            .map_err(|_| IntakeError::Stopping)?;
+        Ok(Submission(submission))
+    }
+
+    /// Flushes everything stored so far to Parquet.
+    ///
+    /// # Errors
+    /// Returns the reason as text for people.
+    pub async fn flush(&self) -> Result<(), String> {
+        let stopping = || IntakeError::Stopping.to_string();
+        let flusher = self.channels().ok_or_else(stopping)?.flusher;
+        let (answer, done) = oneshot::channel();
+        flusher
+            .send(FlushCommand::Now(answer))
+            .map_err(|_| stopping())?;
+        done.await.map_err(|_| stopping())?
+    }
+
+    /// Answers what is in flight and ends the threads. Afterwards it rejects everything.
+    ///
+    /// # Errors
+    /// Returns an error if the last flush failed. Everything is then still in the log.
+    pub async fn stop(&self, how: Stop) -> Result<(), String> {
+        let flushed = match how {
+            Stop::Flush => self.flush().await,
+            Stop::Now => Ok(()),
+        };
+        drop(
+            self.inner
+                .channels
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        let threads = std::mem::take(
+            &mut *self
+                .inner
+                .threads
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let join = move || threads.into_iter().try_for_each(|thread| thread.join());
+        match tokio::task::spawn_blocking(join).await {
+            Ok(Ok(())) => flushed,
+            _ => Err(
+                "a thread of the intake panicked; what was acknowledged is in the log".to_owned(),
+            ),
+        }
+    }
+
+    /// Checks that batches are accepted and reach the store.
+    ///
+    /// # Errors
+    /// Returns the problem as text for people.
+    pub fn health(&self) -> Result<(), String> {
+        let threads = self
+            .inner
+            .threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
+            return Err("the intake has stopped; restart the collector".to_owned());
+        }
+        let failing = self.inner.state.failing();
+        if let Some(reason) = &failing.log {
+            return Err(format!("nothing is taken for now: {reason}"));
+        }
+        if let Some(reason) = &failing.store {
+            return Err(format!(
+                "the log cannot be put into the store, which is tried again by itself: {reason}"
+            ));
+        }
+        drop(failing);
+        let bytes = self.inner.state.backlog_bytes();
+        if bytes > WAL_BACKLOG_BYTES_MAX / 2 {
+            return Err(IntakeError::Backlog { bytes }.to_string());
+        }
+        Ok(())
+    }
+
+    /// Checks that batches are accepted now (readiness). [`Intake::health`] also reports imminent
+    /// failures.
+    ///
+    /// # Errors
+    /// Returns the reason as text for people.
+    pub fn ready(&self) -> Result<(), String> {
+        if self.channels().is_none() {
+            return Err(IntakeError::Stopping.to_string());
+        }
+        if let Some(reason) = &self.inner.state.failing().log {
+            return Err(format!("nothing is taken for now: {reason}"));
+        }
+        let bytes = self.inner.state.backlog_bytes();
+        if bytes > WAL_BACKLOG_BYTES_MAX {
+            return Err(IntakeError::Backlog { bytes }.to_string());
+        }
+        Ok(())
+    }
+
+    /// Returns the counters of the intake.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.inner.state.counters
+    }
+
+    /// Returns the counters of store maintenance.
+    #[must_use]
+    pub fn care(&self) -> &MaintenanceCounters {
+        &self.inner.care
+    }
+
+    /// Returns the live model, if there is one.
+    #[must_use]
+    pub fn live(&self) -> Option<&LiveModel> {
+        self.inner.live.as_ref()
+    }
+
+    /// Calls `look` with the live ledger. The ledger stays locked meanwhile, so `look` must be
+    /// brief.
+    pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(&self.inner.state.ledger())
+    }
+}
+
+/// Recovers the log of an earlier run into the store, and returns the parts with which to continue.
+pub(super) fn recovered(
+    data: &DataDir,
+    store: Store,
+) -> Result<(Writer, Flusher, Arc<IntakeState>), FlushError> {
+    let counters = Arc::new(Counters::default());
+    let mut flusher = Flusher::load(data, store, counters.clone())?;
+    let next = flusher.next_segment()?;
+    let recovered = flusher.recover()?;
+    if recovered > 0 {
+        tracing::info!(
+            count = recovered,
+            "put WAL segments of an earlier run into the store"
+        );
+    }
+    let ledger = Mutex::new(flusher.ledger().clone());
+    let state = Arc::new(IntakeState {
+        ledger,
+        counters,
+        ..IntakeState::default()
+    });
+    let writer = Writer::on(data.disk().clone(), &data.wal(), next);
+    Ok((writer, flusher, state))
+}
+
+/// Returns the bytes in flight that a payload counts for. A small payload needs more memory than
+/// its bytes, and a batch is also held decoded, with all its columns.
+fn lent_for(payload: &Payload) -> usize {
+    const BESIDE_BYTES: usize = 1_024;
+    let times = match payload.kind {
+        PayloadKind::Batch => 3,
+        _ => 1,
+    };
+    times * payload.bytes.len() + BESIDE_BYTES
+}

@@ -1,0 +1,488 @@
+//! One connection: admits or rejects its requests, and closes it if it is slow or idle.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+use tonic::codegen::Service as _;
+use tonic::transport::server::TcpConnectInfo;
+
+use super::authority::AuthorityFilter;
+use super::body::{BodyAccounting, BodyShare, BoundedBody, Messages};
+use super::guard::{HEAD_BYTES_MAX, Rejection, Way};
+use super::rejections::{PortName, RejectionCause};
+use super::revocation::{ResponseEnd, Withdrawal};
+use super::settings::Ports;
+use crate::pool::{Peer, Pool, Share};
+
+/// Builds the response to a rejected request.
+pub(crate) type Answer = fn(&Parts, &Rejection) -> Response<Body>;
+
+/// Idle time after which a connection is closed gracefully.
+const IDLE: Duration = Duration::from_secs(120);
+/// Maximum concurrent streams of one connection.
+const STREAMS_MAX: u32 = 256;
+/// Bytes that HTTP reads ahead on one connection before a handler takes them. No pool counts them.
+const READ_AHEAD_BYTES: u32 = 64 << 10;
+/// Read-ahead for gRPC, in bytes, where remote services ship batches: 2.5 MB/s at a round trip of
+/// 50 ms.
+const GRPC_READ_AHEAD_BYTES: u32 = 128 << 10;
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Method whose messages may arrive one after the other for hours.
+const STREAM: &str = "/stroboscope.v1.Collector/Ship";
+
+/// State that all connections of a door share.
+#[derive(Clone, Debug)]
+pub(super) struct Visits {
+    pub(super) doors: Arc<Ports>,
+    pub(super) way: Way,
+    pub(super) router: Router,
+    pub(super) answer: Answer,
+    /// Pool of open requests.
+    pub(super) requests: Pool,
+}
+
+/// Client of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Visitor {
+    pub(super) peer: Peer,
+    /// TCP addresses; none on a unix socket.
+    pub(super) tcp: Option<TcpConnectInfo>,
+}
+
+impl std::fmt::Display for Visitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.tcp.as_ref().and_then(TcpConnectInfo::remote_addr) {
+            Some(address) => write!(f, "{address}"),
+            None => f.write_str("somebody on the unix socket"),
+        }
+    }
+}
+
+/// Activity of a connection, for its timeouts.
+#[derive(Debug)]
+struct Activity {
+    began: Instant,
+    /// Number of requests whose responses are not complete.
+    open: AtomicUsize,
+    /// End of the latest request, in ms since `began`; 0 if there was none.
+    ended_ms: AtomicU64,
+    /// Arrival of the first bytes that belong to no request yet, in ms since `began`; 0 if there
+    /// are none.
+    head_ms: AtomicU64,
+}
+
+/// Action that a timeout calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    SlowHead,
+    Idle,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            open: AtomicUsize::new(0),
+            ended_ms: AtomicU64::new(0),
+            head_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    fn bytes_came(&self) {
+        if self.open.load(Relaxed) == 0 && self.head_ms.load(Relaxed) == 0 {
+            self.head_ms.store(self.now_ms(), Relaxed);
+        }
+    }
+
+    fn due(&self, timeout: Duration, is_http2: bool) -> Due {
+        if self.open.load(Relaxed) > 0 {
+            return Due::Nothing;
+        }
+        let now_ms = self.now_ms();
+        let since = |ms: u64| Duration::from_millis(now_ms.saturating_sub(ms));
+        let (head_ms, ended_ms) = (self.head_ms.load(Relaxed), self.ended_ms.load(Relaxed));
+        // HTTP/2 carries more than requests, so only its first request has a deadline.
+        let slow_since = match (ended_ms, head_ms) {
+            (0, _) => Some(0),
+            (_, 0) => None,
+            (_, head_ms) => Some(head_ms).filter(|_| !is_http2),
+        };
+        if slow_since.is_some_and(|ms| since(ms) > timeout) {
+            Due::SlowHead
+        } else if ended_ms > 0 && since(ended_ms) > IDLE {
+            Due::Idle
+        } else {
+            Due::Nothing
+        }
+    }
+}
+
+/// An open request.
+#[derive(Debug)]
+struct OpenRequest {
+    activity: Arc<Activity>,
+    _share: Option<Share>,
+}
+
+impl OpenRequest {
+    fn begin(activity: Arc<Activity>) -> Self {
+        activity.open.fetch_add(1, Relaxed);
+        activity.head_ms.store(0, Relaxed);
+        Self {
+            activity,
+            _share: None,
+        }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.activity
+            .ended_ms
+            .store(self.activity.now_ms(), Relaxed);
+        self.activity.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Body of a response; the request ends with it. It ends early if the request's token is withdrawn.
+struct ResponseBody {
+    body: Body,
+    ending: Option<ResponseEnd>,
+    _open: OpenRequest,
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(ending) = &mut self.ending
+            && let Poll::Ready(frame) = ending.poll(context)
+        {
+            return Poll::Ready(frame);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Stream that reports arriving bytes to `activity`.
+struct ActivityStream<S> {
+    stream: S,
+    /// Filter for authorities, on a unix socket.
+    authorities: Option<AuthorityFilter>,
+    activity: Arc<Activity>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        if into.filled().len() > before {
+            self.activity.bytes_came();
+            if let Some(filter) = &mut self.authorities {
+                filter.filter(&mut into.filled_mut()[before..]);
+            }
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+impl Visits {
+    fn is_grpc(&self) -> bool {
+        matches!(self.way.door, PortName::Grpc | PortName::Unix)
+    }
+
+    pub(super) fn refuse(&self, cause: RejectionCause, visitor: &Visitor) {
+        self.doors.refused.count(self.way.door, cause, visitor);
+    }
+
+    /// Serves all requests of a connection.
+    pub(super) async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+        self,
+        stream: S,
+        visitor: Visitor,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let activity = Arc::new(Activity::new());
+        let service = service_fn(|request| {
+            let (visits, visitor) = (self.clone(), visitor.clone());
+            let open = OpenRequest::begin(activity.clone());
+            async move { Ok::<_, Infallible>(visits.answer(request, visitor, open).await) }
+        });
+        let io = TokioIo::new(ActivityStream {
+            stream,
+            authorities: (self.way.door == PortName::Unix).then(AuthorityFilter::new),
+            activity: activity.clone(),
+        });
+        let builder = self.builder();
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let timeout = self.doors.settings.request_timeout;
+        let mut clock = tokio::time::interval((timeout / 4).max(Duration::from_millis(10)));
+        let mut is_ending = false;
+        let mut stopped = pin!(until_true(stopped));
+        loop {
+            tokio::select! {
+                served = connection.as_mut() => {
+                    let failed = served.err();
+                    if let Some(cause) = failed.and_then(|error| cause_of(&*error)) {
+                        self.refuse(cause, &visitor);
+                    }
+                    return;
+                }
+                () = &mut stopped, if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                _ = clock.tick() => match activity.due(timeout, self.is_grpc()) {
+                    Due::Nothing => {}
+                    Due::SlowHead => return self.refuse(RejectionCause::SlowHead, &visitor),
+                    Due::Idle if is_ending => return,
+                    Due::Idle => {
+                        is_ending = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                },
+            }
+        }
+    }
+
+    fn builder(&self) -> Builder<TokioExecutor> {
+        let mut builder = Builder::new(TokioExecutor::new());
+        if self.is_grpc() {
+            builder = builder.http2_only();
+        }
+        // A head may be twice as large as the limit that gets a worded rejection.
+        let head_bytes_max = 2 * HEAD_BYTES_MAX;
+        // We time heads ourselves: this timeout would close idle connections.
+        let mut http1 = builder.http1();
+        let http1 = http1.timer(TokioTimer::new()).header_read_timeout(None);
+        http1.max_buf_size(READ_AHEAD_BYTES as usize);
+        let read_ahead = if self.is_grpc() {
+            GRPC_READ_AHEAD_BYTES
+        } else {
+            READ_AHEAD_BYTES
+        };
+        let mut http2 = builder.http2();
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_stream_window_size(read_ahead)
+            .initial_connection_window_size(read_ahead)
+            .max_header_list_size(u32::try_from(8 * head_bytes_max).unwrap_or(u32::MAX))
+            .keep_alive_interval(Some(KEEPALIVE));
+        builder
+    }
+
+    async fn answer(
+        mut self,
+        request: Request<Incoming>,
+        visitor: Visitor,
+        mut open: OpenRequest,
+    ) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        // Subscribes before the token check, so that no change in between is missed.
+        let replaced = self.doors.replaced();
+        let admitted = self.doors.admit(self.way, &parts).and_then(|role| {
+            let lent = self.requests.lend(visitor.peer, 1);
+            let causes = [RejectionCause::Requests, RejectionCause::PeerRequests];
+            let lent = lent.map_err(|lack| Rejection::lack(lack, causes, "requests"))?;
+            Ok((role, lent))
+        });
+        let role = match admitted {
+            Ok((role, share)) => {
+                open._share = Some(share);
+                role
+            }
+            Err(denied) => {
+                self.refuse(denied.cause, &visitor);
+                let mut response = (self.answer)(&parts, &denied);
+                denied.put_headers(response.headers_mut());
+                if !self.is_grpc() {
+                    put_browser_headers(response.headers_mut());
+                }
+                return response;
+            }
+        };
+        let withdrawal = role.map(|role| {
+            let doors = self.doors.clone();
+            Withdrawal::of(doors, self.way.door, role, &parts.headers, replaced)
+        });
+        let share = self.doors.reading.share(visitor.peer);
+        let reading = BodyShare::new(self.doors.clone(), self.way.door, share);
+        let counting = if self.is_grpc() && parts.uri.path() == STREAM {
+            BodyAccounting::Messages(Messages::default())
+        } else {
+            BodyAccounting::Whole
+        };
+        let timeout = self.doors.settings.request_timeout;
+        let body = BoundedBody::new(body, reading.clone(), counting, timeout, withdrawal.clone());
+        parts.extensions.insert(reading);
+        parts.extensions.insert(visitor.peer);
+        if let Some(tcp) = visitor.tcp {
+            // tonic reads the client's address from this extension.
+            parts.extensions.insert(tcp);
+        }
+        let request = Request::from_parts(parts, Body::new(body));
+        // A router is always ready.
+        let Ok(response) = self.router.call(request).await;
+        let (mut parts, body) = response.into_parts();
+        let is_grpc = self.is_grpc();
+        if !is_grpc {
+            put_browser_headers(&mut parts.headers);
+        }
+        let ending = withdrawal.map(|withdrawal| ResponseEnd::of(withdrawal, is_grpc));
+        let answered = ResponseBody {
+            body,
+            ending,
+            _open: open,
+        };
+        Response::from_parts(parts, Body::new(answered))
+    }
+}
+
+/// Tells browsers not to guess the content type, and to load nothing for a response without a
+/// policy of its own.
+fn put_browser_headers(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+    ] {
+        let entry = headers.entry(name);
+        entry.or_insert(HeaderValue::from_static(value));
+    }
+}
+
+/// Returns the cause of a failed connection; none if its peer disconnected.
+fn cause_of(error: &(dyn Error + 'static)) -> Option<RejectionCause> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            if error.is_parse_too_large() {
+                return Some(RejectionCause::HeaderSize);
+            } else if error.is_parse() {
+                return Some(RejectionCause::BrokenProtocol);
+            }
+        }
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let is_gone = error.is_io() || error.is_remote();
+            return (!is_gone).then_some(RejectionCause::BrokenProtocol);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// Resolves when the flag is set.
+pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
+    // A dropped sender means the same.
+    let _ = flag.wait_for(|flag| *flag).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_slow_and_what_is_idle_is_told_apart() {
+        let long_ago = Instant::now()
+            .checked_sub(Duration::from_secs(3_600))
+            .unwrap();
+        let now_ms = 3_600_000;
+        let check = |open: usize, ended_ms: u64, head_ms: u64, is_http2: bool, expected: Due| {
+            let activity = Activity {
+                began: long_ago,
+                open: AtomicUsize::new(open),
+                ended_ms: AtomicU64::new(ended_ms),
+                head_ms: AtomicU64::new(head_ms),
+            };
+            let due = activity.due(Duration::from_secs(30), is_http2);
+            assert_eq!(due, expected, "{activity:?} {is_http2}");
+        };
+        for is_http2 in [false, true] {
+            check(1, 0, 0, is_http2, Due::Nothing);
+            check(1, 1, 1, is_http2, Due::Nothing);
+            // No request yet.
+            check(0, 0, 0, is_http2, Due::SlowHead);
+            check(0, 0, now_ms, is_http2, Due::SlowHead);
+            check(0, now_ms - 100_000, 0, is_http2, Due::Nothing);
+            check(0, now_ms - 121_000, 0, is_http2, Due::Idle);
+            check(0, now_ms - 1, now_ms - 1, is_http2, Due::Nothing);
+        }
+        check(0, now_ms - 100_000, now_ms - 31_000, false, Due::SlowHead);
+        check(0, now_ms - 100_000, now_ms - 31_000, true, Due::Nothing);
+        check(0, now_ms - 121_000, now_ms - 31_000, true, Due::Idle);
+    }
+}

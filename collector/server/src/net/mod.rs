@@ -1,0 +1,41 @@
+//! The doors: listening sockets of the collector, with access control and limits.
+//!
+//! `listening` accepts connections, over TLS if there are certificates (`tls`). `connection` serves
+//! one and closes it if it is slow or idle. `authority` repairs the headers of clients on unix
+//! sockets. `guard` admits requests, by tokens (`tokens`) and by the host names they use. `login`
+//! is the cookie of a browser, `session` issues it for a token, and `attempts` counts wrong tokens.
+//! `body` counts bytes while they arrive, and `unpack` those that it decompresses, for gRPC on
+//! behalf of `messages`. `revocation` ends requests whose token has become invalid. `settings`
+//! holds what all doors share, and reloads changed files. `rejections` counts rejections by cause.
+
+mod attempts;
+mod authority;
+mod body;
+mod connection;
+mod guard;
+mod listening;
+mod login;
+mod messages;
+mod rejections;
+mod revocation;
+mod session;
+mod settings;
+mod tls;
+mod tokens;
+mod unpack;
+mod wrong_port;
+
+pub(crate) use body::BodyShare;
+pub(crate) use connection::{Answer, until_true};
+pub(crate) use guard::Rejection;
+pub(crate) use listening::{Listener, ListenerSetup};
+#[cfg(feature = "simulation")]
+pub use listening::{SimulatedListener, SimulatedStream};
+pub(crate) use login::{LOGIN_PATH, LOGOUT_PATH};
+pub(crate) use messages::unpack_messages;
+pub use rejections::{PortName, RejectionCause, RejectionCounters};
+pub use settings::{DoorError, NetSettings, Ports};
+pub use tls::{BadTls, TlsFiles};
+pub use tokens::{BadTokens, Role};
+pub(crate) use unpack::{ContentCoding, UnpackError, unpack_beside};
+pub(crate) use wrong_port::{refusal, wrong_port};

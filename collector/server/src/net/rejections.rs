@@ -1,0 +1,173 @@
+//! Counters of rejections, by door and cause.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Door at which a connection or request was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortName {
+    Grpc,
+    Unix,
+    OtlpHttp,
+    Pages,
+}
+
+impl PortName {
+    const ALL: [Self; 4] = [Self::Grpc, Self::Unix, Self::OtlpHttp, Self::Pages];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grpc => "grpc",
+            Self::Unix => "unix",
+            Self::OtlpHttp => "otlp_http",
+            Self::Pages => "pages",
+        }
+    }
+}
+
+/// Cause of a rejection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectionCause {
+    /// The maximum number of connections is open.
+    Connections,
+    /// This peer has its share of the connections.
+    PeerConnections,
+    /// The system has no sockets left.
+    Accept,
+    /// The first bytes are not TLS, or no supported version of it.
+    TlsHandshake,
+    /// The handshake took too long.
+    TlsTimeout,
+    /// The client certificate is missing, unknown or expired.
+    ClientCertificate,
+    TokenMissing,
+    TokenUnknown,
+    /// The token is known, but has another role.
+    TokenRole,
+    /// The token became invalid during the request.
+    TokenWithdrawn,
+    /// Too many wrong tokens came through the login form.
+    LoginAttempts,
+    /// The request names a host that is not this collector.
+    Host,
+    /// A page of another site requests a change.
+    Origin,
+    /// No request came, or its head took too long.
+    SlowHead,
+    HeaderSize,
+    SlowBody,
+    /// The bytes are not HTTP.
+    BrokenProtocol,
+    /// The maximum number of requests is open.
+    Requests,
+    PeerRequests,
+    /// The maximum number of bytes is being received.
+    Bytes,
+    PeerBytes,
+}
+
+impl RejectionCause {
+    const ALL: [Self; 21] = [
+        Self::Connections,
+        Self::PeerConnections,
+        Self::Accept,
+        Self::TlsHandshake,
+        Self::TlsTimeout,
+        Self::ClientCertificate,
+        Self::TokenMissing,
+        Self::TokenUnknown,
+        Self::TokenRole,
+        Self::TokenWithdrawn,
+        Self::LoginAttempts,
+        Self::Host,
+        Self::Origin,
+        Self::SlowHead,
+        Self::HeaderSize,
+        Self::SlowBody,
+        Self::BrokenProtocol,
+        Self::Requests,
+        Self::PeerRequests,
+        Self::Bytes,
+        Self::PeerBytes,
+    ];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::PeerConnections => "peer_connections",
+            Self::Accept => "accept",
+            Self::TlsHandshake => "tls_handshake",
+            Self::TlsTimeout => "tls_timeout",
+            Self::ClientCertificate => "client_certificate",
+            Self::TokenMissing => "token_missing",
+            Self::TokenUnknown => "token_unknown",
+            Self::TokenRole => "token_role",
+            Self::TokenWithdrawn => "token_withdrawn",
+            Self::LoginAttempts => "login_attempts",
+            Self::Host => "host",
+            Self::Origin => "origin",
+            Self::SlowHead => "slow_head",
+            Self::HeaderSize => "header_size",
+            Self::SlowBody => "slow_body",
+            Self::BrokenProtocol => "broken_protocol",
+            Self::Requests => "requests",
+            Self::PeerRequests => "peer_requests",
+            Self::Bytes => "bytes",
+            Self::PeerBytes => "peer_bytes",
+        }
+    }
+}
+
+/// Counters of rejections. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct RejectionCounters(Arc<[[AtomicU64; RejectionCause::ALL.len()]; PortName::ALL.len()]>);
+
+impl RejectionCounters {
+    /// Counts a rejection and logs the first, second, fourth, … of them, so that clients cannot
+    /// fill the log.
+    pub(crate) fn count(&self, door: PortName, cause: RejectionCause, who: &dyn std::fmt::Display) {
+        let count = self.0[door as usize][cause as usize].fetch_add(1, Relaxed) + 1;
+        if count.is_power_of_two() {
+            let (door, cause) = (door.name(), cause.name());
+            tracing::warn!(door, cause, count, peer = %who, "turned away");
+        }
+    }
+
+    /// Returns all counters, as door, cause and count.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+        let of_door = move |door: PortName| {
+            let of_cause = move |cause: RejectionCause| {
+                let count = self.0[door as usize][cause as usize].load(Relaxed);
+                (door.name(), cause.name(), count)
+            };
+            RejectionCause::ALL.into_iter().map(of_cause)
+        };
+        PortName::ALL.into_iter().flat_map(of_door)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_listed_once() {
+        let refused = RejectionCounters::default();
+        for (place, cause) in RejectionCause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, place);
+            for door in PortName::ALL {
+                refused.count(door, cause, &"a test");
+            }
+        }
+        assert!(refused.counts().all(|(_, _, count)| count == 1));
+        let mut names: Vec<_> = refused
+            .counts()
+            .map(|(door, cause, _)| (door, cause))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RejectionCause::ALL.len() * PortName::ALL.len());
+    }
+}

@@ -1,0 +1,284 @@
+//! State that all doors of a collector share; reloads its files when they change.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, spawn_blocking};
+
+use super::attempts::Attempts;
+use super::rejections::RejectionCounters;
+use super::tls::{BadTls, TlsConfigs, TlsFiles, TlsTexts};
+use super::tokens::{BadTokens, Tokens};
+use crate::pool::Pool;
+
+/// Interval between checks of the files.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum size of each file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Maximum open requests of a door, per allowed connection. A process with our SDK has two.
+const REQUESTS_PER_CONNECTION: usize = 4;
+
+/// Access control and limits of the doors.
+#[derive(Clone, Debug)]
+pub struct NetSettings {
+    /// TLS files of all TCP doors; none disables TLS.
+    pub tls: Option<TlsFiles>,
+    /// File of tokens; none disables authentication.
+    pub tokens: Option<PathBuf>,
+    /// Names of this collector, besides `localhost` and addresses.
+    pub allowed_hosts: Vec<String>,
+    /// Maximum connections of each door.
+    pub connections_max: usize,
+    /// Maximum time for each of: a handshake, the head of a request, and its body (or one message
+    /// of a stream).
+    pub request_timeout: Duration,
+    /// Maximum bytes of requests that are arriving or being checked.
+    pub reading_bytes_max: usize,
+}
+
+impl Default for NetSettings {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            tokens: None,
+            allowed_hosts: Vec::new(),
+            connections_max: 1_024,
+            request_timeout: Duration::from_secs(30),
+            reading_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// Error in the files that the doors need.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    #[error("cannot read {path}: {source}")]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{path}: {problem}")]
+    Tokens { path: PathBuf, problem: BadTokens },
+    #[error("TLS: {0}")]
+    Tls(#[from] BadTls),
+}
+
+/// Parsed content of the files.
+#[derive(Default)]
+pub(super) struct Secrets {
+    pub(super) tls: Option<TlsConfigs>,
+    pub(super) tokens: Option<Tokens>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+/// State that all doors of a collector share.
+#[derive(Debug)]
+pub struct Ports {
+    pub(super) settings: NetSettings,
+    pub(super) refused: RejectionCounters,
+    /// Pool of bytes of requests that are arriving or being checked.
+    pub(super) reading: Pool,
+    pub(super) attempts: Attempts,
+    secrets: RwLock<Arc<Secrets>>,
+    /// Notifies when the secrets are replaced.
+    replaced: watch::Sender<()>,
+    /// Number of reloads that succeeded, and that failed.
+    pub(crate) reloads: [AtomicU64; 2],
+    watcher: Option<AbortHandle>,
+}
+
+impl Ports {
+    /// Reads the files, and from then on watches them for changes.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be read or is invalid.
+    pub async fn open(settings: NetSettings) -> Result<Arc<Self>, DoorError> {
+        let files = settings.clone();
+        let reading = spawn_blocking(move || Contents::read(&files)?.understood(&files));
+        // The task fails only if the runtime shuts down.
+        let (secrets, digest) = reading.await.unwrap_or_else(|_| Ok(Default::default()))?;
+        if let Some(tokens) = &secrets.tokens {
+            let missing = tokens.missing_roles();
+            if !missing.is_empty() {
+                let missing = missing.join(" and ");
+                tracing::warn!(
+                    role = missing,
+                    "no token has this role: nobody can do what it is for"
+                );
+            }
+        }
+        let is_watching = settings.tls.is_some() || settings.tokens.is_some();
+        Ok(Arc::new_cyclic(|doors| Self {
+            reading: Pool::new(settings.reading_bytes_max),
+            refused: RejectionCounters::default(),
+            attempts: Attempts::default(),
+            secrets: RwLock::new(Arc::new(secrets)),
+            replaced: watch::Sender::new(()),
+            reloads: Default::default(),
+            watcher: is_watching.then(|| {
+                let watching = look(doors.clone(), settings.clone(), digest);
+                tokio::spawn(watching).abort_handle()
+            }),
+            settings,
+        }))
+    }
+
+    pub(super) fn secrets(&self) -> Arc<Secrets> {
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+        secrets.clone()
+    }
+
+    /// Returns a receiver that is notified of each later replacement of the secrets.
+    pub(super) fn replaced(&self) -> watch::Receiver<()> {
+        self.replaced.subscribe()
+    }
+
+    /// Returns the counters of rejections.
+    #[must_use]
+    pub fn refused(&self) -> &RejectionCounters {
+        &self.refused
+    }
+
+    /// Returns the bytes that are arriving or being checked.
+    #[must_use]
+    pub fn reading_bytes(&self) -> usize {
+        self.reading.lent()
+    }
+
+    pub(super) fn requests_max(&self) -> usize {
+        self.settings.connections_max * REQUESTS_PER_CONNECTION
+    }
+
+    fn replace(&self, read: Result<Secrets, DoorError>) {
+        match read {
+            Ok(secrets) => {
+                let mut current = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+                *current = Arc::new(secrets);
+                drop(current);
+                self.replaced.send_replace(());
+                self.reloads[0].fetch_add(1, Relaxed);
+                tracing::info!("certificates and tokens were read anew");
+            }
+            Err(error) => {
+                self.reloads[1].fetch_add(1, Relaxed);
+                tracing::error!(
+                    %error,
+                    "certificates or tokens have changed, and cannot be used; those of before are kept"
+                );
+            }
+        }
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        if let Some(watcher) = &self.watcher {
+            watcher.abort();
+        }
+    }
+}
+
+/// Reloads the files when they change. It compares contents instead of modification times: a second
+/// is too coarse, and mounted files are symbolic links that get replaced.
+async fn look(doors: std::sync::Weak<Ports>, settings: NetSettings, mut last: u64) {
+    let settings = Arc::new(settings);
+    let mut interval = tokio::time::interval(LOOK_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let files = settings.clone();
+        let looking = spawn_blocking(move || {
+            let contents = Contents::read(&files);
+            let digest = contents.as_ref().map_or(0, Contents::digest);
+            let is_news = digest != last;
+            let secrets = is_news.then(|| {
+                let understood = contents.and_then(|contents| contents.understood(&files));
+                understood.map(|(secrets, _)| secrets)
+            });
+            (digest, secrets)
+        });
+        let Ok((digest, secrets)) = looking.await else {
+            return;
+        };
+        // The first check may finish before the doors exist. When they are dropped, they abort this
+        // task.
+        let Some(doors) = doors.upgrade() else {
+            continue;
+        };
+        last = digest;
+        if let Some(secrets) = secrets {
+            doors.replace(secrets);
+        }
+    }
+}
+
+/// Contents of the files.
+struct Contents {
+    /// Certificate and key.
+    tls: Option<(Vec<u8>, Vec<u8>)>,
+    client_ca: Option<Vec<u8>>,
+    tokens: Option<Vec<u8>>,
+}
+
+impl Contents {
+    fn read(settings: &NetSettings) -> Result<Self, DoorError> {
+        let tls = settings.tls.as_ref();
+        let pair = |tls: &TlsFiles| -> Result<_, DoorError> {
+            Ok((read(&tls.certificate)?, read(&tls.key)?))
+        };
+        let client_ca = tls.and_then(|tls| tls.client_ca.as_deref());
+        Ok(Self {
+            tls: tls.map(pair).transpose()?,
+            client_ca: client_ca.map(read).transpose()?,
+            tokens: settings.tokens.as_deref().map(read).transpose()?,
+        })
+    }
+
+    fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.tls, &self.client_ca, &self.tokens).hash(&mut hasher);
+        // Zero stands for unreadable files.
+        hasher.finish().max(1)
+    }
+
+    fn understood(&self, settings: &NetSettings) -> Result<(Secrets, u64), DoorError> {
+        let tls = self.tls.as_ref().map(|(certificate, key)| TlsTexts {
+            certificate,
+            key,
+            client_ca: self.client_ca.as_deref(),
+        });
+        let tls = tls.as_ref().map(TlsConfigs::of).transpose()?;
+        let tokens = match (&self.tokens, &settings.tokens) {
+            (Some(tokens), Some(path)) => {
+                let bad = |problem| DoorError::Tokens {
+                    path: path.clone(),
+                    problem,
+                };
+                Some(Tokens::parse(&String::from_utf8_lossy(tokens)).map_err(bad)?)
+            }
+            _ => None,
+        };
+        Ok((Secrets { tls, tokens }, self.digest()))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, DoorError> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(path);
+    let read = opened.and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(|source| DoorError::File {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,308 @@
+//! Maintenance: the steps of [`super`], one method each, and a round of everything that is due.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use object_store::path::Path;
+
+use super::counters::MaintenanceCounters;
+use super::policy::{Job, next_job};
+use crate::publishing::PublishCounters;
+use crate::tables::{
+    MergeError, MergedFile, RetriedSpans, Segments, Store, StoreError, StoreTable, merge_files,
+};
+
+/// Time for which replaced files are kept: longer than a query takes.
+const GRACE: Duration = Duration::from_secs(3_600);
+/// Maximum bytes of replaced files.
+const REPLACED_BYTES_MAX: u64 = 4 << 30;
+
+/// Maximum retried spans that are remembered until their events come. The events of further ones
+/// stay duplicated.
+const RETRIED_MAX: usize = 1 << 20;
+/// Tables whose files are merged, spans before events. Kernel chunks are not merged: each is found
+/// by its name and self-contained.
+const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
+
+/// Settings of store maintenance.
+#[derive(Clone, Debug)]
+pub struct MaintenanceSettings {
+    /// True if small files are merged.
+    pub compacts: bool,
+    /// True if every hour is treated as final, for a store at rest.
+    pub is_at_rest: bool,
+    /// Maximum age of an hour since its end; older ones are deleted.
+    pub keep: Option<Duration>,
+    /// State of publishing: with it, an hour is not deleted for its age before it is published.
+    pub publishing: Option<Arc<PublishCounters>>,
+    /// Maximum bytes of the tables; the oldest hours are deleted while they exceed it.
+    pub keep_bytes: Option<u64>,
+    /// Time for which replaced files are kept.
+    pub grace: Duration,
+    /// Maximum bytes of replaced files.
+    pub replaced_bytes_max: u64,
+}
+
+impl Default for MaintenanceSettings {
+    fn default() -> Self {
+        Self {
+            compacts: true,
+            is_at_rest: false,
+            keep: None,
+            publishing: None,
+            keep_bytes: None,
+            grace: GRACE,
+            replaced_bytes_max: REPLACED_BYTES_MAX,
+        }
+    }
+}
+
+/// Reason why maintenance failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MaintenanceError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Files could not be merged.
+    #[error("cannot compact: {0}")]
+    Merge(#[from] MergeError),
+}
+
+/// A finished merge whose file is not visible yet.
+#[derive(Debug)]
+pub struct MergeResult {
+    table: StoreTable,
+    job: Job,
+    file: MergedFile,
+}
+
+/// Maintenance of a store. Its owner holds the lock of the data directory.
+#[derive(Debug)]
+pub struct Care {
+    store: Store,
+    pub(super) settings: MaintenanceSettings,
+    pub(super) counters: Arc<MaintenanceCounters>,
+    retried: RetriedSpans,
+    /// Damaged files, which cannot be merged: no merge spans them.
+    damaged: BTreeSet<Path>,
+    is_tidy: bool,
+}
+
+impl Care {
+    /// Creates the maintenance of a store.
+    #[must_use]
+    pub fn of(
+        store: Store,
+        settings: MaintenanceSettings,
+        counters: Arc<MaintenanceCounters>,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            counters,
+            retried: RetriedSpans::default(),
+            damaged: BTreeSet::new(),
+            is_tidy: false,
+        }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the files that cannot be merged.
+    #[must_use]
+    pub fn damaged(&self) -> &BTreeSet<Path> {
+        &self.damaged
+    }
+
+    /// Does everything that is due. `next_segment` comes from the checkpoint; `goes_on` is polled
+    /// frequently.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails. A damaged file is no error: it is left alone, counted
+    /// and logged.
+    pub fn round(
+        &mut self,
+        next_segment: u64,
+        now_ns: i64,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), MaintenanceError> {
+        if !self.is_tidy {
+            self.tidy()?;
+            self.is_tidy = true;
+        }
+        self.retain(next_segment, now_ns)?;
+        if self.settings.compacts {
+            for table in TABLES {
+                if !self.compact_table(table, next_segment, now_ns, goes_on)? {
+                    break;
+                }
+            }
+        }
+        if self.retried.len() > RETRIED_MAX {
+            self.retried = RetriedSpans::default();
+        }
+        self.purge(now_ns)
+    }
+
+    /// Returns the files of a table that may be merged, as runs of neighbours.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be listed.
+    pub fn stretches(
+        &self,
+        table: StoreTable,
+        next_segment: u64,
+    ) -> Result<Vec<Vec<(Path, u64)>>, StoreError> {
+        let mut directories: BTreeMap<String, Vec<(Path, u64)>> = BTreeMap::new();
+        for file in self.store.list(table)? {
+            if Segments::of(&file.0).is_some_and(|of| of.last < next_segment) {
+                let directory = file.0.as_ref().rsplit_once('/').map_or("", |parts| parts.0);
+                directories
+                    .entry(directory.to_owned())
+                    .or_default()
+                    .push(file);
+            }
+        }
+        let mut stretches = Vec::new();
+        for mut files in directories.into_values() {
+            files.sort_by_key(|(path, _)| Segments::of(path));
+            let parts = files.split(|(path, _)| self.damaged.contains(path));
+            stretches.extend(parts.filter(|part| part.len() > 1).map(<[_]>::to_vec));
+        }
+        Ok(stretches)
+    }
+
+    /// Merges the files of a table. Returns false if `goes_on` stopped it.
+    fn compact_table(
+        &mut self,
+        table: StoreTable,
+        next_segment: u64,
+        now_ns: i64,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<bool, MaintenanceError> {
+        for mut files in self.stretches(table, next_segment)? {
+            while let Some(job) = next_job(&files, now_ns, self.settings.is_at_rest) {
+                if !goes_on() {
+                    return Ok(false);
+                }
+                match self.compact(table, job.clone(), goes_on) {
+                    Ok(bytes) => {
+                        let begin = files
+                            .iter()
+                            .position(|file| Some(file) == job.inputs.first());
+                        let begin = begin.unwrap_or(0);
+                        files.splice(begin..begin + job.inputs.len(), [(job.output, bytes)]);
+                    }
+                    Err(MaintenanceError::Merge(MergeError::Stopped)) => return Ok(false),
+                    Err(error @ MaintenanceError::Merge(MergeError::Damaged(_))) => {
+                        tracing::error!("{error}");
+                        // The next round continues with the rest of the run.
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does all steps of one merge. Returns the size of the merged file, in bytes.
+    ///
+    /// # Errors
+    /// Returns an error from the step that fails. Every row then still exists exactly once.
+    pub fn compact(
+        &mut self,
+        table: StoreTable,
+        job: Job,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<u64, MaintenanceError> {
+        let inputs: Vec<Path> = job.inputs.iter().map(|(path, _)| path.clone()).collect();
+        let merged = self.merge(table, job, goes_on)?;
+        let bytes = merged.file.bytes;
+        self.publish(merged)?;
+        self.replace(table, &inputs)?;
+        Ok(bytes)
+    }
+
+    /// Writes the merged file (step 1).
+    ///
+    /// # Errors
+    /// Returns an error if an input is damaged or the store fails. There is no merged file then.
+    pub fn merge(
+        &mut self,
+        table: StoreTable,
+        job: Job,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<MergeResult, MaintenanceError> {
+        let (store, retried) = (&self.store, &mut self.retried);
+        match merge_files(store, table, &job.inputs, &job.output, retried, goes_on) {
+            Ok(file) => Ok(MergeResult { table, job, file }),
+            Err(error) => {
+                if let MergeError::Damaged(damage) = &error {
+                    let is_it = |path: &&Path| self.store.display(path) == damage.file;
+                    let paths = || job.inputs.iter().map(|(path, _)| path);
+                    self.damaged
+                        .extend(paths().find(is_it).or_else(|| paths().next()).cloned());
+                }
+                if !matches!(error, MergeError::Stopped) {
+                    self.counters.compaction_failures.fetch_add(1, Relaxed);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Publishes the merged file (step 2). From here on it covers its inputs.
+    ///
+    /// # Errors
+    /// Returns an error if the disk fails.
+    pub fn publish(&self, merged: MergeResult) -> Result<(), MaintenanceError> {
+        let MergeResult { table, job, file } = merged;
+        let (rows, bytes, retries) = (file.rows, file.bytes, file.retries);
+        if let Err(error) = file.publish() {
+            self.counters.compaction_failures.fetch_add(1, Relaxed);
+            return Err(error.into());
+        }
+        let counters = &self.counters;
+        let read: u64 = job.inputs.iter().map(|(_, bytes)| bytes).sum();
+        counters.compactions.fetch_add(1, Relaxed);
+        counters.compaction_read_bytes.fetch_add(read, Relaxed);
+        counters.compaction_written_bytes.fetch_add(bytes, Relaxed);
+        counters.compacted_rows.fetch_add(rows, Relaxed);
+        counters.otlp_retries_dropped.fetch_add(retries, Relaxed);
+        tracing::debug!(
+            "{}: {rows} rows of {} files of {}",
+            job.output,
+            job.inputs.len(),
+            table.name()
+        );
+        Ok(())
+    }
+
+    /// Replaces files that another file covers (steps 3 and 4).
+    ///
+    /// # Errors
+    /// Returns an error if the disk fails. The files that remain are covered.
+    pub fn replace(&self, table: StoreTable, covered: &[Path]) -> Result<(), MaintenanceError> {
+        self.move_away(table, covered)?;
+        let count = covered.len() as u64;
+        self.counters.files_replaced.fetch_add(count, Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn move_away(
+        &self,
+        table: StoreTable,
+        files: &[Path],
+    ) -> Result<(), MaintenanceError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        self.store.announce(table)?;
+        files.iter().try_for_each(|path| self.store.retire(path))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! Access to thread-locals with one instruction.
+
+#![allow(unsafe_code)]
+
+use std::ops::Deref;
+use std::thread::LocalKey;
+
+/// Pointer to a thread-local without a destructor, valid as long as its thread lives. As a pointer,
+/// it cannot leave the thread.
+pub(crate) struct ThreadRef<T: 'static>(*const T);
+
+impl<T> ThreadRef<T> {
+    /// Returns a pointer instead of taking a closure, which would have to be inlined together with
+    /// all its code.
+    #[inline(always)]
+    pub(crate) fn of(key: &'static LocalKey<T>) -> Self {
+        const { assert!(!std::mem::needs_drop::<T>()) };
+        Self(key.with(std::ptr::from_ref))
+    }
+}
+
+impl<T> Deref for ThreadRef<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: a thread-local without a destructor lives as long as its thread, and a `ThreadRef` cannot leave the thread,
+        // because it is not `Send`. A reference borrowed from it ends before it does.
+        unsafe { &*self.0 }
+    }
+}
