@@ -33,7 +33,7 @@ pub use stored::{CountedRequest, StoredRows};
 pub use subject::Subject;
 pub use template::Template;
 
-use crate::decision_tree::{DecisionTree, TreeSettings};
+use crate::decision_tree::{DecisionTree, Table, TreeSettings};
 use crate::record::TraceId;
 use crate::statistics::{Share, fisher_two_sided};
 use parameters::Parameters;
@@ -202,7 +202,30 @@ pub fn explain(
     for request in requests {
         learned.observe(&mut rows, request.into(), &request.parameters);
     }
-    Ok(learned.explanation(&rows))
+    Ok(learned.explanation(&rows, None))
+}
+
+/// Returns latency, weight and leaf of each request, in order of latency. Reports the leaf and the
+/// class of each to `count`.
+fn latencies_by_leaf(
+    tree: &DecisionTree,
+    table: &Table,
+    rows: &StoredRows,
+    mut count: impl FnMut(usize, usize),
+) -> Vec<(u64, f64, Option<usize>)> {
+    let weights = rows.weights();
+    let of_row = |(row, latency_ns)| {
+        let class = usize::from(table.classes()[row]);
+        let place = tree.leaf_met(table, row);
+        if let Some(place) = place {
+            count(place, class);
+        }
+        (latency_ns, weights[class], place)
+    };
+    let rows = (0..table.classes().len()).zip(rows.latencies_ns());
+    let mut latencies: Vec<_> = rows.map(of_row).collect();
+    latencies.sort_unstable_by_key(|of| of.0);
+    latencies
 }
 
 impl LearnedTree {
@@ -271,8 +294,9 @@ impl LearnedTree {
         rows.merge(other, self.columns.len());
     }
 
-    /// Explains the difference between all these requests, with precision and recall.
-    pub fn explanation(&self, rows: &StoredRows) -> Explanation {
+    /// Explains the difference between all these requests, with precision and recall. `earlier`
+    /// requests, counted by the same tree, give the latency before the change.
+    pub fn explanation(&self, rows: &StoredRows, earlier: Option<&StoredRows>) -> Explanation {
         let table = rows.table(&self.columns);
         let all: Vec<usize> = (0..table.classes().len()).collect();
         let mut tree = self.tree.clone();
@@ -280,16 +304,14 @@ impl LearnedTree {
         let leaves = tree.leaves();
         let mut counts = vec![[0u64; 2]; leaves.len()];
         let (requests, weights) = (rows.seen(), rows.weights());
-        let mut latencies = Vec::new();
-        for (row, latency_ns) in all.into_iter().zip(rows.latencies_ns()) {
-            let class = usize::from(table.classes()[row]);
-            let place = tree.leaf_met(&table, row);
-            if let Some(place) = place {
-                counts[place][class] += 1;
-            }
-            latencies.push((latency_ns, weights[class], place));
-        }
-        latencies.sort_unstable_by_key(|of| of.0);
+        let latencies = latencies_by_leaf(&tree, &table, rows, |place, class| {
+            counts[place][class] += 1;
+        });
+        let earlier = earlier.map(|rows| {
+            let table = rows.table(&self.columns);
+            latencies_by_leaf(&tree, &table, rows, |_, _| ())
+        });
+        let earlier = earlier.unwrap_or_default();
         let stored = |counts: [u64; 2]| {
             [0, 1].map(|class| (counts[class] as f64 * weights[class]).round() as u64)
         };
@@ -308,6 +330,7 @@ impl LearnedTree {
                 p_value: leaf.p_value,
                 matching: Typical::of(&latencies, |place| place == Some(leaf.place)),
                 others: Typical::of(&latencies, |place| place != Some(leaf.place)),
+                earlier: Typical::of(&earlier, |place| place == Some(leaf.place)),
             };
             let class = usize::from(leaf.class);
             let share = requests[class] as f64 / requests.iter().sum::<u64>().max(1) as f64;

@@ -73,7 +73,7 @@ impl Distinction {
         let requests = said.requests();
         // Later requests are from processes of the same time, so the identity of a slow process may
         // be the cause. The tree may use identities here.
-        let among_later = said.partial.and_then(|partial| {
+        let mut among_later = said.partial.and_then(|partial| {
             let later = requests.iter().filter_map(|(request, is_beyond)| {
                 Some(ExplainedRequest {
                     is_mutation: (*is_beyond)?,
@@ -85,7 +85,10 @@ impl Distinction {
             // tree that distinguishes nothing is dropped, because chance could make a difference
             // appear.
             let tree = LearnedTree::of(&later, settings).ok()?;
-            tree.tells().then_some((partial, tree, later))
+            let earlier = requests.iter().filter(|of| of.1.is_none());
+            let earlier = rows_of(&tree, earlier.map(|of| &of.0));
+            tree.tells()
+                .then_some((partial, tree, rows_of(&tree, &later), earlier))
         });
         let settings = ExplainSettings {
             identities: said.identities().collect(),
@@ -93,28 +96,30 @@ impl Distinction {
         };
         let all: Vec<ExplainedRequest> = requests.into_iter().map(|of| of.0).collect();
         let tree = LearnedTree::of(&all, &settings)?;
-        let later_tree = among_later.as_ref().map(|(_, tree, _)| tree);
+        let later_tree = among_later.as_ref().map(|(_, tree, ..)| tree);
         let tells = tree.tells() || later_tree.is_some();
         let [rows, later_rows] = if said.is_whole || !tells {
-            let later = among_later
-                .as_ref()
-                .map(|(_, tree, later)| rows_of(tree, later));
+            let later = among_later.as_mut();
+            let later = later.map(|(_, _, later, _)| std::mem::take(later));
             [rows_of(&tree, &all), later.unwrap_or_default()]
         } else {
             read([Some(&tree), later_tree])?
         };
         Ok(Distinction {
-            explanation: tree.explanation(&rows),
-            among_later: among_later.map(|(partial, tree, _)| AmongLater {
+            explanation: tree.explanation(&rows, None),
+            among_later: among_later.map(|(partial, tree, _, earlier)| AmongLater {
                 partial,
-                explanation: tree.explanation(&later_rows),
+                explanation: tree.explanation(&later_rows, Some(&earlier)),
             }),
         })
     }
 }
 
 /// Returns the rows that a tree asks about, from the sampled requests.
-fn rows_of(tree: &LearnedTree, requests: &[ExplainedRequest]) -> StoredRows {
+fn rows_of<'a>(
+    tree: &LearnedTree,
+    requests: impl IntoIterator<Item = &'a ExplainedRequest>,
+) -> StoredRows {
     let mut rows = StoredRows::default();
     for request in requests {
         tree.observe(&mut rows, request.into(), &request.parameters);

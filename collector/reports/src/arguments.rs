@@ -163,7 +163,13 @@ pub fn parse_formula(text: &str) -> Result<(String, Formula), String> {
         Ok(formula) => Ok((text.to_owned(), formula)),
         Err(error) => {
             let marked = error.marked(text).replace('\n', "\n  ");
-            Err(format!("{error}\n  {marked}"))
+            // `tenant=t2`, as the periods of `compare` take it.
+            let condition = text.split_once('=').filter(|_| !text.contains('{'));
+            let hint = condition.map_or_else(String::new, |(key, value)| {
+                let [key, value] = [key, value].map(|part| part.trim().trim_matches('"'));
+                format!("\n  A formula for an attribute: {{ .{key} = \"{value}\" }}")
+            });
+            Err(format!("{error}\n  {marked}{hint}"))
         }
     }
 }

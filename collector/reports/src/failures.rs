@@ -83,6 +83,9 @@ pub struct FailuresReport {
     /// Attributes that distinguish failed requests of a root operation from others; failed ones and
     /// the largest share first.
     leaves: Vec<FailureLeafRow>,
+    /// Root operations whose failed requests no attribute distinguishes from others, if there are at
+    /// least 12 of both.
+    indistinct: Vec<String>,
     /// Commands that examine the first change further; empty on a page, which has links.
     #[serde(skip)]
     commands: String,
@@ -154,7 +157,7 @@ rows! {
         let all = |of| ns(&row.latency, of);
         let others = |of| ns(&row.latency_without_failed, of);
     }
-    root: Text, "root operation" = match row.root == NO_ROOT {
+    root: Text, "root operation" = match row.root == NO_ROOT || row.failed == 0 {
         // Pages of requests list only requests with a root.
         true => Cell::from(row.root.as_str()),
         false => Cell::Linked(
@@ -348,6 +351,12 @@ impl FailuresReport {
             roots: found.roots.iter().map(FailureRootRow::of).collect(),
             changes: found.changes.into_iter().map(FailureChangeRow).collect(),
             leaves: found.apart.iter().flat_map(leaves).collect(),
+            indistinct: found
+                .apart
+                .iter()
+                .filter(|of| !of.explanation.leaves.iter().any(|leaf| leaf.is_mutation))
+                .map(|of| of.root.clone())
+                .collect(),
             commands: String::new(),
             origins: reached.into_iter().map(row).collect(),
             recovered_origins: recovered.into_iter().map(row).map(Into::into).collect(),
@@ -438,6 +447,12 @@ impl Report for FailuresReport {
         let telling = self.leaves.iter().find(|leaf| leaf.failed);
         if let Some(leaf) = telling {
             doc.sentence(format!("Of {}, {}.", leaf.root, leaf.sentence));
+        }
+        if !self.indistinct.is_empty() {
+            doc.sentence(format!(
+                "No attribute distinguishes the failed requests of {} from others.",
+                self.indistinct.join(", ")
+            ));
         }
         doc.table(
             "What tells failed requests from others",

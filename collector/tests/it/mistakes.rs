@@ -17,7 +17,7 @@ const PARSERS_WORDS: [&str; 8] = [
 ];
 
 /// A command, and what its error must say.
-const MISTAKES: [(&str, &str); 32] = [
+const MISTAKES: [(&str, &str); 33] = [
     ("requests --top x", "a whole number"),
     (
         "requests --top 99999999999999999999",
@@ -32,6 +32,7 @@ const MISTAKES: [(&str, &str); 32] = [
         "there is no data directory nosuch",
     ),
     ("overview --data file", "not a directory"),
+    ("overview --where tenant=t2", "{ .tenant = \"t2\" }"),
     ("slack --root nosuch", "there are: "),
     (
         "critical-path --by nosuch",

@@ -76,6 +76,35 @@ fn explain_says_first_who_is_slower_and_leads_to_them() {
     );
     let p50 = |of: &str| leaf[of]["p50_ns"].as_u64().unwrap();
     assert!(p50("latency") > p50("others_latency") + 4_000_000, "{leaf}");
+    // The latency of the same users before, as a list of their requests gives it.
+    let earlier = json_of(
+        directory.path(),
+        &[
+            "requests",
+            "--json",
+            "--data",
+            "data",
+            "--top",
+            "1000",
+            "--where",
+            "{ .partition = 1 }",
+            "--since",
+            "2026-11-21T10:00",
+            "--until",
+            "2026-11-21T10:30",
+        ],
+    );
+    let earlier = earlier["requests"].as_array().unwrap().iter();
+    let mut earlier: Vec<u64> = earlier
+        .map(|of| of["latency_ns"].as_u64().unwrap())
+        .collect();
+    earlier.sort_unstable();
+    assert_eq!(
+        p50("earlier_latency"),
+        earlier[(earlier.len() - 1) / 2],
+        "{leaf}"
+    );
+    assert!(harm.contains(" instead of "), "{harm}");
     // From one page of two periods to the other, and to others with the later one.
     let to_compare = link(&page, "Compare");
     for part in ["before=2026-11-21T10%3A00..", "after=2026-11-21T11%3A00.."] {

@@ -103,6 +103,8 @@ pub struct ExplainedLeaf {
     pub matching: Option<Typical>,
     /// Latency of the other requests, of both categories.
     pub others: Option<Typical>,
+    /// Latency of earlier requests that meet these conditions, if those were counted.
+    pub earlier: Option<Typical>,
 }
 
 /// Truncates to three digits, so that a share below 1 never reads as 1.

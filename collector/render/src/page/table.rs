@@ -194,11 +194,9 @@ fn write_cell(
     match (cell, column.kind) {
         (Cell::Text(id), Kind::Request) => write_request(html, id, reader),
         (Cell::Linked(text, path), _) if matches!(reader, Reader::OfSite(_)) => {
-            html.markup("<a href=\"")
-                .text(path)
-                .markup("\">")
-                .text(text)
-                .markup("</a>");
+            html.markup("<a href=\"").text(path).markup("\">");
+            write_breakable(html, text);
+            html.markup("</a>");
         }
         (Cell::Real(share), Kind::Share) => {
             html.markup("<span>").text(&real(*share, Kind::Share));
@@ -208,6 +206,7 @@ fn write_cell(
             }
             html.markup("</span>");
         }
+        (cell, kind) if is_left(kind) => write_breakable(html, &text_of(cell, kind)),
         (cell, kind) => {
             html.text(&text_of(cell, kind));
             if let (Cell::Real(ns), Some(longest)) = (cell, longest) {
@@ -216,6 +215,27 @@ fn write_cell(
         }
     }
     html.markup("</td>");
+}
+
+/// Writes a name that may continue on the next line after `:` and `/`, and within long words.
+fn write_breakable(html: &mut Html, text: &str) {
+    /// Characters of a word that stay together.
+    const WORD: usize = 24;
+    let mut from = 0;
+    let mut word = 0;
+    let mut characters = text.char_indices().peekable();
+    while let Some((_, character)) = characters.next() {
+        word = if character == ' ' { 0 } else { word + 1 };
+        let Some((next_at, next)) = characters.peek().copied() else {
+            break;
+        };
+        let is_end = matches!(character, ':' | '/') && next != character && next != ' ';
+        if is_end || word >= WORD {
+            html.text(&text[from..next_at]).markup("<wbr/>");
+            (from, word) = (next_at, 0);
+        }
+    }
+    html.text(&text[from..]);
 }
 
 /// Writes a request's id as short as on a terminal, and on a site as a link.

@@ -158,6 +158,9 @@ pub struct LeafRow {
     others_changed_share: f64,
     latency: Option<TypicalSays>,
     others_latency: Option<TypicalSays>,
+    /// Latency of earlier requests with these conditions, if both sides are of the later period. It
+    /// comes from the sample.
+    earlier_latency: Option<TypicalSays>,
     pub sentence: String,
     #[serde(skip)]
     tests: Vec<ParameterCondition>,
@@ -201,6 +204,7 @@ impl LeafRow {
             others: leaf.stored_all.iter().sum::<u64>().saturating_sub(requests),
             latency: leaf.matching.map(Into::into),
             others_latency: leaf.others.map(Into::into),
+            earlier_latency: leaf.earlier.map(Into::into),
             tests: leaf.conditions.clone(),
             among_later: false,
             conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
@@ -235,11 +239,14 @@ impl LeafRow {
         };
         let times = match (&self.latency, &self.others_latency) {
             (Some(own), Some(others)) => {
-                let [p50, p95] = [own.p50_ns, own.p95_ns].map(|ns| duration(ns as f64));
-                let [p50_others, p95_others] =
-                    [others.p50_ns, others.p95_ns].map(|ns| duration(ns as f64));
+                let times = |of: &TypicalSays| [of.p50_ns, of.p95_ns].map(|ns| duration(ns as f64));
+                let ([p50, p95], [p50_others, p95_others]) = (times(own), times(others));
+                let before = self.earlier_latency.as_ref().map(times);
+                let before = before.map_or_else(String::new, |[p50, p95]| {
+                    format!(" instead of {p50} and {p95} before")
+                });
                 format!(
-                    "These {} take {p50} (p50) and {p95} (p95); the {} others {of} {p50_others} and {p95_others}. ",
+                    "These {} take {p50} (p50) and {p95} (p95){before}; the {} others {of} {p50_others} and {p95_others}. ",
                     counted(self.requests, "request"),
                     self.others,
                 )
