@@ -3,7 +3,7 @@
 
 use super::html::Html;
 use crate::humanise::{count_spaced, duration_spaced, instant};
-use crate::show::{Cell, Column, Kind, Table, real};
+use crate::show::{Cell, Column, Kind, Table, indentation, real};
 
 /// Number of rows that a page shows at first, and that a link adds.
 const ROWS_PER_PAGE: usize = 50;
@@ -293,7 +293,7 @@ fn text_of(cell: &Cell, kind: Kind) -> String {
     match cell {
         Cell::None => String::new(),
         Cell::Text(text) | Cell::Linked(text, _) => text.clone(),
-        Cell::Nested(depth, text) => "  ".repeat(*depth) + text,
+        Cell::Nested(depth, text) => indentation(*depth) + text,
         Cell::Segment(name) => name.short(),
         Cell::Count(count) => count_spaced(*count),
         Cell::Instant(at_ns) => instant(*at_ns),

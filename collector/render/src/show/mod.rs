@@ -26,6 +26,7 @@ pub use figure_text::axis_text;
 pub use names::{Names, SegmentName};
 pub use number::real;
 pub use scrub::{escaped_json, scrubbed, scrubbed_lines, shortened};
+pub(crate) use table::indentation;
 pub use table::{Cell, Column, Kind, Row, Table, TableSpec};
 pub use text::{TableLines, TextView, short_request};
 pub use wrap::sentences;

@@ -67,6 +67,19 @@ impl Column {
     }
 }
 
+/// Levels of nesting that are shown by indentation.
+const LEVELS_INDENTED: usize = 24;
+
+/// Returns the indentation of a nested text. Deeper levels than [`LEVELS_INDENTED`] have a number
+/// instead: a request of 20,000 nested calls would print 800 MB of spaces.
+pub(crate) fn indentation(depth: usize) -> String {
+    let spaces = "  ".repeat(depth.min(LEVELS_INDENTED));
+    match depth > LEVELS_INDENTED {
+        true => format!("{spaces}({depth}) "),
+        false => spaces,
+    }
+}
+
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -207,4 +220,16 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// Number of rows that people are shown.
     pub shown: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deep_levels_are_numbered() {
+        assert_eq!(indentation(2), "    ");
+        let [last, deeper] = [LEVELS_INDENTED, 20_000].map(indentation);
+        assert_eq!(deeper, format!("{last}(20000) "));
+    }
 }

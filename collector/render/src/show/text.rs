@@ -6,7 +6,7 @@ use super::figure_text;
 use super::layout;
 use super::number::real;
 use super::scrub::{scrubbed, scrubbed_lines};
-use super::table::{Cell, Kind, Table};
+use super::table::{Cell, Kind, Table, indentation};
 use super::wrap;
 use crate::humanise::instant;
 
@@ -153,7 +153,7 @@ impl TextView {
                 scrubbed(short_request(id))
             }
             Cell::Text(text) | Cell::Linked(text, _) => scrubbed(text),
-            Cell::Nested(depth, text) => "  ".repeat(*depth) + &scrubbed(text),
+            Cell::Nested(depth, text) => indentation(*depth) + &scrubbed(text),
             Cell::Segment(name) => scrubbed(&name.short()),
             Cell::Count(count) => count.to_string(),
             Cell::Instant(at_ns) => instant(*at_ns),
