@@ -39,7 +39,7 @@ pub struct PageHead<'a> {
     pub about: &'a str,
     /// Data directory that the pages show.
     pub of: &'a str,
-    /// All links of the header.
+    /// Links of the header.
     pub navigation: &'a [NavLink],
     /// Path of the link that this page belongs to.
     pub current: &'a str,
