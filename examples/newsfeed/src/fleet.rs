@@ -116,7 +116,7 @@ pub enum FleetError {
     Report {
         /// Description of the problem.
         problem: String,
-        /// The beginning of what the client printed.
+        /// The beginning of the client's output.
         text: String,
     },
 }

@@ -71,7 +71,7 @@ pub struct ExitReport {
     pub role: &'static str,
     /// Its process id, which is free again.
     pub pid: u32,
-    /// Its exit status, or what went wrong.
+    /// Its exit status, or the error.
     pub status: String,
     /// True if it stopped on request with status 0.
     pub clean: bool,

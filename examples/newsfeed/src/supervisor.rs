@@ -118,7 +118,7 @@ fn run_all(options: AllOptions) -> Result<ExitCode, AllError> {
         let json = options.json;
         let fleet_options = fleet_options(options)?;
         let mut fleet = tokio::select! {
-            // Dropping a half-started fleet kills what it has started.
+            // Dropping a half-started fleet kills its processes.
             fleet = Fleet::start(fleet_options) => fleet?,
             () = stop.wait() => return Ok(ExitCode::from(INTERRUPTED)),
         };
