@@ -1,7 +1,8 @@
-//! An HTTP service with axum: one layer, and every request is a span with what its handler does below it.
+//! An HTTP service with axum: one layer makes every request a span, with the spans of its handler
+//! below it.
 //!
-//! `cargo run -p stroboscope-examples --example axum`; it asks itself twice and ends. `echo` shows how a service passes
-//! the context on to others by HTTP.
+//! `cargo run -p stroboscope-examples --example axum`; it asks itself twice and ends. `echo` shows
+//! how a service passes the context on to others by HTTP.
 
 use std::error::Error;
 
@@ -19,7 +20,7 @@ use tower::{Layer as _, Service as _};
 
 #[stroboscope::trace]
 async fn page(Path(user): Path<u64>) -> String {
-    // Runs beside the request, and belongs to it.
+    // The task runs concurrently, and belongs to the request.
     let friends = tokio::spawn(friends(user).in_current_span());
     let friends = friends.await.unwrap_or(0);
     // An entered span must not be held across an .await; a scope ends before the next one.
@@ -33,7 +34,8 @@ async fn friends(user: u64) -> u64 {
 
 type Caller = ClientService<Client<HttpConnector, Body>>;
 
-/// The layer of the client is for services that call others; here, so that both spans are in one trace.
+/// Sends a request. The layer of the client is for services that call others; here it puts both
+/// spans into one trace.
 async fn ask(caller: &mut Caller, uri: Uri) -> Result<(), Box<dyn Error>> {
     let response = caller.call(Request::get(uri).body(Body::empty())?).await?;
     println!(

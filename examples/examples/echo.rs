@@ -1,9 +1,10 @@
-//! A service that calls what it is told to call, and so shows how a request's context goes through it: the test
-//! service that W3C's conformance suite for trace-context asks for.
+//! A service that makes the calls in its request, and so shows how a request's context goes through
+//! it: the test service that W3C's conformance suite for trace-context requires.
 //!
-//! `POST /test` with `[{"url": "http://…", "arguments": […]}, …]` calls each url in turn, by `POST` with the arguments
-//! as body. The layers do the rest: each call is in the trace that the request's headers name, also while nothing is
-//! recorded. `STROBOSCOPE_PROPAGATE=always` gives a trace to requests that name none, which the suite expects.
+//! `POST /test` with `[{"url": "http://…", "arguments": […]}, …]` calls each url in turn, by `POST`
+//! with the arguments as body. The layers do the rest: each call is in the trace that the request's
+//! headers name, also while nothing is recorded. `STROBOSCOPE_PROPAGATE=always` gives a trace to
+//! requests that name none, which the suite expects.
 //!
 //! ```text
 //! STROBOSCOPE_PROPAGATE=always cargo run -p stroboscope-examples --example echo -- --listen 127.0.0.1:5000
@@ -11,7 +12,7 @@
 //! SPEC_LEVEL=2 python test.py http://127.0.0.1:5000/test     # of github.com/w3c/trace-context, directory test
 //! ```
 //!
-//! Without `--listen` it calls itself through a chain of two and prints what arrived.
+//! Without `--listen` it calls itself through a chain of two and prints the response.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use tower::{Layer as _, Service as _};
 
 type Caller = ClientService<Client<HttpConnector, Body>>;
 
-/// `url` and `arguments` of each call that the body asks for.
+/// Returns `url` and `arguments` of each call in the body.
 fn calls(body: &Bytes) -> Result<Vec<(Uri, Bytes)>, String> {
     let body: Value = serde_json::from_slice(body).map_err(|error| format!("body: {error}"))?;
     let list = body
@@ -97,7 +98,7 @@ fn app() -> Router {
         .layer(ServerLayer::new())
 }
 
-/// Sends this service to itself and from there to `/show`.
+/// Sends a request through this service to itself, and from there to `/show`.
 async fn call_itself(address: SocketAddr) -> Result<(), Box<dyn Error + Send + Sync>> {
     let show = json!([{ "url": format!("http://{address}/show"), "arguments": [] }]);
     let chain = json!([{ "url": format!("http://{address}/test"), "arguments": show }]);

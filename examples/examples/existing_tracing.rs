@@ -1,7 +1,8 @@
 //! A service that is annotated with `tracing` already, moved over in three lines (marked).
 //!
-//! What is recorded is `info` and above, and nothing of the insides of tonic, h2, hyper and the like.
-//! `STROBOSCOPE_TRACING=debug,h2=trace` in the environment, or `stroboscope::layer().recording(…)`, says otherwise.
+//! It records `info` and above, and nothing of the insides of tonic, h2, hyper and the like. To
+//! change this, set `STROBOSCOPE_TRACING=debug,h2=trace` in the environment, or call
+//! `stroboscope::layer().recording(…)`.
 //!
 //! `cargo run -p stroboscope-examples --example existing_tracing`
 

@@ -1,4 +1,4 @@
-//! The service of the README, as it stands there.
+//! The service of the README, unchanged.
 
 use stroboscope::{FutureExt as _, span};
 

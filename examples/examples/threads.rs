@@ -1,7 +1,7 @@
 //! Plain threads, no async runtime: spans, events, and the context on another thread.
 //!
-//! `cargo run -p stroboscope-examples --example threads`; with a collector beside it (`stroboscope collect`), what it
-//! records is there afterwards.
+//! `cargo run -p stroboscope-examples --example threads`; if a collector runs as well (`stroboscope
+//! collect`), it has the records afterwards.
 
 use std::time::Duration;
 

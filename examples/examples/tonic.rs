@@ -1,4 +1,5 @@
-//! gRPC with tonic, client and server: one layer on each side, and what the server does is in the trace of who called.
+//! gRPC with tonic, client and server: one layer on each side, and the server's spans are in the
+//! caller's trace.
 //!
 //! `cargo run -p stroboscope-examples --example tonic`
 
@@ -26,7 +27,8 @@ struct Shelf;
 #[tonic::async_trait]
 impl Store for Shelf {
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
-        // The layer has opened a span for the request, named `newsfeed.v1.Store/Read`; this one is below it.
+        // The layer has opened a span for the request, named `newsfeed.v1.Store/Read`; this one is
+        // below it.
         let _span = span!("look_up", key = request.get_ref().key.as_str()).entered();
         println!(
             "server works for trace {:032x}",

@@ -1,4 +1,4 @@
-//! A service that can do with less under load, and lets Stroboscope decide what it does without:
+//! A service that can do less work under load, and lets Stroboscope decide which work to omit:
 //! `cargo run -p stroboscope-examples --example tradeoffs`.
 
 use stroboscope::baggage::{self, Baggage};
@@ -12,7 +12,8 @@ struct Candidate {
     confidence: f64,
 }
 
-/// Looks candidates up, and scores them; some may be late. How many those are.
+/// Looks candidates up and scores them; some may be late. Returns the number of those with low
+/// confidence.
 fn score(candidates: &[Candidate]) -> usize {
     candidates.iter().filter(|one| one.confidence < 0.1).count()
 }
@@ -32,7 +33,7 @@ fn rank(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// Where a request enters.
+/// Adds the predicted slack of a request to its baggage, where the request enters.
 fn foretell(user: &str) {
     if let Some(slack) = tradeoff::foretold_slack(user) {
         baggage::predict_slack(&slack);
@@ -52,7 +53,7 @@ fn main() -> Result<(), stroboscope::InitError> {
     };
     println!("without a policy {} stay", rank(candidates()).len());
     foretell("17");
-    // A copy of a request that tries what half of them would do.
+    // Copy of a request that explores the omission of half of the candidates.
     let _copy = baggage::enter_request(Baggage::parse("sb.explore.ranker.candidates=0.5;t=d"));
     println!("of a copy that explores {} stay", rank(candidates()).len());
     println!("what was given up: {:?}", baggage::tradeoffs());

@@ -25,7 +25,7 @@
 //! ```
 //! use stroboscope::baggage::{self, Baggage, Scope, Tradeoff, TradeoffKind};
 //!
-//! // `tower::ServerLayer` does this for each request; elsewhere it is done by hand.
+//! // `tower::ServerLayer` does this for each request; without it, do it by hand.
 //! let _request = baggage::enter_request(Baggage::default());
 //! baggage::set(Scope::Request, "user.kind", "free");
 //! {

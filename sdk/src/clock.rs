@@ -29,7 +29,8 @@ mod imp {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn ticks() -> u64 {
-        // SAFETY: rdtsc exists on every x86-64 processor and reads a register; the systems that Rust runs on do not trap it.
+        // SAFETY: rdtsc exists on every x86-64 processor and reads a register; the systems that
+        // Rust runs on do not trap it.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 
@@ -44,7 +45,8 @@ mod imp {
             core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack));
         };
         let halves = std::ptr::from_mut(place).cast::<u32>();
-        // SAFETY: the place is 8 bytes, aligned for both types, borrowed for this; x86 has the lower half first.
+        // SAFETY: the place is 8 bytes, aligned for both types, borrowed for this; x86 has the
+        // lower half first.
         unsafe {
             halves.write(low);
             halves.add(1).write(high);
@@ -58,8 +60,8 @@ mod imp {
     #[allow(unsafe_code)]
     pub(super) fn ticks() -> u64 {
         let count: u64;
-        // SAFETY: the virtual counter is readable from user space on Linux, macOS and Windows; the instruction touches no
-        // memory.
+        // SAFETY: the virtual counter is readable from user space on Linux, macOS and Windows; the
+        // instruction touches no memory.
         unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
         count
     }

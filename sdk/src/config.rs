@@ -222,7 +222,7 @@ impl Builder {
         self
     }
 
-    /// Sets a file of certificates in PEM form, one of which must have signed the certificate of an
+    /// Sets a file of certificates in PEM form. One of them must have signed the certificate of an
     /// `https` collector. Default: the system's certificates.
     pub fn certificate_authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.collector.ca = Some(file.into());

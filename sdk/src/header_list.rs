@@ -10,7 +10,7 @@ pub(crate) struct ReadLimit {
     pub(crate) bytes: usize,
     /// Maximum number of members, without empty ones.
     pub(crate) members: usize,
-    /// Maximum number of fields of this name, each of which may be empty.
+    /// Maximum number of fields of this name. A field may be empty.
     pub(crate) fields: usize,
 }
 

@@ -107,8 +107,8 @@ impl Head {
         if self.kind != RecordKind::Fields || address == 0 {
             return None;
         }
-        // SAFETY: FIELDS have no trace, so only `naming` makes these words, in this process, from a `&'static str`; the
-        // ring's protocol hands them over unchanged.
+        // SAFETY: FIELDS have no trace, so only `naming` makes these words, in this process, from a
+        // `&'static str`; the ring's protocol hands them over unchanged.
         let name = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
         std::str::from_utf8(name).ok()
     }

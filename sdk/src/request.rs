@@ -5,15 +5,18 @@ use std::fmt::Write as _;
 
 use crate::callsite::{self, Callsite, NAME_BYTES_MAX};
 
-/// Codes of gRPC that mean a fault of the server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
+/// Codes of gRPC that mean a fault of the server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED,
+/// INTERNAL, UNAVAILABLE, DATA_LOSS.
 const SERVER_FAULTS: [u32; 6] = [2, 4, 12, 13, 14, 15];
 
-/// Returns true if a response with this HTTP status is a failure: from 500 on for servers, from 400 on for clients.
+/// Returns true if a response with this HTTP status is a failure: from 500 on for servers, from 400
+/// on for clients.
 pub(crate) fn is_failed_status(status: u32, is_client: bool) -> bool {
     status >= if is_client { 400 } else { 500 }
 }
 
-/// Returns true if a call with this gRPC code failed: any code but OK for clients, [`SERVER_FAULTS`] for servers.
+/// Returns true if a call with this gRPC code failed: any code but OK for clients,
+/// [`SERVER_FAULTS`] for servers.
 pub(crate) fn is_failed_code(code: u32, is_client: bool) -> bool {
     match is_client {
         true => code != 0,
@@ -21,14 +24,16 @@ pub(crate) fn is_failed_code(code: u32, is_client: bool) -> bool {
     }
 }
 
-/// Returns the callsite of requests with this method and route, such as `GET /user/{id}`. Without a route, the path is used,
-/// with `{id}` in place of each part that looks like an id, so that all requests of a kind have one name.
+/// Returns the callsite of requests with this method and route, such as `GET /user/{id}`. Without a
+/// route, the path is used, with `{id}` in place of each part that looks like an id, so that all
+/// requests of a kind have one name.
 pub(crate) fn callsite(method: &str, route: Option<&str>, path: &str) -> &'static Callsite {
     callsite::named(Name::of(method, route, path).text())
 }
 
-/// Returns the callsite of requests for a path where nothing was found: that of [`callsite`] if it exists, and otherwise
-/// `GET (not found)`, so that a scanner does not use up the names that a process may have.
+/// Returns the callsite of requests for a path where nothing was found: that of [`callsite`] if it
+/// exists, and otherwise `GET (not found)`, so that a scanner does not use up the names that a
+/// process may have.
 #[cfg(feature = "tracing")]
 pub(crate) fn callsite_of_missing(method: &str, path: &str) -> &'static Callsite {
     callsite::known(Name::of(method, None, path).text())

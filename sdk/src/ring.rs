@@ -67,7 +67,7 @@ pub(crate) struct Ring {
 // SAFETY: `words` is the only part that is not `Sync`. `Producer::write` is the only writer and
 // touches only words in [head, tail + capacity); `Consumer::read` is the only reader and touches
 // only words in [tail, head). The release stores and acquire loads of `head` and `tail` order the
-// accesses. `Ring::with_bytes` returns one producer and one consumer, neither of which can be
+// accesses. `Ring::with_bytes` returns one producer and one consumer, and neither can be
 // cloned. The tests below check all interleavings with `loom`.
 unsafe impl Sync for Ring {}
 

@@ -6,12 +6,13 @@ use crate::record;
 use crate::span_context::SpanContext;
 
 /// ```text
-/// bits 0..8   what there is to do when the span ends, see the constants; none: it is empty
+/// bits 0..8   work at the end of the span, see the constants; none: the word is empty
 ///      3      0, so that it is no state of a thread's fast path
 ///      8..12  0
 ///      12..20 the flags of its context
-///      20..64 of a usual span, the tag of the stretch of its thread's work in which it began, which is no other's;
-///             of one that is HELD, its upper 32 bits are the generation of the hold; otherwise 0
+///      20..64 of a usual span, the unique tag of the stretch of its thread's work in which it
+///             began; of a span that is HELD, the upper 32 bits are the generation of the hold;
+///             otherwise 0
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpanWord(pub(crate) u64);

@@ -24,8 +24,9 @@ impl<T> Deref for ThreadRef<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: a thread-local without a destructor lives as long as its thread, and a `ThreadRef` cannot leave the thread,
-        // because it is not `Send`. A reference borrowed from it ends before it does.
+        // SAFETY: a thread-local without a destructor lives as long as its thread, and a
+        // `ThreadRef` cannot leave the thread, because it is not `Send`. A reference borrowed from
+        // it ends before it does.
         unsafe { &*self.0 }
     }
 }

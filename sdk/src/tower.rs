@@ -60,7 +60,8 @@ pub struct ServerLayer {
 /// Function that returns a request's route from the extensions set by the web framework.
 type RouteOf = fn(&Extensions) -> Option<&str>;
 
-/// Returns the callsite of a request: gRPC's `package.Service/Method`, as OpenTelemetry names it; for others `GET /user/{id}`.
+/// Returns the callsite of a request: gRPC's `package.Service/Method`, as OpenTelemetry names it;
+/// for others `GET /user/{id}`.
 fn callsite_of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> &'static Callsite {
     let path = request.uri().path();
     let kind = request.headers().get(CONTENT_TYPE);

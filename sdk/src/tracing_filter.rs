@@ -62,7 +62,7 @@ const REQUESTS: [&str; 2] = [
 /// The default is `info`. Crates that transport requests (h2, hyper, `hyper_util`, tonic, tower,
 /// rustls, tokio, reqwest, mio and others) are left out at any level, unless a directive names
 /// them: `debug,h2=debug`. With them, a gRPC service at `trace` would make hundreds of records per
-/// request, only a few of which are its own.
+/// request, and only a few would be its own.
 ///
 /// tower-http's request span and the event with its status have the level `debug`. They are
 /// recorded at any level, unless a directive names them or all other targets are `off`: without
@@ -165,7 +165,8 @@ impl TracingFilter {
         }
     }
 
-    /// Returns the level of [`REQUESTS`], which are recorded down to `debug` unless a directive names them.
+    /// Returns the level of [`REQUESTS`], which are recorded down to `debug` unless a directive
+    /// names them.
     #[cold]
     #[inline(never)]
     fn level_of_request(&self, target: &str) -> LevelFilter {
@@ -181,7 +182,7 @@ impl TracingFilter {
     }
 }
 
-/// Set of the first two bytes of names, some of which share a bit.
+/// Set of the first two bytes of names. Different bytes may share a bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FirstBytes([u64; 4]);
 

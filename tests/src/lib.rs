@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the program under test, event logs, and random numbers.
+//! Shared parts of the end-to-end tests: the program under test, event logs, and random numbers.
 
 mod log;
 mod program;

@@ -1,4 +1,4 @@
-//! Event logs as ÜberTrace has them.
+//! Event logs in the form of ÜberTrace.
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,19 @@ use crate::Random;
 /// One event.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Which request.
+    /// Id of the request.
     pub trace: String,
-    /// Which computer.
+    /// Name of the computer.
     pub host: String,
-    /// When, by that computer's clock, ns since the Unix epoch.
+    /// Time by that computer's clock, ns since the Unix epoch.
     pub ts_ns: i64,
-    /// What.
+    /// Name of the event.
     pub event: String,
-    /// In which thread of control.
+    /// Thread of control.
     pub task: String,
 }
 
-/// The lines as JSON, one event a line.
+/// Returns the lines as JSON, one event a line.
 #[must_use]
 pub fn event_lines(lines: &[Line]) -> String {
     let mut text = String::new();
@@ -40,7 +40,7 @@ pub fn event_lines(lines: &[Line]) -> String {
     text
 }
 
-/// The same lines, their requests in another order and interleaved; the order within a request stays.
+/// Shuffles and interleaves requests; the order within a request stays.
 #[must_use]
 pub fn shuffled(lines: &[Line], seed: u64) -> Vec<Line> {
     let mut random = Random::new(seed);

@@ -1,4 +1,4 @@
-//! The program under test, run as people run it.
+//! The program under test, run as users run it.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ pub struct Program {
 /// A run that ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
+    /// Exit status.
     pub status: ExitStatus,
-    /// What it printed,
+    /// Standard output.
     pub stdout: String,
-    /// and complained.
+    /// Standard error.
     pub stderr: String,
     /// The command line.
     pub command: String,
 }
 
 impl Program {
-    /// A fresh data directory.
+    /// Creates a fresh data directory.
     ///
     /// # Panics
-    /// When no temporary directory can be made.
+    /// Panics if no temporary directory can be created.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
@@ -40,19 +40,19 @@ impl Program {
         }
     }
 
-    /// The binary of this package that has the program's command line.
+    /// Returns the binary of this package that has the program's command line.
     ///
     /// # Panics
-    /// Panics if something else than Cargo started the test.
+    /// Panics if Cargo did not start the test.
     #[must_use]
     pub fn path() -> PathBuf {
         Self::binary("stroboscope-under-test")
     }
 
-    /// The binary of this package that has the newsfeed's command line.
+    /// Returns the binary of this package that has the newsfeed's command line.
     ///
     /// # Panics
-    /// Panics if something else than Cargo started the test.
+    /// Panics if Cargo did not start the test.
     #[must_use]
     pub fn newsfeed() -> PathBuf {
         Self::binary("newsfeed-under-test")
@@ -67,16 +67,16 @@ impl Program {
         profile.join(name)
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    /// Writes a file beside the data directory; its path.
+    /// Writes a file next to the data directory and returns its path.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// Panics if it cannot be written.
     #[must_use]
     pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
         let path = self.directory.path().join(name);
@@ -84,7 +84,7 @@ impl Program {
         path.to_string_lossy().into_owned()
     }
 
-    /// A command that is not running yet, with `--data`.
+    /// Returns a command with `--data` that is not running yet.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(Self::path());
@@ -96,28 +96,28 @@ impl Program {
         command
     }
 
-    /// Runs to the end.
+    /// Runs the program to the end.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// Panics if the program cannot be started.
     #[must_use]
     pub fn run(&self, args: &[&str]) -> Finished {
         finish(self.command(args), None)
     }
 
-    /// Runs to the end with something on standard input.
+    /// Runs the program to the end with something on standard input.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// Panics if the program cannot be started.
     #[must_use]
     pub fn run_with_input(&self, args: &[&str], input: &[u8]) -> Finished {
         finish(self.command(args), Some(input))
     }
 
-    /// Runs without a data directory.
+    /// Runs the program without a data directory.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// Panics if the program cannot be started.
     #[must_use]
     pub fn run_plain(args: &[&str]) -> Finished {
         let mut command = Command::new(Self::path());
@@ -134,7 +134,7 @@ fn finish(mut command: Command, input: Option<&[u8]>) -> Finished {
     }
     let mut child = command.spawn().expect("the program starts");
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        // It may stop reading early; what it says then is what is tested.
+        // The program may stop reading early; its output then is the subject of the test.
         let _ = stdin.write_all(input);
     }
     let output = child.wait_with_output().expect("the program ends");
@@ -150,17 +150,17 @@ impl Finished {
     /// Expects status 0.
     ///
     /// # Panics
-    /// When it was another.
+    /// Panics if the status was another.
     #[must_use = "or `let _ =` it"]
     pub fn succeeds(self) -> Self {
         assert!(self.status.success(), "{self:#?}");
         self
     }
 
-    /// Expects this status, all these words in the complaint, and no panic.
+    /// Expects this status, all these words on standard error, and no panic.
     ///
     /// # Panics
-    /// When it was otherwise.
+    /// Panics otherwise.
     pub fn fails_with(self, status: i32, words: &[&str]) -> Self {
         assert_eq!(self.status.code(), Some(status), "{self:#?}");
         for word in words {
@@ -173,10 +173,10 @@ impl Finished {
         self
     }
 
-    /// What it printed, as JSON.
+    /// Parses standard output as JSON.
     ///
     /// # Panics
-    /// When it is not JSON.
+    /// Panics if it is not JSON.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
@@ -192,10 +192,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// Panics if it cannot be started.
     #[must_use]
     pub fn start(mut command: Command) -> Self {
         let mut child = command
@@ -227,19 +227,19 @@ impl Server {
         }
     }
 
-    /// Everything it said so far.
+    /// Returns the output so far.
     ///
     /// # Panics
-    /// When a reader panicked.
+    /// Panics if a reader panicked.
     #[must_use]
     pub fn said(&self) -> String {
         self.said.lock().expect("readers do not panic").clone()
     }
 
-    /// Waits until `find` finds something in what it said.
+    /// Waits until `find` finds something in the output.
     ///
     /// # Panics
-    /// When it ends before, or after 30 seconds.
+    /// Panics if the program ends before, or after 30 seconds.
     pub fn wait_for<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> T {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -261,19 +261,19 @@ impl Server {
         }
     }
 
-    /// Its process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// SIGKILL, and gone.
+    /// Sends SIGKILL and waits for the end.
     pub fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// SIGKILL, and all that it said before.
+    /// Sends SIGKILL and returns the output so far.
     pub fn killed(mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -284,15 +284,16 @@ impl Server {
 
     /// Sends a signal.
     pub fn signal(&self, signal: i32) {
-        // SAFETY: a plain system call on a child that was not waited for yet, so the id is still its.
+        // SAFETY: this is a plain system call on a child that was not waited for yet, so the id is
+        // still the child's.
         #[allow(unsafe_code)]
         unsafe {
             libc::kill(self.child.id().cast_signed(), signal)
         };
     }
 
-    /// Waits until all that an ended process said was read. A pipe that a process of its own goes on holding has no end: so
-    /// not for ever.
+    /// Waits until the output of an ended process is read, for 5 seconds at most: a pipe that a
+    /// child of the process still holds has no end.
     fn read_to_the_end(&self) {
         let deadline = Instant::now() + Duration::from_secs(5);
         let is_read = || {
@@ -305,10 +306,10 @@ impl Server {
         }
     }
 
-    /// Sends a signal and waits for the end, at most 30 seconds, and for all that it said before.
+    /// Sends a signal, waits at most 30 seconds for the end, and reads the output.
     ///
     /// # Panics
-    /// When it does not end.
+    /// Panics if the process does not end.
     pub fn stop(&mut self, signal: i32) -> ExitStatus {
         self.signal(signal);
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -328,7 +329,8 @@ impl Server {
 }
 
 impl Drop for Program {
-    /// What a failed test recorded stays, to be looked into: a recording is not made twice.
+    /// Keeps the directory of a failed test for inspection, because its recording cannot be
+    /// repeated.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.directory.disable_cleanup(true);

@@ -1,17 +1,17 @@
-//! Random numbers that are the same every time.
+//! Random numbers that are equal in every run.
 
-/// A small generator (splitmix64); not for anything but tests.
+/// A small generator (splitmix64), for tests only.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of this seed.
+    /// Creates the generator of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, or 0 for a bound of 0.
+    /// Returns a number below `bound`, or 0 for a bound of 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             0

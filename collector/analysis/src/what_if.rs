@@ -3,8 +3,8 @@
 //!
 //! A request is replayed: each segment starts its wait when the last of its predecessors has ended
 //! in the replay, and then takes its new duration. A segment that only waited ends when the awaited
-//! event occurs, see [`WaitModel`]: it is no work, and does not keep its length. Other waits and the
-//! tail keep their lengths, as the log does not show their reasons. If nothing changes, every
+//! event occurs, see [`WaitModel`]: it is no work, and does not keep its length. Other waits and
+//! the tail keep their lengths, as the log does not show their reasons. If nothing changes, every
 //! segment starts and ends at its recorded times, so the latency is exactly the request's.
 //!
 //! A segment that works first and then waits shows the end of its waiting, but not the beginning.

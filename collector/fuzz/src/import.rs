@@ -1,4 +1,4 @@
-//! Imports of every format, and mapping files.
+//! Targets that import every format and read mapping files.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         .expect("a runtime")
 });
 
-/// What a file's format is, by its first byte; others are recognised.
+/// Formats of a file, by its first byte; for other bytes the format is detected.
 const FORMATS: [Format; 9] = [
     Format::Events,
     Format::Jaeger,
@@ -31,7 +31,7 @@ const FORMATS: [Format; 9] = [
     Format::Strace,
 ];
 
-/// A directory in memory, where there is one: nothing of it is to last.
+/// Creates a directory in memory if possible, because nothing in it must last.
 pub(crate) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -41,7 +41,7 @@ pub(crate) fn directory() -> TempDir {
     }
 }
 
-/// A file: a byte for the format, and the content.
+/// Imports a file: a byte for the format, and the content.
 pub(crate) fn import(bytes: &[u8]) {
     let Some((first, content)) = bytes.split_first() else {
         return;
@@ -52,7 +52,7 @@ pub(crate) fn import(bytes: &[u8]) {
     });
 }
 
-/// A mapping and, behind a NUL, what is read by it.
+/// Reads a mapping and, behind a NUL, the content for it.
 pub(crate) fn mapping(bytes: &[u8]) {
     let (text, content) = match bytes.iter().position(|byte| *byte == 0) {
         Some(at) => (&bytes[..at], &bytes[at + 1..]),
@@ -67,12 +67,12 @@ pub(crate) fn mapping(bytes: &[u8]) {
             let lines = text.iter().filter(|byte| **byte == b'\n').count();
             assert!((1..=lines + 1).contains(&line) && !what.is_empty());
         }
-        // Not UTF-8.
+        // The text is not UTF-8.
         Err(MappingError::Unreadable { .. }) => {}
     }
 }
 
-/// Imports a content; what is left out is told, and what is kept is in the store.
+/// Imports a content. Bad lines are reported, and the rest is in the store.
 fn take(content: &[u8], with: impl Fn(Importer) -> Importer) {
     let directory = directory();
     let store = || Store::local(directory.path(), RUNTIME.handle().clone()).expect("a store");
@@ -96,7 +96,7 @@ fn take(content: &[u8], with: impl Fn(Importer) -> Importer) {
             let left = reader.left_out();
             let left = left.span_missing + left.no_span_no_task;
             assert_eq!(spans, summary.spans);
-            // The kernel's are in a table of their own.
+            // Events of the kernel are in a table of their own.
             let of_kernel = directory.path().join("kernel").is_dir();
             assert!(
                 events + left == summary.events || of_kernel,

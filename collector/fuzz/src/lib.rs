@@ -1,8 +1,9 @@
 //! Fuzz targets: each is a function of bytes, for libFuzzer and for a test that mutates kept cases.
 //!
-//! A target panics where something is wrong: a panic of what it calls, two ways to read the same that disagree, rows that
-//! are not as many as was said. `.ci/fuzz TARGET SECONDS` runs one by libFuzzer; `cargo test -p stroboscope-fuzz` runs all
-//! for a moment, from the samples of `seeds`, and over all that ever was found (`collector/fuzz/cases/TARGET/`).
+//! A target panics if something is wrong: a panic of the code under test, two ways to read an input
+//! that disagree, or a number of rows that differs from the report. `.ci/fuzz TARGET SECONDS` runs
+//! one by libFuzzer; `cargo test -p stroboscope-fuzz` runs all for a moment, from the samples of
+//! `seeds`, and over all cases ever found (`collector/fuzz/cases/TARGET/`).
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
@@ -18,10 +19,10 @@ mod wal;
 
 pub use seeds::seeds;
 
-/// A target's name and the target.
+/// Name of a target, and the target.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets.
+/// Every target.
 pub const TARGETS: [Target; 11] = [
     ("batch", small::batch),
     ("otlp_protobuf", otlp::protobuf),

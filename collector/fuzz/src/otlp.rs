@@ -1,4 +1,4 @@
-//! Requests of OTLP: each way to read them says the same.
+//! Targets that check that all ways to read an OTLP request agree.
 
 use stroboscope_otlp::plain_records;
 use stroboscope_store::decode::{
@@ -10,7 +10,7 @@ use stroboscope_store::record::Rows;
 
 use crate::small::is_json;
 
-/// Small, so that what is too long or too many is met.
+/// Returns small limits, so that inputs reach them.
 fn limits() -> Limits {
     Limits {
         string_bytes_max: 64,
@@ -19,7 +19,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Spans in protobuf: by the bytes, and by messages.
+/// Reads spans in protobuf: from the bytes, and from messages.
 pub(crate) fn protobuf(bytes: &[u8]) {
     let limits = limits();
     let (mut fast, mut slow) = (Rows::default(), Rows::default());
@@ -36,14 +36,14 @@ pub(crate) fn protobuf(bytes: &[u8]) {
     check(taken.as_ref(), &fast);
 }
 
-/// Spans in JSON.
+/// Reads spans in JSON.
 pub(crate) fn json(bytes: &[u8]) {
     let mut rows = Rows::default();
     let taken = otlp_json(bytes, &limits(), &mut rows);
     check(taken.as_ref(), &rows);
 }
 
-/// Log records in protobuf.
+/// Reads log records in protobuf.
 pub(crate) fn logs_protobuf(bytes: &[u8]) {
     let mut rows = Rows::default();
     let taken = otlp_logs_protobuf(bytes, &limits(), &mut rows);
@@ -51,7 +51,7 @@ pub(crate) fn logs_protobuf(bytes: &[u8]) {
     assert!(rows.spans.is_empty());
 }
 
-/// Log records in JSON.
+/// Reads log records in JSON.
 pub(crate) fn logs_json(bytes: &[u8]) {
     let mut rows = Rows::default();
     let taken = otlp_logs_json(bytes, &limits(), &mut rows);
@@ -80,7 +80,7 @@ fn check(taken: Result<&OtlpTaken, &NotOtlp>, rows: &Rows) {
     }
 }
 
-/// Rows, with their strings in place of numbers.
+/// Returns rows with their strings in place of numbers.
 fn texts(rows: &Rows) -> Vec<String> {
     let text = |id| rows.strings.text(id);
     let spans = rows.spans.iter().map(|row| {

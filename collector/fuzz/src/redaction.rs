@@ -1,4 +1,5 @@
-//! What is to be redacted is in no row, however it was sent, and nothing else is lost by that.
+//! Targets that check that redacted attributes are in no row, for every protocol, and that nothing
+//! else is lost.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,7 +19,7 @@ static REDACTION: LazyLock<Arc<Redaction>> = LazyLock::new(|| {
     Redaction::new(rules, b"a key").expect("there are rules")
 });
 
-/// A request of OTLP: the first byte says of which kind.
+/// Redacts an OTLP request: the first byte is its kind.
 pub(crate) fn otlp(bytes: &[u8]) {
     type Read = fn(&[u8], &Limits, &mut Rows) -> Result<OtlpTaken, NotOtlp>;
     let Some((first, request)) = bytes.split_first() else {
@@ -45,7 +46,7 @@ pub(crate) fn otlp(bytes: &[u8]) {
     check(&rows);
 }
 
-/// A batch of our own protocol.
+/// Redacts a batch of our own protocol.
 pub(crate) fn batch(bytes: &[u8]) {
     let Ok(mut batch) = Batch::decode(bytes) else {
         return;
@@ -85,7 +86,7 @@ fn is_redacted(value: &Value) -> bool {
         Value::Object(members) => members.iter().all(|(key, value)| {
             let key = key.to_ascii_lowercase();
             let is_hash = || value.as_str().is_some_and(|text| text.starts_with("hmac:"));
-            // Of what is inside of it, nothing is there.
+            // Nothing inside of a redacted value is left.
             !key.contains("secret") && (!key.contains("token") || is_hash()) && is_redacted(value)
         }),
         Value::Array(elements) => elements.iter().all(is_redacted),

@@ -1,4 +1,4 @@
-//! What mutations begin with: small right inputs of every kind.
+//! Seeds of mutations: small correct inputs of every kind.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ const IMPORTS: [(u8, &str); 12] = [
     (9, SPANS_JSON),
 ];
 
-/// Where a target's mutations begin; each is a case by itself, too.
+/// Returns the inputs with which a target's mutations begin; each is also a case by itself.
 #[must_use]
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
@@ -112,7 +112,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "redaction_batch" => [0, 1, 2, 3]
             .map(|spans| {
                 let mut batch = stroboscope_testkit::batches::batch(7, 1, spans);
-                // The key of its attributes, and what two of them say.
+                // The key of its attributes, and two of their values.
                 batch.strings[3] = ["secret", "my.Token", "k"][spans % 3].into();
                 batch.encode_to_vec()
             })
@@ -147,7 +147,7 @@ fn example(name: &str) -> Vec<u8> {
     std::fs::read(examples.join(name)).expect("an example")
 }
 
-/// A list of one message.
+/// Returns a list of one message.
 fn request(message: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x0a];
     prost::encoding::encode_varint(message.len() as u64, &mut bytes);
@@ -245,7 +245,7 @@ fn spans() -> ResourceSpans {
     }
 }
 
-/// The same with keys that are to be redacted, of everything that has attributes.
+/// Returns spans like those of `spans`, with keys to redact on everything that has attributes.
 fn with_secrets() -> ResourceSpans {
     let mut all = spans();
     let list = || {
@@ -311,7 +311,8 @@ fn logs() -> ResourceLogs {
     }
 }
 
-/// A segment with a record of every kind, as `collector/store/src/wal/wal.rs` has it.
+/// Returns a segment with a record of every kind, in the format of
+/// `collector/store/src/wal/wal.rs`.
 fn segment() -> Vec<u8> {
     let marker = 0x1234_5678_u32.to_le_bytes();
     let mut bytes = b"STRBWAL\0".to_vec();

@@ -1,11 +1,11 @@
-//! Targets that need no room of their own.
+//! Targets that need no module of their own.
 
 use stroboscope_burst::BurstConfig;
 use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
 
-/// A batch of our own protocol: what is checked becomes as many rows as it says.
+/// Reads a batch of our own protocol, and checks that it becomes as many rows as it reports.
 pub(crate) fn batch(bytes: &[u8]) {
     let Ok(batch) = CheckedBatch::from_bytes(bytes, &Limits::default()) else {
         return;
@@ -23,7 +23,7 @@ pub(crate) fn batch(bytes: &[u8]) {
         .for_each(|row| is_json(row.attributes.as_deref()));
 }
 
-/// A burst-config: what is read is said in a form that is read as the same.
+/// Parses a burst config, and checks that its printed form parses to an equal config.
 pub(crate) fn burst_config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -39,7 +39,7 @@ pub(crate) fn burst_config(bytes: &[u8]) {
     }
 }
 
-/// Attributes are an object of JSON, or nothing.
+/// Checks that attributes are an object of JSON, or absent.
 pub(crate) fn is_json(attributes: Option<&str>) {
     if let Some(text) = attributes {
         assert!(text.starts_with('{') && text.ends_with('}'), "{text}");

@@ -1,4 +1,4 @@
-//! Segments of the write-ahead log, as a machine that lost power may leave them.
+//! Target that reads segments of the write-ahead log, as a machine that lost power may leave them.
 
 use stroboscope_store::decode::{
     CheckedBatch, otlp_json, otlp_logs_json, otlp_logs_protobuf, otlp_protobuf,
@@ -11,7 +11,7 @@ use stroboscope_store::wal::{
 
 use crate::import::directory;
 
-/// A segment: a byte says whether checksums are made right, which no mutation would hit.
+/// Reads a segment. A byte selects whether to correct checksums, which no mutation would hit.
 pub(crate) fn wal(bytes: &[u8]) {
     let Some((first, content)) = bytes.split_first() else {
         return;
@@ -24,7 +24,7 @@ pub(crate) fn wal(bytes: &[u8]) {
     let path = segment_path(directory.path(), 1);
     std::fs::write(&path, &content).expect("written");
     let scan = read_segment(&path).expect("it can be read");
-    // Each byte is of a record, or told.
+    // Each byte belongs to a record, or to a note.
     let of_records: u64 = scan
         .payloads
         .iter()
@@ -72,7 +72,7 @@ pub(crate) fn wal(bytes: &[u8]) {
     }
 }
 
-/// Makes markers and checksums right, as far as lengths lead.
+/// Corrects markers and checksums, as far as lengths lead.
 fn mend(content: &mut [u8]) {
     let Some(marker) = content
         .get(HEADER_BYTES..HEADER_BYTES + 4)

@@ -9,7 +9,8 @@ fn read_ns(clock: libc::clockid_t) -> i64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the result, and the clocks used here exist on every Linux.
+    // SAFETY: `time` is a valid place for the result, and the clocks used here exist on every
+    // Linux.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

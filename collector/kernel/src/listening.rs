@@ -59,7 +59,8 @@ fn lock_shared(file: &File) -> io::Result<()> {
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_RDLCK as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the descriptor is open for as long as `file` is borrowed, and `lock` is a valid request.
+    // SAFETY: the descriptor is open for as long as `file` is borrowed, and `lock` is a valid
+    // request.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,8 +1,8 @@
 //! Failed requests: their number per root operation, the time since which they fail, the origins of
 //! failures, and the attributes that distinguish them from other requests.
 //!
-//! Requests of which a part is missing count as well, because a process that dies takes the rest of
-//! its requests with it.
+//! Requests with a missing part count as well, because a process that dies takes the rest of its
+//! requests with it.
 
 mod apart;
 mod between;

@@ -1,6 +1,6 @@
-//! First look at a store: its hosts' clocks, and the requests of which a part may be missing. A
-//! search needs both before it can leave anything unread. They do not depend on the formula, and
-//! are kept in the data directory.
+//! First look at a store: its hosts' clocks, and the requests that may lack a part. A search needs
+//! both before it can leave anything unread. They do not depend on the formula, and are kept in the
+//! data directory.
 
 use serde::{Deserialize, Serialize};
 use stroboscope_analysis::clock::Alignment;

@@ -123,7 +123,7 @@ pub(super) struct ReadingMemory<'a> {
 }
 
 impl<'a> ReadingMemory<'a> {
-    /// Reserves the memory of this many threads, each of which reads files with this many bytes.
+    /// Reserves the memory of this many threads, if each reads files with this many bytes.
     ///
     /// # Errors
     /// Fails if there is no memory.

@@ -226,7 +226,8 @@ mod tests {
 
     const ROOTS: [&str; 3] = ["a", "b", "c"];
 
-    /// Index of the root, start, latency, failure, and number of requests of which it is a sample.
+    /// Index of the root, start, latency, failure, and number of requests that this sample
+    /// represents.
     type Request = (usize, i64, u64, bool, u32);
 
     fn pass(requests: &[Request]) -> RootSeriesPass {

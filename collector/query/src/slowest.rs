@@ -120,8 +120,8 @@ impl Worker {
     }
 
     /// Keeps the first [`NAMES_MAX`] services and roots by name, so that they do not depend on the
-    /// parts of the store that workers read. A name that is dropped never comes back, so that counts
-    /// are those of all requests.
+    /// parts of the store that workers read. A name that is dropped never comes back, so that
+    /// counts are those of all requests.
     fn note_names(&mut self, records: &TraceRecords, root: &str) {
         for span in &records.spans {
             if !self.services.contains(&span.service) {

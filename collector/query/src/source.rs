@@ -33,7 +33,7 @@ use stroboscope_store::tables::{
 /// Selection of traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// True to include traces of which a part is known to be missing.
+    /// True to include traces that are known to lack a part.
     pub include_incomplete: bool,
     /// True to use all timestamps as recorded, even if round trips prove that clocks differ.
     pub trust_clocks: bool,

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use stroboscope_analysis::record::TraceRecords;
 
 /// Time in ns before and after the range in which records of its traces are searched: an hour.
-/// Files elsewhere in time are not read. A trace may lack records that are later. A trace of spans
+/// Files outside this time are not read. A trace may lack records that are later. A trace of spans
 /// that began earlier lacks its root, and is reported as a fragment.
 const TRACE_NS_MAX: i64 = 3_600_000_000_000;
 

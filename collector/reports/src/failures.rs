@@ -83,8 +83,8 @@ pub struct FailuresReport {
     /// Attributes that distinguish failed requests of a root operation from others; failed ones and
     /// the largest share first.
     leaves: Vec<FailureLeafRow>,
-    /// Root operations whose failed requests no attribute distinguishes from others, if there are at
-    /// least 12 of both.
+    /// Root operations whose failed requests no attribute distinguishes from others, if there are
+    /// at least 12 of both.
     indistinct: Vec<String>,
     /// Commands that examine the first change further; empty on a page, which has links.
     #[serde(skip)]

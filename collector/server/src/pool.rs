@@ -114,7 +114,7 @@ impl Pool {
 }
 
 impl Inner {
-    /// Locks the counts. A panic elsewhere cannot have interrupted an update of them.
+    /// Locks the counts. A panic in other code cannot have interrupted an update of them.
     fn lent(&self) -> MutexGuard<'_, Lent> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }

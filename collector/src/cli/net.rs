@@ -94,8 +94,8 @@ impl NetArguments {
         }
     }
 
-    /// Returns the settings of the ports; `readers` is the number of those for clients of Jaeger and
-    /// of Tempo.
+    /// Returns the settings of the ports; `readers` is the number of those for clients of Jaeger
+    /// and of Tempo.
     pub(super) fn settings(&self, memory: MemorySplit, readers: usize) -> NetSettings {
         let readers = readers as u64;
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());

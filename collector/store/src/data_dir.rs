@@ -36,7 +36,8 @@ pub enum DataDirError {
 }
 
 /// A data directory: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and
-/// `replaced/` (see [`maintenance`](crate::maintenance)), `requests`, and `cache/`, which can be deleted.
+/// `replaced/` (see [`maintenance`](crate::maintenance)), `requests`, and `cache/`, which can be
+/// deleted.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,

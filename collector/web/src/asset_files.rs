@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use stroboscope_render::page::Asset;
 
-/// Each module compressed; none where compression failed.
+/// Each module, compressed; `None` if compression failed.
 static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
     Asset::ALL.map(|asset| {
         let mut packing = GzEncoder::new(Vec::new(), Compression::best());
@@ -20,7 +20,8 @@ static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
     })
 });
 
-/// A file of this name, in the directory under `/assets/`. A directory of another hash is gone.
+/// Serves the file of this name in the directory under `/assets/`. A directory of another hash is
+/// not found.
 pub(crate) async fn asset(
     Path((hash, name)): Path<(String, String)>,
     asked: HeaderMap,

@@ -1,5 +1,5 @@
-//! Strip above a page: its time range and root operation as a form, and requests over time, a part
-//! of which can be selected.
+//! Strip above a page: its time range and root operation as a form, and requests over time, where
+//! a reader can select a part.
 
 use std::fmt::Write as _;
 use std::ops::Range;

@@ -207,8 +207,8 @@ impl Site {
         store.is_ok_and(|store| list_kernel(&store).is_ok_and(|files| !files.is_empty()))
     }
 
-    /// Returns a text that changes with the store's files and settings; if the store cannot be
-    /// listed, a text that says so. The result is cached for a second. Blocks; not for async code.
+    /// Returns a text that changes with the store's files and settings; `none` if the
+    /// store cannot be opened. The result is cached for a second. Blocks; not for async code.
     pub(crate) fn state(&self, runtime: &Handle) -> String {
         let mut known = self
             .inner

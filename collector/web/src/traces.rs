@@ -2,9 +2,9 @@
 //! requests for Perfetto.
 //!
 //! Modules from the bottom up: `asked_id`, `awaited_path`, `instants`, `table`; `columns` with
-//! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`, `diagnostics`,
-//! `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `links`, `request_page`;
-//! `list_page`; `span_json`. The files' indexes locate a request.
+//! `texts`, `kernel_rows` and `request_columns`, the data of the timeline; `path_sums`,
+//! `diagnostics`, `failure_part`, `connection_part`, `outline_spans`, `lock_table`, `links`,
+//! `request_page`; `list_page`; `span_json`. The files' indexes locate a request.
 
 mod asked_id;
 mod awaited_path;

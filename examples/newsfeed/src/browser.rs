@@ -1,4 +1,4 @@
-//! One page load, as a browser does it: pagelets are received, downloaded and executed in a pipeline.
+//! Loads one page as a browser does: receives, downloads and executes pagelets in a pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::wire::{PageRequest, Pagelet};
 /// Pagelets between two stages of a page; more than a page has.
 const QUEUE: usize = 8;
 
-/// How long the page's background script runs.
+/// Running time of the page's background script.
 const BACKGROUND_TIME: Duration = Duration::from_micros(200);
 
-/// How long the handlers run that the page registered for its end.
+/// Running time of the handlers that the page registered for its `onload`.
 const ONLOAD_TIME: Duration = Duration::from_micros(200);
 
 /// Loads pages over one connection to the edge.
@@ -38,13 +38,14 @@ pub(crate) struct Browser {
 pub(crate) struct Visit {
     pub(crate) user: u64,
     pub(crate) link: LinkKind,
-    /// By how many bytes the browser's log has grown.
+    /// Bytes by which the browser's log has grown.
     pub(crate) count: u64,
-    /// When the page's background script asks for the engine, counted from the request.
+    /// Time from the request until the page's background script asks for the engine.
     pub(crate) background_after: Duration,
 }
 
-/// Why a page did not load; the text is the same for all failures of one kind, so that they can be counted.
+/// Cause of a page that did not load. All failures of one kind have the same text, so that they can
+/// be counted.
 pub(crate) type Cause = String;
 
 impl Browser {
@@ -58,7 +59,7 @@ impl Browser {
     /// Loads the page of `visit`, up to and including its `onload`.
     ///
     /// # Errors
-    /// The gRPC code of a failed call, or that pagelets are missing.
+    /// Returns the gRPC code of a failed call, or that pagelets are missing.
     #[stroboscope::trace(name = "page", fields(user = visit.user, link = visit.link.name(), count = visit.count))]
     pub(crate) async fn load(&self, visit: Visit) -> Result<(), Cause> {
         let engine = Arc::new(Engine::new(self.cpu));
@@ -101,7 +102,7 @@ impl Browser {
     }
 }
 
-/// The link transfers one pagelet at a time, in the order in which they were sent.
+/// Downloads the pagelets. The link transfers one at a time, in the order in which they were sent.
 async fn download_all(
     link: LinkKind,
     mut received: mpsc::Receiver<Pagelet>,
@@ -136,7 +137,8 @@ fn execute(cpu: &Cpu, pagelet: &Pagelet) {
     cpu.work(script_time(pagelet.body.len()), pagelet.index.into());
 }
 
-/// A script that nothing orders against the pagelets: only the engine keeps it apart from them.
+/// Runs a script that nothing orders against the pagelets: only the engine keeps it apart from
+/// them.
 async fn run_background(engine: Arc<Engine>, visit: Visit) {
     delay(visit.background_after).await;
     engine.run(|cpu| background(cpu, visit.user)).await;
@@ -158,7 +160,7 @@ async fn finish<T>(stage: JoinHandle<T>) -> Result<T, Cause> {
         .map_err(|error| format!("a stage of the page died: {error}"))
 }
 
-/// A stable word per code; the message may differ from call to call.
+/// Returns a stable word per code, because the message may differ from call to call.
 fn cause_of(status: &Status) -> Cause {
     match status.code() {
         Code::Unavailable => "unavailable".to_owned(),

@@ -1,4 +1,4 @@
-//! The client role: many browsers, an open loop of page loads.
+//! The client role: many browsers that load pages in an open loop.
 
 use std::io::Write;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::stop::Stop;
 use crate::upstream::connect;
 use crate::web::BLOCK_BYTES;
 
-/// The page's background script asks for the engine at most this long after the request.
+/// Longest time from the request until the page's background script asks for the engine.
 const BACKGROUND_AFTER_MAX: Duration = Duration::from_millis(10);
 
-/// A browser's log has grown by 2 to this many blocks.
+/// Maximum growth of a browser's log, in blocks; the minimum is 2 unless the fault strikes.
 const COUNT_BLOCKS_MAX: u64 = 16;
 
 /// Cause of failure of a page that took longer than `--timeout-ms`.
@@ -34,19 +34,19 @@ pub struct ClientOptions {
     /// Requests per second, on average.
     #[arg(long, default_value_t = 30.0)]
     rate: f64,
-    /// How long to start requests, in seconds.
+    /// Length of the load, in seconds.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Which share of the users has which link.
+    /// Percentage of users per kind of link.
     #[arg(long, default_value_t = Mix::default())]
     mix: Mix,
-    /// Decides start times and users; the same seed makes the same requests.
+    /// Seed of start times and users; the same seed makes the same requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A page that takes longer counts as failed, in milliseconds.
+    /// Timeout of a page, in milliseconds; a page that takes longer counts as failed.
     #[arg(long, default_value_t = 10_000)]
     timeout_ms: u64,
-    /// How long to wait for the edge at start-up, in milliseconds.
+    /// Longest wait for the edge at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
     /// A fault, as POINT[@PERCENT%]; repeatable.
@@ -96,7 +96,7 @@ pub(crate) async fn run(options: ClientOptions, stop: &Stop) -> Result<(), RoleE
         .map_err(|error| RoleError::Report(error.to_string()))
 }
 
-/// Who comes as number `number`: any user may come again, always over the same link.
+/// Draws visit `number`. Any user may come again, always over the same link.
 fn visit(seed: u64, number: u64, links: &Mix, has_small_count: bool) -> Visit {
     let mut random = Random::new(mix(seed) ^ mix(number.wrapping_add(1)));
     let user = random.next_u64() % USERS;
@@ -142,7 +142,7 @@ mod tests {
                 .any(|number| visits[number as usize].user != visit(2, number, &links, false).user)
         );
         assert!(visits.iter().all(|visit| visit.count > BLOCK_BYTES));
-        // The fault changes the count, and nothing else of who comes.
+        // The fault changes the count and nothing else of a visit.
         for (number, visit) in (0_u64..).zip(&visits) {
             let small = super::visit(1, number, &links, true);
             assert!((1..=BLOCK_BYTES).contains(&small.count), "{small:?}");

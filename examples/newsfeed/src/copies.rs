@@ -1,4 +1,5 @@
-//! Copies of page requests for a second web server, whose ranker explores in them what it may leave out.
+//! Copies of page requests for a second web server. Its ranker uses them to explore which
+//! candidates it may omit.
 
 use stroboscope::baggage::Value;
 use stroboscope::tower::{CopiedBody, DuplicateLayer};
@@ -10,27 +11,27 @@ use tower::util::MapRequest;
 
 use crate::upstream::UpstreamError;
 
-/// Takes copies.
+/// Service that takes the copies.
 type Pipeline = MapRequest<Channel, fn(Request<CopiedBody>) -> Request<Body>>;
 
-/// Sends some requests to a second pipeline, too.
+/// Layer that also sends some requests to a second pipeline.
 pub(crate) type Copies = DuplicateLayer<Pipeline>;
 
-/// The shares of candidates that copies leave out, in turn: every other one little or nothing, as answers that are whole say
-/// what each candidate is worth.
+/// Shares of candidates that copies omit, in turn. Every other copy omits little or nothing,
+/// because complete answers measure the worth of each candidate.
 const EXPLORED: [f64; 8] = [0.0, 0.1, 0.0, 0.3, 0.0, 0.5, 0.0, 0.8];
 
-/// Copies of so many requests, 0 to 1, for the web server at `url`.
+/// Copies this `share` of requests, 0 to 1, to the web server at `url`.
 ///
 /// # Errors
-/// The URL is none.
+/// Returns an error if `url` is not a URL.
 pub(crate) fn to(url: &str, share: f64) -> Result<Copies, UpstreamError> {
     let bad = |error: tonic::transport::Error| UpstreamError::BadUrl {
         role: "duplicate",
         url: url.to_owned(),
         problem: error.to_string(),
     };
-    // Whoever is not there yet, or no longer, only misses copies.
+    // A web server that is down only misses copies.
     let channel = Endpoint::from_shared(url.to_owned())
         .map_err(bad)?
         .connect_lazy();

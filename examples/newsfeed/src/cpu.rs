@@ -1,4 +1,5 @@
-//! Processor work of a stated length: real instructions, not a sleep, and not a loop that watches the clock.
+//! Processor work of a given length: real instructions, not a sleep, and not a loop that watches
+//! the clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,23 +10,25 @@ use crate::random::mix;
 const SAMPLE_ROUNDS: u64 = 20_000;
 const SAMPLES: u32 = 40;
 
-/// Rounds in a microsecond of work: for comparisons between processes.
+/// Environment variable for the rounds per microsecond of work, for comparisons between processes.
 const ENV_ROUNDS_PER_US: &str = "NEWSFEED_ROUNDS_PER_US";
 
-/// How fast this processor mixes numbers, measured once at start-up.
+/// Speed at which this processor mixes numbers, measured once at start-up.
 ///
-/// Work is a *count of rounds*, fixed in advance: on a busy machine the same work takes longer, as it does in a
-/// real service. A loop that ran until the clock said "6 ms" would hide all contention. Measuring the speed first
-/// keeps unoptimized and optimized builds alike.
+/// Work is a *count of rounds*, fixed in advance: on a busy machine the same work takes longer, as
+/// it does in a real service. A loop that ran until the clock reached 6 ms would hide all
+/// contention. Measuring the speed first keeps unoptimized and optimized builds alike.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpu {
     rounds_per_us: f64,
 }
 
 impl Cpu {
-    /// Measures this processor (about 10 ms). The fastest of many short samples counts: it was not disturbed.
+    /// Measures this processor (about 10 ms). The fastest of many short samples counts, because
+    /// nothing disturbed it.
     ///
-    /// [`ENV_ROUNDS_PER_US`] says it instead, so that several processes do exactly the same work.
+    /// [`ENV_ROUNDS_PER_US`] replaces the measurement, so that several processes do exactly the
+    /// same work.
     #[must_use]
     pub(crate) fn calibrate() -> Self {
         let given = std::env::var(ENV_ROUNDS_PER_US)
@@ -51,8 +54,9 @@ impl Cpu {
         }
     }
 
-    /// Computes for about `duration` on an undisturbed processor and returns what came out of it, so that the work
-    /// cannot be optimized away. The result depends on `seed` only when `duration` is the same.
+    /// Computes for about `duration` on an undisturbed processor. Returns the result, so that the
+    /// compiler cannot optimize the work away. The result depends on `seed` only when `duration` is
+    /// the same.
     pub(crate) fn work(&self, duration: Duration, seed: u64) -> u64 {
         let count = (duration.as_nanos() as f64 / 1e3 * self.rounds_per_us) as u64;
         black_box(rounds(black_box(seed), count))
@@ -60,7 +64,7 @@ impl Cpu {
 }
 
 fn rounds(seed: u64, count: u64) -> u64 {
-    // Each round needs the result of the one before: the processor cannot overlap them.
+    // Each round needs the result of the round before, so the processor cannot overlap them.
     (0..count).fold(seed, |state, round| mix(state ^ round))
 }
 

@@ -1,14 +1,15 @@
-//! Waiting to within a tenth of a millisecond.
+//! Waits that are exact to a tenth of a millisecond.
 
 use std::time::{Duration, Instant};
 
-/// Tokio's timer ticks once a millisecond and rounds up; what is left below this is slept on a thread.
+/// Slack left to a thread's sleep, because tokio's timer ticks once a millisecond and rounds up.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// Waits for `duration`.
 ///
-/// A fault of `+500us` or a 0.3 ms download would become one to two milliseconds on tokio's timer, so the last
-/// stretch sleeps on a blocking thread: the kernel's timer wakes it within about 0.1 ms.
+/// A fault of `+500us` or a 0.3 ms download would become one to two milliseconds on tokio's timer,
+/// so the last stretch sleeps on a blocking thread: the kernel's timer wakes it within about 0.1
+/// ms.
 pub(crate) async fn delay(duration: Duration) {
     until(Instant::now() + duration).await;
 }
@@ -21,7 +22,7 @@ pub(crate) async fn until(instant: Instant) {
     }
     let left = instant.saturating_duration_since(Instant::now());
     if !left.is_zero() {
-        // The only failure is a runtime that shuts down: then nobody needs the rest of the wait.
+        // It fails only while the runtime shuts down; the rest of the wait does not matter then.
         let _ = tokio::task::spawn_blocking(move || std::thread::sleep(left)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The edge role: passes requests on to the web server and its pagelets back.
+//! The edge role: passes requests on to the web server, and its pagelets back.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,25 +18,26 @@ use crate::wire::page_client::PageClient;
 use crate::wire::page_server::{Page as PageService, PageServer};
 use crate::wire::{PageRequest, Pagelet};
 
-/// What choosing a web server costs.
+/// Cost of choosing a web server.
 const ROUTE_TIME: Duration = Duration::from_micros(100);
 
 /// Flags of the edge.
 #[derive(Debug, clap::Args)]
 pub struct EdgeOptions {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 picks a free one.
     #[arg(long, env = "NEWSFEED_LISTEN", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// URL of the web server.
     #[arg(long, env = "NEWSFEED_WEB")]
     web: String,
-    /// How long to wait for the web server at start-up, in milliseconds.
+    /// Longest wait for the web server at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
-    /// URL of a second web server that gets copies of requests, marked as copies, to explore tradeoffs in.
+    /// URL of a second web server that receives copies of requests, marked as copies, to explore
+    /// tradeoffs.
     #[arg(long, value_name = "URL")]
     duplicate: Option<String>,
-    /// The share of requests that are copied, 0 to 1.
+    /// Share of requests to copy, 0 to 1.
     #[arg(
         long,
         value_name = "SHARE",
@@ -84,7 +85,7 @@ struct Proxy {
 
 #[async_trait]
 impl PageService for Edge {
-    /// The web server's stream as it comes: a pagelet passes through when it is ready.
+    /// The web server's stream, unchanged: a pagelet passes through when it is ready.
     type LoadStream = Streaming<Pagelet>;
 
     async fn load(

@@ -6,8 +6,8 @@ use tokio::sync::Mutex;
 
 use crate::cpu::Cpu;
 
-/// Runs one script at a time. Which script goes first is settled by who comes first: mutual exclusion without an
-/// order, unless something else orders the scripts.
+/// Runs one script at a time, first come, first served. This is mutual exclusion without an order,
+/// unless something else orders the scripts.
 #[derive(Debug)]
 pub(crate) struct Engine {
     cpu: Cpu,
@@ -22,14 +22,15 @@ impl Engine {
         }
     }
 
-    /// Waits for the engine, then runs `script` on it. What `script` records is recorded while it has the engine.
+    /// Waits for the engine, then runs `script` on it. The script records while it has the engine.
     pub(crate) async fn run<T>(&self, script: impl FnOnce(&Cpu) -> T) -> T {
         let _thread = self.thread.lock().await;
         script(&self.cpu)
     }
 }
 
-/// How long the script of a pagelet of `bytes` runs: 0.2 ms and a little more for more content, up to 0.5 ms.
+/// Returns the running time of the script of a pagelet of `bytes`: 0.2 ms plus more for larger
+/// content, up to 0.5 ms.
 pub(crate) fn script_time(bytes: usize) -> Duration {
     let extra_us = u64::try_from(bytes / 32).unwrap_or(u64::MAX).min(300);
     Duration::from_micros(200 + extra_us)

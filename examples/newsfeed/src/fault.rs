@@ -1,4 +1,4 @@
-//! Faults a run is asked to have, so that every analysis has something true to find.
+//! Faults that a run is asked to have, so that every analysis has something true to find.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,31 +8,33 @@ use std::time::Duration;
 use crate::delay::delay;
 use crate::random::{mix, unit};
 
-/// No single delay is longer: a typing error should not hang a demo.
+/// Longest single delay: a typing error should not hang a demo.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Where a fault can be placed.
+/// Place of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultPoint {
-    /// The client, which sends a `count` of at most a block: the web server reads, modifies and writes back a value that
-    /// it leaves alone otherwise. Takes no duration.
+    /// The client, which sends a `count` of at most a block. The web server then reads, modifies
+    /// and writes back a value that it leaves alone otherwise. Takes no duration.
     ClientSmallCount,
     /// The edge, before it passes a request on.
     EdgeProxy,
     /// The web server, in every pagelet it generates.
     WebRender,
-    /// The web server, once in every page of those users that an experiment gave the new code: half of them, their
-    /// `partition` is 1.
+    /// The web server, once in every page of users whose `partition` is 1: the half that an
+    /// experiment gave the new code.
     WebPartition,
-    /// The web server reads the user's first property again right after it has it. Takes no duration.
+    /// The web server reads the user's first property a second time right after the first. Takes no
+    /// duration.
     WebReadAgain,
-    /// The web server gives up a reading of the user's theme that it began, waits, and reads it again.
+    /// The web server abandons a read of the user's theme that it began, waits, and reads it again.
     WebLateRetry,
     /// The web server reads each property of the user in every round of a loop. Takes no duration.
     WebCallLoop,
     /// The ranker's generators read each of their parts several times. Takes no duration.
     RankerLongerLoop,
-    /// The ranker's cache of models, which does not have what is looked up: it is read from the store. Takes no duration.
+    /// The ranker's cache of models misses, and the ranker reads the model from the store. Takes no
+    /// duration.
     RankerCacheMiss,
     /// The ranker, while it scores.
     RankerScore,
@@ -42,14 +44,14 @@ pub enum FaultPoint {
     StoreRead,
     /// The store, in every read, while it holds the lock of the key's shard.
     StoreLock,
-    /// The store has only one shard: whoever reads anything meets everybody else at its lock. Takes no duration.
+    /// The store has only one shard, so all readers contend for its lock. Takes no duration.
     StoreOneShard,
-    /// The store is configured to read from the archive shard, whose values are packed. Takes no duration.
+    /// The store reads from the archive shard, whose values are packed. Takes no duration.
     StoreArchiveShard,
 }
 
 impl FaultPoint {
-    /// All points, in the order a request meets them.
+    /// Every point, in the order in which a request meets them.
     pub const ALL: [Self; 15] = [
         Self::ClientSmallCount,
         Self::EdgeProxy,
@@ -110,7 +112,7 @@ impl FaultPoint {
         }
     }
 
-    /// Every point as it is written, for messages.
+    /// Lists every point in its written form, for messages.
     fn accepted() -> String {
         let form = |point: Self| {
             if point.takes_duration() {
@@ -131,21 +133,22 @@ impl fmt::Display for FaultPoint {
 
 /// One fault: `POINT=+DURATION` or a bare `POINT`, either with `@PERCENT%` behind it.
 ///
-/// `store.read=+500us@50%` delays half of all reads by 0.5 ms. Durations are in `ns`, `us`, `ms` or `s`.
+/// `store.read=+500us@50%` delays half of all reads by 0.5 ms. Durations are in `ns`, `us`, `ms` or
+/// `s`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fault {
-    /// Where it happens.
+    /// Place of the fault.
     pub point: FaultPoint,
-    /// How long it takes; zero for a point that takes no duration.
+    /// Length of the delay; zero for a point that takes no duration.
     pub delay: Duration,
-    /// How many of a hundred calls have it: above 0, at most 100.
+    /// Percentage of calls that have the fault: above 0, at most 100.
     pub percent: f64,
 }
 
-/// Why a `--fault` was not understood.
+/// Reasons for which a `--fault` is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// There is no such point.
+    /// The point does not exist.
     #[error(
         "fault {text:?}: there is no point {point:?}; accepted: {}",
         FaultPoint::accepted()
@@ -271,7 +274,7 @@ fn parse_duration(text: &str, duration: &str) -> Result<Duration, FaultError> {
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number = digits_only.then(|| number.parse::<f64>().ok()).flatten()?;
-        // Whole nanoseconds, so that what is printed reads back as the same fault.
+        // Rounds to whole nanoseconds, so that the printed fault reads back as the same fault.
         let delay = Duration::from_nanos((number * seconds * 1e9).round() as u64);
         (delay > Duration::ZERO && delay <= DELAY_MAX).then_some(delay)
     };
@@ -289,7 +292,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Several faults of one point add up.
+    /// Creates the faults of a process; several faults of one point add up.
     #[must_use]
     pub(crate) fn new(faults: Vec<Fault>) -> Self {
         Self {
@@ -298,13 +301,14 @@ impl Faults {
         }
     }
 
-    /// The delay this call has at `point`, often zero. Every call draws anew.
+    /// Draws the delay of this call at `point`, often zero. Every call draws anew.
     #[must_use]
     pub(crate) fn draw(&self, point: FaultPoint) -> Duration {
         self.hits(point).map(|fault| fault.delay).sum()
     }
 
-    /// Whether this call has a fault at `point`, for points without a duration. Every call draws anew.
+    /// Returns true if this call has a fault at `point`, for points without a duration. Every call
+    /// draws anew.
     #[must_use]
     pub(crate) fn strikes(&self, point: FaultPoint) -> bool {
         self.hits(point).count() > 0

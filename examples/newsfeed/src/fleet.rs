@@ -1,4 +1,4 @@
-//! All roles together, each a child process.
+//! Fleet of all roles, each as a child process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::member::{ExitReport, Member, MemberError};
 use crate::report::LoadReport;
 use crate::schedule::{Schedule, ScheduleError};
 
-/// What a fleet is to be.
+/// Options of a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
     /// The program that runs roles.
@@ -20,39 +20,43 @@ pub struct FleetOptions {
     pub prefix_args: Vec<String>,
     /// URL of the collector (`http://127.0.0.1:4317`); without one the processes record nothing.
     pub collector: Option<String>,
-    /// When to record, as `STROBOSCOPE_BURST_CONFIG` takes it; the SDK's default if not given.
+    /// Burst config in the form of `STROBOSCOPE_BURST_CONFIG`; the SDK's default if not given.
     pub burst_config: Option<String>,
-    /// Which requests to record, as `STROBOSCOPE_SAMPLE` takes it; the SDK's default if not given.
+    /// Sampling in the form of `STROBOSCOPE_SAMPLE`; the SDK's default if not given.
     pub sample: Option<String>,
     /// Faults, as `POINT=+DURATION[@PERCENT%]`.
     pub faults: Vec<String>,
     /// Requests per second, on average.
     pub rate_per_s: f64,
-    /// How long requests are started.
+    /// Length of the load, in seconds.
     pub seconds: f64,
-    /// Which share of the users has which link, as `fast=60,cable=25,3g=15`; that if not given.
+    /// Percentage of users per kind of link; `fast=60,cable=25,3g=15` if not given.
     pub mix: Option<String>,
-    /// Decides start times and users.
+    /// Seed of start times and users.
     pub seed: u64,
-    /// Rank a hundred candidates of ten generators.
+    /// True to rank a hundred candidates of ten generators.
     pub wide: bool,
-    /// With that: features that are missing after so many milliseconds are left out.
+    /// Timeout of features in a wide ranking, in milliseconds; the ranker leaves out features that
+    /// are missing by then.
     pub feature_timeout_ms: Option<u64>,
-    /// The ranker works on at most so many requests at a time; those that wait go in order of their slack.
+    /// Maximum number of requests that the ranker works on at a time; waiting requests go in order
+    /// of their slack.
     pub slack_order: Option<usize>,
-    /// Candidates of a wide ranking are scored by an accelerator that takes so many microseconds for each, one a ranker.
+    /// Time for which a ranker's accelerator scores one candidate of a wide ranking, in
+    /// microseconds. Each ranker has one accelerator; without a time, the processor scores.
     pub accelerator_us: Option<u64>,
-    /// Where rankers say that another instance would pay.
+    /// File in which rankers report that another instance would pay.
     pub capacity_file: Option<PathBuf>,
-    /// Copies of this share of requests go to a second web server and a second ranker, to explore tradeoffs in; both rankers
-    /// are wide then.
+    /// Share of requests that are copied to a second web server and a second ranker, to explore
+    /// tradeoffs. Both rankers are wide then.
     pub duplicate: Option<f64>,
-    /// Start the store and the ranker only, for [`RankLoad`](crate::RankLoad).
+    /// True to start the store and the ranker only, for [`RankLoad`](crate::RankLoad).
     pub ranking_only: bool,
 }
 
 impl FleetOptions {
-    /// A healthy fleet that records nothing: 30 requests per second for 10 seconds.
+    /// Returns the options of a healthy fleet that records nothing: 30 requests per second for 10
+    /// seconds.
     #[must_use]
     pub fn new(program: PathBuf) -> Self {
         Self {
@@ -76,10 +80,10 @@ impl FleetOptions {
         }
     }
 
-    /// Do the options make sense? Starts nothing.
+    /// Validates the options. Starts nothing.
     ///
     /// # Errors
-    /// A fault, the mix, the rate or the length does not.
+    /// Returns an error if a fault, the mix, the rate or the length makes no sense.
     pub fn check(&self) -> Result<(), FleetError> {
         self.parsed_faults()?;
         self.mix.as_deref().map(str::parse::<Mix>).transpose()?;
@@ -92,38 +96,38 @@ impl FleetOptions {
     }
 }
 
-/// Why a fleet did not start or its load did not run.
+/// Reasons for which a fleet did not start or its load did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// A fault is not understood.
+    /// A fault cannot be parsed.
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// The mix of links is not understood.
+    /// The mix of links cannot be parsed.
     #[error(transparent)]
     Mix(#[from] MixError),
     /// The rate or the length is impossible.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// A process did not do its part.
+    /// A process failed.
     #[error(transparent)]
     Member(#[from] MemberError),
     /// The client's report cannot be read.
     #[error("the client's report cannot be read: {problem}; it printed {text:?}")]
     Report {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
-        /// The beginning of what the client printed.
+        /// The beginning of the client's output.
         text: String,
     },
 }
 
-/// Running roles. [`Fleet::stop`] stops them in order; dropping the fleet kills them; and if this process itself is
-/// killed, they notice (their standard input ends) and stop.
+/// Running roles. [`Fleet::stop`] stops them in order, and dropping the fleet kills them. If this
+/// process itself is killed, their standard input ends, and they stop.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
     faults: Vec<Fault>,
-    /// In the order of starting.
+    /// Members in the order in which they started.
     members: Vec<Member>,
     /// URL of the store.
     store: Option<String>,
@@ -133,11 +137,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts store, ranker, web and edge on free loopback ports, each when those it needs are ready. Call inside a
-    /// tokio runtime.
+    /// Starts store, ranker, web and edge on free loopback ports, each once the roles it needs are
+    /// ready. Call inside a tokio runtime.
     ///
     /// # Errors
-    /// When an option makes no sense, or a process does not become ready; then nothing is left running.
+    /// Returns an error if an option makes no sense, or a process does not become ready; then no
+    /// process is left running.
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
         options.check()?;
         let faults = options.parsed_faults()?;
@@ -171,7 +176,7 @@ impl Fleet {
         let web = self.start_web(&store, ranker).await?;
         let mut args = vec!["--web".to_owned(), web];
         if let Some(share) = self.options.duplicate {
-            // They share the store, where copies write nothing.
+            // Both pipelines share the store, where copies write nothing.
             let ranker = self.start_ranker().await?;
             let web = self.start_web(&store, ranker).await?;
             let share = share.to_string();
@@ -183,7 +188,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A web server; its URL.
+    /// Starts a web server and returns its URL.
     async fn start_web(&mut self, store: &str, ranker: SocketAddr) -> Result<String, MemberError> {
         let ranker = format!("http://{ranker}");
         let args = ["--store", store, "--ranker", &ranker];
@@ -222,10 +227,10 @@ impl Fleet {
         self.start_member("ranker", &args).await
     }
 
-    /// Starts another ranker beside the one there is; where it takes requests.
+    /// Starts another ranker and returns the address where it accepts requests.
     ///
     /// # Errors
-    /// When it does not become ready.
+    /// Returns an error if it does not become ready.
     pub async fn add_ranker(&mut self) -> Result<SocketAddr, FleetError> {
         Ok(self.start_ranker().await?)
     }
@@ -271,7 +276,7 @@ impl Fleet {
         command
     }
 
-    /// The roles that run and their process ids, in the order of starting.
+    /// Returns the running roles and their process ids, in the order in which they started.
     #[must_use]
     pub fn pids(&self) -> Vec<(&'static str, u32)> {
         self.members
@@ -281,24 +286,25 @@ impl Fleet {
             .collect()
     }
 
-    /// Where the ranker takes requests.
+    /// Returns the address where the ranker accepts requests.
     #[must_use]
     pub fn ranker(&self) -> Option<SocketAddr> {
         self.ranker
     }
 
-    /// Where the edge takes requests.
+    /// Returns the address where the edge accepts requests.
     #[must_use]
     pub fn edge(&self) -> Option<SocketAddr> {
         self.edge
     }
 
-    /// Runs the client for as long as the options say and returns what it found.
+    /// Runs the client for the length in the options and returns its report.
     ///
-    /// This may be cancelled by dropping the future: [`Fleet::stop`] then stops the client as well.
+    /// Dropping the future cancels the run: [`Fleet::stop`] then stops the client as well.
     ///
     /// # Errors
-    /// When the client fails, or another process ended during the run. Failed requests are no error: see the report.
+    /// Returns an error if the client fails, or another process ended during the run. Failed
+    /// requests are no error: see the report.
     pub async fn run_load(&mut self) -> Result<LoadReport, FleetError> {
         let mut command = self.command("client");
         let edge = self
@@ -325,7 +331,8 @@ impl Fleet {
         })
     }
 
-    /// Stops every process, front to back, waits for their ends, and says how each ended. Afterwards none is left.
+    /// Stops every process, front to back, waits until each has ended, and reports each exit.
+    /// Afterwards no process is left.
     pub async fn stop(&mut self) -> Vec<ExitReport> {
         let mut stopped = Vec::new();
         if let Some(client) = self.client.take() {

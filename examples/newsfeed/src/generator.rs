@@ -6,9 +6,10 @@ use crate::random::{mix, unit};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Generator {
     pub(crate) name: &'static str,
-    /// How many it proposes for a request.
+    /// Number of candidates it proposes for a request.
     pub(crate) candidates: usize,
-    /// How good they are: of several candidates, one is the best with a chance in proportion to this.
+    /// Worth of its candidates: of several candidates, each is the best with a chance in proportion
+    /// to its worth.
     worth: f64,
 }
 
@@ -20,7 +21,8 @@ const fn generator(name: &'static str, candidates: usize, worth: f64) -> Generat
     }
 }
 
-/// As in real feeds, few sources propose most of what people want to see, and it is not those that propose most.
+/// Generators of a wide ranking. As in real feeds, a few sources propose most of the stories that
+/// people want to see, and they are not the sources that propose most.
 pub(crate) const WIDE: [Generator; 10] = [
     generator("friends", 8, 6.0),
     generator("groups", 10, 2.0),
@@ -34,26 +36,28 @@ pub(crate) const WIDE: [Generator; 10] = [
     generator("archive", 8, 0.1),
 ];
 
-/// Something a generator proposes, before anybody knows its features.
+/// Candidate that a generator proposes, before its features are known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Proposal {
     pub(crate) source: &'static str,
     pub(crate) id: u64,
-    /// How sure the generator is of it, 0 to 1: it has to do with how good it is, and is not that.
+    /// Confidence of the generator in the candidate, 0 to 1: correlated with the affinity, but not
+    /// equal to it.
     pub(crate) confidence: f64,
-    /// How well it suits the user, which features and scoring find out.
+    /// Affinity of the user to the candidate, which features and scoring find out.
     affinity: f64,
 }
 
 impl Generator {
-    /// What it proposes to a user, out of a value of the store.
+    /// Returns the proposals for a user, from a value of the store.
     pub(crate) fn propose(&self, user: u64, value: &[u8]) -> Vec<Proposal> {
         let words = value.chunks_exact(8).take(self.candidates);
         let proposed = words.map(|word| {
             let id = word
                 .iter()
                 .fold(0, |number, byte| number << 8 | u64::from(*byte));
-            // The largest of several such powers is any one of them with a chance in proportion to its worth.
+            // The largest of several such powers is any one of them with a chance in proportion to
+            // its worth.
             let affinity = unit(mix(id ^ mix(user))).powf(1.0 / self.worth);
             let noise = unit(mix(id.wrapping_add(user)));
             Proposal {
@@ -68,7 +72,7 @@ impl Generator {
 }
 
 impl Proposal {
-    /// How good it is, by its features.
+    /// Scores the candidate by its features.
     pub(crate) fn score(&self, features: &[u8]) -> f64 {
         let seed = features
             .iter()

@@ -1,4 +1,4 @@
-//! Where each key's value lies in the store's file.
+//! Index of the places of values in the store's file, by key.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,20 +10,20 @@ use crate::random::mix;
 
 const SHARDS: usize = 8;
 
-/// What a lookup costs while the lock is held: counting the read and checking the entry.
+/// Cost of a lookup while the lock is held: counting the read and checking the entry.
 const LOOKUP_TIME: Duration = Duration::from_micros(30);
 
-/// Where a value lies.
+/// Place of a value in the store's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) offset_bytes: u64,
     pub(crate) len_bytes: u32,
 }
 
-/// A sharded index, one lock a shard.
+/// Sharded index with one lock per shard.
 ///
-/// Keys are sharded by their first part. That is a mistake real systems make: all `story/…` keys land in one shard,
-/// and the candidate generators, which run at the same time, meet at its lock.
+/// Keys are sharded by their first part. Real systems make this mistake: all `story/…` keys land in
+/// one shard, and the candidate generators, which run at the same time, contend for its lock.
 #[derive(Debug)]
 pub(crate) struct Index {
     shards: Vec<Mutex<Shard>>,
@@ -44,7 +44,8 @@ struct Entry {
 }
 
 impl Index {
-    /// `is_one`: all in one shard, as the fault `store.one-shard` has it.
+    /// Creates an index. `is_one` puts all keys into one shard, as the fault `store.one-shard`
+    /// does.
     pub(crate) fn new(
         places: impl IntoIterator<Item = (String, Place)>,
         cpu: Cpu,
@@ -70,7 +71,7 @@ impl Index {
         }
     }
 
-    /// The shard of a key.
+    /// Returns the shard of a key.
     pub(crate) fn shard(&self, key: &str) -> usize {
         shard_of(key, self.count)
     }
@@ -80,7 +81,7 @@ impl Index {
         let lock = &self.shards[self.shard(key)];
         // A reader that panicked leaves at worst an old read count behind.
         let mut shard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // Begun with the lock in hand: time spent waiting for it is outside.
+        // The span begins with the lock held: it excludes the wait for the lock.
         let _held = stroboscope::span!("lock", shard = self.shard(key)).entered();
         let held_longer = faults.draw(FaultPoint::StoreLock);
         if !held_longer.is_zero() {

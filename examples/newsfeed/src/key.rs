@@ -1,8 +1,9 @@
-//! The keys of the store: who reads what.
+//! Keys of the store, and their readers.
 
 use crate::generator::WIDE;
 
-/// Users that exist, numbered from 0. With 18 values of a KiB each, and those of wide rankings, the store's file has 11 MiB.
+/// Number of users, numbered from 0. With 18 values of a KiB each, and those of wide rankings, the
+/// store's file has 11 MiB.
 pub(crate) const USERS: u64 = 480;
 
 /// The properties the web server reads for every request, one call each.
@@ -42,7 +43,7 @@ pub(crate) fn candidates(generator: &str, user: u64, part: u32) -> String {
     format!("story/{generator}/{user}/{part}")
 }
 
-/// The tail of what the user's browser has logged.
+/// Returns the key of the tail of the log of the user's browser.
 pub(crate) fn log(user: u64) -> String {
     format!("user/{user}/log")
 }
@@ -51,7 +52,7 @@ pub(crate) fn model(group: u64) -> String {
     format!("model/{group}")
 }
 
-/// Every key there is, in the order of the store's file.
+/// Returns every key, in the order of the store's file.
 pub(crate) fn all() -> impl Iterator<Item = String> {
     let of_users = (0..USERS).flat_map(|user| {
         let properties = PROPERTIES.into_iter().map(move |name| property(user, name));

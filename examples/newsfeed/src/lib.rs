@@ -8,14 +8,16 @@
 //!    └───── pagelets, each as soon as it is ready
 //! ```
 //!
-//! What there is to find in it:
-//! - scoring in the ranker is what a page over a fast link waits for; over a slow link the server has slack (Chow et
-//!   al., OSDI 2014, §5.2);
-//! - pagelets are generated, downloaded and executed in a pipeline, and a page's scripts exclude each other;
+//! An analysis finds in it:
+//! - a page over a fast link waits for scoring in the ranker; over a slow link the server has slack
+//!   (Chow et al., OSDI 2014, §5.2);
+//! - pagelets are generated, downloaded and executed in a pipeline, and a page's scripts exclude
+//!   each other;
 //! - the web server reads properties one call at a time (Ardelean et al., NSDI 2018, §3.3.2);
-//! - the generators meet at one lock of the store.
+//! - the generators contend for one lock of the store.
 //!
-//! Faults ([`Fault`]) add something to find. [`Fleet`] starts and stops all of it; [`run_role`] is one process.
+//! Faults ([`Fault`]) add something to find. [`Fleet`] starts and stops all roles; [`run_role`] runs
+//! one process.
 
 mod browser;
 mod client;

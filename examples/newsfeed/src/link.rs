@@ -1,4 +1,4 @@
-//! The last mile: links of different speed, and which user has which.
+//! The last mile: links of different speed, and their distribution over users.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::delay::until;
 use crate::random::{mix, unit};
 
-/// How a user is connected.
+/// Kind of a user's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LinkKind {
-    /// 50 Mbit/s: the server is what a page waits for.
+    /// 50 Mbit/s: a page waits for the server.
     #[serde(rename = "fast")]
     Fast,
     /// 12 Mbit/s: server and network are about even.
@@ -24,7 +24,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// All kinds, fastest first.
+    /// Every kind, fastest first.
     pub const ALL: [Self; 3] = [Self::Fast, Self::Cable, Self::Slow3g];
 
     /// The name used on the command line and in reports.
@@ -37,7 +37,7 @@ impl LinkKind {
         }
     }
 
-    /// Speed towards the user.
+    /// Returns the speed towards the user, in bits per second.
     #[must_use]
     pub const fn bits_per_s(self) -> u64 {
         match self {
@@ -47,7 +47,7 @@ impl LinkKind {
         }
     }
 
-    /// How long `bytes` occupy the link.
+    /// Returns the time for which `bytes` occupy the link.
     #[must_use]
     pub fn transfer_time(self, bytes: usize) -> Duration {
         let bits = u128::try_from(bytes).unwrap_or(u128::MAX).saturating_mul(8);
@@ -77,9 +77,10 @@ impl Downlink {
         }
     }
 
-    /// Transfers `bytes`. Exclusive access is what makes the link serial.
+    /// Transfers `bytes`. Exclusive access makes the link serial.
     pub(crate) async fn transfer(&mut self, bytes: usize) {
-        // Counted from when the link became free, not from when the last sleeper woke: late wake-ups do not add up.
+        // Counts from the moment the link became free, not from the last wake-up, so that late
+        // wake-ups do not add up.
         let now = Instant::now();
         let back_to_back = now.saturating_duration_since(self.free_at) <= WAKE_SLACK;
         let start = if back_to_back { self.free_at } else { now };
@@ -91,14 +92,14 @@ impl Downlink {
 /// A transfer that starts this soon after the link became free counts as back to back.
 const WAKE_SLACK: Duration = Duration::from_micros(300);
 
-/// Which share of the users has which link.
+/// Percentage of users per kind of link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
     /// Percentages in the order of [`LinkKind::ALL`]; they sum to 100.
     percents: [f64; 3],
 }
 
-/// Why a mix was not understood.
+/// Error for a mix that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "mix {text:?}: {problem}; write percentages that sum to 100, such as fast=60,cable=25,3g=15"
@@ -117,8 +118,8 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// The link of a user: always the same one, as people mostly come back over the same network (Chow et
-    /// al., OSDI 2014, §5.2).
+    /// Returns the link of a user. It is always the same one, as people mostly come back over the
+    /// same network (Chow et al., OSDI 2014, §5.2).
     #[must_use]
     pub fn link_of(&self, user: u64) -> LinkKind {
         let mut rest = unit(mix(user ^ LINK_SALT)) * 100.0;
@@ -128,7 +129,8 @@ impl Mix {
             }
             rest -= percent;
         }
-        // Rounding can leave a sliver above the last share: it belongs to the last link that has users at all.
+        // Rounding can leave a sliver above the last share: it belongs to the last link that has
+        // users at all.
         let last = LinkKind::ALL
             .into_iter()
             .zip(self.percents)

@@ -1,4 +1,4 @@
-//! The open loop: requests start when the clock says so, never because another one ended.
+//! The open loop: requests start at their scheduled time, never because another one ended.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,23 @@ use crate::report::{LoadReport, Tally};
 use crate::schedule::Schedule;
 use crate::stop::Stop;
 
-/// Requests under way at the same time; one more is not sent and counts as failed. Bounds the generator's memory
-/// when the service stands still.
+/// Maximum number of requests in flight; the generator does not send one more and counts it as
+/// failed. Bounds the generator's memory if the service stands still.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 
 /// Cause of failure of a request over [`IN_FLIGHT_MAX`].
 pub(crate) const TOO_MANY: &str = "not sent: too many requests under way";
 
-/// Cause of failure of a request that was under way when the run was stopped.
+/// Cause of failure of a request that was in flight when the run was stopped.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
 type Outcome = (LinkKind, Result<Duration, String>);
 
-/// Runs `schedule`: for request number *n*, `request(n)` gives its link and the future that performs it.
+/// Runs `schedule`: for request number *n*, `request(n)` returns its link and the future that
+/// performs it.
 ///
-/// Ends when the last request has ended, or at once after `stop`. Each request must limit its own time.
+/// Ends when the last request has ended, or at once after `stop`. Each request must limit its own
+/// time.
 pub(crate) async fn run<F, R>(schedule: Schedule, stop: &Stop, request: F) -> LoadReport
 where
     F: Fn(u64) -> (LinkKind, R),
@@ -72,7 +74,7 @@ where
 }
 
 fn count(tally: &mut Tally, outcome: Result<Outcome, tokio::task::JoinError>) {
-    // A request that panicked has told nobody its link; it ends up among the unfinished.
+    // A request that panicked has not returned its link; it counts as unfinished.
     let Ok((link, result)) = outcome else { return };
     match result {
         Ok(latency) => tally.ok(link, latency),
@@ -111,7 +113,8 @@ mod tests {
             .map(|(start, planned)| start.saturating_sub(*planned))
             .collect();
         lateness.sort();
-        // A closed loop would be 400 ms late from the second request on. One straggler is the machine's fault.
+        // A closed loop would be 400 ms late from the second request on. One straggler is the
+        // machine's fault.
         let typical = lateness[lateness.len() * 9 / 10];
         assert!(
             typical < Duration::from_millis(100),
@@ -124,7 +127,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn latency_counts_from_the_scheduled_start() {
         let schedule = Schedule::new(100.0, 0.5, 6).expect("possible");
-        // A generator that is held up itself: its requests are quick, but all of them start late.
+        // This generator is held up itself: its requests are quick, but all of them start late.
         let report = run(schedule, &Stop::manual(), |number| {
             if number == 0 {
                 std::thread::sleep(Duration::from_millis(700));

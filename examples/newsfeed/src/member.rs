@@ -1,4 +1,4 @@
-//! One child process of a fleet.
+//! Child process of a fleet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::server::LISTENING;
 
-/// A role that serves must be ready within this time.
+/// Time within which a serving role must be ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-/// A role that was told to stop must end within this time; it ends itself a little earlier.
+/// Time within which a role must end after a stop; it ends itself a little earlier.
 const END_WITHIN: Duration = Duration::from_secs(8);
 
 /// Longest line or report a role may print.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// A role process did not do its part. What it said itself is on standard error.
+/// Failure of a role process. Its own messages are on standard error.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
     /// The process could not be started.
@@ -29,7 +29,7 @@ pub enum MemberError {
         role: &'static str,
         /// The program that should have run it.
         program: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The process ended before it accepted connections.
@@ -37,7 +37,7 @@ pub enum MemberError {
     NotReady {
         /// The role.
         role: &'static str,
-        /// How it ended.
+        /// Exit status, as text.
         status: String,
     },
     /// The process did not accept connections in time.
@@ -46,12 +46,12 @@ pub enum MemberError {
         /// The role.
         role: &'static str,
     },
-    /// The process said something else than its address.
+    /// The process printed something other than its address.
     #[error("the {role} printed {line:?} and not its address")]
     Unclear {
         /// The role.
         role: &'static str,
-        /// What it printed.
+        /// Line that it printed.
         line: String,
     },
     /// The process ended while it was needed.
@@ -59,26 +59,26 @@ pub enum MemberError {
     Died {
         /// The role.
         role: &'static str,
-        /// How it ended.
+        /// Exit status, as text.
         status: String,
     },
 }
 
-/// How a role process ended.
+/// Exit of a role process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExitReport {
     /// The role.
     pub role: &'static str,
     /// Its process id, which is free again.
     pub pid: u32,
-    /// Its exit status, or what went wrong.
+    /// Its exit status, or the error.
     pub status: String,
-    /// Whether it stopped when it was told to and said so with status 0.
+    /// True if it stopped on request with status 0.
     pub clean: bool,
 }
 
-/// A running role. Its standard input is held open: the process stops when that ends, so also when this process
-/// is killed. Dropping a member kills it.
+/// A running role. This process holds its standard input open, and the role stops when that ends,
+/// also when this process is killed. Dropping a member kills it.
 #[derive(Debug)]
 pub(crate) struct Member {
     role: &'static str,
@@ -157,7 +157,7 @@ impl Member {
         }
     }
 
-    /// Waits for the end of a role that ends by itself and returns what it printed.
+    /// Waits until a role that ends by itself has ended, and returns its output.
     pub(crate) async fn output(&mut self) -> Result<String, MemberError> {
         let role = self.role;
         let mut text = String::new();
@@ -165,8 +165,8 @@ impl Member {
             .take(OUTPUT_BYTES_MAX)
             .read_to_string(&mut text)
             .await;
-        // What is beyond the limit is read as well: who waits for the end of a process that waits for its reader, waits
-        // for ever.
+        // Output beyond the limit is read as well: a process that waits for its reader never ends,
+        // and this waits until it ends.
         let read = match read {
             Ok(_) => tokio::io::copy(&mut self.stdout, &mut tokio::io::sink()).await,
             Err(error) => Err(error),
@@ -186,7 +186,7 @@ impl Member {
         }
     }
 
-    /// An error if the role has ended by itself.
+    /// Returns an error if the role has ended by itself.
     pub(crate) fn check(&mut self) -> Result<(), MemberError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -201,7 +201,7 @@ impl Member {
         }
     }
 
-    /// Closes the role's standard input, waits for its end, and kills it if that takes too long.
+    /// Closes the role's standard input, waits until it ends, and kills it if that takes too long.
     pub(crate) async fn stop(mut self) -> ExitReport {
         drop(self.stdin.take());
         let (status, clean) = match tokio::time::timeout(END_WITHIN, self.child.wait()).await {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::key::MODELS;
 
-/// A model that was read longer ago is read again.
+/// Age from which a model is read again.
 const TTL: Duration = Duration::from_secs(60);
 
-/// The models, one for a group of users. Begins with those that the ranker was shipped with, so that it need not wait
-/// for the store before its first answer.
+/// Models, one per group of users. The cache begins with the models that the ranker was shipped
+/// with, so that the first answer need not wait for the store.
 #[derive(Debug)]
 pub(crate) struct Models {
     entries: Mutex<Vec<Entry>>,
@@ -32,7 +32,7 @@ impl Models {
         }
     }
 
-    /// The model of `group`, unless it is too old.
+    /// Returns the model of `group`, unless it has expired.
     pub(crate) fn get(&self, group: u64) -> Option<u64> {
         self.get_at(group, Instant::now())
     }
@@ -43,7 +43,7 @@ impl Models {
         (now.saturating_duration_since(entry.since) < TTL).then_some(entry.model)
     }
 
-    /// Keeps a model that was just read.
+    /// Stores a model that was just read.
     pub(crate) fn put(&self, group: u64, model: u64) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get_mut(group as usize) {

@@ -6,10 +6,10 @@ use crate::cpu::Cpu;
 use crate::random::Random;
 use crate::wire::{Pagelet, Story};
 
-/// What generating one pagelet costs.
+/// Cost of generating one pagelet.
 const RENDER_TIME: Duration = Duration::from_micros(300);
 
-/// The pagelets in the order they are sent, with the bytes each has before its content.
+/// Pagelets in the order they are sent, with the bytes of each before its content.
 pub(crate) const PAGELETS: [(&str, usize); 4] = [
     ("header", 2_048),
     ("stories", 4_096),
@@ -17,7 +17,7 @@ pub(crate) const PAGELETS: [(&str, usize); 4] = [
     ("ads", 2_048),
 ];
 
-/// Bytes a story takes.
+/// Size of a story, in bytes.
 const STORY_BYTES: usize = 320;
 
 /// Generates pagelet `index` of [`PAGELETS`].

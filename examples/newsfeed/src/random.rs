@@ -1,6 +1,6 @@
-//! Small seeded randomness, so that a run can be repeated exactly.
+//! Small seeded random numbers, so that a run can be repeated exactly.
 
-/// A SplitMix64 generator: one addition and two multiplications a number.
+/// A SplitMix64 generator: one addition and two multiplications per number.
 #[derive(Debug, Clone)]
 pub(crate) struct Random {
     state: u64,

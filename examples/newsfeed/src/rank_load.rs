@@ -1,4 +1,4 @@
-//! Load on the ranker alone: requests to rank, sent when the clock says so, with what their baggage says.
+//! Load on the ranker alone: requests to rank, sent on schedule, with a given baggage.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,37 +15,37 @@ use crate::schedule::{Schedule, ScheduleError};
 use crate::wire::RankRequest;
 use crate::wire::ranker_client::RankerClient;
 
-/// More under way than this are not sent.
+/// Maximum number of requests in flight; more are not sent.
 const IN_FLIGHT_MAX: usize = 2_048;
 
-/// Stories that are asked for: all, so that the whole order is known.
+/// Number of stories per request: all of them, so that the whole order is known.
 const STORIES: u32 = 100;
 
-/// An answer of the ranker, or none.
+/// Response of the ranker, or the failure.
 #[derive(Debug, Clone)]
 pub struct RankResponse {
     /// The request's number, from 0.
     pub number: u64,
-    /// When it was to be sent, since the load began.
+    /// Scheduled time of sending, from the beginning of the load.
     pub sent: Duration,
-    /// From then to the answer.
+    /// Time from the scheduled sending to the response.
     pub latency: Duration,
-    /// Ids of stories, best first; empty where the request failed.
+    /// Ids of stories, best first; empty if the request failed.
     pub stories: Vec<u64>,
-    /// Why it failed.
+    /// Reason of the failure.
     pub failure: Option<String>,
 }
 
-/// A ranker to be loaded, or several in turn. Clones are the same.
+/// One ranker to load, or several in turn. Clones share state.
 #[derive(Debug, Clone)]
 pub struct RankLoad {
     clients: Arc<Mutex<Vec<RankerClient<Channel>>>>,
 }
 
-/// Why the load did not begin.
+/// Reasons for which the load did not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum RankLoadError {
-    /// Nobody answers.
+    /// The ranker does not answer.
     #[error("cannot reach the ranker: {0}")]
     Unreachable(#[from] tonic::transport::Error),
     /// The rate or the length is impossible.
@@ -57,7 +57,7 @@ impl RankLoad {
     /// Connects to a ranker at `http://…`.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// Returns an error if the ranker does not answer.
     pub async fn connect(url: String) -> Result<Self, RankLoadError> {
         let load = Self {
             clients: Arc::default(),
@@ -66,10 +66,10 @@ impl RankLoad {
         Ok(load)
     }
 
-    /// From now on requests go to this one as well, in turn.
+    /// Adds a ranker: from now on requests go to all rankers in turn.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// Returns an error if the ranker does not answer.
     pub async fn add(&self, url: String) -> Result<(), RankLoadError> {
         let channel = Endpoint::from_shared(url)?.connect().await?;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,13 +83,13 @@ impl RankLoad {
         clients.get(turn).cloned()
     }
 
-    /// The user of a number.
+    /// Returns the user of request `number`.
     #[must_use]
     pub fn user(number: u64) -> u64 {
         Random::new(number).next_u64() % USERS
     }
 
-    /// Asks for one ranking. `number` decides the user.
+    /// Requests one ranking. `number` decides the user.
     pub async fn ask(
         &self,
         number: u64,
@@ -121,11 +121,12 @@ impl RankLoad {
         }
     }
 
-    /// An open loop: `rate_per_s` requests on average for `seconds`, request *n* with the baggage that `baggage(n)` says.
-    /// Ends when all have ended. In order of their numbers.
+    /// Runs an open loop: `rate_per_s` requests on average for `seconds`, request *n* with the
+    /// baggage `baggage(n)`. Ends when all requests have ended. Returns the responses in order of
+    /// their numbers.
     ///
     /// # Errors
-    /// When the rate or the length is impossible.
+    /// Returns an error if the rate or the length is impossible.
     pub async fn run(
         &self,
         rate_per_s: f64,

@@ -32,38 +32,38 @@ use crate::wire::{RankReply, RankRequest, Story};
 /// Candidates taken from one value of the store.
 const CANDIDATES_PER_VALUE: usize = 4;
 
-/// More stories than this are not returned, whatever is asked for.
+/// Maximum number of stories in a response, regardless of the request.
 const STORIES_MAX: u32 = 100;
 
-/// How often the fault `ranker.longer-loop` has each part read.
+/// Number of times that the fault `ranker.longer-loop` reads each part.
 const LONGER_LOOP_ROUNDS: u32 = 3;
 
 /// Flags of the ranker.
 #[derive(Debug, clap::Args)]
 pub struct RankerOptions {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 picks a free one.
     #[arg(long, env = "NEWSFEED_LISTEN", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// URL of the store.
     #[arg(long, env = "NEWSFEED_STORE")]
     store: String,
-    /// How long to wait for the store at start-up, in milliseconds.
+    /// Longest wait for the store at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
-    /// Rank a hundred candidates of ten generators, of which some may be left out: a tradeoff point.
+    /// Rank a hundred candidates of ten generators; a tradeoff point may omit some.
     #[arg(long)]
     wide: bool,
-    /// With --wide: features that are missing after so many milliseconds are left out.
+    /// With --wide: timeout of features, in milliseconds; features still missing are left out.
     #[arg(long, value_name = "MS", requires = "wide")]
     feature_timeout_ms: Option<u64>,
-    /// With --wide: candidates are scored by an accelerator that this ranker has one of, which takes so many microseconds for
-    /// each and no processor.
+    /// With --wide: score candidates on this ranker's one accelerator, which takes this many
+    /// microseconds for each and no processor.
     #[arg(long, value_name = "US", requires = "wide")]
     accelerator_us: Option<u64>,
-    /// Append a line to this file when another instance of the ranker would pay, or one less.
+    /// Append a line to this file when one more or one fewer instance of the ranker would pay.
     #[arg(long, value_name = "FILE")]
     capacity_file: Option<PathBuf>,
-    /// At most so many requests at a time; those that wait go in order of the slack that was predicted for them.
+    /// Maximum number of requests at a time; waiting requests go in order of their predicted slack.
     #[arg(long, value_name = "COUNT")]
     slack_order: Option<usize>,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
@@ -149,8 +149,8 @@ impl RankerService for Ranker {
 }
 
 impl RankerState {
-    /// Asks all generators at the same time. The extra one, if the fault strikes, is asked after them: it changes
-    /// the structure of the request and lengthens it.
+    /// Asks all generators at the same time. If the fault strikes, it asks the extra generator
+    /// after them: this changes the structure of the request and lengthens it.
     #[stroboscope::trace(name = "candidates", fields(user))]
     async fn gather(&self, user: u64) -> Result<Vec<Candidate>, Status> {
         let rounds = if self.faults.strikes(FaultPoint::RankerLongerLoop) {
@@ -179,7 +179,7 @@ impl RankerState {
         Ok(candidates)
     }
 
-    /// The model of the user's group, which the cache has nearly always.
+    /// Returns the model of the user's group, which the cache has nearly always.
     async fn model(&self, user: u64) -> Result<u64, Status> {
         let group = user % key::MODELS;
         let is_missed = self.faults.strikes(FaultPoint::RankerCacheMiss);
@@ -208,15 +208,16 @@ impl RankerState {
         stories_max: usize,
     ) -> Vec<Story> {
         self.faults.wait(FaultPoint::RankerScore).await;
-        // Milliseconds of computing: tokio moves the other tasks of this thread away first.
+        // The scorer computes for milliseconds: tokio moves the other tasks of this thread away
+        // first.
         tokio::task::block_in_place(|| {
             scorer::rank(&self.cpu, user ^ model, candidates, stories_max)
         })
     }
 }
 
-/// Each generator has a name of its own in the trace, so that it is recognised in every request, whichever starts
-/// first.
+/// Opens the span of a generator. Each generator has its own name in the trace, so that every
+/// request shows it under that name, regardless of which starts first.
 fn generator_span(generator: &str) -> Span {
     match generator {
         "friends" => span!("friends"),
@@ -226,7 +227,8 @@ fn generator_span(generator: &str) -> Span {
     }
 }
 
-/// One generator: reads its parts one after the other, `rounds` times, and proposes what it finds there first.
+/// Runs one generator: reads its parts one after the other, `rounds` times, and proposes the
+/// candidates of the first round.
 async fn generate(
     reader: Reader,
     generator: &'static str,

@@ -1,4 +1,4 @@
-//! Reading from the store, and writing to it: one key, one call.
+//! Reads from the store and writes to it, with one call per key.
 
 use stroboscope::baggage;
 use tonic::Status;
@@ -23,7 +23,7 @@ impl Reader {
     /// Reads the value of `key`.
     ///
     /// # Errors
-    /// The store's status, with the key that was asked for.
+    /// Returns the store's status, with the key.
     pub(crate) async fn read(&self, key: String) -> Result<Vec<u8>, Status> {
         let request = ReadRequest { key: key.clone() };
         match self.client.clone().read(request).await {
@@ -38,7 +38,7 @@ impl Reader {
     /// Replaces the value of `key`; a copy of a request changes nothing.
     ///
     /// # Errors
-    /// The store's status, with the key that was to be written.
+    /// Returns the store's status, with the key.
     pub(crate) async fn write(&self, key: String, value: Vec<u8>) -> Result<(), Status> {
         if baggage::is_duplicate() {
             return Ok(());

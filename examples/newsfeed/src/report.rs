@@ -1,4 +1,4 @@
-//! What a run of the load generator found.
+//! Report of a run of the load generator.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::LinkKind;
 
-/// What a run found. Latency is measured from the *scheduled* start of each request, so that a slow service
-/// cannot hide behind requests that were sent late.
+/// Report of a run. Latency is measured from the *scheduled* start of each request, so that a slow
+/// service cannot hide behind requests that were sent late.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
-    /// The mean rate asked for, in requests per second.
+    /// Requested mean rate, in requests per second.
     pub rate_per_s: f64,
-    /// How long requests were started, in nanoseconds.
+    /// Time during which requests started, in nanoseconds.
     pub duration_ns: u64,
-    /// Requests whose time had come.
+    /// Requests whose scheduled time has come.
     pub sent: u64,
     /// Pages loaded completely.
     pub ok: u64,
@@ -27,9 +27,10 @@ pub struct LoadReport {
     pub failures: BTreeMap<String, u64>,
     /// Latency of the pages loaded.
     pub latency: Latency,
-    /// How late the generator itself started requests: small, or the machine is too busy to believe the rest.
+    /// Delay with which the generator itself started requests. Unless it is small, the machine is
+    /// too busy to trust the rest.
     pub start_delay: Latency,
-    /// The same by link, fastest first; links without requests are left out.
+    /// Reports by link, fastest first; links without requests are left out.
     pub links: Vec<LinkReport>,
 }
 
@@ -38,7 +39,7 @@ pub struct LoadReport {
 pub struct LinkReport {
     /// The kind of link.
     pub link: LinkKind,
-    /// Requests whose time had come.
+    /// Requests whose scheduled time has come.
     pub sent: u64,
     /// Pages loaded completely.
     pub ok: u64,
@@ -51,7 +52,7 @@ pub struct LinkReport {
 /// A distribution of durations, to three digits. All zero if nothing was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Minimum: of the request that was disturbed least.
+    /// Minimum: the latency of the least disturbed request.
     pub min_ns: u64,
     /// Arithmetic mean.
     pub mean_ns: u64,
@@ -78,7 +79,7 @@ impl Latency {
     }
 }
 
-/// Counts while a run goes on.
+/// Counters of a run in progress.
 #[derive(Debug)]
 pub(crate) struct Tally {
     links: BTreeMap<LinkKind, LinkTally>,
@@ -122,7 +123,7 @@ impl Tally {
         })
     }
 
-    /// The time of a request has come, `late` after its scheduled start.
+    /// Counts a request that starts now, `late` after its scheduled start.
     pub(crate) fn sent(&mut self, link: LinkKind, late: Duration) {
         self.link(link).sent += 1;
         record(&mut self.start_delay, late);
@@ -138,7 +139,7 @@ impl Tally {
         *self.failures.entry(cause).or_insert(0) += 1;
     }
 
-    /// Ends the run. Requests nobody has heard of count as failed, by the cause `unfinished`.
+    /// Ends the run. Requests without an outcome count as failed, by the cause `unfinished`.
     pub(crate) fn finish(
         mut self,
         rate_per_s: f64,

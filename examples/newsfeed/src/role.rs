@@ -1,4 +1,4 @@
-//! The roles of the one binary, and how one is run.
+//! Roles of the one binary, and the function that runs one.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ pub(crate) struct Supervision {
     stop_with_stdin: bool,
 }
 
-/// Parses one role: `ROLE [FLAG…]`.
+/// Command line of one role: `ROLE [FLAG…]`.
 #[derive(Debug, Parser)]
 #[command(name = "newsfeed", about = "One process of the newsfeed.")]
 pub(crate) struct RoleLine {
@@ -61,7 +61,8 @@ impl Role {
         }
     }
 
-    /// Two are enough for all but the store, whose readers block each other at its locks.
+    /// Returns the number of worker threads. Two are enough for all but the store, whose readers
+    /// block each other at its locks.
     const fn worker_threads(&self) -> usize {
         match self {
             Self::Store(_) => 4,
@@ -80,8 +81,9 @@ impl Role {
     }
 }
 
-/// Runs the role that `args` describe (`["web", "--store", URL, …]`, without the program's own name) until it is
-/// done or told to stop. Errors go to standard error; the status is 2 for bad flags and 1 for any other error.
+/// Runs the role that `args` describe (`["web", "--store", URL, …]`, without the program's own
+/// name) until it has finished or is stopped. Prints errors to standard error; the status is 2 for
+/// bad flags and 1 for any other error.
 pub fn run_role<I>(args: I) -> ExitCode
 where
     I: IntoIterator,
@@ -105,15 +107,15 @@ pub(crate) fn run_line(role: Role, supervision: &Supervision) -> ExitCode {
     }
 }
 
-/// Prints what is wrong with a command line, or the help that was asked for.
+/// Prints the error of a command line, or the requested help.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    // Nothing can be done if even that cannot be printed.
+    // A failure to print has no remedy.
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Records if a collector is named, by the other `STROBOSCOPE_…` variables. Without one every annotation stays a flag
-/// check.
+/// Starts recording if a collector is configured, by the other `STROBOSCOPE_…` variables. Without a
+/// collector every annotation stays a check of a flag.
 fn record(service: &str) -> Result<Option<Guard>, InitError> {
     let collector =
         std::env::var_os(stroboscope::ENV_COLLECTOR).filter(|address| !address.is_empty());
@@ -121,7 +123,7 @@ fn record(service: &str) -> Result<Option<Guard>, InitError> {
 }
 
 fn run(role: Role, supervision: &Supervision) -> Result<(), RoleError> {
-    // Dropped last: what the runtime still records while it ends is shipped, too.
+    // The guard is dropped last, so that it ships the records that the runtime makes while it ends.
     let _recording = record(role.name())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(role.worker_threads())
@@ -131,7 +133,7 @@ fn run(role: Role, supervision: &Supervision) -> Result<(), RoleError> {
         let stop = Stop::on_signals(supervision.stop_with_stdin)?;
         role.run(&stop).await
     });
-    // What is still under way belongs to peers that are gone.
+    // Tasks still in progress belong to peers that are gone.
     runtime.shutdown_background();
     result
 }

@@ -1,4 +1,4 @@
-//! Why a role ended early.
+//! Errors that end a role early.
 
 use stroboscope::InitError;
 
@@ -7,22 +7,22 @@ use crate::server::ServeError;
 use crate::upstream::UpstreamError;
 use crate::values::ValuesError;
 
-/// Why a role ended early.
+/// Error that ends a role early.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
     /// The runtime or its signal handlers could not be set up.
     #[error("cannot start the runtime: {0}")]
     Runtime(#[from] std::io::Error),
-    /// It could not listen or serve.
+    /// The role could not listen or serve.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// Recording could not start.
     #[error("cannot record: {0}")]
     Recording(#[from] InitError),
-    /// A role it depends on cannot be reached.
+    /// A role that this one depends on cannot be reached.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// The store's file could not be made.
+    /// The store's file could not be created.
     #[error(transparent)]
     Values(#[from] ValuesError),
     /// The rate or length of the load is impossible.

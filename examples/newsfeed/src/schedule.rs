@@ -1,13 +1,14 @@
-//! When requests start: fixed before the run, whatever the answers do.
+//! Start times of requests, fixed before the run, independent of the responses.
 
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// Start times of independent users: exponential gaps around a mean rate (a Poisson process), reproducible by seed.
+/// Start times of independent users: exponential gaps around a mean rate (a Poisson process),
+/// reproducible by seed.
 ///
-/// Equal gaps were rejected: they can lock to the period of the bursts, and then every burst sees the same phase of
-/// a request.
+/// Equal gaps were rejected: they can lock to the period of the bursts, and then every burst sees
+/// the same phase of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     random: Random,
@@ -34,10 +35,10 @@ pub(crate) const RATE_MAX: f64 = 100_000.0;
 pub(crate) const SECONDS_MAX: f64 = 86_400.0;
 
 impl Schedule {
-    /// Starts at `rate_per_s` on average, for `seconds`.
+    /// Creates a schedule of `rate_per_s` requests on average, for `seconds`.
     ///
     /// # Errors
-    /// When either is not positive, not finite, or beyond its limit.
+    /// Returns an error if either is not positive, not finite, or beyond its limit.
     pub(crate) fn new(rate_per_s: f64, seconds: f64, seed: u64) -> Result<Self, ScheduleError> {
         if !(rate_per_s > 0.0 && rate_per_s <= RATE_MAX) {
             return Err(ScheduleError::Rate(rate_per_s));
@@ -53,7 +54,7 @@ impl Schedule {
         })
     }
 
-    /// How long the run lasts.
+    /// Returns the length of the run.
     #[must_use]
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.end_s)

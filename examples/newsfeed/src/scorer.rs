@@ -1,4 +1,4 @@
-//! Scoring candidates: the true bottleneck of the healthy newsfeed.
+//! Scores candidates: the true bottleneck of the healthy newsfeed.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::cpu::Cpu;
 use crate::random::unit;
 use crate::wire::Story;
 
-/// What scoring the candidates of one request costs in total.
+/// Total cost of scoring the candidates of one request.
 const SCORE_TIME: Duration = Duration::from_millis(10);
 
-/// A story somebody may want to see, with what is known about it.
+/// A story to rank, with its features.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) source: &'static str,
@@ -18,8 +18,8 @@ pub(crate) struct Candidate {
 
 /// Evaluates the ranking model on every candidate; best first, at most `stories_max`.
 ///
-/// The time per candidate shrinks with their number, as a model with a fixed budget does: a request's cost is
-/// the same whether a generator proposed many or few.
+/// The time per candidate shrinks with their number, as a model with a fixed budget does: a request
+/// costs the same regardless of the number of candidates.
 pub(crate) fn rank(
     cpu: &Cpu,
     user: u64,

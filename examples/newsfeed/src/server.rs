@@ -1,4 +1,4 @@
-//! Listening, serving and stopping, the same for every role that serves.
+//! Listening, serving and stopping, common to all serving roles.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -13,10 +13,11 @@ use tonic::transport::server::{Server, TcpIncoming};
 use crate::copies::Copies;
 use crate::stop::Stop;
 
-/// What a serving role prints on its standard output once it accepts connections, before its address.
+/// Prefix of the line that a serving role prints on its standard output once it accepts
+/// connections; its address follows.
 pub(crate) const LISTENING: &str = "listening ";
 
-/// Open connections get this long to end after a stop.
+/// Time that open connections have to end after a stop.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// A role could not serve.
@@ -27,9 +28,9 @@ pub enum ServeError {
         "cannot listen on {address}: {source}; choose another address with --listen (port 0 takes a free one)"
     )]
     Listen {
-        /// What was asked for.
+        /// Requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The address cannot be announced on standard output.
@@ -37,7 +38,7 @@ pub enum ServeError {
     Announce {
         /// The address that is ready.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The server ended by itself.
@@ -45,7 +46,7 @@ pub enum ServeError {
     Failed {
         /// The address it served.
         address: SocketAddr,
-        /// Why it ended.
+        /// Error of the server.
         source: tonic::transport::Error,
     },
 }
@@ -62,7 +63,7 @@ pub(crate) async fn serve(
     serve_behind(address, routes, Before::Nothing, stop).await
 }
 
-/// What is between the connection and the routes.
+/// Layer between the connection and the routes.
 pub(crate) enum Before {
     /// Nothing.
     Nothing,
@@ -72,7 +73,7 @@ pub(crate) enum Before {
     Copies(Copies),
 }
 
-/// The same, with something in front.
+/// Like [`serve`], with a layer in front of the routes.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -91,7 +92,7 @@ pub(crate) async fn serve_behind(
     announce(address).map_err(|source| ServeError::Announce { address, source })?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let server = Server::builder().layer(ServerLayer::new());
-    // Three types: only who has something in front pays for it.
+    // Three types of service: only a role with a layer pays for it.
     let serving: Pin<Box<dyn Future<Output = _> + Send + '_>> = match before {
         Before::Nothing => {
             let router = { server }.add_routes(routes);
@@ -108,7 +109,7 @@ pub(crate) async fn serve_behind(
     };
     tokio::select! {
         result = serving => result.map_err(|source| ServeError::Failed { address, source }),
-        // A peer that keeps its connection open cannot keep this process.
+        // A peer that keeps its connection open cannot keep this process alive.
         () = async { stop.wait().await; tokio::time::sleep(DRAIN).await } => Ok(()),
     }
 }

@@ -1,21 +1,21 @@
-//! Who is asking: the token a browser sends and the web server checks.
+//! Session tokens: a browser sends one, and the web server checks it.
 
 use std::time::Duration;
 
 use crate::cpu::Cpu;
 use crate::random::mix;
 
-/// What checking a token costs.
+/// Cost of checking a token.
 const CHECK_TIME: Duration = Duration::from_micros(200);
 
 const SECRET: u64 = 0x6e65_7773_6665_6564;
 
-/// The token of `user`, as a log-in would have issued it.
+/// Returns the token of `user`, as a log-in would have issued it.
 pub(crate) fn token(user: u64) -> u64 {
     mix(user ^ SECRET)
 }
 
-/// Whether `token` is that of `user`.
+/// Returns true if the presented token is that of `user`.
 pub(crate) fn is_valid(cpu: &Cpu, user: u64, presented: u64) -> bool {
     cpu.work(CHECK_TIME, presented);
     presented == token(user)

@@ -1,4 +1,4 @@
-//! When a role stops: SIGINT, SIGTERM, or the end of its standard input.
+//! Stop conditions of a role: SIGINT, SIGTERM, or the end of its standard input.
 
 use std::io::Read;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 use crate::notice::notice;
 
-/// A process whose input ended and that has not stopped by itself after this long is ended.
+/// Time after which a process whose input ended, and that has not stopped by itself, is ended.
 const GRACE: Duration = Duration::from_secs(6);
 
 /// Exit status of a process that had to be ended.
 const STUCK: i32 = 3;
 
-/// Tells every part of a role that it is time to stop. Clones share one state.
+/// Signals every part of a role to stop. Clones share one state.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop {
     stopped: watch::Receiver<bool>,
@@ -29,14 +29,15 @@ impl Stop {
         Self { stopped, sender }
     }
 
-    /// Stops on SIGTERM and, unless a supervisor decides for this process, on SIGINT. Call inside a runtime.
+    /// Stops on SIGTERM and, unless a supervisor decides for this process, on SIGINT. Call inside a
+    /// runtime.
     ///
-    /// With a supervisor (`with_stdin`), the end of standard input stops it: the pipe closes whenever the supervisor
-    /// ends, however it ends, so that no role outlives it. SIGINT, which a terminal sends to the whole group, is
-    /// left to the supervisor then.
+    /// With a supervisor (`with_stdin`), the end of standard input stops it: the pipe closes
+    /// whenever the supervisor ends, for any reason, so that no role outlives it. SIGINT, which a
+    /// terminal sends to the whole group, is left to the supervisor then.
     ///
     /// # Errors
-    /// When the signal handlers cannot be installed.
+    /// Returns an error if the signal handlers cannot be installed.
     pub(crate) fn on_signals(with_stdin: bool) -> std::io::Result<Self> {
         let stop = Self::manual();
         let (mut terminate, mut interrupt) = (
@@ -66,13 +67,13 @@ impl Stop {
         self.sender.send_replace(true);
     }
 
-    /// Whether it is time to stop.
+    /// Returns true once the role must stop.
     #[must_use]
     pub(crate) fn is_stopped(&self) -> bool {
         *self.stopped.borrow()
     }
 
-    /// Resolves when it is time to stop.
+    /// Resolves once the role must stop.
     pub(crate) async fn wait(&self) {
         let mut stopped = self.stopped.clone();
         // `self` holds a sender, so the channel cannot close while this waits.
@@ -83,7 +84,7 @@ impl Stop {
 fn watch_stdin(stop: &Stop) {
     let mut ignored = [0; 256];
     let mut stdin = std::io::stdin().lock();
-    // An unreadable input ends like an ended one: the supervisor cannot be heard any more.
+    // An input that fails counts as ended: the supervisor is out of reach.
     while matches!(stdin.read(&mut ignored), Ok(1..)) {}
     stop.now();
     std::thread::sleep(GRACE);

@@ -19,19 +19,19 @@ use crate::values::Values;
 use crate::wire::store_server::{Store as StoreService, StoreServer};
 use crate::wire::{ReadReply, ReadRequest, WriteReply, WriteRequest};
 
-/// Longer keys are refused.
+/// Maximum length of a key; longer keys are rejected.
 const KEY_BYTES_MAX: usize = 256;
 
-/// What unpacking a value of the archive shard costs.
+/// Cost of unpacking a value of the archive shard.
 const UNPACK_TIME: Duration = Duration::from_micros(300);
 
 /// Flags of the store.
 #[derive(Debug, clap::Args)]
 pub struct StoreOptions {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 picks a free one.
     #[arg(long, env = "NEWSFEED_LISTEN", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Directory of the (unnamed) file of values; the system's directory for temporary files if not given.
+    /// Directory of the (unnamed) file of values; the system's temporary directory if not given.
     #[arg(long, env = "NEWSFEED_STORE_DIRECTORY")]
     directory: Option<PathBuf>,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
@@ -124,7 +124,7 @@ impl Shelf {
         })
     }
 
-    /// The archive shard has the same values, packed.
+    /// Does the work of unpacking. The archive shard has the same values, packed.
     #[stroboscope::trace(name = "archive")]
     fn unpack(&self, place: Place) {
         self.cpu.work(UNPACK_TIME, place.offset_bytes);

@@ -29,7 +29,7 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Starts every role on free loopback ports, runs the load, and stops them.
+    /// Start every role on free loopback ports, run the load, and stop them.
     All(AllOptions),
     #[command(flatten)]
     Role(Role),
@@ -40,16 +40,17 @@ struct AllOptions {
     /// Requests per second, on average.
     #[arg(long, default_value_t = 30.0)]
     rate: f64,
-    /// How long to start requests, in seconds.
+    /// Length of the load, in seconds.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Which share of the users has which link.
+    /// Percentage of users per kind of link.
     #[arg(long, default_value_t = Mix::default())]
     mix: Mix,
-    /// Decides start times and users; the same seed makes the same requests.
+    /// Seed of start times and users; the same seed makes the same requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Send copies of this share of requests, 0 to 1, to a second web server and ranker, where they explore tradeoffs.
+    /// Share of requests to copy, 0 to 1, to a second web server and ranker, where they explore
+    /// tradeoffs.
     #[arg(long, value_name = "SHARE")]
     duplicate: Option<f64>,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
@@ -58,10 +59,10 @@ struct AllOptions {
     /// URL of the collector; without one the processes record nothing.
     #[arg(long, env = "STROBOSCOPE_COLLECTOR")]
     collector: Option<String>,
-    /// When to record, such as 0b11100 or 256ms/1024ms.
+    /// Burst config, such as 0b11100 or 256ms/1024ms.
     #[arg(long, env = "STROBOSCOPE_BURST_CONFIG")]
     burst_config: Option<String>,
-    /// Which requests to record: burst, follow or a ratio.
+    /// Requests to record: burst, follow or a ratio.
     #[arg(long, env = "STROBOSCOPE_SAMPLE")]
     sample: Option<String>,
     /// Print the report as one line of JSON.
@@ -69,8 +70,8 @@ struct AllOptions {
     json: bool,
 }
 
-/// Runs the command line `args` (without the program's own name). The status is 2 for bad flags, 1 for an error or
-/// failed requests, 130 after a signal.
+/// Runs the command line `args` (without the program's own name). The status is 2 for bad flags, 1
+/// for an error or failed requests, 130 after a signal.
 pub fn run<I>(args: I) -> ExitCode
 where
     I: IntoIterator,
@@ -96,7 +97,7 @@ where
     }
 }
 
-/// Why `all` did not get to a report.
+/// Reasons for which `all` has no report.
 #[derive(Debug, thiserror::Error)]
 enum AllError {
     #[error("cannot start the runtime: {0}")]
@@ -117,7 +118,7 @@ fn run_all(options: AllOptions) -> Result<ExitCode, AllError> {
         let json = options.json;
         let fleet_options = fleet_options(options)?;
         let mut fleet = tokio::select! {
-            // Dropping a half-started fleet kills what it has started.
+            // Dropping a half-started fleet kills its processes.
             fleet = Fleet::start(fleet_options) => fleet?,
             () = stop.wait() => return Ok(ExitCode::from(INTERRUPTED)),
         };

@@ -10,17 +10,17 @@ use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::{Layer, service_fn};
 
-/// A connection to another role that carries the context of the request it is used for, and whose system calls are that
-/// request's.
+/// Connection to another role. It carries the context of the request that uses it, and attributes
+/// its system calls to that request.
 pub(crate) type Upstream = ClientService<UsingService<Channel>>;
 
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Limit of one attempt.
+/// Timeout of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// A role this one depends on cannot be reached.
+/// Error for a role that this one depends on and that cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     /// The address is not a URL of a gRPC server.
@@ -28,12 +28,12 @@ pub enum UpstreamError {
     BadUrl {
         /// The role at the other end.
         role: &'static str,
-        /// What was given.
+        /// Given text.
         url: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// Nobody answers there.
+    /// The role does not answer at this URL.
     #[error(
         "cannot reach the {role} at {url} within {waited_ms} ms: {problem}; \
          start the {role} first, or check --{role}"
@@ -41,19 +41,19 @@ pub enum UpstreamError {
     Unreachable {
         /// The role at the other end.
         role: &'static str,
-        /// Where it should be.
+        /// URL of the role.
         url: String,
-        /// How long this role tried.
+        /// Time for which this role tried, in milliseconds.
         waited_ms: u128,
         /// The last error.
         problem: String,
     },
 }
 
-/// Connects to `role` at `url`, trying again until `patience` is over.
+/// Connects to `role` at `url`; retries until `patience` is over.
 ///
 /// # Errors
-/// When `url` is not a URL, or nobody answers in time.
+/// Returns an error if `url` is not a URL, or the role does not answer in time.
 pub(crate) async fn connect(
     role: &'static str,
     url: &str,
@@ -90,16 +90,16 @@ pub(crate) async fn connect(
     }
 }
 
-/// Opens a connection whose reads and writes are those of its users.
+/// Opens a connection whose reads and writes are attributed to its users.
 async fn open(uri: Uri, users: ConnectionUsers) -> io::Result<TokioIo<UsedStream<TcpStream>>> {
     let to = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
-    // An IPv6 address stands in brackets in a URL, and without them elsewhere.
+    // An IPv6 address has brackets in a URL, and none in a socket address.
     let stream = TcpStream::connect((to.0.trim_matches(['[', ']']), to.1)).await?;
     stream.set_nodelay(true)?;
     Ok(TokioIo::new(users.wrap(stream)))
 }
 
-/// The innermost error: tonic's own text is only "transport error".
+/// Returns the innermost error: tonic's own text is only "transport error".
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
@@ -129,7 +129,7 @@ mod tests {
                 &["--store", "is not a URL"],
             );
         }
-        // Port 1 of loopback: reserved, nobody listens.
+        // Port 1 of loopback is reserved, and has no listener.
         let result = connect("web", "http://127.0.0.1:1", patience).await;
         check(
             result,

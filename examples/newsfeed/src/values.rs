@@ -17,7 +17,7 @@ pub(crate) struct Values {
     file: File,
 }
 
-/// The file of values could not be made.
+/// Error for a file of values that could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the store's values to {path}: {source}; choose another directory with --directory", path = path.display())]
 pub struct ValuesError {
@@ -26,12 +26,13 @@ pub struct ValuesError {
 }
 
 impl Values {
-    /// Writes one value for each key to a new file in `directory` and says where each lies.
+    /// Writes one value for each key to a new file in `directory` and returns the place of each.
     ///
-    /// The file has no name once it is open, so nothing is left on disk however the process ends.
+    /// The file has no name once it is open, so nothing is left on disk, regardless of how the
+    /// process ends.
     ///
     /// # Errors
-    /// When the file cannot be created, written or unlinked.
+    /// Returns an error if the file cannot be created, written or unlinked.
     pub(crate) fn create(
         directory: &Path,
         keys: impl Iterator<Item = String>,
@@ -47,7 +48,7 @@ impl Values {
         Ok(value)
     }
 
-    /// Replaces the value at `place` by `value`, which is as long.
+    /// Replaces the value at `place` by `value`, which has the same length.
     pub(crate) fn write(&self, place: Place, value: &[u8]) -> io::Result<()> {
         self.file.write_all_at(value, place.offset_bytes)
     }

@@ -26,20 +26,20 @@ use crate::wire::page_server::{Page as PageService, PageServer};
 use crate::wire::ranker_client::RankerClient;
 use crate::wire::{PageRequest, Pagelet, RankRequest, Story};
 
-/// How many others the fault `web.call-loop` asks for.
+/// Number of other users that the fault `web.call-loop` reads.
 const LOOP_ROUNDS: u64 = 4;
 
 /// Stories on a page.
 const STORIES: u32 = 10;
 
-/// A browser's log that has grown by no more is merged into the stored block. Of a longer one nothing old is left to
-/// merge: whole blocks are the log server's, which this example has not.
+/// Maximum growth of a browser's log that is merged into the stored block. A longer one leaves
+/// nothing old to merge: whole blocks belong to the log server, which this example does not have.
 pub(crate) const BLOCK_BYTES: u64 = 4_096;
 
 /// Flags of the web server.
 #[derive(Debug, clap::Args)]
 pub struct WebOptions {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 picks a free one.
     #[arg(long, env = "NEWSFEED_LISTEN", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// URL of the store.
@@ -48,7 +48,7 @@ pub struct WebOptions {
     /// URL of the ranker.
     #[arg(long, env = "NEWSFEED_RANKER")]
     ranker: String,
-    /// How long to wait for the store and the ranker at start-up, in milliseconds.
+    /// Longest wait for the store and the ranker at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
@@ -95,7 +95,7 @@ impl PageService for Web {
     ) -> Result<Response<Self::LoadStream>, Status> {
         let request = request.into_inner();
         self.generation.authenticate(&request)?;
-        // A page fits: generation never waits for the browser.
+        // A whole page fits: generation never waits for the browser.
         let (sender, pagelets) = mpsc::channel(PAGELETS.len() + 1);
         let generation = Arc::clone(&self.generation);
         let generating = async move {
@@ -109,7 +109,7 @@ impl PageService for Web {
     }
 }
 
-/// Which side of an experiment a user is on: 1 has the new code, if there is any.
+/// Returns the side of an experiment that a user is on: 1 has the new code, if there is any.
 fn partition(user: u64) -> u64 {
     mix(user) % 2
 }
@@ -127,7 +127,8 @@ impl Generation {
         }
     }
 
-    /// Generates the pagelets in order and sends each as soon as it is ready: the header does not wait for ranking.
+    /// Generates the pagelets in order and sends each as soon as it is ready: the header does not
+    /// wait for ranking.
     async fn generate(&self, request: &PageRequest, sender: &Sender) -> Result<(), Status> {
         let user = request.user;
         if request.count <= BLOCK_BYTES {
@@ -155,7 +156,7 @@ impl Generation {
     async fn amend(&self, user: u64, count: u64) -> Result<(), Status> {
         let mut block = self.reader.read(key::log(user)).await?;
         let entry = count.to_le_bytes();
-        // The newest entry comes first; as many old ones as it is long make room.
+        // The newest entry comes first; the oldest bytes make room for it.
         let shift = entry.len().min(block.len());
         block.rotate_right(shift);
         for (place, byte) in block.iter_mut().zip(entry) {
@@ -164,8 +165,8 @@ impl Generation {
         self.reader.write(key::log(user), block).await
     }
 
-    /// Reads the user's properties, one call per property, one after the other: what Ardelean et al., NSDI
-    /// 2018, §3.3.2, found at fault.
+    /// Reads the user's properties, one call per property, one after the other. Ardelean et al.,
+    /// NSDI 2018, §3.3.2, found fault with this pattern.
     #[stroboscope::trace(fields(user))]
     async fn properties(&self, user: u64) -> Result<Vec<Vec<u8>>, Status> {
         let mut values = Vec::with_capacity(PROPERTIES.len());
@@ -185,7 +186,7 @@ impl Generation {
         Ok(values)
     }
 
-    /// The fault `web.call-loop`: one call per property of each of some others.
+    /// Has the fault `web.call-loop`: makes one call per property of each of some other users.
     async fn friends(&self, user: u64) -> Result<(), Status> {
         for friend in 1..=LOOP_ROUNDS {
             for name in PROPERTIES {
@@ -196,7 +197,7 @@ impl Generation {
         Ok(())
     }
 
-    /// The fault `web.late-retry`: a call fails, and long after that it is made again.
+    /// Has the fault `web.late-retry`: a call fails, and is retried long afterwards.
     async fn badge(&self, user: u64, retried_after: Duration) -> Result<(), Status> {
         let first = self.reader.read(key::property(user, "badge"));
         if first.in_span(span!("attempt", error = true)).await.is_err() {

@@ -1,5 +1,5 @@
-//! A wide ranking: a hundred candidates of ten generators, each with features of its own in the store; what is left out
-//! under load is up to a tradeoff point.
+//! A wide ranking: a hundred candidates of ten generators, each with features of its own in the
+//! store. Under load, a tradeoff point decides which candidates are omitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::random::mix;
 use crate::reader::Reader;
 use crate::wire::Story;
 
-/// Candidates whose features are not looked up, and which are not scored.
+/// Tradeoff point: candidates that it omits are neither looked up nor scored.
 static CANDIDATES: Point = Point::omitting("ranker.candidates", &["generator", "confidence"]);
 
-/// What scoring one candidate costs.
+/// Cost of scoring one candidate.
 const SCORE_TIME: Duration = Duration::from_micros(60);
 
-/// Feature reads of one request at the same time.
+/// Maximum number of concurrent feature reads of one request.
 const READS: usize = 4;
 
 /// Scores candidates, one request's at a time.
@@ -53,9 +53,9 @@ impl Accelerator {
 pub(crate) struct WideRanking {
     pub(crate) reader: Reader,
     pub(crate) cpu: Cpu,
-    /// After so long, features that are still missing are missing.
+    /// Timeout of features: those still missing are left out.
     pub(crate) timeout: Option<Duration>,
-    /// In place of the processor.
+    /// Accelerator that scores in place of the processor.
     pub(crate) accelerator: Option<Arc<Accelerator>>,
 }
 
@@ -78,7 +78,7 @@ impl WideRanking {
                 Feature::Is(proposal.source),
                 Feature::Measures(proposal.confidence),
             ];
-            // What is shown first is what matters.
+            // Only the first place matters.
             (features, if place == 0 { 1.0 } else { 0.0 })
         });
         CANDIDATES.meter(metered);
@@ -92,7 +92,7 @@ impl WideRanking {
             .collect())
     }
 
-    /// Asks each generator: one value of the store.
+    /// Asks each generator: one value of the store per generator.
     #[stroboscope::trace(fields(user))]
     async fn propose(&self, user: u64) -> Result<Vec<Proposal>, Status> {
         let mut proposals = Vec::new();
@@ -104,7 +104,7 @@ impl WideRanking {
         Ok(proposals)
     }
 
-    /// Looks up the features of candidates and scores them; best first.
+    /// Looks up the features of candidates and scores them. Returns them best first.
     #[stroboscope::trace(name = "features", fields(candidates = proposals.len()))]
     async fn score(
         &self,
@@ -112,7 +112,7 @@ impl WideRanking {
         decision: &Choice,
         until: Option<Instant>,
     ) -> Result<Vec<(Proposal, f64)>, Status> {
-        // In no order of worth: what comes late is of all sources alike.
+        // The order is independent of worth, so that late features hit all sources alike.
         let mut proposals = proposals.to_vec();
         proposals.sort_by_key(|proposal| mix(proposal.id));
         let lanes = (0..READS.min(proposals.len())).map(|lane| {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its [`Kind`].
+/// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its
+/// [`Kind`].
 pub const MARK: u64 = 0x5354_524f_4245_0000;
 
 /// `STROBOSCOPE_KERNEL_RECORDER`: path of the file that a listening kernel recorder locks.

@@ -88,8 +88,8 @@ pub(crate) fn fields_of_span<'a>(
     }
 }
 
-/// Translates a finished span's fields into flags and into the attributes that all spans have in common. Returns its name if
-/// that differs from its callsite's.
+/// Translates a finished span's fields into flags and into the attributes that all spans have in
+/// common. Returns its name if that differs from its callsite's.
 pub(crate) fn describe(
     callsite: &Callsite,
     fields: &mut Fields,
@@ -163,7 +163,8 @@ fn mark_failed(fields: &mut Fields, number: Option<u32>) {
     }
 }
 
-/// Returns true for the names that web frameworks give to their request spans, such as `HTTP request`.
+/// Returns true for the names that web frameworks give to their request spans, such as
+/// `HTTP request`.
 pub(super) fn is_request(name: &str) -> bool {
     let letters = name.bytes().filter(u8::is_ascii_alphabetic);
     let letters = letters.map(|letter| letter.to_ascii_lowercase());
@@ -171,8 +172,8 @@ pub(super) fn is_request(name: &str) -> bool {
     names.iter().any(|known| letters.clone().eq(known.bytes()))
 }
 
-/// Returns the callsite that names a web framework's request span, or `None` for other spans. A request span is called
-/// `request` or the like, and has a method and a path.
+/// Returns the callsite that names a web framework's request span, or `None` for other spans. A
+/// request span is called `request` or the like, and has a method and a path.
 fn request_name(callsite: &Callsite, fields: &Fields) -> Option<&'static Callsite> {
     if !is_request(callsite.name) {
         return None;

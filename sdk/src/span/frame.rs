@@ -10,9 +10,9 @@ use crate::{context, thread};
 
 /// Storage for a span that was begun and entered: the previous context, and the span's id and word.
 /// It is in the function's frame instead of its registers, which therefore stay available while
-/// nothing is recorded. Atomics are used for the reason given in [`SpanWords`](super::Handed). It is
-/// empty until [`begin`](Self::begin) fills it in place: returning it would require returning from
-/// the slow path.
+/// nothing is recorded. Atomics are used for the reason given in [`SpanWords`](super::Handed). It
+/// is empty until [`begin`](Self::begin) fills it in place: returning it would require returning
+/// from the slow path.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Frame(MaybeUninit<[AtomicU64; 6]>);

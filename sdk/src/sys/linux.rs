@@ -83,7 +83,8 @@ pub(crate) fn thread_id() -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn mark(arguments: [u64; 6]) {
-    // SAFETY: getpid reads and writes no memory; the kernel overwrites rax, rcx and r11, which are declared.
+    // SAFETY: getpid reads and writes no memory; the kernel overwrites rax, rcx and r11, which are
+    // declared.
     unsafe {
         core::arch::asm!(
             "syscall",

@@ -1,4 +1,4 @@
-//! What must be true in the end, and of what each reader sees.
+//! Invariants of the final state, and of each reader's view.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,22 @@ use stroboscope_testkit::stored::Stored;
 
 use crate::service::Incarnation;
 
-/// Edges of windows are as exact as the timers of a simulation, which count in ms.
+/// Tolerance of the edges of windows, which are as exact as the timers of a simulation: these count
+/// in ms.
 const EDGE_MS: u64 = 3;
 
 fn copies(stored: &Stored, span: u64) -> usize {
     stored.spans.get(&span).copied().unwrap_or(0)
 }
 
-/// Number of rows of this batch.
+/// Returns the number of rows of this batch.
 fn rows(stored: &Stored, incarnation: &Incarnation, sequence: u64) -> usize {
     let rows = stored.batches.get(&(incarnation.id, sequence));
     rows.copied().unwrap_or(0)
 }
 
-/// A reader sees one snapshot: batches with all of their spans, each once, and nothing else.
+/// Checks that a reader sees one snapshot: batches with all of their spans, each once, and nothing
+/// else.
 pub(crate) fn snapshot(
     stored: &Stored,
     incarnations: &[std::sync::Arc<Incarnation>],
@@ -50,7 +52,8 @@ pub(crate) fn snapshot(
     }
 }
 
-/// Acknowledged is stored once; recorded is stored, or counted as lost.
+/// Checks that each acknowledged batch is stored once, and each recorded span is stored or counted
+/// as lost.
 pub(crate) fn stored(
     stored: &Stored,
     told: &BTreeMap<String, u64>,
@@ -86,7 +89,7 @@ pub(crate) fn stored(
         return Ok(());
     }
     let lost = incarnation.losses.total();
-    // What was under way at the process's deadline is counted as lost, and may have arrived.
+    // Spans in flight at the process's deadline are counted as lost, and may have arrived.
     if known.recorded + undecided as u64 != kept as u64 + lost {
         return Err(format!(
             "{} recorded {}, of which {kept} are stored ({undecided} without an answer) and {lost} are counted as lost",
@@ -103,7 +106,7 @@ pub(crate) fn stored(
     Ok(())
 }
 
-/// Windows are those of their config, by the clock of their host.
+/// Checks that windows are those of their config, by the clock of their host.
 pub(crate) fn windows_are_of_their_config(of: &str, windows: &[[u64; 3]]) -> Result<(), String> {
     for &[open_ns, close_ns, config] in windows {
         let (first_ms, end_ms) = (open_ns.div_ceil(1_000_000), close_ns / 1_000_000);
@@ -118,7 +121,8 @@ pub(crate) fn windows_are_of_their_config(of: &str, windows: &[[u64; 3]]) -> Res
     Ok(())
 }
 
-/// All windows of a config in a time, which is in ms by the clock of their host, were recorded.
+/// Checks that all windows of a config in a time, which is in ms by the clock of their host, were
+/// recorded.
 pub(crate) fn windows_are_whole(
     of: &str,
     windows: &[[u64; 3]],
@@ -130,7 +134,7 @@ pub(crate) fn windows_are_whole(
         let mut of_config = windows.iter().filter(|window| window[2] == config.bits());
         of_config.any(|window| window[0] <= from_ns && to_ns <= window[1])
     };
-    // A few ms at its beginning, a window may have been late.
+    // A window may have been late by a few ms at its beginning.
     let is_sure = |ms: u64| (ms - EDGE_MS..=ms + 1).all(|ms| config.contains_ms(ms));
     match time.clone().find(|&ms| is_sure(ms) && !is_recorded(ms)) {
         None => Ok(()),

@@ -1,36 +1,38 @@
 //! The operating system's clocks and random numbers, replaced in a process that simulates.
 //!
-//! This program's functions replace libc's of the same names, as those of the crate mad-turmoil do. That crate does
-//! not fit: its wall clock begins in 1970 and is one for all hosts, and its random numbers are seeded once per
-//! process.
+//! This program's functions replace libc's of the same names, like those of the crate mad-turmoil.
+//! That crate does not fit: its wall clock begins in 1970 and is one for all hosts, and its random
+//! numbers are seeded once per process.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The wall clock at the beginning of a simulation.
+/// Wall clock at the beginning of a simulation, ns since the Unix epoch.
 pub(crate) const EPOCH_NS: i64 = 1_767_322_800_000_000_000;
-/// The monotonic clock then: more than anybody subtracts.
+/// Monotonic clock then, ns: more than any caller subtracts.
 const MONOTONIC_NS: i64 = 1_000_000_000_000_000;
 const S: i64 = 1_000_000_000;
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// Simulated time where there is no host, and on threads that work for one.
+/// Simulated time on threads without a host, and on threads that work for one.
 static NOW_NS: AtomicI64 = AtomicI64::new(0);
-/// What the collector's wall clock is ahead.
+/// Offset by which the collector's wall clock is ahead.
 static SKEW_NS: AtomicI64 = AtomicI64::new(0);
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 static ZERO: OnceLock<Instant> = OnceLock::new();
 
 thread_local! {
-    /// This thread runs the hosts.
+    /// True if this thread runs the hosts.
     static RUNS_HOSTS: Cell<bool> = const { Cell::new(false) };
-    /// Tokio is being asked for the time: a runtime that is not a host's asks the operating system then.
+    /// True while tokio is asked for the time: a runtime that is not a host's asks the operating
+    /// system then.
     static ASKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on, clocks are those of the simulation that this thread runs, and random numbers are its own. For good.
+/// Replaces the clocks by those of the simulation that this thread runs, and seeds its own random
+/// numbers. For good.
 pub(crate) fn simulate(seed: u64) {
     RANDOM.store(seed, Relaxed);
     ON.store(true, Relaxed);
@@ -38,7 +40,7 @@ pub(crate) fn simulate(seed: u64) {
     RUNS_HOSTS.set(true);
 }
 
-/// Nanoseconds since the beginning.
+/// Returns the nanoseconds since the beginning.
 pub(crate) fn now_ns() -> i64 {
     let zero = ZERO.get().filter(|_| RUNS_HOSTS.get());
     let Some(zero) = zero.filter(|_| !ASKS.replace(true)) else {
@@ -55,7 +57,7 @@ pub(crate) fn now_ns() -> i64 {
     now_ns
 }
 
-/// Sets the time where there is no host.
+/// Sets the time of threads without a host.
 pub(crate) fn set_now(now_ns: i64) {
     NOW_NS.store(now_ns, Relaxed);
 }
@@ -65,7 +67,7 @@ pub(crate) fn step_collector(by_ns: i64) {
     SKEW_NS.fetch_add(by_ns, Relaxed);
 }
 
-/// Runs what blocks on a thread of its own, while nobody else runs.
+/// Runs blocking work on a thread of its own, while nothing else runs.
 pub(crate) fn apart(work: &mut (dyn FnMut() + Send)) {
     let before_ns = NOW_NS.swap(now_ns(), Relaxed);
     let done = std::thread::scope(|scope| scope.spawn(work).join());
@@ -97,7 +99,7 @@ unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, to: *mut libc::timesp
         tv_sec: ns / S,
         tv_nsec: ns % S,
     };
-    // SAFETY: the caller hands a place for the time, as the function's contract says.
+    // SAFETY: the function's contract requires that the caller passes a valid place for the time.
     unsafe { to.write(time) };
     0
 }
@@ -113,7 +115,8 @@ unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, flags: libc::c_uint) -
     for at in 0..bytes {
         let mut state =
             stroboscope_testkit::random::Random(RANDOM.fetch_add(0x1234_5678_9abc_def1, Relaxed));
-        // SAFETY: the caller hands a place of so many bytes, as the function's contract says.
+        // SAFETY: the function's contract requires that the caller passes a place of this many
+        // bytes.
         unsafe { to.add(at).write(state.next_u64() as u8) };
     }
     bytes as isize

@@ -1,4 +1,4 @@
-//! The collector's host: the real doors, service, intake and flusher, over a simulated disk.
+//! The collector's host: the real ports, service, intake and flusher, over a simulated disk.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ use crate::log::{Log, lock};
 
 pub(crate) const ROOT: &str = "/sim/data";
 pub(crate) const PORT: u16 = 4_317;
-/// How long until somebody starts a collector again that did not start.
+/// Time until a collector that failed to start is started again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Time that the disk takes for a sync, in ms.
@@ -32,14 +32,14 @@ pub(crate) fn set_commit_ms(ms: u64) {
     COMMIT_MS.store(ms, Relaxed);
 }
 
-/// A collector that takes batches.
+/// A collector that accepts batches.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) intake: Intake,
     pub(crate) control: BurstControl,
 }
 
-/// What the collector's machine has, whether one runs or not. Clones are the same one.
+/// State of the collector's machine, whether a collector runs or not. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Machine {
     pub(crate) disk: SimDisk,
@@ -47,7 +47,7 @@ pub(crate) struct Machine {
     flush_interval: Duration,
     config: Arc<Mutex<BurstConfig>>,
     live: Arc<Mutex<Option<Live>>>,
-    /// Where the lock is: the simulated disk has none.
+    /// Directory of the lock: the simulated disk has none.
     real: Arc<Path>,
     runtime: Arc<Runtime>,
 }
@@ -82,23 +82,24 @@ impl Machine {
             .store(Path::new(ROOT), self.runtime.handle().clone())
     }
 
-    /// The collector that runs now.
+    /// Returns the running collector.
     pub(crate) fn live(&self) -> Option<Live> {
         lock(&self.live).clone()
     }
 
-    /// It has been killed.
+    /// Notes that the collector has been killed.
     pub(crate) fn forget_live(&self) {
         lock(&self.live).take();
     }
 
-    /// Has the fleet switch, now or when a collector runs again; the wall time from which on the new config holds.
+    /// Switches the fleet, now or when a collector runs again. Returns the wall time from which the
+    /// new config holds.
     pub(crate) fn switch(&self, config: BurstConfig) -> Option<u64> {
         *lock(&self.config) = config;
         self.live().map(|live| live.control.set(config))
     }
 
-    /// Opens the data directory. Puts into the store what an earlier collector left in the log.
+    /// Opens the data directory. Moves an earlier collector's log into the store.
     pub(crate) fn open(&self) -> Result<(Intake, impl Future<Output = ()> + use<>), FlushError> {
         let data = DataDir::create_on(Arc::new(self.disk.clone()), Path::new(ROOT))?;
         let options = Options {

@@ -16,7 +16,7 @@ use crate::log::{Log, lock};
 use crate::plan::{Plan, Planted};
 use crate::service::{HostClock, Incarnation};
 
-/// All processes that ever ran. Clones are the same fleet.
+/// Every process that ever ran. Clones share the fleet.
 #[derive(Clone)]
 pub(crate) struct Fleet {
     pub(crate) clocks: Arc<Vec<Arc<HostClock>>>,
@@ -25,7 +25,7 @@ pub(crate) struct Fleet {
     seed: u64,
     log: Log,
     incarnations: Arc<Mutex<Vec<Arc<Incarnation>>>>,
-    /// By host: the running process, and how it is told to stop.
+    /// Running process of each host, and the way to stop it.
     running: Arc<Mutex<Vec<Option<Running>>>>,
 }
 
@@ -115,7 +115,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The process of a host has been killed, if there was one.
+    /// Notes that the process of a host has been killed, if there was one.
     pub(crate) fn note_killed(&self, host: usize) {
         if let Some(running) = lock(&self.running)[host].take() {
             let mut known = running.incarnation.known();
@@ -123,7 +123,7 @@ impl Fleet {
         }
     }
 
-    /// Tells the process of a host to end within a time.
+    /// Asks the process of a host to end within a time.
     pub(crate) fn stop(&self, host: usize, patience: Duration) {
         if let Some(running) = &mut lock(&self.running)[host]
             && let Some(stop) = running.stop.take()
@@ -132,7 +132,7 @@ impl Fleet {
         }
     }
 
-    /// The processes that have neither ended nor been killed.
+    /// Returns the processes that have neither ended nor been killed.
     pub(crate) fn alive(&self) -> Vec<Arc<Incarnation>> {
         let mut all = self.incarnations();
         all.retain(|incarnation| {

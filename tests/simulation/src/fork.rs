@@ -1,13 +1,14 @@
-//! Each run has a process of its own, forked from one that has simulated nothing: the same seed finds the same statics.
+//! A process for each run, forked from one that has simulated nothing, so that a seed always finds
+//! equal statics.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 
-/// A run is ended after so much CPU time, in seconds; one takes less than one.
+/// CPU time after which a run is ended, in seconds; a run takes less than one.
 const SECONDS_MAX: u64 = 60;
 
-/// A run that goes on in another process.
+/// A run in progress in another process.
 pub(crate) struct Running {
     pid: libc::pid_t,
     answer: File,
@@ -17,12 +18,12 @@ pub(crate) struct Running {
 #[allow(unsafe_code)]
 pub(crate) fn begin(run: impl FnOnce() -> String + Send + 'static) -> Running {
     let mut ends = [0; 2];
-    // SAFETY: it writes two numbers to the place.
+    // SAFETY: `pipe` writes two numbers to the place.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe");
-    // SAFETY: both ends are new, and nobody else's.
+    // SAFETY: both ends are new, and no other code owns them.
     let (answer, mut to) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-    // SAFETY: no other thread holds a lock meanwhile that the child takes: there is one test at a time, and the child
-    // prints nothing.
+    // SAFETY: no other thread holds a lock meanwhile that the child takes: there is one test at a
+    // time, and the child prints nothing.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "a process");
     if pid > 0 {
@@ -33,24 +34,24 @@ pub(crate) fn begin(run: impl FnOnce() -> String + Send + 'static) -> Running {
         rlim_cur: SECONDS_MAX,
         rlim_max: SECONDS_MAX,
     };
-    // SAFETY: it reads the limit.
+    // SAFETY: `setrlimit` only reads the limit.
     unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) };
-    // What the SDK says to people is in the log.
+    // The log has the SDK's messages, so standard error is dropped.
     if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
         // SAFETY: both are open files of this process.
         unsafe { libc::dup2(nowhere.as_raw_fd(), libc::STDERR_FILENO) };
     }
-    // On a thread that has hashed nothing yet.
+    // The new thread has hashed nothing yet.
     let text = std::thread::spawn(run).join();
     let text = text.unwrap_or_else(|_| "FAILED\nthe run panicked\n".to_owned());
     let _ = to.write_all(text.as_bytes());
     drop(to);
-    // SAFETY: ends the process, without what the tests' process would do at its end.
+    // SAFETY: ends the process, without the exit handlers of the tests' process.
     unsafe { libc::_exit(0) }
 }
 
 impl Running {
-    /// Waits for the answer; an empty one is of a run that was ended.
+    /// Waits for the answer; an empty one means that the run was ended.
     #[allow(unsafe_code)]
     pub(crate) fn answer(mut self) -> String {
         let mut text = String::new();

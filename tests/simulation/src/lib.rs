@@ -1,13 +1,15 @@
-//! The whole path in one process: SDK, network, collector, disk, objects and readers, under simulated time.
+//! The whole path in one process: SDK, network, collector, disk, objects and readers, under
+//! simulated time.
 //!
-//! A seed draws settings and faults (`plan`). Each run has an operating system's process of its own (`fork`) whose
-//! clocks and random numbers are replaced (`clock`), so that the same seed does the same things; each seed runs
-//! twice, and the logs of both runs must be equal. `world` drives the hosts of `fleet` and `collector`, and what
-//! `publishing` does to `objects`; `check` says what must be true.
+//! A seed draws settings and faults (`plan`). Each run has an operating system's process of its own
+//! (`fork`) with replaced clocks and random numbers (`clock`), so that a seed always does the same
+//! things; each seed runs twice, and the logs of both runs must be equal. `world` drives the hosts
+//! of `fleet` and `collector`, and applies `publishing` to `objects`; `check` states the
+//! invariants.
 //!
-//! Real are the SDK's gate, batches, buffer and link; gRPC; the collector's doors, service, intake, log, flusher and
-//! store; the publisher and the mirror. Replaced are rings and their drain, which belong to threads, and the schedule
-//! of the collector's threads, which are tasks here.
+//! Real are the SDK's gate, batches, buffer and link; gRPC; the collector's ports, service, intake,
+//! log, flusher and store; the publisher and the mirror. Replaced are rings and their drain, which
+//! belong to threads, and the schedule of the collector's threads, which are tasks here.
 #![cfg(test)]
 
 mod check;
@@ -28,12 +30,12 @@ use std::time::Instant;
 
 use plan::Planted;
 
-/// In the usual run of the tests.
+/// Number of seeds in the usual run of the tests.
 const SEEDS: u64 = 60;
-/// Runs that go on at a time.
+/// Number of concurrent runs.
 const AT_A_TIME: usize = 2;
 
-/// One test at a time: runs are forked.
+/// Lock that allows one test at a time, because runs are forked.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn number(variable: &str) -> Option<u64> {
@@ -55,7 +57,8 @@ fn begin(seed: u64, planted: Planted) -> (tempfile::TempDir, fork::Running) {
     )
 }
 
-/// Runs each seed as often as said; `take` gets the answers of each, and says whether to go on.
+/// Runs each seed the given number of times. `take` gets the answers of each, and returns whether
+/// to go on.
 fn run_all(
     seeds: std::ops::Range<u64>,
     times: usize,
@@ -84,7 +87,7 @@ fn run_all(
     }
 }
 
-/// What is wrong with a seed's answers.
+/// Returns the problem in a seed's answers.
 fn problem(answers: &[String]) -> Option<String> {
     if let Some(failed) = answers.iter().find(|answer| !answer.starts_with("OK\n")) {
         return Some(failed.lines().nth(1).unwrap_or("no answer").to_owned());
@@ -157,7 +160,8 @@ fn what_is_acknowledged_is_stored_and_read_once_whatever_fails() {
     );
 }
 
-/// A test that cannot fail shows nothing: each planted defect is found, within the seeds of the usual run.
+/// Finds each planted defect within the seeds of the usual run: a test that cannot fail shows
+/// nothing.
 #[test]
 fn planted_defects_are_found() {
     let _turn = TURN

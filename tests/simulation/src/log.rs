@@ -1,16 +1,16 @@
-//! What happens in a run, line by line.
+//! Events of a run, line by line.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock;
 
-/// Clones are the same one.
+/// Lines of a run. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// Adds a line, with the simulated time in ms and who it is of.
+    /// Adds a line, with the simulated time in ms and its source.
     pub(crate) fn add(&self, of: &str, line: impl Display) {
         let ms = clock::now_ns() / 1_000_000;
         lock(&self.0).push(format!("{ms:>6} {of}: {line}"));

@@ -1,4 +1,5 @@
-//! A simulated object store: requests fail, are carried out although they seem to fail, or are carried out late.
+//! A simulated object store: requests fail, succeed although they seem to fail, or are carried out
+//! late.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,18 +18,18 @@ use stroboscope_testkit::random::Random;
 
 use crate::log::{Log, lock};
 
-/// What may go wrong with requests, of a thousand.
+/// Faults of requests, each per thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ObjectFaults {
-    /// Nothing is done, and an error is answered.
+    /// The store does nothing, and returns an error.
     pub(crate) fail: usize,
-    /// It is done, and an error is answered.
+    /// The store carries out the request, and returns an error.
     pub(crate) ambiguous: usize,
-    /// It is done after some other requests, and an error is answered.
+    /// The store carries out the request after some others, and returns an error.
     pub(crate) late: usize,
 }
 
-/// A request that is under way, and will arrive.
+/// A request in flight that will arrive.
 struct Late {
     after: usize,
     path: Path,
@@ -36,7 +37,7 @@ struct Late {
     options: PutOptions,
 }
 
-/// Done once, before a request: another publisher gets in between.
+/// Action that runs once, before a request: another publisher gets in between.
 pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -44,24 +45,25 @@ struct State {
     random: Random,
     faults: ObjectFaults,
     late: Vec<Late>,
-    /// After so many more conditional writes were begun.
+    /// Action, and the number of conditional writes that begin before it.
     meanwhile: Option<(usize, Meanwhile)>,
-    /// What is wrong with what was written.
+    /// Problem of the written manifests.
     broken: Option<String>,
     pub(crate) manifests: usize,
 }
 
-/// The objects; clones are the same ones, to be used by different programs.
+/// The objects. Clones share them, for use by different programs.
 #[derive(Clone)]
 pub(crate) struct SimObjects {
     inner: Arc<InMemory>,
     state: Arc<Mutex<State>>,
     log: Log,
-    /// Who asks.
+    /// Name of the user.
     of: &'static str,
-    /// Planted: its conditions are ignored.
+    /// Planted defect: the store ignores the conditions of requests.
     is_blind: bool,
-    /// Of a reader, which fetches several at a time: faults by path.
+    /// Seed and faults of a reader, drawn by path, because a reader fetches several objects at a
+    /// time.
     reader: Option<(u64, ObjectFaults)>,
 }
 
@@ -101,7 +103,7 @@ impl SimObjects {
         lock(&self.state).faults = faults;
     }
 
-    /// All requests work from now on; what is late arrives.
+    /// Ends all faults; late requests arrive.
     pub(crate) fn mend(&self) {
         let mut state = lock(&self.state);
         state.faults = ObjectFaults::default();
@@ -109,12 +111,12 @@ impl SimObjects {
         state.late.iter_mut().for_each(|late| late.after = 0);
     }
 
-    /// Has this done in the midst of what somebody else does.
+    /// Sets an action that runs in the midst of another program's requests.
     pub(crate) fn set_meanwhile(&self, after: usize, meanwhile: Meanwhile) {
         lock(&self.state).meanwhile = Some((after, meanwhile));
     }
 
-    /// What is wrong with the manifests that were written; how many there were.
+    /// Returns the number of written manifests, or the problem found in them.
     pub(crate) fn check(&self) -> std::result::Result<usize, String> {
         let state = lock(&self.state);
         state.broken.clone().map_or(Ok(state.manifests), Err)
@@ -151,7 +153,7 @@ impl SimObjects {
         drawn
     }
 
-    /// Carries out what is due, before a request.
+    /// Carries out due requests, before a new one.
     async fn catch_up(&self) {
         if self.reader.is_some() {
             return;
@@ -184,7 +186,7 @@ impl SimObjects {
         }
     }
 
-    /// Puts, and looks at what is put.
+    /// Carries out a put, and inspects its content.
     async fn carry_out(
         &self,
         path: &Path,
@@ -220,7 +222,8 @@ impl SimObjects {
         })
     }
 
-    /// Each manifest is made of the one that it replaces: nothing that was published is forgotten.
+    /// Checks that each manifest continues the one that it replaces: no published file is
+    /// forgotten.
     fn note_manifest(&self, path: &Path, before: Option<&Manifest>, after: &Manifest) {
         let mut state = lock(&self.state);
         state.manifests += 1;
@@ -244,7 +247,7 @@ impl SimObjects {
         }
     }
 
-    /// Another program gets in between, if it is time.
+    /// Runs the action of another program, if it is time.
     fn let_in(&self) {
         let meanwhile = {
             let mut state = lock(&self.state);
@@ -258,7 +261,7 @@ impl SimObjects {
             }
         };
         if let Some(meanwhile) = meanwhile {
-            // It blocks on a runtime of its own.
+            // The action blocks on a runtime of its own.
             std::thread::scope(|scope| scope.spawn(meanwhile).join())
                 .expect("the other publisher ends");
         }
@@ -345,7 +348,7 @@ impl ObjectStore for SimObjects {
         _: &Path,
         _: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        // Nothing here is so large.
+        // No object here is so large.
         Err(away())
     }
 

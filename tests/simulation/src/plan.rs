@@ -1,4 +1,4 @@
-//! What a seed stands for: settings, and faults with their times.
+//! Plan of a seed: settings, and faults with their times.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(crate) enum Planted {
     AcknowledgedBeforeSync,
     /// A batch that is sent again has a new sequence.
     RetryRenumbered,
-    /// The publisher replaces whatever manifest is there.
+    /// The publisher replaces any manifest.
     ConditionIgnored,
 }
 
@@ -26,33 +26,33 @@ pub(crate) struct Settings {
     pub(crate) processes: usize,
     pub(crate) burst_config: BurstConfig,
     pub(crate) next_burst_config: BurstConfig,
-    /// Of a thousand passes of the SDK, so many bring spans.
+    /// Passes of the SDK that bring spans, per thousand.
     pub(crate) busy_per_mille: usize,
     pub(crate) buffer_bytes_max: usize,
     pub(crate) latency_ms_max: u64,
     pub(crate) flush_interval_ms: u64,
-    /// Of each host, against the true time.
+    /// Offset of each host's clock from the true time, in ms.
     pub(crate) skews_ms: Vec<i64>,
     pub(crate) drifts_ppm: Vec<i64>,
     pub(crate) objects: ObjectFaults,
     pub(crate) faulty_ms: u64,
 }
 
-/// Something that is done to the world.
+/// An action on the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Partition {
         host: usize,
     },
-    /// What the collector sends is lost: acknowledgements are.
+    /// Loses messages of the collector, hence acknowledgements.
     LoseAnswers {
         host: usize,
     },
-    /// What the process sends is lost.
+    /// Loses messages of the process.
     LoseBatches {
         host: usize,
     },
-    /// Nothing arrives for a while, and then all.
+    /// Holds all messages for a while, and then delivers them.
     Hold {
         host: usize,
     },
@@ -74,7 +74,7 @@ pub(crate) enum Fault {
     },
     KillCollector,
     CutPower,
-    /// The collector ends in the midst of a later operation on its disk.
+    /// Ends the collector in the midst of a later operation on its disk.
     EndInDisk {
         operations: u64,
     },
@@ -99,7 +99,7 @@ pub(crate) enum Fault {
         config: BurstConfig,
     },
     Publish,
-    /// A copy of the data directory publishes in the midst of the original's next rounds.
+    /// Has a copy of the data directory publish in the midst of the original's next rounds.
     PublishCopy {
         after: usize,
     },
@@ -171,7 +171,7 @@ impl Plan {
         if random.happens(300) {
             let at_ms = 2_000 + random.below(settings.faulty_ms as usize) as u64;
             let after = random.below(3);
-            // There is something to be copied, and something new for both.
+            // The copy needs published files, and both need something new.
             let around = [
                 (-500, Fault::Publish),
                 (0, Fault::PublishCopy { after }),
@@ -258,7 +258,7 @@ impl Plan {
     }
 }
 
-/// Of a wall clock.
+/// Draws a step of a wall clock.
 fn step(random: &mut Random) -> i64 {
     let ms = [30, 400, 5_000, 90_000][random.below(4)];
     if random.happens(500) { ms } else { -ms }

@@ -1,6 +1,7 @@
-//! The collector's publisher, a copy of its data directory that publishes too, and readers' mirrors.
+//! The collector's publisher, a copy of its data directory that publishes too, and readers'
+//! mirrors.
 //!
-//! Publishers and mirrors read real directories: before each round, what is seen on the simulated disk is copied to one.
+//! Publishers and mirrors read real directories: each round first copies the simulated disk to one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +35,8 @@ pub(crate) struct Publishing {
     reads: u64,
 }
 
-/// Its one thread for files draws as many random numbers in each run of a seed.
+/// Creates a runtime with one thread for files, so that it draws equally many random numbers in
+/// each run of a seed.
 fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let builder = builder.enable_all().max_blocking_threads(1);
@@ -66,12 +68,13 @@ impl Publishing {
         self.directory.join("published")
     }
 
-    /// The collector's process is gone, and its publisher with it.
+    /// Drops the publisher, because the collector's process is gone.
     pub(crate) fn forget(&mut self) {
         self.publisher = None;
     }
 
-    /// One round of the publisher beside the collector that counts here; whether all is published.
+    /// Runs one round of the publisher of the collector that has these counters. Returns true if
+    /// everything is published.
     pub(crate) fn round(&mut self, flushed: &Arc<Counters>) -> bool {
         if self.is_fenced {
             return false;
@@ -103,8 +106,8 @@ impl Publishing {
         publisher.round().map_err(|error| short(&error))
     }
 
-    /// Copies the data directory, and has a publisher of the copy run after the original began so many more conditional
-    /// writes.
+    /// Copies the data directory. A publisher of the copy runs after the original has begun this
+    /// many more conditional writes.
     pub(crate) fn set_copy(&mut self, after: usize, flushed: &Arc<Counters>) {
         let copy = self.directory.join("copy");
         let _ = std::fs::remove_dir_all(&copy);
@@ -135,7 +138,7 @@ impl Publishing {
         self.objects.set_meanwhile(after, Box::new(meanwhile));
     }
 
-    /// What a reader sees; none: it cannot read now.
+    /// Returns a reader's view; `None` if it cannot read now.
     pub(crate) fn read(&mut self, faults: ObjectFaults) -> Option<Stored> {
         self.reads += 1;
         let objects = self.objects.used_by_reader(self.reads, faults);
@@ -174,7 +177,8 @@ fn publisher(
     SimulatedPublisher::new(settings, runtime.handle().clone(), flushed.clone())
 }
 
-/// What kind of error it is, without paths that differ from run to run, and whether it is the last one.
+/// Returns the kind of an error, without paths that differ from run to run, and whether it is
+/// final.
 fn short(error: &RemoteError) -> (&'static str, bool) {
     match error {
         RemoteError::Fenced { .. } => ("fenced", true),
@@ -183,7 +187,7 @@ fn short(error: &RemoteError) -> (&'static str, bool) {
     }
 }
 
-/// Makes a real directory hold the files of the store that are on the simulated disk.
+/// Copies the files of the store on the simulated disk to a real directory.
 fn copy_out(machine: &Machine, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     let files = machine.disk.files(Path::new(ROOT));

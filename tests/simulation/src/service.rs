@@ -1,4 +1,4 @@
-//! A simulated service: it records spans, and witnesses what its SDK makes of them.
+//! A simulated service: it records spans, and observes the batches that its SDK builds.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -42,21 +42,21 @@ pub(crate) struct Incarnation {
     known: Mutex<Known>,
 }
 
-/// What is known of a process.
+/// State of a process.
 pub(crate) struct Known {
     random: Random,
-    /// Of a thousand passes, so many bring spans.
+    /// Passes that bring spans, per thousand.
     busy_per_mille: usize,
     next_span: u64,
-    /// Records nothing more.
+    /// True if it records nothing more.
     pub(crate) is_quiet: bool,
-    /// It was killed: what it had not shipped is gone, and nobody counted it.
+    /// True if it was killed: its unshipped spans are gone, and not counted.
     pub(crate) is_killed: bool,
     pub(crate) has_ended: bool,
     pub(crate) recorded: u64,
-    /// By sequence: the spans of batches that were kept.
+    /// Spans of the batches that were kept, by sequence.
     pub(crate) batches: BTreeMap<u64, Vec<u64>>,
-    /// Sequences that are durable, by what the collector said.
+    /// Answered sequences, and whether the collector reported them as durable.
     pub(crate) acknowledged: BTreeMap<u64, bool>,
 }
 
@@ -95,7 +95,7 @@ impl Incarnation {
         lock(&self.known)
     }
 
-    /// Batches that were kept, and not answered.
+    /// Returns the number of batches that were kept, and not answered.
     pub(crate) fn waiting(&self) -> usize {
         let known = self.known();
         let is_open = |sequence: &&u64| !known.acknowledged.contains_key(sequence);
@@ -110,7 +110,7 @@ impl Service for Incarnation {
         if known.is_quiet || !known.random.happens(busy_per_mille) {
             return (Vec::new(), 0);
         }
-        // Some bursts are more than a buffer holds.
+        // Some bursts exceed a buffer.
         let most = [3, 3, 20, 2_000][known.random.below(4)];
         let spans = 1 + known.random.below(most);
         let lost = if known.random.happens(30) {

@@ -1,4 +1,5 @@
-//! One run: hosts, faults at their times, then a time without, in which all must come to rest.
+//! One run: hosts, faults at their times, then a time without faults, in which everything must come
+//! to rest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,15 +23,16 @@ use crate::publishing::Publishing;
 
 const COLLECTOR: &str = "collector";
 const TICK: Duration = Duration::from_millis(10);
-/// How long all may take to be acknowledged when nothing fails any more: the SDK waits 20 s for an answer, and 5 s
-/// before it tries again.
+/// Maximum time until everything is acknowledged once nothing fails any more, in ms: the SDK waits
+/// 20 s for an answer, and 5 s before it retries.
 const REST_MS: u64 = 60_000;
-/// How long the windows after a switch are looked at.
+/// Time after a switch for which windows are checked, in ms.
 const WINDOWS_MS: u64 = 4_000;
-/// Processes may take so long to end.
+/// Time that processes may take to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs a seed; the first line of the answer is `OK` or `FAILED`, the second why, and the others are the log.
+/// Runs a seed. The first line of the answer is `OK` or `FAILED`, the second is the reason, and the
+/// others are the log.
 pub(crate) fn run(seed: u64, planted: Planted, directory: &Path) -> String {
     clock::simulate(seed);
     let log = Log::default();
@@ -285,7 +287,7 @@ impl World {
         };
         self.log.add(COLLECTOR, how);
         for host in 0..self.plan.settings.processes {
-            // Nobody says goodbye: the processes' connections stay half open.
+            // A power cut closes no connection: those of the processes stay half open.
             if is_power_cut {
                 self.sim.partition(host_name(host), COLLECTOR);
             }
@@ -309,7 +311,7 @@ impl World {
         }
     }
 
-    /// All faults end.
+    /// Ends all faults.
     fn mend(&mut self) {
         self.machine.disk.set_faults(Faults::default());
         self.machine.disk.end_after(None);
@@ -322,8 +324,8 @@ impl World {
         }
     }
 
-    /// The power is cut once more, and what is in the log then is put into the store: its rows, the losses that the
-    /// ledger knows, and what counts for a publisher.
+    /// Cuts the power once more and moves the log into the store. Returns the rows, the losses that
+    /// the ledger knows, and the counters for a publisher.
     fn settle(&mut self) -> Result<Settled, String> {
         self.end_collector(true);
         let (intake, _) = self
@@ -377,7 +379,8 @@ impl World {
         for incarnation in last {
             let clock = &self.fleet.clocks[incarnation.host];
             let ahead_ns = clock.wall_ns() - self.wall_of_collector_ns();
-            // Who is ahead by more hears of a switch when it is over, and who is behind has not come to it.
+            // A host ahead by more learns of a switch when it is over, and a host behind has not
+            // reached it.
             if ahead_ns.abs() > 600_000_000 {
                 continue;
             }
@@ -394,8 +397,8 @@ impl World {
         Ok(())
     }
 
-    /// All that is stored is published in the end, and seen by a reader; a copy of the directory has stopped the
-    /// original, or was stopped.
+    /// Checks that a reader sees the whole store in the end, and that a copy of the directory has
+    /// stopped the original, or was stopped.
     fn check_published(
         &mut self,
         stored: &Stored,
@@ -416,7 +419,7 @@ impl World {
         }
         let seen = match self.publishing.read(Default::default()) {
             Some(seen) => seen,
-            // Who stopped the original may have published no file.
+            // A copy that stopped the original may have published no file.
             None if self.publishing.is_fenced => return Ok(()),
             None => return Err("a reader cannot read".to_owned()),
         };

@@ -1,10 +1,11 @@
-//! Dependencies between crates: each may know only those of a list, and what is published is presentable.
+//! Dependencies between crates: each may depend only on those in a list, and published crates are
+//! presentable.
 
 use std::path::PathBuf;
 
 use crate::{code, published, read, root, sources};
 
-/// Who may know whom, by crate. Development dependencies are free.
+/// Rejects dependencies that the list does not allow. Development dependencies are free.
 #[test]
 fn crates_know_only_whom_they_may() {
     let may: &[(&str, &[&str])] = &[
@@ -152,7 +153,7 @@ fn crates_know_only_whom_they_may() {
     ];
     for (directory, allowed) in may {
         let manifest = read(&root().join(directory).join("Cargo.toml"));
-        // Also those of one system: `[target.'cfg(…)'.dependencies]`.
+        // Includes those of one system: `[target.'cfg(…)'.dependencies]`.
         let sections = manifest.split("\n[").filter_map(|section| {
             let (head, lines) = section.split_once("]\n")?;
             (head == "dependencies" || head.ends_with(".dependencies")).then_some(lines)
@@ -172,7 +173,8 @@ fn crates_know_only_whom_they_may() {
     }
 }
 
-/// Whoever finds a crate in the registry reads what it is, and may use it.
+/// Requires a description, keywords and licences of each published crate, for readers of the
+/// registry.
 #[test]
 fn published_crates_are_presentable() {
     for directory in published() {
@@ -190,7 +192,7 @@ fn published_crates_are_presentable() {
             );
         }
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
-            // Also where links are not followed: a text of one line is no licence.
+            // A link that is not followed counts as missing: a text of one line is no licence.
             assert!(
                 read(&root().join(directory).join(licence)).lines().count() > 10,
                 "{directory}/{licence}"
@@ -199,7 +201,8 @@ fn published_crates_are_presentable() {
     }
 }
 
-/// The recorder is a dependency on Linux only, so one module names it, which has a half for other systems.
+/// Requires that one module names the recorder, with a half for other systems, because the recorder
+/// is a dependency on Linux only.
 #[test]
 fn only_one_module_knows_the_recorder() {
     let src = root().join("collector/server/src");

@@ -1,5 +1,5 @@
-//! Tests of the sources themselves: edges between crates and modules have no cycle, documents name files that exist, names
-//! have one meaning, and no file is too long to keep in mind.
+//! Tests of the sources themselves: edges between crates and modules have no cycle, documents name
+//! files that exist, names have one meaning, and no file is too long to keep in mind.
 
 #![cfg(test)]
 
@@ -22,7 +22,8 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What people read, from the root: documents, and the pages of crates in the registry.
+/// Returns the documents for people, from the root: guides, and the pages of crates in the
+/// registry.
 fn documents() -> Vec<String> {
     let mut found: Vec<String> = [
         "README.md",
@@ -49,7 +50,7 @@ fn documents() -> Vec<String> {
     found
 }
 
-/// The directories of crates that are published.
+/// Returns the directories of published crates.
 fn published() -> impl Iterator<Item = &'static str> {
     [
         "proto",
@@ -78,7 +79,7 @@ fn published() -> impl Iterator<Item = &'static str> {
     .into_iter()
 }
 
-/// All Rust files below a directory, tests and generated code left out.
+/// Returns the Rust files below a directory, without tests and generated code.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
@@ -95,10 +96,10 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The text of a file up to its tests.
+/// Returns the text of a file up to its tests.
 fn before_tests(path: &Path) -> String {
     let text = read(path);
-    // Also tests under a further condition: `#[cfg(all(test, …))]`.
+    // Includes tests under a further condition: `#[cfg(all(test, …))]`.
     let is_tests = |(before, line): (&str, &str)| {
         let is_module = line.starts_with("mod ") || line.starts_with("pub(super) mod ");
         is_module && before.starts_with("#[cfg(") && before.contains("test")
@@ -109,7 +110,7 @@ fn before_tests(path: &Path) -> String {
     before.collect::<Vec<_>>().join("\n")
 }
 
-/// The code before a file's tests, without comments.
+/// Returns the code before a file's tests, without comments.
 fn code(path: &Path) -> String {
     let text = before_tests(path);
     let lines = text
@@ -121,7 +122,7 @@ fn code(path: &Path) -> String {
 #[test]
 fn documents_name_files_that_exist() {
     let mut named = 0;
-    // What was true of an older version needs not be true now.
+    // The changelog describes older versions, and may name files that are gone.
     for document in documents()
         .into_iter()
         .filter(|document| document != "CHANGELOG.md")
@@ -134,7 +135,7 @@ fn documents_name_files_that_exist() {
                 directory = words.first().map_or_else(PathBuf::new, PathBuf::from);
             }
             for word in words {
-                // `NAME.rs` stands for any.
+                // `NAME.rs` stands for any name.
                 let is_any = word.contains([' ', '…', '*', '=', ':', '<', '{', '$'])
                     || word
                         .rsplit('/')
@@ -164,7 +165,7 @@ fn documents_name_files_that_exist() {
     assert!(named > 20, "{named}");
 }
 
-/// The anchor that GitHub gives a heading.
+/// Returns the anchor that GitHub gives a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept
@@ -212,7 +213,7 @@ fn links_lead_somewhere() {
     assert!(followed > 50, "{followed}");
 }
 
-/// A file over this many lines asks for a second noun.
+/// Maximum number of lines; a longer file asks for a second noun.
 const LINES_MAX: usize = 500;
 
 #[test]
@@ -232,7 +233,7 @@ fn no_file_is_too_long() {
     }
 }
 
-/// Files that are a module of tests: `#[cfg(test)] mod name;`.
+/// Returns the files that are a module of tests: `#[cfg(test)] mod name;`.
 fn test_files(sources: &[PathBuf]) -> BTreeSet<String> {
     let declared = |path: &PathBuf| -> Vec<String> {
         let text = read(path);
@@ -248,7 +249,7 @@ fn test_files(sources: &[PathBuf]) -> BTreeSet<String> {
         .collect()
 }
 
-/// The SDK never panics in a user's service: what could, is in its tests only.
+/// Rejects code of the SDK that may panic in a user's service, outside its tests.
 #[test]
 fn the_sdk_does_not_unwrap() {
     let sources = sources(&root().join("sdk/src"));
@@ -268,7 +269,7 @@ fn the_sdk_does_not_unwrap() {
             "unreachable!(",
             "todo!(",
             "unimplemented!(",
-            // They panic where nobody reads: `sys::say` does not.
+            // They panic if the reader is gone: `sys::say` does not.
             "println!(",
             "print!(",
         ] {
@@ -277,7 +278,7 @@ fn the_sdk_does_not_unwrap() {
     }
 }
 
-/// What is different on another system is in one place, which has a half for it.
+/// Requires that one module holds the code that differs between systems, with a half for each.
 #[test]
 fn only_one_module_of_the_sdk_knows_the_operating_system() {
     let src = root().join("sdk/src");
@@ -303,8 +304,8 @@ fn only_one_module_of_the_sdk_knows_the_operating_system() {
     }
 }
 
-/// Cells of a table's row, as rustdoc and GitHub count them: a bar ends a cell, also inside of code, unless a backslash
-/// stands before it.
+/// Counts the cells of a table's row as rustdoc and GitHub do: a bar ends a cell, also inside of
+/// code, unless a backslash stands before it.
 fn cells(row: &str) -> usize {
     row.trim()
         .trim_matches('|')
@@ -314,7 +315,8 @@ fn cells(row: &str) -> usize {
         + 1
 }
 
-/// The rows of tables that have another number of cells than their table's head: what is too much is cut off.
+/// Returns the rows of tables with another number of cells than their table's head: the surplus is
+/// cut off.
 fn uneven_rows(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| {
         let line = line.trim_start();
@@ -364,7 +366,8 @@ fn tables_are_whole() {
     );
 }
 
-/// Whoever installs the program gets the versions that were tested.
+/// Requires `--locked` in all instructions to install, so that an installation gets the tested
+/// versions.
 #[test]
 fn installations_are_locked() {
     let texts: Vec<String> = documents()
@@ -382,7 +385,7 @@ fn installations_are_locked() {
     );
 }
 
-/// Whoever copies from the documents of the SDK copies what is compiled, and run, as an example.
+/// Requires that the code in the documents of the SDK is compiled, and run, as an example.
 #[test]
 fn code_in_the_documents_is_that_of_the_examples() {
     let code_of = |line: &str| {
@@ -416,7 +419,7 @@ fn code_in_the_documents_is_that_of_the_examples() {
                 .map(code_of)
                 .filter(|line| !line.is_empty() && !line.starts_with("//"))
             {
-                // A file imports more, or less, than the excerpt does.
+                // A file may import more, or less, than the excerpt does.
                 looked += 1;
                 assert!(
                     line.starts_with("use ") || compiled.contains(&line),
@@ -428,7 +431,7 @@ fn code_in_the_documents_is_that_of_the_examples() {
     assert!(looked > 50, "{looked}");
 }
 
-/// Whoever looks for an example finds it in the guide.
+/// Requires that the guide lists every example.
 #[test]
 fn examples_are_in_the_guide() {
     let guide = read(&root().join("sdk/docs/guide.md"));

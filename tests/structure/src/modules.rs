@@ -1,7 +1,9 @@
-//! Edges between the modules of a crate, at every level: from a module to another one whose definitions its code names.
+//! Edges between the modules of a crate, at every level: from a module to another one whose
+//! definitions its code names.
 //!
-//! Each path in a crate's code, from `crate::`, `super::`, `self::`, a child or an import, is followed through imports and
-//! re-exports to the module that defines what it names. An edge joins the two modules where their own paths part.
+//! A walk follows each path in a crate's code, from `crate::`, `super::`, `self::`, a child or an
+//! import, through imports and re-exports to the module that defines it. An edge joins the two
+//! modules where their own paths part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,34 +14,35 @@ use syn::{Attribute, Item, UseTree};
 
 use crate::{published, read, root};
 
-/// A module's path from the root of its crate, which is empty.
+/// Path of a module from the root of its crate; the root's is empty.
 type ModulePath = Vec<String>;
 
 /// Edges between the children of one module, each with a place that makes it.
 type Level = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Imports that one name may lead through before the walk gives up: `pub use` of each other's names has no end.
+/// Maximum number of imports that one name may lead through before the walk gives up: `pub use` of
+/// each other's names has no end.
 const IMPORTS_MAX: usize = 20;
 
 #[derive(Debug, Default)]
 struct Module {
     defined: BTreeSet<String>,
     children: BTreeSet<String>,
-    /// Paths of imports, by the name that they have here.
+    /// Paths of imports, by their local name.
     imports: BTreeMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
-    /// All paths that the module's code names.
+    /// Paths that the module's code names.
     mentions: BTreeSet<Vec<String>>,
 }
 
-/// All modules of a crate.
+/// Modules of a crate, by path.
 #[derive(Debug, Default)]
 struct Modules(BTreeMap<ModulePath, Module>);
 
-/// Adds what a module's items define, import and name.
+/// Adds the definitions, imports and names of a module's items.
 struct Reader<'a> {
     module: &'a mut Module,
-    /// Modules below, with their items where these are in the same file.
+    /// Modules below, with their items if these are in the same file.
     below: Vec<(syn::ItemMod, Option<Vec<Item>>)>,
 }
 
@@ -123,7 +126,7 @@ impl Reader<'_> {
         self.module.imports.insert(name, path);
     }
 
-    /// Paths in a macro's arguments, which are tokens.
+    /// Adds the paths in a macro's arguments, which are tokens.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -194,7 +197,7 @@ impl Modules {
         modules
     }
 
-    /// Reads a module's file, and those of modules below it, which are in this directory.
+    /// Reads a module's file, and the files of modules below it, which are in this directory.
     fn add_file(&mut self, file: &Path, directory: &Path, path: &[String]) {
         let parsed = syn::parse_file(&read(file));
         let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -236,14 +239,15 @@ impl Modules {
                 is_path.then(|| directory.join(literal.value()))
             });
             let file = elsewhere.or_else(|| files.into_iter().find(|file| file.exists()));
-            // Generated code is elsewhere.
+            // Generated code is in another directory.
             if let Some(file) = file {
                 self.add_file(&file, &child_directory, &child);
             }
         }
     }
 
-    /// The module that defines what a path names in this module, unless that is another crate's.
+    /// Returns the module that defines the target of a path in this module, unless that is another
+    /// crate's.
     fn resolve(&self, from: &[String], path: &[String], imports: usize) -> Option<ModulePath> {
         let mut at = from.to_vec();
         let mut rest = path;
@@ -289,7 +293,7 @@ impl Modules {
             }
             let rest = &names[index + 1..];
             if let Some(import) = module.imports.get(name) {
-                // A name that is imported from a crate of that name.
+                // The name is imported from a crate of that name.
                 if import.first() == Some(name) && !module.children.contains(name) {
                     return None;
                 }
@@ -310,7 +314,7 @@ impl Modules {
         Some(at)
     }
 
-    /// Edges between children, by their parent.
+    /// Returns the edges between children, by their parent.
     fn edges(&self) -> BTreeMap<ModulePath, Level> {
         let mut edges: BTreeMap<ModulePath, Level> = BTreeMap::new();
         for (from, module) in &self.0 {
@@ -334,7 +338,7 @@ impl Modules {
     }
 }
 
-/// The root of each crate: a library, or else a program.
+/// Returns the root of each crate: a library, or else a program.
 fn root_files() -> impl Iterator<Item = (&'static str, PathBuf)> {
     published().map(|directory| {
         let src = root().join(directory).join("src");
@@ -344,7 +348,7 @@ fn root_files() -> impl Iterator<Item = (&'static str, PathBuf)> {
     })
 }
 
-/// Groups of modules that reach each other.
+/// Returns the groups of modules that reach each other.
 fn circles(level: &Level) -> Vec<Vec<&str>> {
     fn reached<'a>(from: &'a str, level: &'a Level, seen: &mut BTreeSet<&'a str>) {
         for to in level.get(from).into_iter().flat_map(BTreeMap::keys) {
@@ -391,7 +395,8 @@ fn modules_are_acyclic_at_every_level() {
     assert!(found.is_empty(), "circles:\n{found}");
 }
 
-/// A crate whose modules name each other in ways that a search for `crate::` does not see.
+/// Finds cycles in a crate whose modules name each other in ways that a search for `crate::` does
+/// not find.
 #[test]
 fn circles_by_super_and_through_re_exports_are_found() {
     let directory = tempfile::tempdir().expect("a directory");

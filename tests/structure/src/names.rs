@@ -1,11 +1,12 @@
-//! One public name, one meaning.
+//! Test that each public name has one meaning.
 
 use std::collections::BTreeMap;
 
 use crate::{code, published, root, sources, test_files};
 
-/// Names of one crate that still have several meanings; the list only gets shorter. Of the SDK, `Words` and `PlacePointer`
-/// are one meaning built twice, as is `KernelRecording` of the server; `Span` is the word of foreign formats.
+/// Names of one crate that still have several meanings; the list only gets shorter. Of the SDK,
+/// `Words` and `PlacePointer` are one meaning built twice, as is `KernelRecording` of the server;
+/// `Span` is the word of foreign formats.
 const DOUBLED: [(&str, &[&str]); 2] = [
     (
         "collector/server",
@@ -14,7 +15,7 @@ const DOUBLED: [(&str, &[&str]); 2] = [
     ("sdk", &["PlacePointer", "Scope", "Value", "Words"]),
 ];
 
-/// The type or trait that a line of code makes visible to other modules.
+/// Returns the type or trait that a line of code makes visible to other modules.
 fn visible_name(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("pub")?;
     let rest = if rest.starts_with('(') {

@@ -1,11 +1,11 @@
-//! The tests that the page of promises names are there.
+//! Test that the page of promises names existing tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{read, root};
 
-/// Takes the names away that a function below the directory has.
+/// Removes the names that a function below the directory has.
 fn take_away(directory: &Path, names: &mut BTreeSet<&str>) {
     for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
         let path = entry.path();

@@ -1,10 +1,11 @@
-//! Counts of what makes prose hard to read, per crate; they may only fall.
+//! Counts of unclear prose, per crate; they may only fall.
 
 use std::collections::BTreeMap;
 
 use crate::{before_tests, published, root, sources};
 
-/// Words with which the first line of a doc comment does not begin: what follows has no actor.
+/// Words that may not begin the first line of a doc comment, because the sentence after them has no
+/// actor.
 const OPENINGS: [&str; 21] = [
     "What", "Who", "Whoever", "Whose", "Whether", "Which", "When", "Where", "How", "Why", "That",
     "The same", "Same", "Of", "As", "All", "Those", "Since", "None", "Somebody", "Nobody",
@@ -43,7 +44,7 @@ const NOUNS: [&str; 8] = [
     "Setting",
     "Timing",
 ];
-/// Columns of a comment's line.
+/// Maximum columns of a comment's line.
 const COLUMNS: usize = 100;
 
 /// Counts of one crate's production code.
@@ -93,7 +94,7 @@ fn is_opening(first: &str) -> bool {
     })
 }
 
-/// The type that a line declares; an associated type where its trait declares it.
+/// Returns the type that a line declares; an associated type counts where its trait declares it.
 fn type_name(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace().skip_while(|word| {
         word.starts_with("pub")

@@ -11,7 +11,7 @@ pub enum Test {
     Between(f64, f64),
     /// One of these texts.
     OneOf(BTreeSet<Arc<str>>),
-    /// None of these texts.
+    /// Any text but these.
     NoneOf(BTreeSet<Arc<str>>),
 }
 

@@ -277,7 +277,7 @@ impl Releases {
         }
     }
 
-    /// Builds a wait of which only the call is known. Blames the last thread that woke the futex
+    /// Builds a wait if only the call is known. Blames the last thread that woke the futex
     /// before the wait returned.
     fn of_call(
         &self,

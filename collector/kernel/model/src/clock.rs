@@ -1,20 +1,21 @@
-//! From the kernel's monotonic clock to wall time.
+//! Conversion from the kernel's monotonic clock to wall time.
 
 use stroboscope_analysis::kernel::event::Window;
 use stroboscope_burst::BurstConfig;
 
-/// Where the two clocks stood at one moment.
+/// Offsets of the clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockSample {
-    /// When, monotonic ns.
+    /// Time of the sample, monotonic ns.
     pub at_ns: u64,
     /// Wall time (ns since the Unix epoch) minus monotonic time.
     pub wall_offset_ns: i64,
-    /// TAI minus wall time, as the kernel keeps it: 0 on machines nobody told.
+    /// TAI minus wall time, as the kernel keeps it, ns; 0 on machines where it was never set.
     pub tai_offset_ns: i64,
-    /// Time since boot with suspended time minus monotonic time, which stands still meanwhile.
+    /// Time since boot, including suspended time, minus monotonic time, which stands still while
+    /// suspended, ns.
     pub boot_offset_ns: i64,
-    /// The offset is known to this many ns.
+    /// Uncertainty of the offset, ns.
     pub uncertainty_ns: u64,
 }
 
@@ -24,7 +25,8 @@ pub struct ClockLog {
     samples: Vec<ClockSample>,
 }
 
-/// Samples kept: at ten a second, more than an hour; then every second one goes.
+/// Maximum number of samples: more than an hour at ten a second. Beyond it, every second sample is
+/// dropped.
 const SAMPLES_MAX: usize = 1 << 16;
 
 impl ClockLog {
@@ -40,13 +42,13 @@ impl ClockLog {
         self.samples.push(sample);
     }
 
-    /// All of them.
+    /// Returns every sample.
     #[must_use]
     pub fn samples(&self) -> &[ClockSample] {
         &self.samples
     }
 
-    /// The samples that hold between two moments.
+    /// Returns the samples that hold between two moments.
     #[must_use]
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Self {
         let first = self
@@ -62,7 +64,8 @@ impl ClockLog {
         }
     }
 
-    /// Wall time minus monotonic time at a moment: what the sample before it says, or the first one.
+    /// Returns wall time minus monotonic time at a moment, ns: the offset of the last sample before
+    /// it, or of the first sample.
     #[must_use]
     pub fn wall_offset_ns(&self, at_ns: u64) -> i64 {
         let after = self.samples.partition_point(|sample| sample.at_ns <= at_ns);
@@ -71,7 +74,7 @@ impl ClockLog {
             .map_or(0, |sample| sample.wall_offset_ns)
     }
 
-    /// Wall time of a moment, ns since the Unix epoch.
+    /// Returns the wall time of a moment, ns since the Unix epoch.
     #[must_use]
     pub fn wall_ns(&self, at_ns: u64) -> i64 {
         at_ns
@@ -79,8 +82,8 @@ impl ClockLog {
             .saturating_add(self.wall_offset_ns(at_ns))
     }
 
-    /// The windows of a config between two moments, on the monotonic clock, by the same offsets as the gate in the kernel
-    /// had: each sample's from its moment to the next one's.
+    /// Returns the windows of a config between two moments, on the monotonic clock. It uses the
+    /// same offsets as the gate in the kernel: each sample's from its moment to the next sample's.
     #[must_use]
     pub fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         if config == BurstConfig::ALWAYS_ON {
@@ -101,7 +104,7 @@ impl ClockLog {
         windows
     }
 
-    /// Between two moments without a sample in between.
+    /// Adds the windows between two moments that have no sample between them.
     fn windows_by_one_offset(
         &self,
         config: BurstConfig,
@@ -187,7 +190,8 @@ mod tests {
         assert!(log.windows(BurstConfig::NEVER, 5, 9).is_empty());
     }
 
-    /// Samples differ by how long it took to read them, and a clock may be set; also within a window and beside its edges.
+    /// Samples differ by the time it took to read them, and a clock may be set, also within a
+    /// window or near its edges.
     #[test]
     fn each_moment_is_in_a_window_by_its_own_sample() {
         let mut log = ClockLog::default();

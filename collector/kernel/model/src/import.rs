@@ -1,12 +1,13 @@
-//! Text of other tools, for machines where nothing may be loaded.
+//! Imports of the text of other tools, for machines where nothing may be loaded.
 //!
-//! | tool | what it must be told | what comes of it |
+//! | tool | command line | imported |
 //! |---|---|---|
 //! | `perf script` | `perf record -a -e 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*'`, then `perf script --ns -F comm,pid,tid,cpu,time,event,trace` | everything |
 //! | `strace` | `strace -f -ttt -T` | system calls; no scheduling, no wake-ups |
 //!
-//! `strace` does not show arguments of `getpid`. For it, a marker is a write that fails, with the same words in text:
-//! `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`: kind, trace, span, thread, object, extra, in hexadecimal.
+//! `strace` does not show arguments of `getpid`. For it, a marker is a write that fails, with the
+//! same words in text: `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`: kind, trace, span, thread,
+//! object, extra, in hexadecimal.
 
 mod perf_script;
 mod strace;
@@ -21,19 +22,19 @@ use stroboscope_analysis::kernel::timeline::Timeline;
 pub use perf_script::perf_script;
 pub use strace::strace;
 
-/// What is wrong with a line.
+/// Problem of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// Problems kept in full; all are counted.
+/// Maximum number of problems kept in full; all are counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// Events from text. What one line gets wrong costs that line only.
+/// Events from text. A bad line costs that line only.
 #[derive(Clone, Debug, Default)]
 pub struct ImportedEvents {
     /// The events.
@@ -44,17 +45,18 @@ pub struct ImportedEvents {
     pub skipped: u64,
     /// Lines that could not be read.
     pub problem_count: u64,
-    /// The first of them.
+    /// First problems, in full.
     pub problems: Vec<Problem>,
-    /// Are there context switches? Otherwise nothing is known of who was on a processor.
+    /// True if there are context switches; otherwise it is unknown which threads were on a
+    /// processor.
     pub has_scheduling: bool,
-    /// Are the events' times wall time (ns since the Unix epoch), instead of the monotonic clock's?
+    /// True if the events' times are wall time (ns since the Unix epoch) instead of monotonic time.
     pub is_wall_time: bool,
-    /// Whose system calls these are.
+    /// Architecture whose numbers the system calls have.
     pub architecture: Architecture,
 }
 
-/// What a line turned out to be.
+/// Parsed line.
 enum Line {
     Events(Vec<Event>),
     Skipped,
@@ -72,7 +74,7 @@ impl ImportedEvents {
         };
         for line in text.split(b'\n') {
             let line = line?;
-            // Programs print what they like into what strace shows of them.
+            // `strace` shows bytes of programs, which need not be UTF-8.
             let line = String::from_utf8_lossy(&line);
             imported.lines += 1;
             if line.trim().is_empty() || line.starts_with('#') {
@@ -118,7 +120,7 @@ impl ImportedEvents {
     }
 }
 
-/// `8060.858832305` in ns.
+/// Parses seconds such as `8060.858832305` into ns.
 fn seconds_to_ns(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = fraction.get(..fraction.len().min(9))?;

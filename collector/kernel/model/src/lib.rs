@@ -1,10 +1,12 @@
-//! What a recording of the kernel is, for who reads, imports or shows one: without a recorder, on every system.
+//! Recordings of the kernel, on every system: settings, clocks, imports and exports. This crate
+//! does not record.
 //!
-//! The recorder itself is `stroboscope-kernel`, for Linux. The events, and what they mean, are
-//! [`stroboscope_analysis::kernel`].
+//! The recorder itself is `stroboscope-kernel`, for Linux. [`stroboscope_analysis::kernel`] defines
+//! the events and their meaning.
 //!
-//! - [`Settings`]: what is to be recorded.
-//! - [`Recording`]: what came of it, with its [`ClockLog`] from the kernel's monotonic clock to wall time.
+//! - [`Settings`]: the settings of a recording.
+//! - [`Recording`]: its result, with its [`ClockLog`] from the kernel's monotonic clock to wall
+//!   time.
 //! - [`import`]: the text of `perf script` and `strace`, instead of a recorder's events.
 //! - [`export`]: timelines as text, JSON and Perfetto's protobufs.
 

@@ -1,4 +1,4 @@
-//! What came of a recording.
+//! Result of a recording.
 
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
@@ -10,17 +10,18 @@ use crate::clock::ClockLog;
 /// A finished recording.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// All events; in order of time per processor only.
+    /// Every event; in order of time per processor only.
     pub events: Vec<Event>,
     /// The windows, monotonic ns.
     pub windows: Vec<Window>,
-    /// From monotonic to wall time.
+    /// Conversion from monotonic to wall time.
     pub clocks: ClockLog,
     /// Losses by processor.
     pub losses: Vec<LossCounts>,
-    /// Events that the recorder's programs were not called for, as the same program was still running on that processor.
+    /// Events that the kernel did not pass to the recorder's programs, because the same program was
+    /// still running on that processor.
     pub skipped: LossCounts,
-    /// Events of kinds this version does not know; 0 unless program and recorder do not belong together.
+    /// Events of kinds that this version does not know; 0 unless program and recorder do not match.
     pub unknown_events: u64,
 }
 

@@ -45,8 +45,9 @@ impl MapMemory {
     }
 
     pub(super) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `new` mapped at least this many words, readable, writable and aligned to a page, and they stay mapped as
-        // long as `self` lives; atomics allow others to write to them meanwhile.
+        // SAFETY: `new` mapped at least this many words, readable, writable and aligned to a page,
+        // and they stay mapped as long as `self` lives; atomics allow others to write to them
+        // meanwhile.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }

@@ -1,4 +1,5 @@
-//! The stylesheet that stands in each page, and the modules that pages load. Both are part of the program.
+//! The stylesheet inlined in each page, and the modules that pages load. Both are part of the
+//! program.
 
 use std::sync::LazyLock;
 
@@ -7,15 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 use twox_hash::XxHash3_128;
 
-/// The stylesheet of all pages. It stands in them, because a browser shows nothing of a page before it has the stylesheet: as a
-/// file of its own it made the first paint of `/operations` 80 ms later.
+/// Stylesheet of all pages, inlined because a browser shows nothing of a page before it has the
+/// stylesheet. As a file of its own it delayed the first paint of `/operations` by 80 ms.
 pub(super) const STYLE: &str = concat!(
     include_str!("../../assets/palette.css"),
     include_str!("../../assets/style.css"),
     include_str!("../../assets/timeline.css")
 );
 
-/// The source of a Content-Security-Policy that allows this text of a `<style>` or `<script>` inline.
+/// Returns the source of a Content-Security-Policy that allows this text of an inline `<style>` or
+/// `<script>`.
 pub(crate) fn inline_source(text: &str) -> String {
     format!(
         "'sha256-{}'",
@@ -23,13 +25,13 @@ pub(crate) fn inline_source(text: &str) -> String {
     )
 }
 
-/// A module that pages load, from a directory named by a hash of all modules, so that a browser that has one never asks again. They
-/// share the directory, because they import each other.
+/// Module that pages load from a directory named by a hash of all modules, so that a browser never
+/// requests a cached one again. The modules share the directory, because they import each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asset {
     /// The timeline of one trace.
     Timeline,
-    /// Its parts, which it names.
+    /// Parts of the timeline, which imports them.
     TimelineColumns,
     TimelineDetails,
     TimelineDrawing,
@@ -45,7 +47,7 @@ pub enum Asset {
     Range,
     /// Hands traces to Perfetto's page.
     Perfetto,
-    /// Shows a page again when what it lacks is there.
+    /// Shows a page again once its missing content is ready.
     Awaited,
 }
 
@@ -56,9 +58,9 @@ macro_rules! asset {
 }
 
 impl Asset {
-    /// How many there are.
+    /// Number of modules.
     pub const COUNT: usize = 13;
-    /// All of them.
+    /// Every module.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Timeline,
         Self::TimelineColumns,
@@ -93,13 +95,13 @@ impl Asset {
         }
     }
 
-    /// What is in it.
+    /// Returns the source text.
     #[must_use]
     pub fn text(self) -> &'static str {
         self.file().1
     }
 
-    /// Its path on a site: in a directory named by a hash of what is in all of them.
+    /// Returns the path on a site, in a directory named by a hash of all modules.
     #[must_use]
     pub fn path(self) -> &'static str {
         static PATHS: LazyLock<[String; Asset::COUNT]> = LazyLock::new(|| {

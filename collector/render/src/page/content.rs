@@ -115,7 +115,7 @@ pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader<'_>, headin
     }
 }
 
-/// Draws a picture. If that fails, the page says so and shows everything else.
+/// Draws a picture. If that fails, the page reports it and shows everything else.
 fn write_figure(html: &mut Html, figure: &Figure, reader: Reader<'_>) {
     let mut drawn = figure.clone();
     if let (Reader::OfFile, Drawing::Graph(graph)) = (reader, &mut drawn.drawing) {

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use super::assets::{Asset, STYLE, inline_source};
 use super::html::Html;
 
-/// The policy of the pages of a site: they load all from there, and have nothing inline but the stylesheet.
+/// Returns the Content-Security-Policy of a site's pages: they load everything from the site, and
+/// nothing inline but the stylesheet.
 #[must_use]
 pub fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
@@ -18,38 +19,38 @@ pub fn policy() -> &'static str {
     &POLICY
 }
 
-/// A page that the header links to.
+/// Link of the header to a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NavLink {
-    /// Its path.
+    /// Path of the page.
     pub path: String,
-    /// What it is called.
+    /// Name of the page.
     pub name: String,
     /// Links of one group stand together, in order; the first group has no heading.
     pub group: &'static str,
 }
 
-/// What is known of a page before its content is.
+/// Parts of a page that are known before its content.
 #[derive(Clone, Debug)]
 pub struct PageHead<'a> {
-    /// Its headline, and what its window is called.
+    /// Headline, and title of the window.
     pub title: &'a str,
-    /// What there is to say of it in a line; empty: nothing.
+    /// Description in one line; none if empty.
     pub about: &'a str,
-    /// What the pages are of: a data directory.
+    /// Data directory that the pages show.
     pub of: &'a str,
-    /// All links of the header.
+    /// Links of the header.
     pub navigation: &'a [NavLink],
-    /// Which of them this page belongs to.
+    /// Path of the link that this page belongs to.
     pub current: &'a str,
-    /// The modules it loads, beside those that all pages have.
+    /// Modules to load in addition to those of all pages.
     pub scripts: &'a [Asset],
     /// Content above the headline.
     pub above: &'a Html,
 }
 
 impl PageHead<'_> {
-    /// The page up to its content.
+    /// Returns the page up to its content.
     #[must_use]
     pub fn begin(&self) -> Html {
         let mut html = Html::new();
@@ -110,7 +111,7 @@ impl PageHead<'_> {
         html.markup("</nav>");
     }
 
-    /// What follows the content.
+    /// Returns the part of the page after its content.
     #[must_use]
     pub fn end() -> Html {
         let mut html = Html::new();

@@ -1,4 +1,4 @@
-//! Pages as files that need nothing else.
+//! Pages as self-contained files.
 
 use std::sync::LazyLock;
 
@@ -8,21 +8,21 @@ use super::html::Html;
 use super::table::Reader;
 use crate::show::Doc;
 
-/// A document of several, on one page.
+/// One of several documents on a page.
 #[derive(Debug)]
 pub struct Section {
-    /// What links to it call it.
+    /// Anchor of links to it.
     pub id: &'static str,
-    /// What it says.
+    /// Content.
     pub doc: Doc,
 }
 
-/// The one module that files have: it sorts tables and moves graphs, and all is there without it. Its text is no element,
-/// for whoever reads the page as XML.
+/// The only module of files: it sorts tables and moves graphs, and the page is complete without it.
+/// Its text is CDATA, for readers that parse the page as XML.
 static SCRIPT: LazyLock<String> =
     LazyLock::new(|| format!("//<![CDATA[\n{}\n//]]>", Asset::Tables.text()));
 
-/// The policy of a page in a file: it loads nothing, and runs that module.
+/// Content-Security-Policy of a page in a file: it loads nothing, and runs only that module.
 static FILE_POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; style-src {}; script-src {}",
@@ -31,7 +31,7 @@ static FILE_POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The page. Segments are called by their short names; the full ones are their titles.
+/// Returns the page. It shows short names of segments, with the full names as titles.
 #[must_use]
 pub fn to_page(doc: &Doc, title: &str) -> String {
     let mut html = begin(title);
@@ -41,7 +41,7 @@ pub fn to_page(doc: &Doc, title: &str) -> String {
     end(html)
 }
 
-/// A page of several documents, under one headline and a line about it.
+/// Returns a page of several documents, under one headline and a line about it.
 #[must_use]
 pub fn to_page_of_sections(
     title: &str,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use stroboscope_analysis::explain::ExplainedLeaf;
 use stroboscope_render::rows;
 
-/// Requests of a root operation with common attributes, most of which failed, or most of which did
+/// Requests of a root operation with common attributes. Most of them failed, or most of them did
 /// not.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureLeafRow {

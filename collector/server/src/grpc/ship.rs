@@ -120,7 +120,7 @@ impl ShipStream {
             }
             return None;
         }
-        // The door has already counted a withdrawn token.
+        // The port has already counted a withdrawn token.
         if status.code() != Code::Unauthenticated {
             self.intake.counters().refuse("broken_stream");
         }

@@ -1,4 +1,4 @@
-//! The HTTP door: pages, metrics for Prometheus, health, and the burst-config.
+//! The HTTP port: pages, metrics for Prometheus, health, and the burst-config.
 
 mod fleet;
 mod login;

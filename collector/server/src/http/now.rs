@@ -1,4 +1,4 @@
-//! Current state: the critical path of recent requests, processes and doors. Served as JSON under
+//! Current state: the critical path of recent requests, processes and ports. Served as JSON under
 //! `/api/` and on the page.
 
 use std::collections::BTreeMap;
@@ -291,7 +291,7 @@ impl Processes {
     }
 }
 
-/// Returns the rejections at each door, by cause, without causes that never occurred.
+/// Returns the rejections at each port, by cause, without causes that never occurred.
 pub(super) fn turned_away(pages: &Pages) -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
     let mut doors: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
     for (door, cause, count) in pages.doors.refused().counts() {
@@ -303,7 +303,7 @@ pub(super) fn turned_away(pages: &Pages) -> BTreeMap<&'static str, BTreeMap<&'st
     doors
 }
 
-/// Returns the doors and their rejections as JSON.
+/// Returns the ports and their rejections as JSON.
 pub(super) fn doors_json(pages: &Pages) -> Value {
     let turned_away = turned_away(pages);
     let doors: Vec<Value> = turned_away

@@ -48,7 +48,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Method whose messages may arrive one after the other for hours.
 const STREAM: &str = "/stroboscope.v1.Collector/Ship";
 
-/// State that all connections of a door share.
+/// State that all connections of a port share.
 #[derive(Clone, Debug)]
 pub(super) struct Visits {
     pub(super) doors: Arc<Ports>,

@@ -105,7 +105,7 @@ impl Rejection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) door: PortName,
-    /// True if the door listens on loopback only: the client is on this machine, or is a local
+    /// True if the port listens on loopback only: the client is on this machine, or is a local
     /// browser that a foreign page made send the request.
     pub(super) is_loopback: bool,
 }
@@ -179,7 +179,7 @@ impl Ports {
         }
     }
 
-    /// Counts a request that was rejected behind a door.
+    /// Counts a request that was rejected behind a port.
     pub(crate) fn refuse(&self, door: PortName, denied: &Rejection, who: &str) {
         self.refused.count(door, denied.cause, &who);
     }

@@ -1,4 +1,4 @@
-//! A door: a listening socket and its connections.
+//! A port: a listening socket and its connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::pool::{Lack, Peer, Pool, Share};
 /// Pause before accepting again when the system has no sockets left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A running door.
+/// A running port.
 #[derive(Debug)]
 pub(crate) struct Listener {
     unix: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub type SimulatedStream = Box<dyn SimulatedConnection>;
 #[cfg(feature = "simulation")]
 pub type SimulatedListener = tokio::sync::mpsc::Receiver<(SimulatedStream, SocketAddr)>;
 
-/// A door that is about to open.
+/// A port that is about to open.
 #[derive(Debug)]
 pub(crate) struct ListenerSetup {
     pub(crate) doors: Arc<Ports>,
@@ -129,7 +129,7 @@ impl Listener {
     }
 }
 
-/// Accepts connections until the door closes, and then waits for their end.
+/// Accepts connections until the port closes, and then waits for their end.
 async fn accept(mut socket: Socket, visits: Visits, stopped: watch::Receiver<bool>) {
     let connections = Pool::new(visits.doors.settings.connections_max);
     let mut visiting = JoinSet::new();

@@ -1,4 +1,4 @@
-//! The doors: listening sockets of the collector, with access control and limits.
+//! The ports: listening sockets of the collector, with access control and limits.
 //!
 //! `listening` accepts connections, over TLS if there are certificates (`tls`). `connection` serves
 //! one and closes it if it is slow or idle. `authority` repairs the headers of clients on unix
@@ -6,7 +6,7 @@
 //! is the cookie of a browser, `session` issues it for a token, and `attempts` counts wrong tokens.
 //! `body` counts bytes while they arrive, and `unpack` those that it decompresses, for gRPC on
 //! behalf of `messages`. `revocation` ends requests whose token has become invalid. `settings`
-//! holds what all doors share, and reloads changed files. `rejections` counts rejections by cause.
+//! holds what all ports share, and reloads changed files. `rejections` counts rejections by cause.
 
 mod attempts;
 mod authority;

@@ -1,9 +1,9 @@
-//! Counters of rejections, by door and cause.
+//! Counters of rejections, by port and cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Door at which a connection or request was rejected.
+/// Port at which a connection or request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortName {
     Grpc,
@@ -135,7 +135,7 @@ impl RejectionCounters {
         }
     }
 
-    /// Returns all counters, as door, cause and count.
+    /// Returns all counters, as port, cause and count.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let of_door = move |door: PortName| {
             let of_cause = move |cause: RejectionCause| {

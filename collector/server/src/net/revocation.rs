@@ -55,7 +55,7 @@ impl Withdrawal {
                     return Rejection::new(cause, "the token was withdrawn");
                 }
             }
-            // Once the doors are dropped, no token is withdrawn.
+            // Once the ports are dropped, no token is withdrawn.
             std::future::pending().await
         };
         Self(withdrawn.boxed().shared())

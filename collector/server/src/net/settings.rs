@@ -1,4 +1,4 @@
-//! State that all doors of a collector share; reloads its files when they change.
+//! State that all ports of a collector share; reloads its files when they change.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,19 +20,19 @@ use crate::pool::Pool;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of each file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum open requests of a door, per allowed connection. A process with our SDK has two.
+/// Maximum open requests of a port, per allowed connection. A process with our SDK has two.
 const REQUESTS_PER_CONNECTION: usize = 4;
 
-/// Access control and limits of the doors.
+/// Access control and limits of the ports.
 #[derive(Clone, Debug)]
 pub struct NetSettings {
-    /// TLS files of all TCP doors; none disables TLS.
+    /// TLS files of all TCP ports; none disables TLS.
     pub tls: Option<TlsFiles>,
     /// File of tokens; none disables authentication.
     pub tokens: Option<PathBuf>,
     /// Names of this collector, besides `localhost` and addresses.
     pub allowed_hosts: Vec<String>,
-    /// Maximum connections of each door.
+    /// Maximum connections of each port.
     pub connections_max: usize,
     /// Maximum time for each of: a handshake, the head of a request, and its body (or one message
     /// of a stream).
@@ -54,7 +54,7 @@ impl Default for NetSettings {
     }
 }
 
-/// Error in the files that the doors need.
+/// Error in the files that the ports need.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
     #[error("cannot read {path}: {source}")]
@@ -81,7 +81,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// State that all doors of a collector share.
+/// State that all ports of a collector share.
 #[derive(Debug)]
 pub struct Ports {
     pub(super) settings: NetSettings,
@@ -210,7 +210,7 @@ async fn look(doors: std::sync::Weak<Ports>, settings: NetSettings, mut last: u6
         let Ok((digest, secrets)) = looking.await else {
             return;
         };
-        // The first check may finish before the doors exist. When they are dropped, they abort this
+        // The first check may finish before the ports exist. When they are dropped, they abort this
         // task.
         let Some(doors) = doors.upgrade() else {
             continue;

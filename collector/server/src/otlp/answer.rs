@@ -78,10 +78,10 @@ pub(super) enum Refusal {
     /// The body did not arrive in time.
     #[error("{0}")]
     Slow(String),
-    /// Too many bytes are arriving at the same time. The door has counted it.
+    /// Too many bytes are arriving at the same time. The port has counted it.
     #[error("{0}")]
     Full(String),
-    /// The token was withdrawn. The door has counted it.
+    /// The token was withdrawn. The port has counted it.
     #[error("{0}")]
     Withdrawn(String),
     /// The intake does not accept the request now.

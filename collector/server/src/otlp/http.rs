@@ -162,7 +162,7 @@ impl Encoding {
     }
 }
 
-/// Returns the response to a request rejected by the door, in the form of this service's other
+/// Returns the response to a request rejected by the port, in the form of this service's other
 /// errors.
 fn turned_away(parts: &Parts, denied: &Rejection) -> Response<Body> {
     let encoding = Encoding::of(&parts.headers).unwrap_or(Encoding::Json);

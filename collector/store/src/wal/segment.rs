@@ -11,8 +11,8 @@ pub fn segment_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.wal"))
 }
 
-/// Returns the numbers of the segments in `directory`, in order. Files with other names are not ours
-/// and are ignored. A missing directory has no segments.
+/// Returns the numbers of the segments in `directory`, in order. Files with other names are not
+/// ours and are ignored. A missing directory has no segments.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be listed.

@@ -75,8 +75,8 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Creates a writer of the log in the existing directory `directory`, whose first segment will be
-    /// `number`. It creates no file before the first append, so that an idle collector leaves no
+    /// Creates a writer of the log in the existing directory `directory`, whose first segment will
+    /// be `number`. It creates no file before the first append, so that an idle collector leaves no
     /// empty files.
     #[must_use]
     pub fn new(directory: &Path, number: u64) -> Self {

@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::copy::CopyState;
 
 pin_project_lite::pin_project! {
-    /// Body of a request, of which a copy is stored while its service reads it.
+    /// Body of a request; stores a copy while the service reads it.
     #[derive(Debug)]
     pub struct OriginalBody<B> {
         #[pin]

@@ -23,8 +23,9 @@ fn span(owner: Owner) -> Option<String> {
         .map(|request| format!("{:016x}", request.span))
 }
 
-/// A timeline as one JSON object: `windows`, `requests`, `calls_per_request`, `calls`, `on_cpu`, `off_cpu`, `lock_waits`,
-/// `threads`, `gaps`, `implied_switches`. An owner is a trace id's low half, `null` for no request, or `"unknown"`.
+/// Returns a timeline as one JSON object: `windows`, `requests`, `calls_per_request`, `calls`,
+/// `on_cpu`, `off_cpu`, `lock_waits`, `threads`, `gaps`, `implied_switches`. An owner is a trace
+/// id's low half, `null` for no request, or `"unknown"`.
 #[must_use]
 pub fn json(timeline: &Timeline, clocks: &ClockLog, architecture: Architecture) -> Value {
     let wall = |at_ns: u64| clocks.wall_ns(at_ns);
@@ -61,7 +62,7 @@ pub fn json(timeline: &Timeline, clocks: &ClockLog, architecture: Architecture) 
     })
 }
 
-/// A call over many requests.
+/// Returns the JSON of a call over many requests.
 #[must_use]
 pub fn call_json(row: &CallPerRequest, architecture: Architecture) -> Value {
     object!({
@@ -70,7 +71,7 @@ pub fn call_json(row: &CallPerRequest, architecture: Architecture) -> Value {
         "max_ns": row.sum.max_ns, "failed": row.sum.failed})
 }
 
-/// A request; `wall` turns the monotonic clock into wall time, where that is known.
+/// Returns the JSON of a request; `wall` converts monotonic time to wall time, if that is known.
 #[must_use]
 pub fn request_json(
     request: &RequestSummary,

@@ -1,5 +1,6 @@
-//! Perfetto's protobuf trace: a group of tracks for each request, the kernel's own events as ftrace bundles (from which
-//! Perfetto draws threads, processors and system calls), and an arrow from who held a lock to who waited for it.
+//! Perfetto's protobuf trace. It has a group of tracks for each request, the kernel's own events as
+//! ftrace bundles (from which Perfetto draws threads, processors and system calls), and an arrow
+//! from the holder of a lock to each waiter.
 
 mod messages;
 
@@ -15,7 +16,7 @@ use messages::{
     SysExit, ThreadDescriptor, Trace, TracePacket, TrackDescriptor, TrackEvent,
 };
 
-/// Numbers of clocks, as Perfetto has them.
+/// Perfetto's numbers of clocks.
 const REALTIME: u32 = 1;
 const MONOTONIC: u32 = 3;
 const BOOTTIME: u32 = 6;
@@ -24,12 +25,13 @@ const BEGIN: i32 = 1;
 const END: i32 = 2;
 const INSTANT: i32 = 3;
 
-/// Events in one bundle.
+/// Number of events in one bundle.
 const BUNDLE: usize = 512;
 /// The kernel's usual priority; it is not recorded.
 const PRIORITY: i32 = 120;
 
-/// What a span was at work on by itself; it gets a track of its own below its request's. Wall time, ns.
+/// Segment that a span worked on by itself, in wall time. It gets a track of its own below its
+/// request's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSegment {
     /// Low half of the trace id.
@@ -40,14 +42,14 @@ pub struct NamedSegment {
     pub track: String,
     /// The segment's name.
     pub name: String,
-    /// From when, ns since the Unix epoch.
+    /// Start, ns since the Unix epoch.
     pub start_ns: i64,
-    /// Until when.
+    /// End, ns since the Unix epoch.
     pub end_ns: i64,
 }
 
-/// Writes a trace of `timeline` with the kernel's `events` (of the same recording) as they were, and the requests'
-/// segments.
+/// Writes a trace of `timeline` with the unchanged `events` of the kernel (of the same recording)
+/// and the requests' segments.
 #[must_use]
 pub fn perfetto(
     timeline: &Timeline,
@@ -97,7 +99,7 @@ fn snapshots(clocks: &ClockLog) -> Vec<TracePacket> {
         .collect()
 }
 
-/// Perfetto takes ftrace's times for time since boot.
+/// Builds the ftrace bundles. Perfetto takes ftrace's times for time since boot.
 fn bundles(timeline: &Timeline, events: &[Event], clocks: &ClockLog) -> Vec<TracePacket> {
     let boot_offset_ns = clocks
         .samples()
@@ -186,9 +188,10 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
     Some(ftrace)
 }
 
-/// The number of a request's track (`tid` 0) or of one of its threads' tracks; of a thread by itself (`trace` 0).
+/// Returns the number of a track: of a request (`tid` 0), of one of its threads, or of a thread by
+/// itself (`trace` 0).
 fn uuid(trace: u64, tid: u32) -> u64 {
-    // The finaliser of MurmurHash3: the three kinds must not meet.
+    // The finaliser of MurmurHash3 keeps the three kinds from colliding.
     let mut hash =
         trace ^ (u64::from(tid) << 32 | u64::from(tid)).rotate_left(17) ^ 0x5354_524f_4245;
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -196,12 +199,13 @@ fn uuid(trace: u64, tid: u32) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Waits have tracks of their own: a task may wait beyond its interval on the thread.
+/// Returns the number of a track of waits. Waits have tracks of their own, because a task may wait
+/// beyond its interval on the thread.
 fn lock_uuid(trace: u64, tid: u32) -> u64 {
     uuid(trace, tid | 1 << 31)
 }
 
-/// The number of a span's track.
+/// Returns the number of a span's track.
 fn span_uuid(segment: &NamedSegment) -> u64 {
     uuid(segment.trace ^ segment.span.rotate_left(32), 1 << 30)
 }
@@ -333,7 +337,7 @@ fn track_event(kind: i32, track: u64, name: Option<String>, category: &str) -> T
     }
 }
 
-/// The last moment of the window that holds `ts_ns`, as far as events go.
+/// Returns the last moment of the window that holds `ts_ns`, up to the last event.
 fn end_of(timeline: &Timeline, ts_ns: u64) -> u64 {
     let window = timeline
         .windows

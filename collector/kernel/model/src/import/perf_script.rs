@@ -1,4 +1,4 @@
-//! `perf script`.
+//! Import of `perf script`.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead};
@@ -8,10 +8,10 @@ use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name};
 
 use super::{ImportedEvents, Line, seconds_to_ns};
 
-/// Reads the text of `perf script`; with or without the process before the thread (`-F pid,tid`).
+/// Reads the text of `perf script`, with or without the process before the thread (`-F pid,tid`).
 ///
 /// # Errors
-/// Reading failed; what is wrong with single lines is in the result.
+/// Returns an error if reading fails; problems of single lines are in the result.
 pub fn perf_script(text: impl BufRead, architecture: Architecture) -> io::Result<ImportedEvents> {
     let mut seen = HashSet::new();
     let mut imported = ImportedEvents::read(text, architecture, |line| parse(line, &mut seen))?;
@@ -89,7 +89,8 @@ fn parse(line: &str, seen: &mut HashSet<u32>) -> Result<Line, &'static str> {
     Ok(Line::Events(events))
 }
 
-/// Before the processor in brackets, the processor, and after it; names may hold brackets themselves.
+/// Splits a line at the processor in brackets: text before, processor, text after. Names may
+/// contain brackets themselves.
 fn split_at_cpu(line: &str) -> Option<(&str, u16, &str)> {
     line.match_indices(" [").find_map(|(at, _)| {
         let (number, rest) = line[at + 2..].split_once(']')?;
@@ -97,7 +98,7 @@ fn split_at_cpu(line: &str) -> Option<(&str, u16, &str)> {
     })
 }
 
-/// The thread the event happened to, and what; `Some(None)` for an event that is not used.
+/// Returns the thread of the event and the event; `Some(None)` for an event that is not used.
 fn body(event: &str, fields: &str, tid: u32) -> Option<Option<(u32, Body)>> {
     let number =
         |key: &str| -> Option<u32> { after(fields, key)?.split_whitespace().next()?.parse().ok() };
@@ -189,7 +190,7 @@ fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.find(key).map(|at| &text[at + key.len()..])
 }
 
-/// The letters of a task's state; R and R+ could go on running.
+/// Returns the state of a task by its letters; a task in R or R+ could go on running.
 fn state(letters: &str) -> u8 {
     match letters.chars().next() {
         Some('S') => 1,

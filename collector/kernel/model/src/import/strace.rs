@@ -1,4 +1,4 @@
-//! `strace -f -ttt`, better with `-T`.
+//! Import of `strace -f -ttt`, better with `-T`.
 
 use std::io::{self, BufRead};
 
@@ -8,10 +8,10 @@ use stroboscope_analysis::kernel::marker::MARK;
 
 use super::{ImportedEvents, Line, seconds_to_ns};
 
-/// Reads the text of `strace -f -ttt`. Without `-T` the ends of most calls are not known.
+/// Reads the text of `strace -f -ttt`. Without `-T` the ends of most calls are unknown.
 ///
 /// # Errors
-/// Reading failed; what is wrong with single lines is in the result.
+/// Returns an error if reading fails; problems of single lines are in the result.
 pub fn strace(text: impl BufRead, architecture: Architecture) -> io::Result<ImportedEvents> {
     let mut imported = ImportedEvents::read(text, architecture, |line| parse(line, architecture))?;
     imported.is_wall_time = true;
@@ -91,7 +91,7 @@ fn parse(line: &str, architecture: Architecture) -> Result<Line, &'static str> {
     Ok(Line::Events(events))
 }
 
-/// The thread, as `[pid 12] ` on a terminal and `12 ` in a file; 1 when there is only one.
+/// Splits off the thread, `[pid 12] ` on a terminal and `12 ` in a file; 1 if there is only one.
 fn thread(line: &str) -> (u32, &str) {
     let line = line.trim_start();
     if let Some((tid, rest)) = line
@@ -108,7 +108,7 @@ fn thread(line: &str) -> (u32, &str) {
     }
 }
 
-/// The last ` = result`, and how long it took if that is said.
+/// Returns the last ` = result`, and the length of the call if present.
 fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     let (_, text) = rest.rsplit_once(" = ")?;
     let took = text
@@ -117,10 +117,11 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     let word = text.split_whitespace().next()?;
     let result = match word.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok()?.cast_signed(),
-        // `?`: it does not return.
+        // `?`: the call does not return.
         None => word.parse().ok()?,
     };
-    // As the kernel returns them: by these a futex's wait is told from none.
+    // Errors as the kernel returns them: they distinguish a futex call that waited from one that
+    // did not.
     let result = match text.split_whitespace().nth(1) {
         Some("EAGAIN") if result == -1 => -11,
         Some("ETIMEDOUT") if result == -1 => -110,
@@ -129,7 +130,7 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     Some((result, took))
 }
 
-/// Arguments that are numbers, and the operations of futexes; 0 for all others.
+/// Returns the arguments that are numbers, and the operations of futexes; 0 for all others.
 fn arguments(text: &str) -> [u64; 6] {
     let mut args = [0; 6];
     for (arg, text) in args.iter_mut().zip(text.split(", ")) {
@@ -166,7 +167,7 @@ fn futex_operation(word: &str) -> u64 {
     operation | private
 }
 
-/// `write(-1, "STROBE kind trace span thread object extra", …`.
+/// Parses `write(-1, "STROBE kind trace span thread object extra", …`.
 fn marker(name: &str, rest: &str) -> Option<[u64; 6]> {
     let words = rest
         .strip_prefix("-1, \"STROBE ")

@@ -1,4 +1,5 @@
-//! The part of Perfetto's trace format that is written here; numbers as in its `perfetto_trace.proto`.
+//! The part of Perfetto's trace format that this crate writes; numbers as in its
+//! `perfetto_trace.proto`.
 
 use prost::Message;
 
