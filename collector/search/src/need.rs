@@ -23,7 +23,7 @@ enum Tree {
 /// Spans that a request must have for a formula to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
-    /// Conditions on spans; the index of each is its bit in [`is_met`](Need::is_met).
+    /// Conditions on spans; the index of each is its bit in [`is_met`](Requirement::is_met).
     spans: Vec<Condition>,
     tree: Tree,
 }

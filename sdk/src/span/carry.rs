@@ -152,7 +152,7 @@ impl<F: Future, B: Fn() -> Span> Future for FromFirstPoll<F, B> {
 }
 
 /// Context before a span was entered, as words of [`Span::into_words`]; restored when this is
-/// dropped. Atomics are used for the reason given in [`SpanWords`](super::Handed).
+/// dropped. Atomics are used for the reason given in [`SpanWords`](super::SpanWords).
 struct PreviousContext([AtomicU64; 4]);
 
 impl Drop for PreviousContext {
