@@ -175,7 +175,7 @@ function kernel(trace, span) {
         }
         return item;
     });
-    return titled("What the kernel did for it", items, Math.max(0, count - LISTED_MAX));
+    return titled("Kernel activity", items, Math.max(0, count - LISTED_MAX));
 }
 
 /**

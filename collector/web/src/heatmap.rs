@@ -111,7 +111,8 @@ impl Plot<'_> {
         .markup("\" data-y=\"")
         .text(&serde_json::to_string(edges).unwrap_or_default())
         .markup("\"><figcaption>Latency over time</figcaption><p class=\"hint\">The stronger the colour, the more requests began then and took that \
-                 long; each part leads to them, and from there to what was different before. Below: how many began, and when was recorded.</p>")
+                 long; each cell links to them, and from there to a comparison with earlier requests. Below: \
+                 requests begun, and recorded periods.</p>")
         .markup("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Latency over time\">")
         .markup("<svg class=\"picture\" role=\"group\" viewBox=\"0 0 ")
         .shown(WIDTH_PX)

@@ -67,7 +67,8 @@ fn unreadable(error: &QueryError) -> NoPage {
     match error {
         QueryError::NoneInRange(_) => NoPage {
             status: StatusCode::OK,
-            message: "Nothing to show: no request began in this time range. The strip above has those that there are."
+            message: "Nothing to show: no request began in this time range. The strip above shows when requests \
+             began."
                 .to_owned(),
         },
         QueryError::Empty { .. } => NoPage {
@@ -162,7 +163,7 @@ fn headline(html: &mut Html, report: &OverviewReport) {
     }
     if report.failed > 0 {
         html.text(&format!(" {} failed: ", counted(report.failed, "request")))
-            .markup("<a href=\"/failures\">since when, where it starts, and for whom</a>.");
+            .markup("<a href=\"/failures\">when this began, where failures start, and which requests they affect</a>.");
     }
     for (at, most) in report.bottlenecks.iter().enumerate() {
         // If latency changed, this sentence covers both periods, and the changed operation may be a
@@ -201,7 +202,7 @@ fn damage(html: &mut Html, notes: &Notes) {
         html.markup("<p>").text(&damage.to_string()).markup("</p>");
     }
     html.markup(
-        "<p>All else is of what could be read; `stroboscope store check` says more.</p></div>\n",
+        "<p>The rest of this page covers the readable files; `stroboscope store check` reports details.</p></div>\n",
     );
 }
 
@@ -260,7 +261,7 @@ fn figures(html: &mut Html, report: &OverviewReport) {
 fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
     html.markup(
         "<p><a href=\"/operations\">All operations</a> · <a href=\"/critical-path\">Critical path by segment</a> · \
-         <a href=\"/anomalies\">What is different about slow requests</a>",
+         <a href=\"/anomalies\">Differences of slow requests</a>",
     );
     if let Some(most) = most.first() {
         html.markup(" · <a href=\"/what-if?operation=")
@@ -274,7 +275,7 @@ fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
             .markup(" took half as long</a>");
     }
     if has_kernel {
-        html.markup(" · <a href=\"/timeline\">At which locks and futexes requests wait</a>");
+        html.markup(" · <a href=\"/timeline\">Locks and futexes that requests wait for</a>");
     }
     html.markup("</p>\n");
 }

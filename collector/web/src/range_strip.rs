@@ -310,7 +310,10 @@ fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
     };
     let ahead = match rate.ahead {
         0 => String::new(),
-        ahead => format!(", {} later than now left out", counted(ahead, "span")),
+        ahead => format!(
+            ", without {} that began in the future",
+            counted(ahead, "span")
+        ),
     };
     let most = format!("spans that begin a request: up to {most}{ahead}");
     if rate
@@ -318,7 +321,7 @@ fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
         .is_some_and(|newest_ns| !scope.periods(newest_ns).is_empty())
     {
         return format!(
-            "{most} · this page compares times of its own: before in blue, after in orange"
+            "{most} · this page compares periods of its own: before in blue, after in orange"
         );
     }
     match rate.newest_ns.filter(|_| scope.is_relative()) {
@@ -400,7 +403,7 @@ mod tests {
             "since=2000000000&until=2999999999",
             RangeUse::RangeAndRoot,
             &["Spans that begin a request: 21, from", "M0 24v-24.0h.9"],
-            &["counted back", "M1 24", "later than now"],
+            &["counted back", "M1 24", "in the future"],
         );
         check(
             "before=..1970-01-01T00:00:02Z&after=1970-01-01T00:00:02Z..&since=1h",

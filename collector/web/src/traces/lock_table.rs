@@ -67,8 +67,8 @@ pub(super) fn lock_table(html: &mut Html, request: &Request) {
     }
     html.markup("<h3 id=\"locks\">Locks and futexes it waited at</h3>\n<p>")
         .text(
-            "Each lock leads to all requests that waited there. A futex may be something else than a lock: who woke this \
-             request is known, not who held it.",
+            "Each lock links to all requests that waited there. A futex need not be a lock: its waker is known, \
+             its holder is not.",
         )
         .markup("</p>\n");
     let heads = [
