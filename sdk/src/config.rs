@@ -103,7 +103,7 @@ pub enum InitError {
     /// [`Builder::flush_on_sigterm`] was called in a process that already handles or ignores
     /// SIGTERM.
     #[error(
-        "SIGTERM is handled by somebody else in this process; leave out `flush_on_sigterm`, and call \
+        "this process already has a handler of SIGTERM; leave out `flush_on_sigterm`, and call \
          `stroboscope::flush` where the signal is handled"
     )]
     SigtermTaken,

@@ -91,7 +91,7 @@ fn every_verb_answers_or_refuses_clearly() {
         let lacks = [
             "too large for the memory",
             "labels_full",
-            "that one query may (--memory-limit)",
+            "allowed for one query (--memory-limit)",
         ];
         let is_said = lacks.iter().any(|lack| said.contains(lack));
         lacking += usize::from(is_said);

@@ -147,7 +147,7 @@ pub struct Fault {
 pub enum FaultError {
     /// There is no such point.
     #[error(
-        "fault {text:?}: there is no point {point:?}; accepted: {}",
+        "fault {text:?}: unknown point {point:?}; accepted: {}",
         FaultPoint::accepted()
     )]
     UnknownPoint {

@@ -353,7 +353,7 @@ pub(crate) fn for_people(text: &str) -> String {
 /// another program, or another port of the collector.
 fn refused(address: &str, status: &Status) -> String {
     let told = format!(
-        "the collector at {address} did not take the stream: {}",
+        "the collector at {address} did not accept the stream: {}",
         said(status)
     );
     let is_ours = status.message().contains("STROBOSCOPE_COLLECTOR");
