@@ -489,7 +489,7 @@ mod tests {
         #[cfg(feature = "tracing")]
         check(
             &[(ENV_TRACING, "shop=loud")],
-            Err("STROBOSCOPE_TRACING: directive \"shop=loud\": what stands"),
+            Err("STROBOSCOPE_TRACING: directive \"shop=loud\": the text after"),
         );
         check(
             &[(ENV_SAMPLE, "2")],

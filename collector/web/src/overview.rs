@@ -322,7 +322,7 @@ mod tests {
             ways_on(&mut html, &[], has_kernel);
             html.into_string()
         };
-        assert!(ways(true).contains("<a href=\"/timeline\">At which locks"));
+        assert!(ways(true).contains("<a href=\"/timeline\">Locks and futexes"));
         assert!(!ways(false).contains("/timeline"));
     }
 }

@@ -469,7 +469,7 @@ mod tests {
             1 << 36,
             1,
             2,
-            "0.9 a minute, 2 spans later than now left out",
+            "0.9 a minute, without 2 spans that began in the future",
         );
     }
 }
