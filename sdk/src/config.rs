@@ -90,7 +90,7 @@ pub enum InitError {
         problem: String,
     },
     /// The bearer token cannot be sent. The message does not show it.
-    #[error("{ENV_TOKEN}: a token is one word of visible ASCII characters, and this is not")]
+    #[error("{ENV_TOKEN}: a token must be one word of visible ASCII characters")]
     Token,
     /// The file of the certificate authority is unusable.
     #[error("{ENV_CA}: file {path:?}: {problem}")]

@@ -203,9 +203,7 @@ impl Rounds {
                 self.remote.url
             ),
             Err(error) => {
-                tracing::warn!(
-                    "not all data is published; the rest stays in the data directory: {error}"
-                );
+                tracing::warn!("unpublished data stays in the data directory: {error}");
             }
         }
     }

@@ -120,7 +120,7 @@ impl Plot<'_> {
         .px(height)
         .markup("\" aria-label=\"")
         .text(&format!(
-            "{} over {}, by when they began and how long they took; the same is in a table below",
+            "{} over {}, by when they began and how long they took; a table below has the same numbers",
             counted(all.rounded(), "request"),
             duration_spaced((self.end_ns() - self.map.from_ns) as f64)
         ))

@@ -238,13 +238,13 @@ fn figures(html: &mut Html, report: &OverviewReport) {
     figure("complete requests", &count_spaced(report.used_traces), None);
     if report.requests.is_weighted() {
         let (recorded, effective) = (report.requests.recorded(), report.requests.effective());
-        figure("of them recorded", &count_spaced(recorded), None);
+        figure("recorded requests", &count_spaced(recorded), None);
         figure("effective sample", &format!("{effective:.1}"), None);
     }
     if report.failed > 0 {
         let name = match report.requests.is_weighted() {
-            true => "of the recorded failed",
-            false => "of them failed",
+            true => "failed, of the recorded",
+            false => "failed requests",
         };
         let failed = count_spaced(report.failed);
         figure(name, &failed, Some("/failures"));

@@ -200,11 +200,9 @@ fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
 /// shade.
 fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
     let Some(counts) = counts(scope, rate) else {
-        html.markup(
-            "<p class=\"rate-ends hint\"><span class=\"rate-said\">No numbers over time of ",
-        )
-        .text(&scope.root)
-        .markup(".</span></p>");
+        html.markup("<p class=\"rate-ends hint\"><span class=\"rate-said\">No request rates of ")
+            .text(&scope.root)
+            .markup(".</span></p>");
         return;
     };
     let most = counts.iter().copied().max().unwrap_or(0);
@@ -395,7 +393,7 @@ mod tests {
                 "<summary aria-current=\"true\">Custom",
                 "value=\"1970-01-01T00:00:02Z\"",
                 "<option selected=\"\">web:gone</option>",
-                "No numbers over time of web:gone.",
+                "No request rates of web:gone.",
             ],
             &["counted back", "<svg"],
         );

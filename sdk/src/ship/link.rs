@@ -235,7 +235,7 @@ impl Link {
                 (self.answer_deadline / 4).as_secs_f64()
             ),
             NoReply::Silent => format!(
-                "waited {} s for the collector at {address} to acknowledge a batch; it is connected and does not answer",
+                "waited {} s for the collector at {address} to acknowledge a batch; it is connected but does not answer",
                 self.answer_deadline.as_secs_f64()
             ),
         }

@@ -63,7 +63,7 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
     let message = match signal {
         Some(signal) => otlp_message(signal),
         None => {
-            format!("there is no method {path:?} here: this port speaks stroboscope.v1.Collector")
+            format!("unknown method {path:?}: this port speaks stroboscope.v1.Collector")
         }
     };
     if strangers.is_news(peer.map(|peer| peer.ip()), signal.is_some()) {

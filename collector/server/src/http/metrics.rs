@@ -91,7 +91,7 @@ pub(super) fn render(pages: &Pages) -> String {
     text.counters(&[
         (
             "otlp_requests_total",
-            "Requests of OTLP stored.",
+            "OTLP requests stored.",
             &counters.otlp_requests,
         ),
         (

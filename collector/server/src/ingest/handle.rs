@@ -362,7 +362,7 @@ impl Intake {
         match tokio::task::spawn_blocking(join).await {
             Ok(Ok(())) => flushed,
             _ => Err(
-                "a thread of the intake panicked; what was acknowledged is in the log".to_owned(),
+                "a thread of the intake panicked; acknowledged batches are in the log".to_owned(),
             ),
         }
     }

@@ -119,7 +119,8 @@ impl StoredBatches {
             .filter_map(|(process, said)| {
                 let found = spans.get(&process).copied().unwrap_or(0);
                 (found != said).then(|| {
-                    let detail = format!("its batches have {said} spans, and the store {found}");
+                    let detail =
+                        format!("its batches have {said} spans, but the store has {found}");
                     Finding::new(FindingKind::SpanCount, format!("{process:032x}"), detail)
                 })
             })

@@ -37,7 +37,7 @@ pub(super) fn connection_part(html: &mut Html, request: &Request) {
             .shown(from_ns)
             .markup("&amp;to=")
             .shown(to_ns.saturating_add(1))
-            .markup("\">Requests that are linked to it</a></p>\n");
+            .markup("\">Requests linked to it</a></p>\n");
     }
     if connection.requests > 0 {
         let shown = connection.first.len() as u64;

@@ -216,6 +216,6 @@ fn owner_name(owner: Owner) -> String {
     match owner {
         Owner::Request(request) => format!("request {:016x}", request.trace),
         Owner::Nobody => "no request".to_owned(),
-        Owner::Unknown => "a request that is not known".to_owned(),
+        Owner::Unknown => "an unknown request".to_owned(),
     }
 }

@@ -55,7 +55,7 @@ fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
         }
         (LockHolder::Nobody, _) => ("no request".to_owned(), None),
         (LockHolder::Unseen, _) => ("not seen".to_owned(), None),
-        _ => ("a request that is not known".to_owned(), None),
+        _ => ("an unknown request".to_owned(), None),
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) fn lock_table(html: &mut Html, request: &Request) {
     let heads = [
         ("lock", Set::Name),
         ("kind", Set::Name),
-        ("who waited", Set::Name),
+        ("waiter", Set::Name),
         ("waited", Set::Number),
         ("waits", Set::Number),
         ("longest", Set::Number),

@@ -152,8 +152,7 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
     if is_part(request) {
         let shown = request.recorded.spans.len();
         let spans = counted(request.spans_in_store, "span");
-        let said =
-            format!("Shown are the first {shown} of its {spans}, and what is found in these.");
+        let said = format!("This page covers only the first {shown} of its {spans}.");
         notice("This is a part of the request", &[said]);
     }
     notice("This request is not complete", &incomplete(request));
@@ -167,8 +166,8 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
         notice(
             "A part of it is not in the model",
             &[format!(
-                "{} are of more kinds than the model holds: they are drawn, and neither their slack nor their part in the \
-                 critical path is known.",
+                "{} exceed the kinds that the model can hold: they are drawn, but their slack and their part in \
+                 the critical path are unknown.",
                 counted(request.unmodelled.len() as u64, "segment")
             )],
         );

@@ -46,7 +46,7 @@ pub(super) fn render(counters: &PublishCounters, text: &mut Text) {
         (
             "publish_fenced",
             "gauge",
-            "Whether another collector has taken this one's place in the object store.",
+            "1 if another collector publishes under this one's name in the object store.",
             &counters.fenced,
         ),
     ];
