@@ -164,8 +164,9 @@ impl Address {
     fn with_tls(&self, _: Endpoint) -> Result<Endpoint, InitError> {
         Err(InitError::Collector {
             address: self.text.clone(),
-            problem: "https needs the feature `tls` of the crate `stroboscope`, which this build is without"
-                .to_owned(),
+            problem:
+                "https needs the feature `tls` of the crate `stroboscope`, which this build lacks"
+                    .to_owned(),
         })
     }
 }

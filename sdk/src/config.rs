@@ -90,7 +90,7 @@ pub enum InitError {
         problem: String,
     },
     /// The bearer token cannot be sent. The message does not show it.
-    #[error("{ENV_TOKEN}: a token is one word of visible ASCII characters, and this is not")]
+    #[error("{ENV_TOKEN}: a token must be one word of visible ASCII characters")]
     Token,
     /// The file of the certificate authority is unusable.
     #[error("{ENV_CA}: file {path:?}: {problem}")]
@@ -103,7 +103,7 @@ pub enum InitError {
     /// [`Builder::flush_on_sigterm`] was called in a process that already handles or ignores
     /// SIGTERM.
     #[error(
-        "SIGTERM is handled by somebody else in this process; leave out `flush_on_sigterm`, and call \
+        "this process already has a handler of SIGTERM; leave out `flush_on_sigterm`, and call \
          `stroboscope::flush` where the signal is handled"
     )]
     SigtermTaken,
@@ -489,7 +489,7 @@ mod tests {
         #[cfg(feature = "tracing")]
         check(
             &[(ENV_TRACING, "shop=loud")],
-            Err("STROBOSCOPE_TRACING: directive \"shop=loud\": what stands"),
+            Err("STROBOSCOPE_TRACING: directive \"shop=loud\": the text after"),
         );
         check(
             &[(ENV_SAMPLE, "2")],

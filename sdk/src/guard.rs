@@ -228,7 +228,7 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
 ///
 /// Returns `false` if the deadline passed, if records had to be discarded, or if nothing is
 /// running. Records not shipped in time are not lost; they are shipped later.
-#[must_use = "false says that not everything has reached the collector"]
+#[must_use = "false means that some records did not reach the collector"]
 pub fn flush(deadline: Duration) -> bool {
     // Clones it, so that the lock is not held while waiting.
     let Some(running) = running::lock().clone() else {

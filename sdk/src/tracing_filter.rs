@@ -310,21 +310,21 @@ impl FromStr for TracingFilter {
                 problem,
             };
             if directive.contains(['[', '{', '/']) {
-                return Err(wrong("spans, fields and patterns are not told apart"));
+                return Err(wrong("spans, fields and patterns are not supported"));
             }
             match directive
                 .split_once('=')
                 .map(|(target, level)| (target.trim(), level.trim()))
             {
-                Some((_, "")) => return Err(wrong("no level stands after \"=\"")),
+                Some((_, "")) => return Err(wrong("there is no level after \"=\"")),
                 None => match directive.parse() {
                     Ok(level) => others = level,
                     Err(_) => targets.push((directive.to_owned(), LevelFilter::TRACE)),
                 },
-                Some(("", _)) => return Err(wrong("no target stands before \"=\"")),
+                Some(("", _)) => return Err(wrong("there is no target before \"=\"")),
                 Some((target, level)) => match level.parse() {
                     Ok(level) => targets.push((target.to_owned(), level)),
-                    Err(_) => return Err(wrong("what stands after \"=\" is no level")),
+                    Err(_) => return Err(wrong("the text after \"=\" is not a level")),
                 },
             }
         }
@@ -400,7 +400,8 @@ pub(crate) fn set(filter: &TracingFilter) {
     {
         Some(given) => IN_FORCE.store(std::ptr::from_ref(given).cast_mut(), Release),
         None => crate::sys::say(format_args!(
-            "{} different filters of `tracing` were given in this process; {filter} is one too many, and does not hold",
+            "{} different filters of `tracing` were given in this process; {filter} exceeds the limit and has no \
+             effect",
             GIVEN.len()
         )),
     }

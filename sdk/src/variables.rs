@@ -68,7 +68,8 @@ pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String>
         let is_target = word.contains(['=', ':']) || word.parse::<u8>().is_ok() || LEVELS.contains(&&*lower);
         let level = LEVELS.iter().find(|level| !is_target && is_like(level))?;
         Some(format!(
-            "{variable}: {word} is taken for a target, and no level; did you mean {level}? Write {word}=trace if it is one"
+            "{variable}: {word} is read as a target, not a level; did you mean {level}? Write {word}=trace if it \
+             is a target"
         ))
     })
 }

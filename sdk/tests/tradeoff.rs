@@ -237,14 +237,14 @@ fn policies_that_make_no_sense_or_are_old_or_of_another_schema_leave_all_as_it_i
     bad.points[0].quality.weights[0].weight = f64::NAN;
     let error = tradeoff::install(bad).unwrap_err().to_string();
     assert!(
-        error.contains("test.bad") && error.contains("no number"),
+        error.contains("test.bad") && error.contains("not a number"),
         "{error}"
     );
     assert_eq!(
         (tradeoff::stats().refused, tradeoff::stats().policy),
         (refused + 1, Some(1))
     );
-    assert!(tradeoff::stats().problem.contains("no number"));
+    assert!(tradeoff::stats().problem.contains("not a number"));
     assert_eq!(kept(&POINT).len(), 15, "the old one is in force");
 
     let items = items();
@@ -253,7 +253,7 @@ fn policies_that_make_no_sense_or_are_old_or_of_another_schema_leave_all_as_it_i
     });
     assert!(decision.is_full());
     assert!(
-        tradeoff::stats().problem.contains("learn anew"),
+        tradeoff::stats().problem.contains("learn a new policy"),
         "{:?}",
         tradeoff::stats()
     );

@@ -123,7 +123,7 @@ async function everyPage() {
 /** Clear pages where there is nothing. */
 async function nothingThere() {
     await load("/traces/ff", 404);
-    assert.match(await page.textContent("main"), /no trace of this id/);
+    assert.match(await page.textContent("main"), /no trace with this id/);
     await load(`/traces/${"f".repeat(40)}`, 400);
     await load("/traces?min=soon", 400);
     await load("/no-such-page", 404);

@@ -121,7 +121,7 @@ impl EbpfSource {
         let own = words[control::MODE_SELF].load(Acquire) >> 32;
         if own == 0 {
             return Err(StartError::Ebpf(
-                "the programs are loaded, but do not see system calls".into(),
+                "the programs are loaded, but do not observe system calls".into(),
             ));
         }
         words[control::CONFIG].store(config.bits(), Relaxed);

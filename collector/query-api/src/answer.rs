@@ -38,7 +38,7 @@ pub(crate) enum Refusal {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The task that builds the response panicked or was cancelled.
-    #[error("the answer could not be made")]
+    #[error("the response could not be generated")]
     Interrupted,
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn correct(trace: &mut StoredTrace, alignment: &Alignment) {
             event.time_ns = corrected.time_ns;
         }
         span.warnings.push(format!(
-            "clock corrected by {} ± {}: that of {} is proven to differ",
+            "clock corrected by {} ± {}: it provably differs from that of {}",
             signed(moved_ns),
             length(error_ns(&span.stored.host)),
             span.stored.host

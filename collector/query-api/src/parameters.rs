@@ -23,7 +23,7 @@ impl Parameters {
         if query.len() > QUERY_BYTES_MAX {
             let bytes = query.len();
             return Err(BadParameter(format!(
-                "the query has {bytes} bytes; {QUERY_BYTES_MAX} is the most"
+                "the query has {bytes} bytes; the limit is {QUERY_BYTES_MAX}"
             )));
         }
         let pairs = url::form_urlencoded::parse(query.as_bytes()).into_owned();

@@ -144,7 +144,7 @@ impl Traces {
                 (Err(too_large), None) => return Err(ReadError::TooLarge(too_large)),
                 (Err(TraceTooLarge { spans, lack }), Some(last)) => {
                     last.warnings.push(format!(
-                        "the answer ends here: the next trace has {spans} spans, and {lack}; ask for fewer traces"
+                        "the response ends here: the next trace has {spans} spans, and {lack}; ask for fewer traces"
                     ));
                     break;
                 }
@@ -292,7 +292,7 @@ fn read(
     let over = reader.left_out().over_trace_limit;
     if over > 0 {
         trace.warnings.push(format!(
-            "{over} records more than a trace may have are left out"
+            "{over} records over the limit of a trace are left out"
         ));
     }
     if spans as u64 != spans_in_store && spans == spans_max {

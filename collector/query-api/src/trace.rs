@@ -182,7 +182,7 @@ impl TraceSpan {
             ),
             (
                 SpanFlag::Unfinished,
-                "its end was never seen: it is shown as far as it is known to have been open",
+                "its end was never seen: it is shown up to the last time known to be open",
             ),
         ];
         for (flag, text) in said {
@@ -254,7 +254,7 @@ pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
     }
     let parsed = text.parse::<TraceId>().map_err(|error| error.to_string())?;
     if text.is_empty() || parsed.0 == 0 {
-        return Err(format!("`{text}` is no id of a trace"));
+        return Err(format!("`{text}` is not a trace id"));
     }
     Ok(parsed.0)
 }

@@ -47,10 +47,10 @@ pub enum RemoteError {
     Empty(String),
     /// Another collector publishes under the same name.
     #[error(
-        "{url}: another collector publishes under this one's name, {id}: one of two data directories is a copy of the other, \
-         or an older state of it. Nothing is published from here any more, and all stays in this data directory; to go on \
-         beside the other, stop, and delete {file}: then all that is in this directory is published under a name of its own, \
-         also what the copies have in common"
+        "{url}: another collector publishes under this one's name, {id}: one of two data directories is a copy \
+         or an older state of the other. This collector publishes nothing more and keeps all data in its data \
+         directory; to publish both, stop it and delete {file}: it then publishes all data of this directory \
+         under a new name, including data that both copies contain"
     )]
     Fenced {
         url: String,
@@ -118,7 +118,7 @@ impl Remote {
             return Err(wrong("the URL", what));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("the URL", "it has no ?query and no #fragment"));
+            return Err(wrong("the URL", "it must have no ?query and no #fragment"));
         }
         let text = text.trim_end_matches('/');
         match url.scheme() {
@@ -126,7 +126,7 @@ impl Remote {
             "file" => {
                 let directory = url
                     .to_file_path()
-                    .map_err(|()| wrong(text, "a path is absolute: file:///directory"))?;
+                    .map_err(|()| wrong(text, "the path must be absolute: file:///directory"))?;
                 let local = |source| RemoteError::Local {
                     path: directory.clone(),
                     source,
@@ -213,7 +213,7 @@ fn failed(url: &str, error: object_store::Error) -> RemoteError {
             "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: "
         }
         Cause::Generic { .. } => {
-            "it cannot be used (AWS_ENDPOINT_URL, AWS_REGION, AWS_ALLOW_HTTP say where it is): "
+            "it cannot be used (AWS_ENDPOINT_URL, AWS_REGION and AWS_ALLOW_HTTP set its address): "
         }
         _ => "",
     };

@@ -117,7 +117,7 @@ pub(crate) async fn read(remote: &Remote, id: &str) -> Result<Option<Read>, Remo
 
 fn parsed(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest: Manifest =
-        serde_json::from_slice(bytes).map_err(|error| format!("is no manifest: {error}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("is not a manifest: {error}"))?;
     if manifest.version != VERSION {
         return Err(format!(
             "is of version {}, and this program knows version {VERSION}: use a newer one",
@@ -127,7 +127,7 @@ fn parsed(bytes: &[u8]) -> Result<Manifest, String> {
     // Anyone who can write to the bucket must not choose where readers write.
     match manifest.files.iter().find(|file| !is_of_store(&file.path)) {
         Some(file) => Err(format!(
-            "names {:?}, which is no file of a store",
+            "names {:?}, which is not a file of a store",
             file.path
         )),
         None => Ok(manifest),

@@ -252,7 +252,10 @@ async fn fetch(
         return Err(RemoteError::Damaged {
             url: remote.url.clone(),
             object: from.to_string(),
-            what: format!("has {bytes} bytes, and its manifest says {}", file.bytes),
+            what: format!(
+                "has {bytes} bytes instead of the {} in its manifest",
+                file.bytes
+            ),
         });
     }
     std::fs::rename(&beside, &to).map_err(at(&to))

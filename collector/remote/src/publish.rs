@@ -94,7 +94,7 @@ impl Publisher {
         let _ = self.stop.send(());
         drop(self.stop);
         if self.thread.join().is_err() {
-            tracing::error!("publishing ended by a panic; all is in the data directory");
+            tracing::error!("publishing panicked; all data is in the data directory");
         }
     }
 }
@@ -177,7 +177,7 @@ impl Rounds {
                         return;
                     }
                     tracing::warn!(
-                        "cannot publish: {error}; all stays in the data directory, trying again in {} s",
+                        "cannot publish: {error}; all data stays in the data directory, trying again in {} s",
                         back_off.as_secs()
                     );
                     (wait, back_off) = (back_off, (back_off * 2).min(BACK_OFF_MAX));
@@ -199,11 +199,11 @@ impl Rounds {
         match self.round(&|| begun.elapsed() < LAST_ROUND_MAX) {
             Ok(Round::Complete) => {}
             Ok(Round::Partial) => tracing::warn!(
-                "not all is published to {}: what is left goes there when a collector runs on this directory again",
+                "not all data is published to {}: the rest follows when a collector runs on this directory again",
                 self.remote.url
             ),
             Err(error) => {
-                tracing::warn!("not all is published, and stays in the data directory: {error}");
+                tracing::warn!("unpublished data stays in the data directory: {error}");
             }
         }
     }
@@ -495,6 +495,6 @@ fn local(
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {
-        tracing::debug!("publishing has the usual priority: {error}");
+        tracing::debug!("publishing runs at normal priority: {error}");
     }
 }

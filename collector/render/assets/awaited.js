@@ -32,7 +32,7 @@ async function show(notice) {
                 event.preventDefault();
                 location.reload();
             });
-            notice.replaceChildren("More is known by now. ", again);
+            notice.replaceChildren("A newer result is available. ", again);
             return;
         }
         await new Promise((done) => setTimeout(done, AGAIN_AFTER_MS));

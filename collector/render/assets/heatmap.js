@@ -167,7 +167,7 @@ class Heatmap {
         const links = [link(select, "List these requests")];
         if (period && compare && explain) links.push(link(compare, `Compare this time with ${period.said}`), link(explain, "Explain what changed"));
         this.ways.replaceChildren(...links.flatMap((one, at) => (at === 0 ? [one] : [" · ", one])));
-        if (!period) this.ways.append(" · Nothing was recorded before, to compare with.");
+        if (!period) this.ways.append(" · There are no earlier requests to compare with.");
         this.ways.hidden = false;
         links[0].focus({ preventScroll: true });
     }

@@ -112,7 +112,7 @@ const TYPES = { f64: Float64Array, u64: BigUint64Array, u32: Uint32Array, u16: U
 export function decode(buffer) {
     const view = new DataView(buffer);
     if (buffer.byteLength < 12 || view.getUint32(0, false) !== 0x53545243) {
-        throw new Error("this is no request in columns");
+        throw new Error("this is not a request in columns");
     }
     const version = view.getUint16(4, true);
     if (version !== VERSION) {

@@ -39,7 +39,7 @@ export function remarks(flags) {
 export function clockRemark(trace, span) {
     const host = trace.head.hosts[trace.host[span]];
     if (!host) return "";
-    if (!host.tied) return `Nothing ties the clock of ${host.name} to the others': orders between them are not known.`;
+    if (!host.tied) return `The clock of ${host.name} cannot be related to the others: the order of events across them is unknown.`;
     if (!host.moved_ns) return host.error_ns > 0 ? `Its clock may be off by ± ${duration(host.error_ns)}.` : "";
     const [least, most] = host.moved_ns;
     const by = least === most ? signed(least) : `${signed(least)} to ${signed(most)}`;
@@ -171,11 +171,11 @@ function kernel(trace, span) {
         }
         if (lock[at] !== NONE) {
             const name = encodeURIComponent(trace.head.locks[lock[at]]);
-            item.append(" ", element("a", { href: `/timeline?lock=${name}${carried()}` }, "all who wait there"));
+            item.append(" ", element("a", { href: `/timeline?lock=${name}${carried()}` }, "all requests waiting there"));
         }
         return item;
     });
-    return titled("What the kernel did for it", items, Math.max(0, count - LISTED_MAX));
+    return titled("Kernel activity", items, Math.max(0, count - LISTED_MAX));
 }
 
 /**

@@ -9,7 +9,7 @@ import { element } from "./timeline-details.js";
 const HELP =
     "Arrow keys choose a row and move in time, plus and minus zoom, 0 shows all, z the chosen span. n and p go to the next " +
     "and previous critical piece, f folds to the critical path, Enter shows details, Space opens and closes, slash searches.";
-const WITH_KERNEL = " k shows and hides what the kernel did.";
+const WITH_KERNEL = " k shows and hides kernel activity.";
 const WITH_RAW = " r shows the clocks as recorded.";
 const BY_POINTER =
     " The wheel with Ctrl zooms where the pointer is, and so it does without on the axis and the strip; with Shift it moves in time, as dragging does. A click shows " +
@@ -64,7 +64,7 @@ export function build(host, trace, actions) {
         }),
     };
     // What it says is how it is; a name of its own would hide that.
-    parts.kernelButton.title = "What the kernel did: by thread, under each span, or not at all (k)";
+    parts.kernelButton.title = "Kernel activity: by thread, under each span, or hidden (k)";
     parts.spacer.append(parts.canvas);
     parts.view.append(parts.spacer);
     const tools = element("div", { class: "tl-tools", role: "group", "aria-label": "Timeline" }, parts.foldButton);
@@ -87,7 +87,7 @@ export function build(host, trace, actions) {
         parts.search,
         parts.count,
     );
-    const fallback = element("details", { class: "tl-fallback" }, element("summary", {}, "The same as a table"));
+    const fallback = element("details", { class: "tl-fallback" }, element("summary", {}, "As a table"));
     fallback.append(...host.childNodes);
     const keys = element("p", { class: "tl-keys" }, help(trace) + BY_POINTER);
     const body = element("div", { class: "tl-body" }, parts.view, parts.details);
@@ -101,7 +101,7 @@ function legend(trace) {
     const marks = [
         ["critical", "on the critical path"],
         ["wait", "waited for, on it"],
-        ["beside", "beside it"],
+        ["beside", "not on it"],
         ["slack", "slack"],
         ["around", "waits for spans below"],
     ];

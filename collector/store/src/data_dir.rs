@@ -19,12 +19,12 @@ pub enum DataDirError {
         source: std::io::Error,
     },
     /// The directory exists, but is not a data directory.
-    #[error("{0} holds nothing of Stroboscope's")]
+    #[error("{0} holds no data of Stroboscope")]
     NotOurs(PathBuf),
     /// The directory exists, is not a data directory, and contains files of another program.
     #[error(
-        "{directory} is no data directory of Stroboscope's, and not empty: it holds {entry}; nothing was written to it, name \
-         another directory with --data"
+        "{directory} is not a Stroboscope data directory and not empty: it holds {entry}; nothing was written to \
+         it, choose another directory with --data"
     )]
     Foreign { directory: PathBuf, entry: String },
     /// Another process writes to the directory.

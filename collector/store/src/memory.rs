@@ -39,10 +39,10 @@ impl Debug for Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryLack {
     /// It would hold more than one query may.
-    #[error("it takes more than the {0} MiB that one query may ({1})")]
+    #[error("it needs more than the {0} MiB allowed for one query ({1})")]
     Query(usize, &'static str),
     /// Other queries hold the remaining memory.
-    #[error("other queries hold the memory that there is for queries (--query-memory): come again")]
+    #[error("other queries use all memory for queries (--query-memory): try again later")]
     All,
 }
 

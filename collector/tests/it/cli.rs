@@ -254,7 +254,7 @@ fn a_directory_without_traces_says_what_to_run() {
             &[verb, "--data", "."],
             2,
             "",
-            "holds nothing of Stroboscope's",
+            "holds no data of Stroboscope",
         );
     }
     // As a collector leaves it that nobody has sent to.

@@ -180,8 +180,8 @@ fn directories_of_others_are_refused_and_left_alone() {
         &["report", "--html", "page.html"],
         &["critical-path"],
     ] {
-        refused(verb, "foreign", "holds nothing of Stroboscope's");
-        refused(verb, "empty", "holds nothing of Stroboscope's");
+        refused(verb, "foreign", "holds no data of Stroboscope");
+        refused(verb, "empty", "holds no data of Stroboscope");
         refused(verb, "missing", "there is no data directory");
         refused(verb, "file", "not a directory");
     }

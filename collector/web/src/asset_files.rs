@@ -30,7 +30,7 @@ pub(crate) async fn asset(
     let Some(asset) = Asset::ALL.into_iter().find(|asset| asset.path() == path) else {
         return (
             StatusCode::NOT_FOUND,
-            "there is no such file; a page of another version named it\n",
+            "there is no such file; a page of another version refers to it\n",
         )
             .into_response();
     };

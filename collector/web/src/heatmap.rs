@@ -111,7 +111,8 @@ impl Plot<'_> {
         .markup("\" data-y=\"")
         .text(&serde_json::to_string(edges).unwrap_or_default())
         .markup("\"><figcaption>Latency over time</figcaption><p class=\"hint\">The stronger the colour, the more requests began then and took that \
-                 long; each part leads to them, and from there to what was different before. Below: how many began, and when was recorded.</p>")
+                 long; each cell links to them, and from there to a comparison with earlier requests. Below: \
+                 requests begun, and recorded periods.</p>")
         .markup("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Latency over time\">")
         .markup("<svg class=\"picture\" role=\"group\" viewBox=\"0 0 ")
         .shown(WIDTH_PX)
@@ -119,7 +120,7 @@ impl Plot<'_> {
         .px(height)
         .markup("\" aria-label=\"")
         .text(&format!(
-            "{} over {}, by when they began and how long they took; the same is in a table below",
+            "{} over {}, by when they began and how long they took; a table below has the same numbers",
             counted(all.rounded(), "request"),
             duration_spaced((self.end_ns() - self.map.from_ns) as f64)
         ))

@@ -67,7 +67,8 @@ fn unreadable(error: &QueryError) -> NoPage {
     match error {
         QueryError::NoneInRange(_) => NoPage {
             status: StatusCode::OK,
-            message: "Nothing to show: no request began in this time range. The strip above has those that there are."
+            message: "Nothing to show: no request began in this time range. The strip above shows when requests \
+             began."
                 .to_owned(),
         },
         QueryError::Empty { .. } => NoPage {
@@ -162,7 +163,7 @@ fn headline(html: &mut Html, report: &OverviewReport) {
     }
     if report.failed > 0 {
         html.text(&format!(" {} failed: ", counted(report.failed, "request")))
-            .markup("<a href=\"/failures\">since when, where it starts, and for whom</a>.");
+            .markup("<a href=\"/failures\">when this began, where failures start, and which requests they affect</a>.");
     }
     for (at, most) in report.bottlenecks.iter().enumerate() {
         // If latency changed, this sentence covers both periods, and the changed operation may be a
@@ -201,7 +202,7 @@ fn damage(html: &mut Html, notes: &Notes) {
         html.markup("<p>").text(&damage.to_string()).markup("</p>");
     }
     html.markup(
-        "<p>All else is of what could be read; `stroboscope store check` says more.</p></div>\n",
+        "<p>The rest of this page covers the readable files; `stroboscope store check` reports details.</p></div>\n",
     );
 }
 
@@ -237,13 +238,13 @@ fn figures(html: &mut Html, report: &OverviewReport) {
     figure("complete requests", &count_spaced(report.used_traces), None);
     if report.requests.is_weighted() {
         let (recorded, effective) = (report.requests.recorded(), report.requests.effective());
-        figure("of them recorded", &count_spaced(recorded), None);
+        figure("recorded requests", &count_spaced(recorded), None);
         figure("effective sample", &format!("{effective:.1}"), None);
     }
     if report.failed > 0 {
         let name = match report.requests.is_weighted() {
-            true => "of the recorded failed",
-            false => "of them failed",
+            true => "failed, of the recorded",
+            false => "failed requests",
         };
         let failed = count_spaced(report.failed);
         figure(name, &failed, Some("/failures"));
@@ -260,7 +261,7 @@ fn figures(html: &mut Html, report: &OverviewReport) {
 fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
     html.markup(
         "<p><a href=\"/operations\">All operations</a> · <a href=\"/critical-path\">Critical path by segment</a> · \
-         <a href=\"/anomalies\">What is different about slow requests</a>",
+         <a href=\"/anomalies\">Differences of slow requests</a>",
     );
     if let Some(most) = most.first() {
         html.markup(" · <a href=\"/what-if?operation=")
@@ -274,7 +275,7 @@ fn ways_on(html: &mut Html, most: &[Bottleneck], has_kernel: bool) {
             .markup(" took half as long</a>");
     }
     if has_kernel {
-        html.markup(" · <a href=\"/timeline\">At which locks and futexes requests wait</a>");
+        html.markup(" · <a href=\"/timeline\">Locks and futexes that requests wait for</a>");
     }
     html.markup("</p>\n");
 }
@@ -321,7 +322,7 @@ mod tests {
             ways_on(&mut html, &[], has_kernel);
             html.into_string()
         };
-        assert!(ways(true).contains("<a href=\"/timeline\">At which locks"));
+        assert!(ways(true).contains("<a href=\"/timeline\">Locks and futexes"));
         assert!(!ways(false).contains("/timeline"));
     }
 }

@@ -34,7 +34,7 @@ impl ProgressSender {
     /// files are being selected.
     pub(crate) fn begin_turn(&self) {
         self.0.send_replace(Step {
-            task: "opening the store and looking which of its files are wanted",
+            task: "opening the store and selecting the files to read",
             ..Step::default()
         });
     }

@@ -200,11 +200,9 @@ fn counts(scope: &Scope, rate: &RequestRate) -> Option<Vec<u64>> {
 /// shade.
 fn picture(html: &mut Html, scope: &Scope, rate: &RequestRate) {
     let Some(counts) = counts(scope, rate) else {
-        html.markup(
-            "<p class=\"rate-ends hint\"><span class=\"rate-said\">No numbers over time of ",
-        )
-        .text(&scope.root)
-        .markup(".</span></p>");
+        html.markup("<p class=\"rate-ends hint\"><span class=\"rate-said\">No request rates of ")
+            .text(&scope.root)
+            .markup(".</span></p>");
         return;
     };
     let most = counts.iter().copied().max().unwrap_or(0);
@@ -310,7 +308,10 @@ fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
     };
     let ahead = match rate.ahead {
         0 => String::new(),
-        ahead => format!(", {} later than now left out", counted(ahead, "span")),
+        ahead => format!(
+            ", without {} that began in the future",
+            counted(ahead, "span")
+        ),
     };
     let most = format!("spans that begin a request: up to {most}{ahead}");
     if rate
@@ -318,7 +319,7 @@ fn said(scope: &Scope, rate: &RequestRate, most: u64) -> String {
         .is_some_and(|newest_ns| !scope.periods(newest_ns).is_empty())
     {
         return format!(
-            "{most} · this page compares times of its own: before in blue, after in orange"
+            "{most} · this page compares periods of its own: before in blue, after in orange"
         );
     }
     match rate.newest_ns.filter(|_| scope.is_relative()) {
@@ -392,7 +393,7 @@ mod tests {
                 "<summary aria-current=\"true\">Custom",
                 "value=\"1970-01-01T00:00:02Z\"",
                 "<option selected=\"\">web:gone</option>",
-                "No numbers over time of web:gone.",
+                "No request rates of web:gone.",
             ],
             &["counted back", "<svg"],
         );
@@ -400,7 +401,7 @@ mod tests {
             "since=2000000000&until=2999999999",
             RangeUse::RangeAndRoot,
             &["Spans that begin a request: 21, from", "M0 24v-24.0h.9"],
-            &["counted back", "M1 24", "later than now"],
+            &["counted back", "M1 24", "in the future"],
         );
         check(
             "before=..1970-01-01T00:00:02Z&after=1970-01-01T00:00:02Z..&since=1h",
@@ -466,7 +467,7 @@ mod tests {
             1 << 36,
             1,
             2,
-            "0.9 a minute, 2 spans later than now left out",
+            "0.9 a minute, without 2 spans that began in the future",
         );
     }
 }

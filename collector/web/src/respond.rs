@@ -315,7 +315,7 @@ async fn find(
 /// Returns the answer for a computation that panicked.
 fn fallen() -> Answer {
     let none = NoPage::failed(
-        "this page could not be made: something in the program fell over, and its log says what",
+        "this page could not be generated: the program panicked; its log has the details",
     );
     Answer {
         status: none.status,
@@ -426,7 +426,7 @@ fn told(step: &Step) -> String {
     let mut html = Html::new();
     html.markup("<p class=\"progress\" role=\"status\">");
     if step.task.is_empty() {
-        html.markup("waiting: other pages are being made first …");
+        html.markup("waiting: other pages are generated first …");
     } else {
         html.text(step.task).markup(" … ");
         if step.done > 0 {

@@ -73,7 +73,7 @@ impl StoreVerbs {
         let place = place.ok_or_else(|| {
             Failure::coded(
                 FailureCode::Unknown,
-                format!("there is no verb {verb:?} that reads"),
+                format!("there is no subcommand {verb:?} that reads"),
             )
         })?;
         let (about, page) = (&self.pages[place], &self.runs[place]);

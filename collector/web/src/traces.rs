@@ -106,7 +106,7 @@ async fn reading<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || read(&handle)).await;
     done.unwrap_or_else(|_| {
         Err(NoPage::failed(
-            "Reading the store fell over; the log says what.",
+            "Reading the store panicked; the log has the details.",
         ))
     })
 }
@@ -114,7 +114,7 @@ async fn reading<T: Send + 'static>(
 async fn list(State(site): State<Site>, scope: Scope, RawQuery(query): RawQuery) -> Response {
     let asked = ListQuery::of(&query.unwrap_or_default());
     let mut head = Head::new("Traces", "/traces", &scope, RangeUse::RangeAndRoot);
-    "Requests, the slowest first. Each links to what ran when in it.".clone_into(&mut head.about);
+    "Requests, the slowest first. Each links to its timeline.".clone_into(&mut head.about);
     head.before = form(&asked, &scope);
     let wanted = match scope.check().and(asked.wanted()) {
         Ok(wanted) => wanted,
@@ -154,8 +154,11 @@ fn listed(
 
 fn empty() -> Html {
     let mut html = Html::new();
-    html.markup("<div class=\"notice\"><p>The store holds no requests yet. What services ship to `stroboscope collect` is here within ")
-        .markup("seconds; `stroboscope import` brings what others recorded.</p></div>\n");
+    html.markup(
+        "<div class=\"notice\"><p>The store holds no requests yet. Data that services ship to \
+     `stroboscope collect` appears here within ",
+    )
+    .markup("seconds; `stroboscope import` loads recordings of other tools.</p></div>\n");
     html
 }
 
@@ -260,7 +263,7 @@ fn whole_id(source: &Source, id: u128, at_ns: Option<i64>) -> Result<u128, NoPag
 
 fn no_trace(source: &Source) -> NoPage {
     NoPage::not_found(format!(
-        "There is no trace of this id in {}. Perhaps it was never recorded, or is older than what is kept; an id is 1 to 32 \
+        "There is no trace with this id in {}. Perhaps it was never recorded, or has expired; an id is 1 to 32 \
          hexadecimal digits, its last 16, or the name its source gave it.",
         source.name()
     ))
@@ -276,7 +279,7 @@ fn read(
         let source = site.opened(runtime).map_err(|error| no_page(&error))?;
         let inference = model.as_ref().ok().map(|model| &**model);
         let found = request(&source, inference, asked).map_err(|error| no_request(&error))?;
-        found.ok_or_else(|| NoPage::not_found("There is no trace of this id any more."))
+        found.ok_or_else(|| NoPage::not_found("There is no trace with this id any more."))
     })
 }
 
@@ -356,7 +359,7 @@ async fn burst_perfetto(
 ) -> Response {
     let Ok(at_ns) = text.parse::<i64>() else {
         return plain(NoPage::bad_request(format!(
-            "{:?} is no instant: /bursts/NANOSECONDS/perfetto, since the Unix epoch.",
+            "{:?} is not an instant: /bursts/NANOSECONDS/perfetto, since the Unix epoch.",
             shown(&text)
         )));
     };
@@ -383,7 +386,7 @@ fn pftrace<'a>(
 ) -> Result<Vec<u8>, NoPage> {
     perfetto_trace(requests, kernel, host).map_err(|error| match error {
         PerfettoHostError::OneOf(hosts) => NoPage::bad_request(format!(
-            "A trace of Perfetto shows one host: ?host= one of {}.",
+            "A Perfetto trace shows one host: ?host= one of {}.",
             hosts.join(", ")
         )),
         unknown @ PerfettoHostError::Unknown { .. } => {

@@ -65,9 +65,9 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
 fn about_page(page: &VerbPage) -> String {
     let about = match page.name {
         "model" => "Order of operations that no request contradicts",
-        "infer" => "The inferred causal model, and how sure it is",
+        "infer" => "The inferred causal model and its confidence",
         "timeline" => "The kernel's work for requests",
-        "tradeoffs" => "Results that were left out, by which policy, and the reason",
+        "tradeoffs" => "Results left out, with the policy and the reason",
         _ => &page.about,
     };
     let (verb, rest) = about.split_once(' ').unwrap_or(("", about));
@@ -181,7 +181,7 @@ pub(crate) async fn verb_page(
 ) -> Response {
     let pages = site.verbs().pages();
     let Some(about) = pages.iter().find(|page| page.name == name).cloned() else {
-        let none = NoPage::not_found(format!("There is no verb {name:?}."));
+        let none = NoPage::not_found(format!("There is no subcommand {name:?}."));
         return page_now(
             &site,
             Head::new("No such page", "", &scope, RangeUse::Not),
@@ -264,21 +264,17 @@ pub(crate) async fn verb_page(
         }
         html.html(&paged_body(&answer.doc, rows));
         if !notes.is_empty() {
-            html.markup(
-                "<details class=\"notes\"><summary>What was noticed on the way</summary><ul>",
-            );
+            html.markup("<details class=\"notes\"><summary>Notes on the data</summary><ul>");
             for remark in notes {
                 let (Remark::Note(text) | Remark::Detail(text) | Remark::Error(text)) = remark;
                 html.markup("<li>").text(text).markup("</li>");
             }
             html.markup("</ul></details>\n");
         }
-        html.markup(
-            "<p class=\"command\"><span>The same on the command line</span><code tabindex=\"0\">",
-        )
-        .text(&command_line(&about, site.name(), &asked))
-        .markup("</code></p>\n")
-        .html(&choices(site, runtime, &about));
+        html.markup("<p class=\"command\"><span>On the command line</span><code tabindex=\"0\">")
+            .text(&command_line(&about, site.name(), &asked))
+            .markup("</code></p>\n")
+            .html(&choices(site, runtime, &about));
         Ok(html)
     })
     .await
@@ -295,7 +291,7 @@ fn invitation(
     let mut html = Html::new();
     if takes_two_periods(about) {
         html.html(&changes(about.name, scope, site, runtime, telling));
-        html.markup("<p>Without two periods: <a href=\"/failures\">what tells failed requests from others</a>.</p>\n");
+        html.markup("<p>Without two periods: <a href=\"/failures\">attributes that distinguish failed requests</a>.</p>\n");
     }
     html.html(&introduction(about))
         .html(&choices(site, runtime, about));

@@ -150,7 +150,7 @@ pub struct Fault {
 pub enum FaultError {
     /// The point does not exist.
     #[error(
-        "fault {text:?}: there is no point {point:?}; accepted: {}",
+        "fault {text:?}: unknown point {point:?}; accepted: {}",
         FaultPoint::accepted()
     )]
     UnknownPoint {

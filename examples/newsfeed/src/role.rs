@@ -178,7 +178,7 @@ mod tests {
         check("store --listen here", Err("--listen"));
         check(
             "store --fault store.write=+1ms",
-            Err("there is no point \"store.write\"; accepted: client.small-count"),
+            Err("unknown point \"store.write\"; accepted: client.small-count"),
         );
         check("client --edge http://a:1 --mix fast=1", Err("sum to 1"));
     }

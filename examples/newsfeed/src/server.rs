@@ -34,7 +34,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The address cannot be announced on standard output.
-    #[error("cannot say on standard output that {address} is ready: {source}")]
+    #[error("cannot report on standard output that {address} is ready: {source}")]
     Announce {
         /// The address that is ready.
         address: SocketAddr,

@@ -138,7 +138,7 @@ fn each_field(
         let length = decode_varint(&mut message).map_err(malformed)?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > message.remaining() {
-            return Err("a directive is malformed: it is cut".to_owned());
+            return Err("a directive is malformed: it is truncated".to_owned());
         }
         take(tag, message.split_to(length))?;
     }

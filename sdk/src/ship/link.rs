@@ -235,7 +235,7 @@ impl Link {
                 (self.answer_deadline / 4).as_secs_f64()
             ),
             NoReply::Silent => format!(
-                "waited {} s for the collector at {address} to acknowledge a batch; it is connected and does not answer",
+                "waited {} s for the collector at {address} to acknowledge a batch; it is connected but does not answer",
                 self.answer_deadline.as_secs_f64()
             ),
         }
@@ -353,7 +353,7 @@ pub(crate) fn for_people(text: &str) -> String {
 /// another program, or another port of the collector.
 fn refused(address: &str, status: &Status) -> String {
     let told = format!(
-        "the collector at {address} did not take the stream: {}",
+        "the collector at {address} did not accept the stream: {}",
         said(status)
     );
     let is_ours = status.message().contains("STROBOSCOPE_COLLECTOR");

@@ -110,10 +110,10 @@ fn refusals() {
     for (text, part) in [
         ("", "empty"),
         (" , ", "empty"),
-        ("shop=loud", "\"shop=loud\": what stands after"),
-        ("info,a=b=c", "\"a=b=c\": what stands after"),
-        ("info,=debug", "\"=debug\": no target"),
-        ("shop=", "\"shop=\": no level"),
+        ("shop=loud", "\"shop=loud\": the text after"),
+        ("info,a=b=c", "\"a=b=c\": the text after"),
+        ("info,=debug", "\"=debug\": there is no target"),
+        ("shop=", "\"shop=\": there is no level"),
         (
             "info,shop[request]=debug",
             "\"shop[request]=debug\": spans, fields",

@@ -224,7 +224,8 @@ impl Point {
         let schema = &policy.quality.schema;
         if schema != self.features() {
             in_force::said(format!(
-                "the policy in force knows items of {} by {schema:?}, and the service declares {:?}: nothing is given up; learn anew",
+                "the policy in force uses the schema {schema:?} for items of {}, but the service declares {:?}: \
+                 nothing is given up; learn a new policy",
                 self.name(),
                 self.features()
             ));
@@ -232,7 +233,7 @@ impl Point {
         }
         if in_force.is_stale() {
             in_force::said(format!(
-                "the models of policy {} are older than they hold: nothing is given up; learn anew",
+                "the models of policy {} have expired: nothing is given up; learn a new policy",
                 in_force.policy.version
             ));
             return 0.0;

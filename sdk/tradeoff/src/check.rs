@@ -63,7 +63,7 @@ impl Policy {
                 .take(place)
                 .any(|other| other.point == point.point);
             let problem = if twice {
-                Some("it is there twice".to_owned())
+                Some("it occurs twice".to_owned())
             } else {
                 point.problem()
             };
@@ -107,7 +107,7 @@ impl SlackModel {
             .iter()
             .any(|&(before, after)| before.max(after) >= components)
         {
-            return Some("has an edge of a component that it has not".to_owned());
+            return Some("has an edge of an unknown component".to_owned());
         }
         None
     }
@@ -178,13 +178,13 @@ impl PointPolicy {
                 .all(|point| is_size(point.requests_per_second) && is_size(point.latency_ns));
             if !sizes || !ascends(points.iter().map(|point| point.requests_per_second)) {
                 return Some(format!(
-                    "the curve of tradeoff rate {} has a request rate or a latency that is no number, is negative or not ascending",
+                    "the curve of tradeoff rate {} has a request rate or a latency that is not a number, negative or not ascending",
                     curve.tradeoff_rate
                 ));
             }
         }
         if costs.is_some_and(|costs| costs.iter().any(|cost| !is_size(cost.relative_cost))) {
-            return Some("the cost of a class is no number or negative".to_owned());
+            return Some("the cost of a class is not a number or negative".to_owned());
         }
         if !quality.intercept.is_finite()
             || quality
@@ -192,14 +192,14 @@ impl PointPolicy {
                 .iter()
                 .any(|weight| !weight.weight.is_finite())
         {
-            return Some("a weight of the quality model is no number".to_owned());
+            return Some("a weight of the quality model is not a number".to_owned());
         }
         if quality
             .weights
             .iter()
             .any(|weight| weight.feature >= quality.schema.len())
         {
-            return Some("a weight is of a feature that the schema has not".to_owned());
+            return Some("a weight is of a feature that is not in the schema".to_owned());
         }
         let is_drop = |rate: f64, drop: f64| is_share(rate) && drop.is_finite();
         if !quality
@@ -209,7 +209,7 @@ impl PointPolicy {
             || !ascends(quality.drops.iter().map(|drop| drop.tradeoff_rate))
         {
             return Some(
-                "the quality drops are no numbers, or their rates not ascending from 0 to 1"
+                "the quality drops are not numbers, or their rates not ascending from 0 to 1"
                     .to_owned(),
             );
         }
@@ -239,7 +239,7 @@ impl Goal {
                     && is_size(utility.instance_per_second)
                     && utility.instances_max >= utility.instances.max(1);
                 (!is_good).then(|| {
-                    "the utility has pieces that are no numbers or not ascending, a negative price, or fewer instances at most than there are".to_owned()
+                    "the utility has pieces that are not numbers or not ascending, a negative price, or a maximum below the present instances".to_owned()
                 })
             }
         }

@@ -146,7 +146,7 @@ async fn a_browser_logs_in_and_out() {
         &[FORM],
         &format!("token={WRITE}"),
         403,
-        "has not the role read",
+        "lacks the role read",
     )
     .await;
     check(
@@ -171,12 +171,13 @@ async fn a_browser_logs_in_and_out() {
         out.ends_with('=') && attributes.contains("Max-Age=0"),
         "{out}; {attributes}"
     );
-    check("GET /fleet", &[&out], "", 401, "asks for a token").await;
+    check("GET /fleet", &[&out], "", 401, "requires a token").await;
 
     // A token that is taken out of the file ends the logins with it, and those of others go on.
     let _ = program.file("tokens", format!("write {WRITE}\nread {READ}\n"));
     collector.server.wait_for("the new tokens", |said| {
-        said.contains("read anew").then_some(())
+        said.contains("reloaded certificates and tokens")
+            .then_some(())
     });
     check("GET /fleet", &[&controller], "", 401, "has ended").await;
     check("GET /fleet", &[&reader], "", 200, "").await;
@@ -338,12 +339,14 @@ async fn a_token_is_asked_for_at_each_door() {
     // Another file, without a restart; a bad one changes nothing.
     let _ = program.file("tokens", "write short\n");
     collector.server.wait_for("the complaint", |said| {
-        said.contains("those of before are kept").then_some(())
+        said.contains("the previous ones stay in force")
+            .then_some(())
     });
     check(pages, "GET /metrics", Some(READ), 200).await;
     let _ = program.file("tokens", format!("read {unknown}\n"));
     collector.server.wait_for("the change", |said| {
-        said.contains("were read anew").then_some(())
+        said.contains("reloaded certificates and tokens")
+            .then_some(())
     });
     check(pages, "GET /metrics", Some(READ), 401).await;
     check(pages, "GET /metrics", Some(unknown), 200).await;
@@ -446,12 +449,14 @@ async fn certificates_are_shown_and_asked_for() {
     let new = other.server();
     let _ = program.file("key.pem", &new.key);
     collector.server.wait_for("the complaint", |said| {
-        said.contains("those of before are kept").then_some(())
+        said.contains("the previous ones stay in force")
+            .then_some(())
     });
     assert_eq!(doors(&collector, &ca, Some(&client)).await, [true; 3]);
     let _ = program.file("cert.pem", &new.certificate);
     collector.server.wait_for("the change", |said| {
-        said.contains("were read anew").then_some(())
+        said.contains("reloaded certificates and tokens")
+            .then_some(())
     });
     assert_eq!(doors(&collector, &ca, Some(&client)).await, [false; 3]);
     assert_eq!(

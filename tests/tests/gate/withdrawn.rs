@@ -108,8 +108,11 @@ async fn a_stream_ends_when_its_token_is_withdrawn() {
 
     // A change that leaves both as they are ends nothing.
     let _ = program.file("tokens", format!("# anew\n{text}write {GOES}\n"));
-    let is_anew =
-        |times| move |said: &str| (said.matches("were read anew").count() == times).then_some(());
+    let is_anew = |times| {
+        move |said: &str| {
+            (said.matches("reloaded certificates and tokens").count() == times).then_some(())
+        }
+    };
     collector.server.wait_for("the first change", is_anew(1));
     stays.send().await;
     goes.send().await;

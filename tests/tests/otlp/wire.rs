@@ -93,7 +93,7 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
         ask(address, "POST", "/v1/metrics", &[json], b"{}"),
         "404",
         12,
-        "no use for metrics",
+        "not metrics",
     );
     // In protobuf where the request is: a Status of code 3.
     let protobuf = "Content-Type: application/x-protobuf";

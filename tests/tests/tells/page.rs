@@ -146,7 +146,7 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
 
     let page = get(&pages, "/fleet");
     for text in [
-        "What requests wait for",
+        "Recent critical path",
         "of 8 requests",
         "Processes",
         "Ports",

@@ -15,8 +15,8 @@ use axum::http::StatusCode;
 use crate::answer::Door;
 use crate::store::Traces;
 
-const NO_ROUTE: &str = "Jaeger's query API is below /api/: services, operations, traces, dependencies, and v3/ of these; there \
-                        are no pages at this port\n";
+const NO_ROUTE: &str = "Jaeger's query API is below /api/: services, operations, traces, dependencies, and v3/ of these; this \
+                        port serves no pages\n";
 
 /// Routes for a separate port; other paths get a 404 with a hint.
 pub fn alone(traces: &Traces) -> Router {

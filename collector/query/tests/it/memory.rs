@@ -69,7 +69,7 @@ fn a_reading_for_which_there_is_none_is_refused() {
     let refused = study(directory.path(), &runtime, &memory).into_inference();
     let is_busy = |error: &QueryError| {
         let busy = matches!(error, QueryError::Memory { lack, .. } if *lack == QueryLack::All);
-        busy && error.to_string().ends_with("come again")
+        busy && error.to_string().ends_with("try again later")
     };
     assert!(refused.as_ref().is_err_and(is_busy), "{refused:?}");
     drop(others);
@@ -96,7 +96,7 @@ fn a_large_request_is_given_in_part() {
     };
     let refused = ask(None).unwrap_err().to_string();
     assert!(
-        refused.contains("has 40000 spans: it takes more than the 32 MiB"),
+        refused.contains("has 40000 spans: it needs more than the 32 MiB"),
         "{refused}"
     );
     assert!(refused.contains(&format!("{LARGE:032x}")), "{refused}");

@@ -56,7 +56,7 @@ impl CarriedParameters {
             };
             if value.len() > VALUE_BYTES_MAX {
                 return Err(format!(
-                    "{name} is {} bytes long, and may have {VALUE_BYTES_MAX}",
+                    "{name} is {} bytes long; the limit is {VALUE_BYTES_MAX}",
                     value.len()
                 ));
             }

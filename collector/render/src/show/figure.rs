@@ -212,7 +212,7 @@ impl Timeline {
             (
                 is_marked && any(|one| !one.is_critical),
                 Ink::Beside,
-                "beside it",
+                "not on it",
             ),
             (
                 any(|one| !one.is_critical && one.slack_ns > 0),

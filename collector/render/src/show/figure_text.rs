@@ -424,7 +424,7 @@ mod tests {
             &[
                 "a    ██████    ──████  │",
                 "  b      ▒▒▒▒▒▒▒▒····  │",
-                "100ns in all  █ critical path  ─ waited before it  ▒ beside it  · slack  │ answer",
+                "100ns in all  █ critical path  ─ waited before it  ▒ not on it  · slack  │ answer",
             ],
         );
         check(Timeline::default(), 25, &["0ns in all"]);

@@ -113,7 +113,7 @@ impl ShipStream {
                 tracing::info!(
                     cause,
                     left_out,
-                    "{sender} is gone without ending its stream, after {} batches: killed, ended without shutting down, \
+                    "{sender} disconnected without ending its stream, after {} batches: killed, ended without shutting down, \
                      or cut off",
                     sender.batches
                 );

@@ -63,7 +63,7 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
     let message = match signal {
         Some(signal) => otlp_message(signal),
         None => {
-            format!("there is no method {path:?} here: this port speaks stroboscope.v1.Collector")
+            format!("unknown method {path:?}: this port speaks stroboscope.v1.Collector")
         }
     };
     if strangers.is_news(peer.map(|peer| peer.ip()), signal.is_some()) {
@@ -71,9 +71,9 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
         match signal {
             Some(signal) => tracing::warn!(
                 signal,
-                "{caller} sends OpenTelemetry's {signal:?} over gRPC, which is not taken here: it is told so with \
-                 each call, and this is said once for each address. Have it send its traces and logs \
-                 alone (OTEL_METRICS_EXPORTER=none)"
+                "{caller} sends OpenTelemetry's {signal:?} over gRPC, which this collector does not accept: each \
+                 call is rejected, and this is logged once per address. Configure it to send only traces and \
+                 logs (OTEL_METRICS_EXPORTER=none)"
             ),
             None => tracing::warn!(path, "{caller} calls a method that this port does not know"),
         }
@@ -85,14 +85,14 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
 pub(crate) fn otlp_message(signal: &str) -> String {
     let today = match signal {
         "trace" | "traces" => {
-            "traces are taken at the port of gRPC (4317 unless --listen says otherwise), and over HTTP at that of \
+            "send traces over gRPC to the port of --listen (4317 by default), or over HTTP to that of \
              --otlp-http (4318), at /v1/traces"
         }
         "logs" => {
-            "logs are taken at the port of gRPC (4317 unless --listen says otherwise), and over HTTP at that of \
-             --otlp-http (4318), at /v1/logs"
+            "send logs over gRPC to the port of --listen (4317 by default), or over HTTP to that of --otlp-http \
+             (4318), at /v1/logs"
         }
-        _ => "Stroboscope has no use for anything but traces and logs",
+        _ => "Stroboscope accepts only traces and logs",
     };
     format!("this is a Stroboscope collector: {today}")
 }
@@ -108,8 +108,8 @@ fn caller(peer: Option<SocketAddr>, request: &Request) -> String {
         .take(AGENT_CHARS_MAX)
         .collect();
     match peer {
-        Some(peer) => format!("somebody at {peer} ({agent:?})"),
-        None => format!("somebody on the unix socket ({agent:?})"),
+        Some(peer) => format!("a client at {peer} ({agent:?})"),
+        None => format!("a client on the unix socket ({agent:?})"),
     }
 }
 

@@ -128,7 +128,7 @@ struct Service {
 }
 
 rows! {
-    Service as row, "services": "A service, and what of it arrived.";
+    Service as row, "services": "A service and the data received from it.";
     service: Text, "service" = &*row.name;
     processes: Count, "processes" = row.processes;
     records: Count, "records" = row.records;
@@ -172,9 +172,9 @@ fn services(pages: &Pages, doc: &mut Doc) {
 struct RejectionRow(String, String);
 
 rows! {
-    RejectionRow as row, "counts": "What was turned away, and why.";
+    RejectionRow as row, "counts": "Rejections, with their causes.";
     what: Text, "what" = &*row.0;
-    count: Text, "how many, by cause" = &*row.1;
+    count: Text, "number, by cause" = &*row.1;
 }
 
 /// Adds the wait times and latencies of recent requests to the page.
@@ -201,7 +201,7 @@ fn live(pages: &Pages, doc: &mut Doc) {
     roots(&live.roots(), doc);
     let path = RecentPath::of(live);
     let minutes = RECENT.as_secs() / 60;
-    doc.heading("What requests wait for");
+    doc.heading("Recent critical path");
     if path.requests == 0 {
         doc.sentence(format!(
             "No complete request in the last {minutes} minutes."
@@ -209,7 +209,7 @@ fn live(pages: &Pages, doc: &mut Doc) {
         return;
     }
     doc.sentence(format!(
-        "The critical path of {} of the last {minutes} minutes: the mean share of a request that each segment makes up, and \
+        "The critical path of {} of the last {minutes} minutes: the mean share of each segment in a request, and \
          of that, the wait before it.",
         counted(path.requests, "request")
     ));
@@ -220,7 +220,7 @@ fn live(pages: &Pages, doc: &mut Doc) {
     ] {
         if share > 0.0 {
             let share = stroboscope_render::humanise::percent(share);
-            doc.sentence(format!("And {share} are of {what}."));
+            doc.sentence(format!("The remaining {share}: {what}."));
         }
     }
 }
@@ -237,7 +237,7 @@ rows! {
 struct Root<'a>(&'a str, &'a RootStatistics);
 
 rows! {
-    Root<'_> as row, "live_roots": "A root operation, and its requests that are whole by now.";
+    Root<'_> as row, "live_roots": "A root operation and its requests completed so far.";
     {
         let latency = row.1.latency.percentiles();
     }
@@ -256,7 +256,7 @@ fn roots(roots: &ByRoot, doc: &mut Doc) {
 }
 
 rows! {
-    Process as row, "processes": "A process that ships here, or did.";
+    Process as row, "processes": "A process that ships or shipped to this collector.";
     {
         let windows = row.windows.map(|windows| {
             let config = BurstConfig::from_bits(windows.burst_config);
@@ -282,7 +282,7 @@ fn processes(processes: &Processes, doc: &mut Doc) {
     doc.heading("Processes");
     if processes.known > PROCESSES_SHOWN {
         doc.sentence(format!(
-            "Of {} processes, those seen last.",
+            "The most recently seen of {} processes.",
             processes.known
         ));
     }
@@ -290,7 +290,7 @@ fn processes(processes: &Processes, doc: &mut Doc) {
     let silent = processes.shown.iter().map(Process::quiet).min();
     if let Some(silent) = silent {
         doc.sentence(format!(
-            "The last of them was heard of {} ago.",
+            "The collector last received data {} ago.",
             duration(silent.as_nanos() as f64)
         ));
     }
@@ -302,7 +302,7 @@ fn doors(pages: &Pages, doc: &mut Doc) {
         .map(|(door, counts)| RejectionRow(door.to_owned(), causes(counts.into_iter())))
         .collect();
     doc.heading("Ports")
-        .sentence("What was turned away at each.")
+        .sentence("Connections and requests rejected at each port.")
         .table("", &rows, usize::MAX);
 }
 

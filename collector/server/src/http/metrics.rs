@@ -91,27 +91,27 @@ pub(super) fn render(pages: &Pages) -> String {
     text.counters(&[
         (
             "otlp_requests_total",
-            "Requests of OTLP stored.",
+            "OTLP requests stored.",
             &counters.otlp_requests,
         ),
         (
             "otlp_rejected_spans_total",
-            "Spans of OTLP that were left out of requests.",
+            "Rejected OTLP spans.",
             &counters.otlp_rejected_spans,
         ),
         (
             "otlp_rejected_logs_total",
-            "Log records of OTLP that were left out of requests, as something was wrong with them.",
+            "Invalid OTLP log records that were rejected.",
             &counters.otlp_rejected_logs,
         ),
         (
             "otlp_replaced_texts_total",
-            "Texts of OTLP in which what is no UTF-8 was replaced.",
+            "OTLP strings in which invalid UTF-8 was replaced.",
             &counters.otlp_replaced_texts,
         ),
         (
             "otlp_logs_without_trace_total",
-            "Log records of OTLP that belong to no request, and were left out for that.",
+            "OTLP log records left out because they belong to no request.",
             &counters.otlp_logs_without_trace,
         ),
         (
@@ -136,7 +136,7 @@ pub(super) fn render(pages: &Pages) -> String {
         ),
         (
             "flush_failures_total",
-            "Attempts to do so that failed.",
+            "Failed attempts to put log segments into the store.",
             &counters.flush_failures,
         ),
     ]);
@@ -196,18 +196,17 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
     text.family(
         "turned_away_total",
         "counter",
-        "Connections and requests turned away at a door, by cause.",
+        "Connections and requests rejected at a port, by cause.",
     );
     for (door, cause, count) in doors.refused().counts() {
         let labels = [("door", door), ("cause", cause)];
         text.sample("turned_away_total", &labels, count);
     }
-    let help =
-        "Times that changed certificates and tokens were read, by whether they could be used.";
+    let help = "Reloads of changed certificates and tokens, by outcome.";
     let reloads = doors.reloads.iter().map(|count| count.load(Relaxed));
     let reloads = ["used", "failed"].into_iter().zip(reloads);
     text.labelled("secrets_reloads_total", help, "outcome", reloads);
-    let help = "Values of attributes that were redacted, by what was done.";
+    let help = "Redacted attribute values, by action.";
     let counts = redaction.as_ref().map(|redaction| &redaction.counts);
     let redacted = |at: usize| counts.map_or(0, |counts| counts[at].load(Relaxed));
     let redacted = [("drop", redacted(0)), ("hash", redacted(1))];
@@ -215,21 +214,20 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
     text.single(
         "log_lines_left_out_total",
         "counter",
-        "Lines left out of the collector's log, as others like them came too often.",
+        "Lines left out of the collector's log by its rate limit.",
         lines_left_out(),
     );
     text.single(
         "reading_bytes",
         "gauge",
-        "Bytes of requests that are arriving, or being checked.",
+        "Bytes of requests being received or checked.",
         doors.reading_bytes(),
     );
     if let Some(site) = site {
-        let help =
-            "Memory of answers to Jaeger's and Tempo's readers that are being made, or sent.";
+        let help = "Memory of responses to Jaeger and Tempo queries that are being built or sent.";
         text.single("query_memory_bytes", "gauge", help, site.memory.lent());
         let help =
-            "Answers that were refused for want of memory, by whose: that of one query, or of all.";
+            "Responses refused for lack of memory, by exceeded limit: of one query, or of all.";
         text.labelled(
             "queries_refused_total",
             help,
@@ -240,14 +238,14 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
     text.single(
         "in_flight_bytes",
         "gauge",
-        "Bytes of what is checked and not durable yet.",
+        "Bytes of checked batches that are not durable yet.",
         intake.in_flight_bytes(),
     );
 }
 
 fn live_metrics(live: &LiveModel, text: &mut Text) {
     let (counts, segments) = live.counts();
-    let help = "Traces that the live model took for whole, by completeness.";
+    let help = "Traces that the live model considered finished, by completeness.";
     let complete = [
         ("yes", counts.complete_traces),
         ("no", counts.traces - counts.complete_traces),
@@ -264,7 +262,7 @@ fn live_metrics(live: &LiveModel, text: &mut Text) {
     ];
     let help = "Records not in the live model, by cause.";
     text.labelled("live_left_out_records_total", help, "cause", causes);
-    let early = "Traces observed before they were quiet, for want of memory.";
+    let early = "Traces observed before they were quiet, for lack of memory.";
     text.single(
         "live_early_traces_total",
         "counter",

@@ -197,7 +197,7 @@ async fn in_the_background<T: IntoResponse + Send + 'static>(
         Ok(page) => page.into_response(),
         Err(_) => (
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the page could not be made\n",
+            "the page could not be generated\n",
         )
             .into_response(),
     }

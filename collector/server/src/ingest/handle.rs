@@ -362,7 +362,7 @@ impl Intake {
         match tokio::task::spawn_blocking(join).await {
             Ok(Ok(())) => flushed,
             _ => Err(
-                "a thread of the intake panicked; what was acknowledged is in the log".to_owned(),
+                "a thread of the intake panicked; acknowledged batches are in the log".to_owned(),
             ),
         }
     }
@@ -382,11 +382,11 @@ impl Intake {
         }
         let failing = self.inner.state.failing();
         if let Some(reason) = &failing.log {
-            return Err(format!("nothing is taken for now: {reason}"));
+            return Err(format!("writes are not accepted for now: {reason}"));
         }
         if let Some(reason) = &failing.store {
             return Err(format!(
-                "the log cannot be put into the store, which is tried again by itself: {reason}"
+                "the log cannot be put into the store, and is retried automatically: {reason}"
             ));
         }
         drop(failing);
@@ -407,7 +407,7 @@ impl Intake {
             return Err(IntakeError::Stopping.to_string());
         }
         if let Some(reason) = &self.inner.state.failing().log {
-            return Err(format!("nothing is taken for now: {reason}"));
+            return Err(format!("writes are not accepted for now: {reason}"));
         }
         let bytes = self.inner.state.backlog_bytes();
         if bytes > WAL_BACKLOG_BYTES_MAX {

@@ -57,7 +57,7 @@ pub(super) fn start(
             let is_traced = others_flushed.swap(false, Relaxed);
             let round = span_if(is_traced, || span!("care_round"));
             if let Err(error) = round.scope(|| care.round(next_segment, now_ns(), &goes_on)) {
-                tracing::error!(%error, "cannot take care of the store; trying again soon");
+                tracing::error!(%error, "cannot maintain the store; trying again soon");
             }
         }
     };
@@ -70,6 +70,6 @@ pub(super) fn start(
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {
-        tracing::debug!("the store's care has the usual priority: {error}");
+        tracing::debug!("store maintenance runs at normal priority: {error}");
     }
 }

@@ -71,7 +71,7 @@ impl std::fmt::Display for Visitor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.tcp.as_ref().and_then(TcpConnectInfo::remote_addr) {
             Some(address) => write!(f, "{address}"),
-            None => f.write_str("somebody on the unix socket"),
+            None => f.write_str("a client on the unix socket"),
         }
     }
 }

@@ -35,10 +35,13 @@ impl Rejection {
     /// Rejects for lack of capacity, in bytes or in requests.
     pub(super) fn lack(lack: Lack, [of_pool, of_peer]: [RejectionCause; 2], what: &str) -> Self {
         let (cause, message) = match lack {
-            Lack::Pool => (of_pool, format!("too many {what} at a time: come again")),
+            Lack::Pool => (
+                of_pool,
+                format!("too many {what} at a time: try again later"),
+            ),
             Lack::Peer => (
                 of_peer,
-                format!("too many {what} of this address at a time: come again"),
+                format!("too many {what} from this address at a time: try again later"),
             ),
         };
         Self { cause, message }
@@ -157,7 +160,7 @@ impl Ports {
             (Some(token), _) => tokens.look_up(token, role),
             (None, Some(login)) => login.known(tokens, role),
             (None, None) => {
-                let message = "this collector asks for a token: `authorization: Bearer TOKEN`, in services \
+                let message = "this collector requires a token: `authorization: Bearer TOKEN`, in services \
                                STROBOSCOPE_TOKEN, in a browser at /login";
                 return Err(Rejection::new(RejectionCause::TokenMissing, message));
             }
@@ -173,7 +176,7 @@ impl Ports {
                 Err(Rejection::new(RejectionCause::TokenUnknown, message))
             }
             (TokenMatch::OtherRole, _) => {
-                let message = format!("the token has not the role {}", role.name());
+                let message = format!("the token lacks the role {}", role.name());
                 Err(Rejection::new(RejectionCause::TokenRole, message))
             }
         }
@@ -192,8 +195,7 @@ impl Ports {
             return Ok(());
         }
         let message = format!(
-            "the request is for the host {host:?}, which this collector does not know to be its name: \
-             --allowed-host NAME allows it"
+            "the request is for the host {host:?}, which is not a known name of this collector: --allowed-host NAME allows it"
         );
         Err(Rejection::new(RejectionCause::Host, message))
     }
@@ -242,7 +244,7 @@ impl Ports {
             return Ok(());
         }
         let message =
-            "a page of another site asks for a change: --allowed-host NAME allows those of a host";
+            "a page of another site requests a change: --allowed-host NAME allows that host";
         Err(Rejection::new(RejectionCause::Origin, message))
     }
 }

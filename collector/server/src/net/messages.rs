@@ -63,7 +63,7 @@ impl Messages {
     fn hand_over(&mut self, unpacked: Result<Vec<u8>, UnpackError>) -> NextFrame {
         let unpacked = unpacked.map_err(|error| match error {
             UnpackError::TooLarge { limit } => Status::resource_exhausted(format!(
-                "the message unpacks to more than the limit of {limit} bytes: send less at once"
+                "the message unpacks to more than the limit of {limit} bytes: send smaller ones"
             )),
             UnpackError::Damaged(error) => {
                 Status::internal(format!("the packed message is damaged: {error}"))

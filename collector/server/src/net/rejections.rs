@@ -131,7 +131,7 @@ impl RejectionCounters {
         let count = self.0[door as usize][cause as usize].fetch_add(1, Relaxed) + 1;
         if count.is_power_of_two() {
             let (door, cause) = (door.name(), cause.name());
-            tracing::warn!(door, cause, count, peer = %who, "turned away");
+            tracing::warn!(door, cause, count, peer = %who, "rejected");
         }
     }
 

@@ -113,7 +113,7 @@ impl Ports {
                 let missing = missing.join(" and ");
                 tracing::warn!(
                     role = missing,
-                    "no token has this role: nobody can do what it is for"
+                    "no token has this role: its operations are unavailable"
                 );
             }
         }
@@ -167,13 +167,13 @@ impl Ports {
                 drop(current);
                 self.replaced.send_replace(());
                 self.reloads[0].fetch_add(1, Relaxed);
-                tracing::info!("certificates and tokens were read anew");
+                tracing::info!("reloaded certificates and tokens");
             }
             Err(error) => {
                 self.reloads[1].fetch_add(1, Relaxed);
                 tracing::error!(
                     %error,
-                    "certificates or tokens have changed, and cannot be used; those of before are kept"
+                    "certificates or tokens have changed, and cannot be used; the previous ones stay in force"
                 );
             }
         }

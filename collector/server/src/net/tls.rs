@@ -28,13 +28,11 @@ pub(super) struct TlsTexts<'a> {
 /// Error in the files. It never contains the key.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BadTls {
-    #[error("there is no certificate in the file of --tls-cert: it is to have PEM")]
+    #[error("the file of --tls-cert contains no PEM certificate")]
     NoCertificate,
-    #[error(
-        "there is no private key in the file of --tls-key: it is to have PEM, and no passphrase"
-    )]
+    #[error("the file of --tls-key contains no unencrypted PEM private key")]
     NoKey,
-    #[error("there is no certificate in the file of --tls-client-ca: it is to have PEM")]
+    #[error("the file of --tls-client-ca contains no PEM certificate")]
     NoClientCa,
     #[error("certificate and key cannot be used: {0}")]
     Unusable(String),

@@ -44,9 +44,7 @@ pub enum BadTokens {
         "the token in line {0} is shorter than {TOKEN_BYTES_MIN} characters: it could be guessed"
     )]
     Short(usize),
-    #[error(
-        "there is no token in it: a line is `ROLE TOKEN`, with the role write, read or control"
-    )]
+    #[error("it contains no token: a line is `ROLE TOKEN`, with the role write, read or control")]
     Empty,
     #[error("the system has no random numbers")]
     NoRandom,

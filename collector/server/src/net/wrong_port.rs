@@ -29,7 +29,6 @@ pub(crate) fn wrong_port(
     };
     let host = request.uri().host().unwrap_or("HOST");
     Some(refusal(Status::unimplemented(format!(
-        "this is the collector's port for {is_for}; it takes what services ship by gRPC on port {grpc_port}: \
-         {variable}=http://{host}:{grpc_port}"
+        "this is the collector's port for {is_for}; services ship by gRPC to port {grpc_port}: {variable}=http://{host}:{grpc_port}"
     ))))
 }

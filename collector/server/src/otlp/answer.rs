@@ -73,7 +73,7 @@ pub(super) enum Refusal {
     #[error("{0}")]
     Unsupported(String),
     /// The request is too large, possibly only after decompression.
-    #[error("the request is larger than {limit} bytes: send less at once")]
+    #[error("the request is larger than {limit} bytes: send smaller ones")]
     TooLarge { limit: usize },
     /// The body did not arrive in time.
     #[error("{0}")]

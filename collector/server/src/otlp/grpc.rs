@@ -93,12 +93,12 @@ fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
             refusal.status().into_http()
         }
         Some(Code::Internal) => {
-            let message = "the message is cut, or what is packed is damaged".to_owned();
+            let message = "the message is truncated, or its compressed data is damaged".to_owned();
             door.refuse(&Refusal::Invalid(message));
             response
         }
         Some(Code::Unimplemented) => {
-            let message = "the message is packed by none of gzip and zstd".to_owned();
+            let message = "the message is compressed by neither gzip nor zstd".to_owned();
             door.refuse(&Refusal::Unsupported(message));
             response
         }

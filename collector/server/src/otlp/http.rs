@@ -265,7 +265,7 @@ async fn no_post(request: Request) -> Response<Body> {
     let mut response = encoding.error(
         StatusCode::METHOD_NOT_ALLOWED,
         Code::InvalidArgument,
-        "spans and log records come by POST",
+        "send spans and log records by POST",
     );
     let post = header::HeaderValue::from_static("POST");
     response.headers_mut().insert(header::ALLOW, post);
@@ -280,11 +280,9 @@ async fn elsewhere(request: Request, grpc_port: u16) -> Response<Body> {
     let path = request.uri().path();
     let message = match path.strip_prefix("/v1/") {
         Some(signal @ ("metrics" | "profiles")) => {
-            format!("this collector takes traces and logs: it has no use for {signal} over OTLP")
+            format!("this collector accepts traces and logs over OTLP, not {signal}")
         }
-        _ => format!(
-            "there is nothing at {path:?}: traces are taken at /v1/traces, logs at /v1/logs"
-        ),
+        _ => format!("there is nothing at {path:?}: send traces to /v1/traces, logs to /v1/logs"),
     };
     encoding.error(StatusCode::NOT_FOUND, Code::Unimplemented, &message)
 }

@@ -18,7 +18,7 @@ pub enum KeyError {
     #[error("cannot read the key for hashing, {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error(
-        "the key for hashing, {path}, has {bytes} bytes: it is to have {BYTES_MIN} or more, of random"
+        "the key for hashing, {path}, has {bytes} bytes: it must have {BYTES_MIN} or more random bytes"
     )]
     Short { path: PathBuf, bytes: usize },
     #[error("cannot make a key for hashing, {path}: {source}")]

@@ -57,7 +57,7 @@ impl StoredBatches {
         let doubled = self.rows.iter().filter(|(_, (count, _))| *count > 1);
         doubled
             .map(|((process, sequence), (count, _))| {
-                let detail = format!("batch {sequence} is there {count} times");
+                let detail = format!("batch {sequence} is stored {count} times");
                 Finding::new(FindingKind::DoubledBatch, format!("{process:032x}"), detail)
             })
             .collect()
@@ -101,11 +101,10 @@ impl StoredBatches {
                 }
             }
         }
-        let mut findings =
-            missing.findings(FindingKind::MissingBatch, "was stored and is not there");
+        let mut findings = missing.findings(FindingKind::MissingBatch, "was stored and is missing");
         findings.extend(unknown.findings(
             FindingKind::UnknownBatch,
-            "is there, and the ledger does not know: a retry would be stored again",
+            "is stored, but not in the ledger: a retry would be stored again",
         ));
         findings
     }
@@ -120,7 +119,8 @@ impl StoredBatches {
             .filter_map(|(process, said)| {
                 let found = spans.get(&process).copied().unwrap_or(0);
                 (found != said).then(|| {
-                    let detail = format!("its batches have {said} spans, and the store {found}");
+                    let detail =
+                        format!("its batches have {said} spans, but the store has {found}");
                     Finding::new(FindingKind::SpanCount, format!("{process:032x}"), detail)
                 })
             })

@@ -44,7 +44,7 @@ impl Check {
             if left == 0 {
                 self.repaired(
                     &[FindingKind::InterruptedCompaction],
-                    "the compaction was ended",
+                    "the compaction was completed",
                 );
             }
         }
@@ -57,7 +57,7 @@ impl Check {
         if of_checkpoint.iter().any(|kind| self.has_found(*kind)) {
             let segment = self.rebuild_checkpoint()?;
             let done = format!(
-                "the checkpoint was made anew of the table of batches; the log goes on at segment {segment}"
+                "the checkpoint was rebuilt from the table of batches; the log continues at segment {segment}"
             );
             self.repaired(&of_checkpoint, &done);
         }
@@ -87,7 +87,7 @@ impl Check {
         }
         let mut done = format!("moved to {}", self.store.display(&aside));
         if !back.is_empty() {
-            done += &format!("; {} files that it was made of are back", back.len());
+            done += &format!("; its {} input files were restored", back.len());
         }
         Ok(done)
     }

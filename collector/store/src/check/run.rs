@@ -158,7 +158,7 @@ impl Check {
                 self.find(
                     FindingKind::StrangeFile,
                     at.clone(),
-                    "it is in no directory of an hour",
+                    "it is not in an hour's directory",
                 );
             }
             let mut visit = |process: u128| {
@@ -228,7 +228,7 @@ impl Check {
 
     fn find_leftovers(&mut self, table: StoreTable) -> Result<(), CheckError> {
         for of in self.store.covered(table)? {
-            let detail = format!("{} stands for it", of.by.0);
+            let detail = format!("{} replaces it", of.by.0);
             self.find(
                 FindingKind::InterruptedCompaction,
                 self.store.display(&of.file.0),
@@ -241,13 +241,13 @@ impl Check {
                 self.find(
                     FindingKind::InterruptedCompaction,
                     at,
-                    "it was not written to its end",
+                    "it was not written completely",
                 );
             } else if meta.location.extension() != Some("parquet") {
                 self.find(
                     FindingKind::StrangeFile,
                     at,
-                    "it is no Parquet file; nobody reads it",
+                    "it is not a Parquet file and is never read",
                 );
             }
         }

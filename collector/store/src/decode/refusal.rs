@@ -82,14 +82,14 @@ pub enum Refusal {
         limit: usize,
     },
     /// A number is larger than a process of that age can come to.
-    #[error("{what} is {value}, more than the {limit} that a process of its age can come to")]
+    #[error("{what} is {value}, more than the {limit} that a process of its age can reach")]
     Implausible {
         what: &'static str,
         value: u64,
         limit: u64,
     },
     /// The batch belongs to a gap that the ledger no longer tracks, so it may or may not be stored.
-    #[error("sequence {0} is older than what the collector still keeps account of")]
+    #[error("sequence {0} is older than the batches that the collector still tracks")]
     TooOld(u64),
 }
 

@@ -191,7 +191,7 @@ impl Flusher {
             tracing::info!(
                 count = stale.len(),
                 segment,
-                "removing files that an earlier try to put a WAL segment into the store left"
+                "removing files left by an earlier attempt to flush a WAL segment"
             );
             self.store.remove(&stale)?;
         }

@@ -31,8 +31,8 @@ pub enum CheckpointError {
     },
     /// The content is damaged.
     #[error(
-        "{path} is damaged ({reason}); move it away to go on: what is in the store stays, but retries of batches \
-         stored so far are not recognised any more"
+        "{path} is damaged ({reason}); move it away to go on: the store keeps its data, but retries of batches \
+         stored so far are no longer recognised"
     )]
     Damaged { path: PathBuf, reason: String },
 }

@@ -48,7 +48,7 @@ impl Care {
             let (cause, count) = if is_old {
                 ("its age", &self.counters.hours_deleted_for_age)
             } else if is_too_much {
-                ("want of room", &self.counters.hours_deleted_for_size)
+                ("lack of space", &self.counters.hours_deleted_for_size)
             } else if is_waiting {
                 continue;
             } else {

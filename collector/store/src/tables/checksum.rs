@@ -11,7 +11,7 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use super::objects::Store;
 
 /// Error for a file whose pages were changed.
-pub(super) const BROKEN: &str = "its checksum does not hold";
+pub(super) const BROKEN: &str = "its checksum does not match";
 const KEY: &str = "stroboscope.pages_crc32";
 /// Bytes read at a time.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -83,7 +83,7 @@ pub(super) fn holds(
             bytes.parse::<u64>().ok()?,
         ))
     });
-    let (expected, bytes) = parsed.ok_or("its checksum is none")?;
+    let (expected, bytes) = parsed.ok_or("its checksum is malformed")?;
     let (mut sum, mut at) = (crc32fast::Hasher::new(), 0);
     while at < bytes {
         let end = bytes.min(at + CHUNK_BYTES);

@@ -145,9 +145,8 @@ pub fn merge_files(
             let retries = merge.retries();
             if rows + retries != expected {
                 staged.discard();
-                let reason = format!(
-                    "{expected} rows were to be merged, and {rows} came out, without {retries} retries"
-                );
+                let reason =
+                    format!("merging {expected} rows produced {rows}, without {retries} retries");
                 return Err(damaged(0, reason));
             }
             Ok(MergedFile {

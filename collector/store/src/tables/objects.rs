@@ -48,8 +48,8 @@ pub enum StoreError {
     },
     /// There are too many files to read concurrently, and they could not be merged first.
     #[error(
-        "cannot write temporary files to {directory}: {reason}; the store has very many files, of which `stroboscope store compact` \
-         makes few"
+        "cannot write temporary files to {directory}: {reason}; the store has very many files; merge them with \
+         `stroboscope store compact`"
     )]
     Temporary { directory: PathBuf, reason: String },
     /// Their contents could not be merged.

@@ -421,5 +421,5 @@ fn open(
 /// return an error on damage; a panic is also an error of this one file.
 pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(decode))
-        .unwrap_or_else(|_| Err("its decoder gave up".to_owned()))
+        .unwrap_or_else(|_| Err("its decoder panicked".to_owned()))
 }

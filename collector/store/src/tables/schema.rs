@@ -109,20 +109,20 @@ table! {
         to_ns: I64 = row.to_ns => to_ns, "its end";
         received_ns: I64 = row.received_ns, "by the collector's clock";
         burst_config: U64 = row.burst_config, "in force at `to_ns`";
-        spans: U32 = row.spans => spans, "how many are in it";
-        events: U32 = row.events => events, "how many are in it";
+        spans: U32 = row.spans => spans, "number in the batch";
+        events: U32 = row.events => events, "number in the batch";
         windows: List<Windows> = row.windows.as_slice() => windows, "windows as really recorded";
         losses: List<Losses> = row.losses.as_slice() => losses, "totals since the process started";
         clock_steps: List<ClockSteps> = row.clock_steps.as_slice(), "steps of the wall clock";
         clock_synchronised: Nullable<Flag> = row.kernel_clock.map(|said| said.synchronised)
             => clock_synchronised,
-            "what the kernel said of the host's clock at `to_ns`; null where it said nothing; from version 2 on";
+            "the kernel's report on the host's clock at `to_ns`; null if it made none; from version 2 on";
         clock_max_error_ns: Nullable<I64> = row.kernel_clock.map(|said| said.max_error_ns)
             => clock_max_error_ns, "the same; from version 2 on";
         clock_estimated_error_ns: Nullable<I64> = row.kernel_clock.map(|said| said.estimated_error_ns)
             => clock_estimated_error_ns, "the same; from version 2 on";
         loads: Nullable<List<Loads>> = row.loads.as_slice() => loads,
-            "what the process used, about once a second, since the batch before; from version 4 on";
+            "resource use of the process, about once a second, since the previous batch; from version 4 on";
     }
 }
 

@@ -135,7 +135,7 @@ impl StagedObject {
                 .map_err(|error| error.to_string()),
         };
         if let Err(error) = gone {
-            tracing::warn!(path = %self.path, %error, "cannot remove what was begun of a file");
+            tracing::warn!(path = %self.path, %error, "cannot remove an unfinished file");
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn verify_file(
             if let Some(said) = groups.get(group)
                 && !(said.least..=said.greatest).contains(&key[0])
             {
-                return Err(wrong("its statistics do not hold for its rows".to_owned()));
+                return Err(wrong("its statistics do not match its rows".to_owned()));
             }
             match table {
                 StoreTable::Spans => visit(key[2]),

@@ -55,7 +55,7 @@ impl std::fmt::Display for ScanNote {
             Self::BadHeader { path, reason } => {
                 write!(
                     f,
-                    "{}: {reason}; its records were read all the same",
+                    "{}: {reason}; its records were read nonetheless",
                     path.display()
                 )
             }

@@ -15,7 +15,7 @@ use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 pub enum WalError {
     /// The disk is full, or a quota is exhausted.
     #[error(
-        "no space left for {path}: {detail}; free some space, appends are tried again by themselves"
+        "no space left for {path}: {detail}; free some space, appends are retried automatically"
     )]
     Full {
         path: PathBuf,
@@ -23,7 +23,7 @@ pub enum WalError {
         detail: String,
     },
     /// Any other failure of the disk.
-    #[error("cannot write {path}: {detail}; check the disk, appends are tried again by themselves")]
+    #[error("cannot write {path}: {detail}; check the disk, appends are retried automatically")]
     Io {
         path: PathBuf,
         /// Error message of the system.

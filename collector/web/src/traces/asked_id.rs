@@ -35,7 +35,7 @@ pub(super) fn asked_span(text: &str) -> Result<u64, NoPage> {
     id.ok_or_else(|| {
         let shown: String = text.chars().take(64).collect();
         NoPage::bad_request(format!(
-            "The span id {shown:?} is none: write 1 to 16 hexadecimal digits."
+            "The span id {shown:?} is invalid: write 1 to 16 hexadecimal digits."
         ))
     })
 }

@@ -27,7 +27,7 @@ pub(super) fn connection_part(html: &mut Html, request: &Request) {
     if connection.requests == 0 && !connection.is_linked_to {
         return;
     }
-    html.markup("<h2 id=\"requests\">Requests that came by it</h2>\n");
+    html.markup("<h2 id=\"requests\">Requests on this connection</h2>\n");
     if connection.is_linked_to {
         let formula = format!("{{ link:traceID = \"{}\" }}", request.recorded.id);
         let (from_ns, to_ns) = request.recorded_ns();
@@ -37,7 +37,7 @@ pub(super) fn connection_part(html: &mut Html, request: &Request) {
             .shown(from_ns)
             .markup("&amp;to=")
             .shown(to_ns.saturating_add(1))
-            .markup("\">Requests that are linked to it</a></p>\n");
+            .markup("\">Requests linked to it</a></p>\n");
     }
     if connection.requests > 0 {
         let shown = connection.first.len() as u64;

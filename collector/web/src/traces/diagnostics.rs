@@ -38,7 +38,7 @@ fn one_of(cause: &str) -> String {
     match cause {
         "cut_open" => "Cut by the burst's edge: it was under way when its burst opened.".to_owned(),
         "cut_close" => {
-            "Cut by the burst's edge: its burst closed before it ended, so it took longer than is seen here."
+            "Cut by the burst's edge: its burst closed before it ended, so it took longer than shown here."
                 .to_owned()
         }
         "unfinished" => "Its process ended, or was killed, or has not shipped the end yet.".to_owned(),
@@ -84,7 +84,8 @@ pub(super) fn clocks(request: &Request) -> Vec<String> {
     islands.dedup();
     if islands.len() > 1 {
         said.push(format!(
-            "Its hosts fall into {} groups whose clocks nothing ties together: orders between them are not known.",
+            "Its hosts fall into {} groups whose clocks cannot be related: the order of events across groups is \
+             unknown.",
             islands.len()
         ));
     }

@@ -16,7 +16,7 @@ pub(super) fn failure_part(html: &mut Html, request: &Request) {
     };
     html.markup(match failure.has_reached_root {
         true => "<h2 id=\"failure\">Why it failed</h2>\n",
-        false => "<h2 id=\"failure\">What failed in it, and it recovered</h2>\n",
+        false => "<h2 id=\"failure\">Failures it recovered from</h2>\n",
     });
     way(html, request, failure);
     let heads = [

@@ -190,7 +190,7 @@ fn lock_text(wait: &LockWait) -> (String, Option<u64>) {
     let holder = longest.and_then(|release| release.owner.trace());
     if !wait.is_marked {
         let by = match (longest, wait.evidence) {
-            (None, _) => "who woke it was not seen".to_owned(),
+            (None, _) => "its waker was not seen".to_owned(),
             (Some(one), Some(ReleaseEvidence::Call)) => {
                 format!("most probably woken by {}", owner_name(one.owner))
             }
@@ -199,7 +199,7 @@ fn lock_text(wait: &LockWait) -> (String, Option<u64>) {
         return (format!("futex wait at {:#x}, {by}", wait.lock), holder);
     }
     let by = match (wait.releases.as_slice(), longest) {
-        ([], _) | (_, None) => "who held it was not seen".to_owned(),
+        ([], _) | (_, None) => "its holder was not seen".to_owned(),
         ([_], Some(one)) => format!("held by {}", owner_name(one.owner)),
         (all, Some(longest)) => {
             let others = all.len() - 1;
@@ -216,6 +216,6 @@ fn owner_name(owner: Owner) -> String {
     match owner {
         Owner::Request(request) => format!("request {:016x}", request.trace),
         Owner::Nobody => "no request".to_owned(),
-        Owner::Unknown => "a request that is not known".to_owned(),
+        Owner::Unknown => "an unknown request".to_owned(),
     }
 }

@@ -24,11 +24,11 @@ fn beside_others(html: &mut Html, request: &Request, root: &str) {
         ),
         (
             format!("/critical-path?root={root}"),
-            "What a usual request of its operation waits for",
+            "The critical path of typical requests of its operation",
         ),
         (
             format!("/flows?root={root}"),
-            "The ways that requests of its operation go, each with a typical one",
+            "The paths of its operation's requests, each with a typical one",
         ),
     ] {
         html.markup("<li><a href=\"")
@@ -44,7 +44,7 @@ pub(super) fn elsewhere(html: &mut Html, request: &Request) {
     let id = request.recorded.id.to_string();
     let root: String = byte_serialize(request.aligned.root_name().as_bytes()).collect();
     html.markup(
-        "<h2 id=\"elsewhere\">Elsewhere</h2>\n<ul class=\"links\"><li><a href=\"/traces?root=",
+        "<h2 id=\"elsewhere\">Related pages</h2>\n<ul class=\"links\"><li><a href=\"/traces?root=",
     )
     .text(&root)
     .markup("\">The slowest requests with ")

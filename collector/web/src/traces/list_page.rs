@@ -111,7 +111,11 @@ impl ListQuery {
             order: match &*self.order {
                 "" | "slowest" => RequestOrder::Slowest,
                 "latest" => RequestOrder::Latest,
-                other => return Err(format!("There is no order {other:?}: slowest or latest.")),
+                other => {
+                    return Err(format!(
+                        "There is no order {other:?}: use slowest or latest."
+                    ));
+                }
             },
             kept_max: self.page.saturating_mul(PER_PAGE),
         })
@@ -227,9 +231,9 @@ pub(super) fn found(asked: &ListQuery, range: TimeRange, list: &RequestList) -> 
     let shown = list.requests.get(first..).unwrap_or_default();
     if shown.is_empty() {
         html.markup("<p>").markup(if list.matched == 0 {
-            "Ask for less: each field narrows the search."
+            "Clear some fields: each one narrows the search."
         } else {
-            "There are not so many pages."
+            "The list has fewer pages."
         });
         html.markup("</p>\n");
     } else {
@@ -283,7 +287,7 @@ fn sentence(asked: &ListQuery, list: &RequestList) -> String {
     let unknown = match list.unknown {
         0 => String::new(),
         unknown => format!(
-            "; of {unknown} of them it cannot be known, as they are cut or their clocks err too much"
+            "; {unknown} of them cannot be judged, as they are cut or their clocks are too inaccurate"
         ),
     };
     let slowest = list

@@ -55,7 +55,7 @@ fn holder(example: &LockExample, own: u64) -> (String, Option<String>) {
         }
         (LockHolder::Nobody, _) => ("no request".to_owned(), None),
         (LockHolder::Unseen, _) => ("not seen".to_owned(), None),
-        _ => ("a request that is not known".to_owned(), None),
+        _ => ("an unknown request".to_owned(), None),
     }
 }
 
@@ -67,14 +67,14 @@ pub(super) fn lock_table(html: &mut Html, request: &Request) {
     }
     html.markup("<h3 id=\"locks\">Locks and futexes it waited at</h3>\n<p>")
         .text(
-            "Each lock leads to all requests that waited there. A futex may be something else than a lock: who woke this \
-             request is known, not who held it.",
+            "Each lock links to all requests that waited there. A futex need not be a lock: its waker is known, \
+             its holder is not.",
         )
         .markup("</p>\n");
     let heads = [
         ("lock", Set::Name),
         ("kind", Set::Name),
-        ("who waited", Set::Name),
+        ("waiter", Set::Name),
         ("waited", Set::Number),
         ("waits", Set::Number),
         ("longest", Set::Number),

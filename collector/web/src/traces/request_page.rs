@@ -107,7 +107,7 @@ fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
     let after_ns = request.trace.after_answer_ns();
     if after_ns > 0 {
         facts.push(format!(
-            "went on for {} after its answer",
+            "continued for {} after its response",
             duration(after_ns as f64)
         ));
     }
@@ -124,14 +124,14 @@ fn awaited(html: &mut Html, request: &Request, path: &AwaitedPath) {
         None => "its critical path and the slack of its spans",
         // An older model covers the whole request.
         Some(_) if request.unmodelled.is_empty() => return,
-        Some(_) => "the part of it that the model of a while ago does not know",
+        Some(_) => "the part that the older model does not cover",
     };
     if !path.is_awaited {
         return;
     }
     html.markup("<p class=\"progress\" role=\"status\" data-awaits=\"/traces/")
         .text(&request.recorded.id.to_string())
-        .markup("/path\">What requests have in common is being read from the store; then ")
+        .markup("/path\">The model of requests is being read from the store; then ")
         .text(lacks)
         .markup(" is shown. <a href=\"\">Show it again</a></p>\n");
 }
@@ -152,8 +152,7 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
     if is_part(request) {
         let shown = request.recorded.spans.len();
         let spans = counted(request.spans_in_store, "span");
-        let said =
-            format!("Shown are the first {shown} of its {spans}, and what is found in these.");
+        let said = format!("This page covers only the first {shown} of its {spans}.");
         notice("This is a part of the request", &[said]);
     }
     notice("This request is not complete", &incomplete(request));
@@ -167,8 +166,8 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
         notice(
             "A part of it is not in the model",
             &[format!(
-                "{} are of more kinds than the model holds: they are drawn, and neither their slack nor their part in the \
-                 critical path is known.",
+                "{} exceed the kinds that the model can hold: they are drawn, but their slack and their part in \
+                 the critical path are unknown.",
                 counted(request.unmodelled.len() as u64, "segment")
             )],
         );
@@ -186,7 +185,7 @@ fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
 /// Writes the place of the canvas. Without scripts, it holds the picture and the list of spans.
 fn timeline(html: &mut Html, request: &Request) {
     html.markup(
-        "<h2 id=\"timeline\">What ran when</h2>\n<div class=\"timeline\" data-source=\"/traces/",
+        "<h2 id=\"timeline\">Timeline</h2>\n<div class=\"timeline\" data-source=\"/traces/",
     )
     .text(&request.recorded.id.to_string())
     .markup("/columns");
@@ -317,7 +316,7 @@ fn waited_for(html: &mut Html, request: &Request, sums: &[PathSum]) {
     let Some(path) = &request.path else {
         return;
     };
-    html.markup("<h2 id=\"path\">What it waited for</h2>\n<p>");
+    html.markup("<h2 id=\"path\">Critical path</h2>\n<p>");
     html.text(&format!(
         "The critical path by operation; with the times waited, it is as long as the request: {}.",
         duration(path.critical_path_ns as f64)
@@ -420,7 +419,7 @@ fn kernel_part(html: &mut Html, request: &Request) {
     if said.is_empty() {
         return;
     }
-    html.markup("<h2 id=\"kernel\">What the kernel did for it</h2>\n");
+    html.markup("<h2 id=\"kernel\">Kernel activity</h2>\n");
     for one in said {
         html.markup("<p>").text(&one).markup("</p>\n");
     }

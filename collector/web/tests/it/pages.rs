@@ -277,7 +277,7 @@ async fn verbs_are_pages_with_forms_and_commands() {
     let fallen = fixture.get("/falls").await;
     check_page("/falls", &fallen);
     assert!(
-        fallen.text.contains("something in the program fell over"),
+        fallen.text.contains("the program panicked"),
         "{}",
         fallen.text
     );

@@ -11,13 +11,13 @@ use crate::sys;
 
 /// Rejects a directive with a policy, before it is parsed.
 pub(super) fn check(directive: Bytes) -> Result<(), String> {
-    each_field(directive, |tag, _| {
-        match tag {
-        SET_TRADEOFFS => Err("the collector sent a policy of data-quality tradeoffs, and the service is built without \
-             the feature `tradeoff` of the crate `stroboscope`: nothing is left out"
-            .to_owned()),
+    each_field(directive, |tag, _| match tag {
+        SET_TRADEOFFS => Err(
+            "the collector sent a policy of data-quality tradeoffs, but the service is built \
+             without the feature `tradeoff` of the crate `stroboscope`: nothing is left out"
+                .to_owned(),
+        ),
         _ => Ok(()),
-    }
     })
 }
 

@@ -9,37 +9,37 @@ pub(super) fn render(counters: &MaintenanceCounters, text: &mut Text) {
     text.counters(&[
         (
             "compactions_total",
-            "Times that small files of the store became a large one.",
+            "Compactions of small files of the store into a large one.",
             &counters.compactions,
         ),
         (
             "compaction_failures_total",
-            "Times that they did not, as one is damaged or the disk failed.",
+            "Failed compactions, due to a damaged file or a disk error.",
             &counters.compaction_failures,
         ),
         (
             "compaction_read_bytes_total",
-            "Bytes of files that were merged.",
+            "Bytes of compactions' input files.",
             &counters.compaction_read_bytes,
         ),
         (
             "compaction_written_bytes_total",
-            "Bytes of the files that they became.",
+            "Bytes of compactions' output files.",
             &counters.compaction_written_bytes,
         ),
         (
             "replaced_files_total",
-            "Files that others took the place of.",
+            "Files replaced by compacted ones.",
             &counters.files_replaced,
         ),
         (
             "otlp_retries_dropped_total",
-            "Spans and events of OTLP that were stored twice, as it has no numbers by which retries are known, and are there once now.",
+            "Duplicate OTLP spans and events removed: OTLP has no sequence numbers to recognize retries by.",
             &counters.otlp_retries_dropped,
         ),
         (
             "deleted_bytes_total",
-            "Bytes of the hours that were deleted.",
+            "Bytes of deleted hours.",
             &counters.deleted_bytes,
         ),
     ]);
@@ -52,7 +52,7 @@ pub(super) fn render(counters: &MaintenanceCounters, text: &mut Text) {
     text.single(
         "replaced_bytes",
         "gauge",
-        "Bytes of files that were replaced or deleted and are kept for those who still read them.",
+        "Bytes of replaced or deleted files that are kept for active readers.",
         counters.replaced_bytes.load(Relaxed),
     );
 }

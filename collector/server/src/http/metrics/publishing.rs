@@ -22,7 +22,7 @@ pub(super) fn render(counters: &PublishCounters, text: &mut Text) {
         (
             "publish_behind_files",
             "gauge",
-            "Files that are only on the local disk yet.",
+            "Files that are not published yet.",
             &counters.files_behind,
         ),
         (
@@ -40,13 +40,13 @@ pub(super) fn render(counters: &PublishCounters, text: &mut Text) {
         (
             "publish_deleted_objects_total",
             "counter",
-            "Objects that were deleted from the object store, as nothing names them any more.",
+            "Unreferenced objects that were deleted from the object store.",
             &counters.objects_deleted,
         ),
         (
             "publish_fenced",
             "gauge",
-            "Whether another collector has taken this one's place in the object store.",
+            "1 if another collector publishes under this one's name in the object store.",
             &counters.fenced,
         ),
     ];
@@ -65,7 +65,7 @@ pub(super) fn render(counters: &PublishCounters, text: &mut Text) {
     text.single(
         "publish_last_success_seconds",
         "gauge",
-        "When all that there was had been published, seconds since the Unix epoch; 0: never.",
+        "When publishing was last complete, seconds since the Unix epoch; 0: never.",
         counters.last_success_ns.load(Relaxed) as f64 / 1e9,
     );
 }

@@ -245,8 +245,7 @@ pub(super) fn into_chunk(
                 .call_name
                 .of(texts)
                 .and_then(|name| architecture_named(&name));
-            chunk.architecture =
-                known.ok_or("it is of a processor architecture that is not known here")?;
+            chunk.architecture = known.ok_or("its processor architecture is unknown")?;
         }
         let name = |index: TextIndex| index.among(&names).copied().unwrap_or_default();
         put_row(row, kind, (name(row.name), name(row.other_name)), chunk)?;

@@ -107,11 +107,7 @@ fn a_futex_wait_says_who_woke_and_never_who_held() {
                 None,
                 futex
             ),
-            (
-                "futex wait at 0x7f10, who woke it was not seen",
-                None,
-                futex
-            ),
+            ("futex wait at 0x7f10, its waker was not seen", None, futex),
             (
                 "waits for lock 0x55, held by request 000000000000beef",
                 Some(OTHER),

@@ -141,7 +141,7 @@ fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
         );
         let (text, links) = read(&page.text());
         assert!(
-            text.contains("What it waited for") && text.contains(" took "),
+            text.contains("The critical path by operation") && text.contains(" took "),
             "{text}"
         );
         assert!(
@@ -257,16 +257,16 @@ fn what_is_not_there_or_not_understood_is_said_with_its_status() {
     let (some, none) = (directory(2, |_| {}), directory(0, |_| {}));
     run(async {
         for (address, status, said) in [
-            ("/traces/ff", StatusCode::NOT_FOUND, "no trace of this id"),
+            ("/traces/ff", StatusCode::NOT_FOUND, "no trace with this id"),
             (
                 "/traces/no-such-name",
                 StatusCode::NOT_FOUND,
-                "no trace of this id",
+                "no trace with this id",
             ),
             (
                 "/traces/ff?at=1767322800000000000",
                 StatusCode::NOT_FOUND,
-                "no trace of this id",
+                "no trace with this id",
             ),
             (
                 &format!("/traces/{}", "f".repeat(33)),
@@ -286,7 +286,7 @@ fn what_is_not_there_or_not_understood_is_said_with_its_status() {
             (
                 "/bursts/soon/perfetto",
                 StatusCode::BAD_REQUEST,
-                "no instant",
+                "not an instant",
             ),
             (
                 &format!("/bursts/{}/perfetto", i64::MAX),
@@ -434,7 +434,7 @@ fn a_request_is_shown_before_its_path_is_known_and_then_with_it() {
             page.contains(&format!("data-awaits=\"{address}/path\"")),
             "{page}"
         );
-        assert!(!page.contains("What it waited for"), "{page}");
+        assert!(!page.contains("<h2 id=\"path\">"), "{page}");
         assert!(!page.contains("no model of the store"), "{page}");
         let columns = get(&router, &format!("{address}/columns")).await;
         assert_eq!(columns.status, StatusCode::OK);
@@ -447,7 +447,7 @@ fn a_request_is_shown_before_its_path_is_known_and_then_with_it() {
         );
         let page = get(&router, &address).await.text();
         assert!(!page.contains("data-awaits"), "{page}");
-        assert!(page.contains("What it waited for"), "{page}");
+        assert!(page.contains("<h2 id=\"path\">"), "{page}");
         assert!(has_path(&get(&router, &format!("{address}/columns")).await));
         assert_eq!(list.await.unwrap().status, StatusCode::OK);
     });
