@@ -123,7 +123,10 @@ fn sides_that_are_asked_for_different_things_are_not_compared() {
     let at = directory.path();
     store(at, 0.0, true);
     let (text, _) = check(at, &ASKED, 0);
-    assert!(text.contains("asked for different things"), "{text}");
+    assert!(
+        text.contains("receive different kinds of requests"),
+        "{text}"
+    );
     let found = json_of(at, &[&ASKED[..], &["--json"]].concat());
     assert_eq!(found["is_balanced"], false);
 }
