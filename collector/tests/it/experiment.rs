@@ -154,7 +154,7 @@ fn users_that_are_lost_and_sides_that_differed_before_are_said() {
     assert!(text.contains("differed already"), "{text}");
     // By the service's host, of which nothing is said here, and by several values.
     let (_, said) = check(at, &[&ASKED[..], &["--of", "web"]].concat(), 2);
-    assert!(said.contains("leave --of out"), "{said}");
+    assert!(said.contains("omit --of"), "{said}");
     let several = [&ASKED[..], &["--test", "43", "--json"]].concat();
     assert_eq!(json_of(at, &several)["test"]["value"], "42, 43");
     let process = [

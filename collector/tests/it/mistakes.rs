@@ -93,7 +93,7 @@ fn what_is_not_there_is_said() {
         let arguments: Vec<&str> = empty.split(' ').collect();
         let (said, _) = check(store.path(), &arguments, 0);
         assert!(
-            said.contains("No request in the store is of the time"),
+            said.contains("No request in the store matches the requested time"),
             "{empty}: {said}"
         );
     }

@@ -205,7 +205,7 @@ fn lines_by_a_pattern() {
     check_wrong(
         &good.replace("\"*\"", "[\"m\"]"),
         7,
-        "`m` is no named group",
+        "`m` is not a named group",
     );
     check_wrong(&good.replace("(?<t>", "(?<t"), 1, "regex parse error");
 }

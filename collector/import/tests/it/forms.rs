@@ -246,7 +246,7 @@ fn unknown_files_get_one_sentence() {
             "{text}"
         );
         assert!(
-            text.contains("Known formats are event logs") && text.contains("by --map"),
+            text.contains("Known formats are event logs") && text.contains("with --map"),
             "{text}"
         );
         assert_eq!((told, text.lines().count()), (0, 1), "{text}");
